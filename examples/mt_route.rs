@@ -37,5 +37,5 @@ fn mt_route(pkt: &Packet, net: &Net) -> Route {
 }
 
 fn main() -> ExitCode {
-    maple_cli::run(App::new(mt_route).weight("red", 1, 2, 5).weight("blue", 2, 3, 5).weight("blue", 3, 4, 2))
+    maple_cli::run(App::new(mt_route).link_cost("red", 1, 2, 5).link_cost("blue", 2, 3, 5).link_cost("blue", 3, 4, 2))
 }

@@ -15,5 +15,5 @@ fn secure_routing(pkt: &Packet, net: &Net) -> Route {
 fn main() -> std::process::ExitCode {
     // The cost of a link for security. Other links cost 1. The direct link between switches 1 and 2 is not trusted with
     // ssh.
-    maple_cli::run(App::new(secure_routing).weight("secure", 1, 2, 10))
+    maple_cli::run(App::new(secure_routing).link_cost("secure", 1, 2, 10))
 }

@@ -260,7 +260,7 @@ def test_a_failing_policy_is_reported_once_and_stops_nothing(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ('net.path((1, 1), (2, 1), weight="secrue")', 'net.path(weight="secrue"): links have no costs of this name; '),
+        ('net.path((1, 1), (2, 1), weight="secrue")', 'links have no costs named "secrue"; '),
         ("to(77)", ":5: hop s1:77: there is no such port; switch s1 has the ports "),
     ],
 )

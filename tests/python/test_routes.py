@@ -67,7 +67,7 @@ def test_an_unknown_weight_is_an_error_that_lists_the_known_ones(bench: Bench) -
 
     unknown = bench.decide(by("secrue"), PATH)
     assert unknown.route is None and unknown.error is not None
-    assert 'LookupError: net.path(weight="secrue"): links have no costs of this name; they have none' in unknown.error
+    assert 'LookupError: links have no costs named "secrue"; there are none of any name (weights()' in unknown.error
     weights("secure", {(1, 2): 10})
     weights("cheap", {})
     misspelt = bench.decide(by("secrue"), PATH)

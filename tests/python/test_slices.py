@@ -218,7 +218,7 @@ def test_costs_are_the_slices_own_if_it_has_them(bench: Bench) -> None:
     weights("red/slice_cost", {(1, 2): 1})
     assert [shown(bench.decide(both, tcp(port))) for port in (80, 22)] == [direct, around]
     other = slices({"blue": Slice(lambda pkt, net: net.path((1, 1), (2, 1), weight="red/slice_cost"))})
-    assert "links have no costs of this name" in failure(bench, other, tcp(80))
+    assert 'links have no costs named "red/slice_cost"' in failure(bench, other, tcp(80))
 
 
 def test_errors_name_the_slice(bench: Bench) -> None:

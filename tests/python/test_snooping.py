@@ -219,14 +219,14 @@ def test_asking_without_snooping_is_an_error() -> None:
 
     error = bench.decide(unsnooped, data("00:00:00:00:00:01", GROUP)).error
     assert error is not None
-    assert "net.members needs snooping of IGMP or MLD, which is off (@policy(snoop=…) or --snoop)" in error
+    assert "net.members needs snooping on IGMP or MLD, which is off (docs/snooping.md says how to turn it on)" in error
 
 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
         ({"snoop": "arp"}, 'cannot snoop on "arp"'),
-        ({"snoop": "dhcp"}, "snooping on DHCP needs the ports of the servers: dhcp_servers="),
+        ({"snoop": "dhcp"}, "snooping on DHCP needs the ports of the servers: dhcp_servers"),
         ({"dhcp_servers": [(1, 1)]}, 'ports of DHCP servers need snooping on "dhcp", which is off'),
         ({"snoop": ["dhcp"], "dhcp_servers": [(1, 1)], "querier": True}, 'a querier needs snooping on "igmp" or "mld"'),
     ],

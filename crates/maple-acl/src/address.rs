@@ -58,7 +58,7 @@ impl Addresses {
         }
     }
 
-    /// The set as prefixes: aligned blocks, as few as possible.
+    /// Returns the set as prefixes: aligned blocks, as few as possible.
     pub fn blocks(&self) -> Vec<(AddressKind, u128, u128)> {
         let all = self.0.iter().flat_map(|&(kind, lo, hi)| blocks(lo, hi).map(move |(lo, hi)| (kind, lo, hi)));
         all.collect()
@@ -96,7 +96,7 @@ impl<'a> Groups<'a> {
         self.within(node, &mut Vec::new()).map(Some)
     }
 
-    /// The addresses of a word, which is a group's name or an address.
+    /// Returns the addresses of a word, which is a group's name or an address.
     ///
     /// # Errors
     /// A text that says what is wrong if the word is neither, or an invalid address.

@@ -67,7 +67,7 @@ fn does(action: AccessAction) -> &'static str {
 }
 
 impl FindingKind {
-    /// The name of the kind.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             FindingKind::Redundant => "redundant",
@@ -86,7 +86,7 @@ impl FindingKind {
 }
 
 impl List {
-    /// The findings about the list's rules, in their order.
+    /// Returns the findings about the list's rules, in their order.
     pub fn findings(&self) -> Vec<Finding> {
         let by_rule = self.entries_by_rule();
         let of_rule = |(rule, entries): (usize, &Vec<usize>)| {
@@ -270,7 +270,7 @@ impl List {
         None
     }
 
-    /// The tests that hold for whole packets, but not for their fragments, which lack fields that the tests
+    /// Returns the tests that hold for whole packets, but not for their fragments, which lack fields that the tests
     /// name. If the list has `fragments`, only denials are examined.
     pub fn fragment_notes(&self) -> Vec<FragmentNote> {
         let matters = |test: &&Expectation| self.fragments().is_none() || test.action == AccessAction::Deny;

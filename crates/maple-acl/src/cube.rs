@@ -70,7 +70,7 @@ impl Interval {
 }
 
 impl Cube {
-    /// All packets.
+    /// Returns all packets.
     pub fn all() -> Cube {
         Cube::default()
     }
@@ -95,18 +95,18 @@ impl Cube {
         self.with(field, value, value)
     }
 
-    /// The intervals, in OXM order.
+    /// Returns the intervals, in OXM order.
     pub fn intervals(&self) -> &[Interval] {
         &self.0
     }
 
-    /// The interval of a field.
+    /// Returns the interval of a field.
     pub fn get(&self, field: Field) -> Option<Interval> {
         let at = self.0.binary_search_by_key(&field, |interval| interval.field).ok()?;
         Some(self.0[at])
     }
 
-    /// The intersection; `None` if it is empty.
+    /// Returns the intersection; `None` if it is empty.
     pub fn and(&self, other: &Cube) -> Option<Cube> {
         if !self.overlaps(other) {
             return None;
@@ -114,7 +114,7 @@ impl Cube {
         other.0.iter().try_fold(self.clone(), |cube, i| cube.with(i.field, i.lo, i.hi))
     }
 
-    /// The smallest cube that contains both.
+    /// Returns the smallest cube that contains both.
     pub fn hull(&self, other: &Cube) -> Cube {
         let both = |i: &Interval| {
             let there = other.get(i.field)?;
@@ -147,7 +147,7 @@ impl Cube {
         self.0.iter().all(|i| other.get(i.field).is_some_and(|o| i.lo <= o.lo && o.hi <= i.hi))
     }
 
-    /// The packets that are not in `other`, as disjoint cubes.
+    /// Returns the packets that are not in `other`, as disjoint cubes.
     pub fn minus(&self, other: &Cube) -> Vec<Cube> {
         if !self.overlaps(other) {
             return vec![self.clone()];
@@ -234,7 +234,7 @@ impl Cube {
         true
     }
 
-    /// The same packets as cubes whose intervals are aligned blocks, which switches can match; `None` if there
+    /// Returns the same packets as cubes whose intervals are aligned blocks, which switches can match; `None` if there
     /// are more than `MAX_BLOCKS`.
     pub fn in_blocks(&self) -> Option<Vec<Cube>> {
         let mut cubes = vec![Cube::all()];
@@ -249,7 +249,7 @@ impl Cube {
         Some(cubes)
     }
 
-    /// The equivalent condition, without the switch.
+    /// Returns the equivalent condition, without the switch.
     pub fn cond(&self) -> Cond {
         self.0.iter().filter(|i| i.field != SWITCH).fold(Cond::default(), |cond, i| match block(i) {
             Some(block) => cond.and(block),

@@ -22,6 +22,7 @@ pub(crate) struct Fault {
 
 /// The reason why a list can't be used: the file, and the faults with their places. Its text has a line for each fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub struct AclError {
     /// The file's name as the caller gave it.
     pub file: String,

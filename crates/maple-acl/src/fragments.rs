@@ -54,7 +54,7 @@ const ZERO: [Field; 10] = [
 ];
 
 impl Fragments {
-    /// The action for fragments that precedes all rules, if any.
+    /// Returns the action for fragments that precedes all rules, if any.
     pub fn action(self) -> Option<AccessAction> {
         match self {
             Fragments::Allow => Some(AccessAction::Allow),
@@ -64,7 +64,7 @@ impl Fragments {
     }
 }
 
-/// The fragments that can be told from whole packets.
+/// Returns the fragments that can be told from whole packets.
 pub fn recognised() -> impl Iterator<Item = Cube> {
     let ip = |kind| Cube::all().is(Field::EthType, kind);
     let with_ports = ETH_TYPES.into_iter().flat_map(move |kind| {
@@ -78,7 +78,7 @@ pub fn recognised() -> impl Iterator<Item = Cube> {
     with_ports.chain(later).chain(icmp)
 }
 
-/// The fragments of a cube's packets, as switches see them. Returns none if the cube constrains no field that
+/// Returns the fragments of a cube's packets, as switches see them. Returns none if the cube constrains no field that
 /// fragments lack, because then it contains the fragments too.
 pub fn fragments_of(cube: &Cube) -> Vec<Cube> {
     let says = |field: &Field| cube.get(*field).is_some();

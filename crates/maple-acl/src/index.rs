@@ -50,7 +50,7 @@ impl CubeIndex {
         CubeIndex { root: Node::new(cubes, (0..cubes.len()).collect(), &fields) }
     }
 
-    /// The cubes with numbers below `below` that overlap this one, in order. `cubes` returns the cube of a
+    /// Returns the cubes with numbers below `below` that overlap this one, in order. `cubes` returns the cube of a
     /// number.
     pub fn overlapping<'a>(
         &self,

@@ -5,6 +5,7 @@
 //! match ([`List::findings`]), and compared with another list packet by packet ([`List::compare`]).
 //! [`List::compile`] makes it a part of policies: `maple_core::Composition::lists`.
 
+#![warn(missing_debug_implementations)]
 #![warn(clippy::match_bool)]
 
 mod address;

@@ -181,37 +181,37 @@ impl List {
         Ok((list, found.into_iter().map(decided).collect()))
     }
 
-    /// The list's name in the file, or else the file's name.
+    /// Returns the list's name in the file, or else the file's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file's name as the caller gave it.
+    /// Returns the file's name as the caller gave it.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The rules, in order.
+    /// Returns the rules, in order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The entries, in order: each rule has one for each combination of addresses, services and places.
+    /// Returns the entries, in order: each rule has one for each combination of addresses, services and places.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The tests.
+    /// Returns the tests.
     pub fn tests(&self) -> &[Expectation] {
         &self.tests
     }
 
-    /// The destination of allowed packets if the list is the whole policy; `None` if the list does not set it.
+    /// Returns the destination of allowed packets if the list is the whole policy; `None` if the list does not set it.
     pub fn forward(&self) -> Option<Forward> {
         self.forward
     }
 
-    /// The action of a rule.
+    /// Returns the action of a rule.
     pub fn action(&self, rule: RuleRef) -> AccessAction {
         match rule {
             RuleRef::Rule(at) => self.rules[at].action,
@@ -221,7 +221,7 @@ impl List {
         }
     }
 
-    /// A rule's description for people: `rule no-ssh (acl.yaml:12)`, `the default`.
+    /// Returns a rule's description for people: `rule no-ssh (acl.yaml:12)`, `the default`.
     pub fn describe(&self, rule: RuleRef) -> String {
         match rule {
             RuleRef::Arp => format!("`arp: {}` of {}", self.arp, self.file),
@@ -235,7 +235,7 @@ impl List {
         }
     }
 
-    /// The treatment of fragments, if the list sets it.
+    /// Returns the treatment of fragments, if the list sets it.
     pub fn fragments(&self) -> Option<Fragments> {
         self.fragments
     }
@@ -255,7 +255,7 @@ impl List {
         }
     }
 
-    /// The rule that decides about a packet that enters at a switch.
+    /// Returns the rule that decides about a packet that enters at a switch.
     pub fn decide(&self, switch: Dpid, packet: &Packet<'_>) -> RuleRef {
         self.rule_of(self.first(switch, packet))
     }
@@ -269,7 +269,7 @@ impl List {
         self.index.first_where(packet, is_there).unwrap_or(self.entries.len())
     }
 
-    /// The list if all of its tests hold.
+    /// Returns the list if all of its tests hold.
     ///
     /// # Errors
     /// [`AclError`] for the first test that fails, at its place, with a packet.
@@ -280,7 +280,7 @@ impl List {
         }
     }
 
-    /// The tests that fail, with a packet for each.
+    /// Returns the tests that fail, with a packet for each.
     pub fn failed_tests(&self) -> Vec<FailedTest> {
         self.tests.iter().filter_map(|test| self.failure_of(test)).collect()
     }

@@ -42,7 +42,7 @@ pub struct Services<'a> {
 const PROTOCOLS: [&str; 6] = ["tcp", "udp", "sctp", "icmp", "icmpv6", "ip"];
 
 impl Transport {
-    /// The protocol number, and the fields of the source and destination ports.
+    /// Returns the protocol number, and the fields of the source and destination ports.
     pub fn fields(self) -> (u128, Field, Field) {
         match self {
             Transport::Tcp => (ip_proto::TCP, Field::TcpSrc, Field::TcpDst),
@@ -53,7 +53,7 @@ impl Transport {
 }
 
 impl Service {
-    /// The kind of IP addresses of the service's packets, if there is only one.
+    /// Returns the kind of IP addresses of the service's packets, if there is only one.
     pub fn kind(self) -> Option<AddressKind> {
         match self {
             Service::Icmp(..) => Some(AddressKind::V4),
@@ -90,7 +90,7 @@ impl Service {
         }
     }
 
-    /// The service of packets that answer this one, with their source ports; `None` if nothing answers it.
+    /// Returns the service of packets that answer this one, with their source ports; `None` if nothing answers it.
     pub fn replies(self, from: (u16, u16)) -> Option<(Service, Option<(u16, u16)>)> {
         match self {
             Service::Ports(transport, lo, hi) => Some((Service::Ports(transport, from.0, from.1), Some((lo, hi)))),
@@ -144,7 +144,7 @@ impl<'a> Services<'a> {
         if all.is_empty() { Err(Fault::new(node.place, "this names no service at all")) } else { Ok(all) }
     }
 
-    /// The services of a word, which is a name or a service written out.
+    /// Returns the services of a word, which is a name or a service written out.
     ///
     /// # Errors
     /// A text that says what is wrong if the word is neither.

@@ -15,7 +15,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// The name and value of each counter, in the order of declaration.
+            /// Returns the name and value of each counter, in the order of declaration.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
@@ -174,7 +174,7 @@ impl FormerCounters {
         *self.by_switch.entry(dpid).or_default() += counters;
     }
 
-    /// The counters by switch.
+    /// Returns the counters by switch.
     pub fn all(&self) -> &BTreeMap<Dpid, SwitchCounters> {
         &self.by_switch
     }

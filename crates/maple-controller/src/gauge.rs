@@ -21,6 +21,12 @@ pub struct Gauge {
     pub read: Box<dyn Fn() -> Vec<(String, f64)> + Send + Sync>,
 }
 
+impl fmt::Debug for Gauge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gauge").field("name", &self.name).field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
 impl Gauge {
     /// Creates a gauge with one value. `read` returns `None` while the value is unknown.
     pub fn new(

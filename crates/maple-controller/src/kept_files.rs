@@ -27,7 +27,7 @@ pub enum KeptFile {
 }
 
 impl KeptFile {
-    /// The name in metrics and in JSON.
+    /// Returns the name in metrics and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             KeptFile::State => "state",

@@ -23,6 +23,7 @@
 //! [`Controller::start`] joins them. Modules are listed from the bottom layer up; each imports only modules listed
 //! before it.
 
+#![warn(missing_debug_implementations)]
 #![warn(clippy::match_bool)]
 
 pub mod file_limit;

@@ -176,7 +176,7 @@ impl Subscriptions {
         Ok(Subscriptions { all: all.into_iter().map(indexed).collect(), conditions })
     }
 
-    /// The conditions of all listeners.
+    /// Returns the conditions of all listeners.
     pub fn conditions(&self) -> &Arc<[Cond]> {
         &self.conditions
     }
@@ -232,7 +232,7 @@ impl Listener {
         })
     }
 
-    /// The number of events lost because the queue was full.
+    /// Returns the number of events lost because the queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -240,6 +240,7 @@ impl Listener {
 
 /// The reason why a frame cannot be sent out of a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// The switch is not connected.
     #[error("there is no switch {0}")]

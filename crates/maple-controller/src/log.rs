@@ -38,7 +38,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -48,7 +48,7 @@ impl Level {
         }
     }
 
-    /// The severity in syslog.
+    /// Returns the severity in syslog.
     pub const fn priority(self) -> u8 {
         match self {
             Level::Error => 3,
@@ -62,7 +62,7 @@ impl Level {
 /// The subjects of lines. Each has a level of its own.
 pub const AREAS: [&str; 8] = ["control", "hosts", "policy", "rules", "run", "session", "state", "topology"];
 
-/// The area of messages from this module of the program.
+/// Returns the area of messages from this module of the program.
 pub fn area_of_module(module: &str) -> &'static str {
     let names = |name: &str| module.split("::").any(|part| part == name);
     let table: [(&str, &[&str]); 5] = [
@@ -103,7 +103,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The source of lines about a peer with this address.
+    /// Returns the source of lines about a peer with this address.
     pub fn address(ip: IpAddr) -> Source {
         Source::Address(match ip.to_canonical() {
             IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
@@ -177,7 +177,7 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// The entries from this number on that are still kept. If there are none yet, waits for one, at most for
+    /// Returns the entries from this number on that are still kept. If there are none yet, waits for one, at most for
     /// `timeout`.
     pub fn since(&self, number: u64, timeout: Duration) -> Vec<LogEntry> {
         let deadline = Instant::now() + timeout;

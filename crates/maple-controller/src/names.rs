@@ -71,17 +71,17 @@ impl Names {
         Ok(())
     }
 
-    /// The name of a switch.
+    /// Returns the name of a switch.
     pub fn of_switch(&self, dpid: Dpid) -> Option<&str> {
         self.switches.get(&dpid).map(String::as_str)
     }
 
-    /// The name of a host.
+    /// Returns the name of a host.
     pub fn of_host(&self, mac: Mac) -> Option<&str> {
         self.hosts.get(&mac).map(String::as_str)
     }
 
-    /// A switch by its name or its datapath id.
+    /// Returns a switch by its name or its datapath id.
     ///
     /// # Errors
     /// A text that says what is expected.
@@ -95,7 +95,7 @@ impl Names {
         }
     }
 
-    /// A host by its name or its hardware address.
+    /// Returns a host by its name or its hardware address.
     ///
     /// # Errors
     /// A text that says what is expected.
@@ -107,7 +107,7 @@ impl Names {
         }
     }
 
-    /// A port, `SWITCH:PORT`, of a switch by its name or its datapath id.
+    /// Returns a port, `SWITCH:PORT`, of a switch by its name or its datapath id.
     ///
     /// # Errors
     /// A text that says what is expected.

@@ -154,7 +154,7 @@ impl AccessList {
         AccessList { written: Some(written), ..self }
     }
 
-    /// The list as people wrote it, if it comes from a file.
+    /// Returns the list as people wrote it, if it comes from a file.
     pub fn written(&self) -> Option<&dyn WrittenList> {
         self.written.as_deref()
     }
@@ -184,7 +184,7 @@ impl AccessList {
         Some(self.rule_at(entries, answer.first))
     }
 
-    /// The rules in order; the default comes last.
+    /// Returns the rules in order; the default comes last.
     pub fn rules(&self) -> &[AccessRule] {
         &self.rules
     }

@@ -72,7 +72,7 @@ const OVS_HARDWARE: &str = "Open vSwitch";
 const PORTS: [Field; 6] = [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
 
 impl Capabilities {
-    /// The capabilities that the version and the switch's features guarantee.
+    /// Returns the capabilities that the version and the switch's features guarantee.
     pub fn from_features(version: Version, features: &Features) -> Capabilities {
         let tables = features.n_tables.max(1);
         match version {
@@ -113,7 +113,7 @@ impl Capabilities {
         }
     }
 
-    /// The capabilities for policies on abstract headers, whose fields have no prerequisites: any mask on any
+    /// Returns the capabilities for policies on abstract headers, whose fields have no prerequisites: any mask on any
     /// field. No switch can do that. Such rules are only for counting and viewing.
     pub fn of_abstract_headers() -> Capabilities {
         let all = FieldSet::from_fields(&Field::ALL);

@@ -26,7 +26,7 @@ impl std::ops::Add<Duration> for Time {
 pub struct ShardId(pub u8);
 
 impl ShardId {
-    /// The shard that owns a dependent.
+    /// Returns the shard that owns a dependent.
     pub const fn owning(dependent: DependentId) -> ShardId {
         ShardId((dependent.0 >> 32) as u8)
     }
@@ -38,7 +38,7 @@ impl ShardId {
 pub struct DependentId(pub u64);
 
 impl DependentId {
-    /// The id of the leaf, if the dependent is one. Otherwise no leaf has this id.
+    /// Returns the id of the leaf, if the dependent is one. Otherwise no leaf has this id.
     pub const fn possible_leaf(self) -> LeafId {
         LeafId(self.0)
     }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O, reads a clock or starts a thread: equal events give equal rules.
 
+#![warn(missing_debug_implementations)]
 #![warn(clippy::match_bool, clippy::unused_self)]
 
 mod tuple_space;

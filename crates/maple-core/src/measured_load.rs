@@ -4,6 +4,8 @@
 //! answer changes, not after each measurement. A rate is measured from the first question on, for as long as a leaf, a
 //! waiting transaction or a query depends on it. Before the second measurement every rate is 0.
 
+use std::fmt;
+
 use maple_wire::Dpid;
 
 use crate::network::{Gauge, Location, Mac, PortInfo, PortKind, Scale};
@@ -11,7 +13,8 @@ use crate::policy_error::PolicyError;
 use crate::run::Net;
 use crate::state::{Cell, CellValue};
 
-/// A measured rate, or the greatest of several (of parallel links). It is valid for one run, like [`Net`].
+/// A measured rate, or the greatest of several (of parallel links). It is valid for one run, like [`Net`]: its
+/// methods panic after that.
 ///
 /// ```
 /// use maple_core::policy::{Net, PacketHandle};
@@ -35,14 +38,22 @@ pub struct Load {
     capacity: Option<u64>,
 }
 
+impl fmt::Debug for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Load").field("gauges", &self.gauges).field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
 impl Net {
-    /// The load of what a port sends. [`Load::received`] turns it into what the port receives.
+    /// Returns the load of what a port sends. [`Load::received`] turns it into what the port receives.
+    #[must_use]
     pub fn port(&self, at: Location) -> Load {
         self.load(vec![Gauge::Sent(at)])
     }
 
-    /// The load of what one switch sends to another over the link between them. If there are several links, the
+    /// Returns the load of what one switch sends to another over the link between them. If there are several links, the
     /// busiest counts. Without a link the load is 0.
+    #[must_use]
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
         let ports = match self.read(Cell::LinkPorts(from, to)) {
             CellValue::Ports(ports) => ports,
@@ -51,7 +62,8 @@ impl Net {
         self.load(ports.into_iter().map(|port| Gauge::Sent(Location::new(from, port))).collect())
     }
 
-    /// The load of the link between two ports, from the first to the second. Without such a link the load is 0.
+    /// Returns the load of the link between two ports, from the first to the second. Without such a link the load is 0.
+    #[must_use]
     pub fn link_at(&self, from: Location, to: Location) -> Load {
         match self.read(Cell::Port(from)) {
             CellValue::Port(Some(PortInfo { up: true, kind: PortKind::Link(peer) })) if peer == to => self.port(from),
@@ -59,10 +71,11 @@ impl Net {
         }
     }
 
-    /// The load of the traffic from one host to another. Only rules at the first host's switch that name both
+    /// Returns the load of the traffic from one host to another. Only rules at the first host's switch that name both
     /// hosts, by hardware or by IP addresses, count it. Policies that read both addresses of their packets have such
     /// rules. Packets that the controller forwards before there is a rule are not counted. Without host tracking the
     /// run fails.
+    #[must_use]
     pub fn traffic(&self, from: Mac, to: Mac) -> Load {
         self.try_traffic(from, to).unwrap_or_else(|_| self.no_load())
     }
@@ -77,11 +90,13 @@ impl Net {
     }
 
     /// Returns the load of these gauges: the greatest of them. For bindings.
+    #[must_use]
     pub fn load(&self, gauges: Vec<Gauge>) -> Load {
         Load { net: self.clone(), gauges, capacity: None }
     }
 
-    /// The load of something that does not exist: 0.
+    /// Returns the load of something that does not exist: 0.
+    #[must_use]
     pub fn no_load(&self) -> Load {
         self.load(Vec::new())
     }
@@ -114,6 +129,7 @@ impl Load {
     ///
     /// # Panics
     /// If `until` is more than `from`. In a policy that is an error of this packet.
+    #[must_use]
     pub fn is_above(&self, from: u64, until: u64) -> bool {
         assert!(
             until <= from,
@@ -128,6 +144,7 @@ impl Load {
     /// # Panics
     /// If `until` is more than `from`, or if one of them is negative or not a number. In a policy that is an error of
     /// this packet.
+    #[must_use]
     pub fn is_share_above(&self, from: f64, until: f64) -> bool {
         assert!(
             0.0 <= until && until <= from,
@@ -140,20 +157,23 @@ impl Load {
         })
     }
 
-    /// The used share of what the port can send: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
+    /// Returns the used share of what the port can send: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
     /// tenth, and falls when the load is half a tenth below the current one. It is 0.0 if the capacity of the port is
     /// not known.
+    #[must_use]
     pub fn utilisation(&self) -> f64 {
         let tenths = |gauge| self.whole(gauge).map_or(0, |whole| self.step(gauge, Scale::TenthsOf(whole)));
         f64::from(self.gauges.iter().map(tenths).max().unwrap_or(0)) / 10.0
     }
 
-    /// The capacity of the port, in bit/s; `None` if neither the switch nor the policy states it.
+    /// Returns the capacity of the port, in bit/s; `None` if neither the switch nor the policy states it.
+    #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.gauges.iter().filter_map(|gauge| self.whole(gauge)).min()
     }
 
-    /// The gauges that the load is the greatest of.
+    /// Returns the gauges that the load is the greatest of.
+    #[must_use]
     pub fn gauges(&self) -> &[Gauge] {
         &self.gauges
     }

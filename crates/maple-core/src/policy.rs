@@ -1,5 +1,6 @@
 //! The [`Policy`] trait, which closures implement, and what a policy may ask: [`PacketHandle`] and [`Net`].
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -68,6 +69,12 @@ pub trait Policy: Send + Sync {
             Some(policy) => policy.on_thread(worker),
             None => worker(),
         }
+    }
+}
+
+impl fmt::Debug for dyn Policy + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Policy")
     }
 }
 

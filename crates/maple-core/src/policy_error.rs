@@ -12,6 +12,7 @@ use crate::trace::Source;
 /// The reason why a run of f gave no route. The packet is dropped, the error is reported once and counted, and nothing
 /// is cached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PolicyError {
     /// f failed: the text with its traceback, as f's language prints it.
     #[error("{0}")]
@@ -54,18 +55,18 @@ pub enum PolicyError {
         error: Box<PolicyError>,
     },
     /// f asked for a path by costs that no link has.
-    #[error("net.path(weight={name:?}): links have no costs of this name; {}", names(.known))]
-    NoSuchWeight {
+    #[error("links have no costs named {name:?}; {}", names(.known))]
+    NoSuchCosts {
         /// The name that f gave.
         name: Name,
         /// The names that links have.
         known: Vec<Name>,
     },
     /// f asked where a host is, but hosts are not tracked.
-    #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
+    #[error("net.locate({0}) needs host tracking, which is off")]
     HostsNotTracked(Mac),
     /// f asked for something that needs snooping, which is off: what it asked for, and the protocols on which to snoop.
-    #[error("{0} needs snooping of {1}, which is off (@policy(snoop=…) or --snoop)")]
+    #[error("{0} needs snooping on {1}, which is off (docs/snooping.md says how to turn it on)")]
     NotSnooped(&'static str, &'static str),
 }
 
@@ -92,6 +93,7 @@ impl PolicyError {
     }
 
     /// Reports whether the policy, or a tier of it, ran longer than allowed.
+    #[must_use]
     pub fn is_time_limit(&self) -> bool {
         match self {
             PolicyError::InTier { error, .. } | PolicyError::InConstraint { error, .. } => error.is_time_limit(),
@@ -117,9 +119,7 @@ fn line(at: Option<&Source>) -> String {
 /// Lists the names of costs that links have, as the end of an error's text.
 fn names(known: &[Name]) -> String {
     let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
-    let known =
-        if known.is_empty() { "they have none of any name".into() } else { format!("known: {}", known.join(", ")) };
-    format!("{known} (weights() in the policy, `--weights FILE` and links of an emulated topology give costs names)")
+    if known.is_empty() { "there are none of any name".into() } else { format!("known: {}", known.join(", ")) }
 }
 
 /// The text of a panic in `who`.

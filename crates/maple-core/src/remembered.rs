@@ -116,7 +116,7 @@ impl Surroundings {
         links.chain(self.edges.iter().copied()).filter(|at| at.switch == dpid).map(|at| at.port).collect()
     }
 
-    /// All switches that links, edges or hosts name.
+    /// Returns all switches that links, edges or hosts name.
     #[must_use]
     pub fn switches(&self) -> BTreeSet<Dpid> {
         let links = self.links.iter().flat_map(|(a, b)| [a.switch, b.switch]);

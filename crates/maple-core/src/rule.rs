@@ -21,7 +21,7 @@ pub struct Rule {
 /// The range of priorities of compiled rules; with one table, the engine's own rules have those below and above.
 pub(crate) const COMPILED: RangeInclusive<u16> = 3..=65000;
 
-/// The instructions of barrier rules: send packets to the controller.
+/// Returns the instructions of barrier rules: send packets to the controller.
 pub fn to_controller() -> Arc<[Instruction]> {
     Arc::new([Instruction::ApplyActions(vec![Action::to_controller()])])
 }

@@ -90,7 +90,8 @@ impl From<Mac> for MulticastGroup {
     }
 }
 
-/// The hardware address that frames to a group carry (RFC 1112 §6.4, RFC 2464 §7).
+/// Returns the hardware address that frames to a group carry (RFC 1112 §6.4, RFC 2464 §7).
+#[must_use]
 pub fn group_mac(group: IpAddr) -> Mac {
     match group {
         IpAddr::V4(ip) => {
@@ -104,7 +105,8 @@ pub fn group_mac(group: IpAddr) -> Mac {
     }
 }
 
-/// A group's address as the key of [`MEMBERS`].
+/// Returns a group's address as the key of [`MEMBERS`].
+#[must_use]
 pub fn group_key(group: IpAddr) -> Value {
     match group {
         IpAddr::V4(ip) => Value::Ipv4(ip),
@@ -113,6 +115,7 @@ pub fn group_key(group: IpAddr) -> Value {
 }
 
 /// Reports whether this writes or declares what snooping learns, which belongs to one network and not to the policy.
+#[must_use]
 pub fn is_learned(write: &Write) -> bool {
     let tables = [MEMBERS, MEMBERS_BY_MAC, LEASES, LEASES_BY_MAC];
     matches!(write, Write::Table { table, .. } | Write::Types { table, .. } if tables.contains(&&**table))
@@ -134,8 +137,9 @@ pub fn declare(store: &Store, groups: bool, leases: bool) -> Result<Vec<Commit>,
     wanted.map(|(_, name, key, value)| store.declare_types(name, Types { key, value })).collect()
 }
 
-/// The writes that make `members`, in order, the members of a group. They assume that nothing else counts
+/// Returns the writes that make `members`, in order, the members of a group. They assume that nothing else counts
 /// members by hardware address: for simulated networks.
+#[must_use]
 pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Write> {
     let put = |table: &str, key: Value, members: Vec<Location>| {
         let value = (!members.is_empty()).then(|| members.to_value());
@@ -155,14 +159,15 @@ pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Wri
     vec![put(MEMBERS, group_key(group), members.to_vec()), put(MEMBERS_BY_MAC, mac.into(), of_mac)]
 }
 
-/// The writes that store a lease and make it its host's newest: for simulated networks.
+/// Returns the writes that store a lease and make it its host's newest: for simulated networks.
+#[must_use]
 pub fn lease(lease: &Lease) -> Vec<Write> {
     let put = |table: &str, key| Write::Table { table: table.into(), key, value: Some(lease.to_value()) };
     vec![put(LEASES, lease.ip.into()), put(LEASES_BY_MAC, lease.mac.into())]
 }
 
 impl Net {
-    /// The edge ports with members of a multicast group behind them, in order; empty if there are none. The run
+    /// Returns the edge ports with members of a multicast group behind them, in order; empty if there are none. The run
     /// depends on this group alone. Without snooping this makes the run fail.
     ///
     /// ```
@@ -199,8 +204,9 @@ impl Net {
         .collect())
     }
 
-    /// The lease of an IPv4 address; `None` if no host has it. The run depends on this lease alone. Without
+    /// Returns the lease of an IPv4 address; `None` if no host has it. The run depends on this lease alone. Without
     /// snooping this makes the run fail.
+    #[must_use]
     pub fn lease(&self, ip: Ipv4Addr) -> Option<Lease> {
         self.try_lease(ip).ok().flatten()
     }
@@ -214,7 +220,8 @@ impl Net {
         Ok(Table::<Ipv4Addr, Lease>::new(LEASES).get(&self.outside(), &ip).filter(|lease| self.has_lease(lease)))
     }
 
-    /// The newest lease of the host with this hardware address. Without snooping this makes the run fail.
+    /// Returns the newest lease of the host with this hardware address. Without snooping this makes the run fail.
+    #[must_use]
     pub fn lease_of(&self, mac: Mac) -> Option<Lease> {
         self.try_lease_of(mac).ok().flatten()
     }
@@ -228,7 +235,8 @@ impl Net {
         Ok(Table::<Mac, Lease>::new(LEASES_BY_MAC).get(&self.outside(), &mac).filter(|lease| self.has_lease(lease)))
     }
 
-    /// All leases, by IP address. The run depends on each of them. Without snooping this makes the run fail.
+    /// Returns all leases, by IP address. The run depends on each of them. Without snooping this makes the run fail.
+    #[must_use]
     pub fn leases(&self) -> Vec<Lease> {
         self.try_leases().unwrap_or_default()
     }
@@ -296,7 +304,10 @@ mod tests {
         declare(&store, true, false).unwrap();
         assert_eq!(ask(&store, |net| net.members(GROUP)).2, None);
         let error = ask(&store, Net::leases).2.unwrap();
-        assert_eq!(error.to_string(), "net.leases needs snooping of DHCP, which is off (@policy(snoop=…) or --snoop)");
+        assert_eq!(
+            error.to_string(),
+            "net.leases needs snooping on DHCP, which is off (docs/snooping.md says how to turn it on)"
+        );
     }
 
     #[test]

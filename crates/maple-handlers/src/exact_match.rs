@@ -223,7 +223,7 @@ impl FlowMod13 {
         flow_mod
     }
 
-    /// The whole message.
+    /// Returns the whole message.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]

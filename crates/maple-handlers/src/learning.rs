@@ -82,12 +82,12 @@ impl LearningSwitch {
         LearningSwitch { table: MacTable::new(), ports: Ports::default() }
     }
 
-    /// The number of known addresses.
+    /// Returns the number of known addresses.
     pub fn addresses(&self) -> usize {
         self.table.len()
     }
 
-    /// The size of the switch's table in bytes.
+    /// Returns the size of the switch's table in bytes.
     pub fn memory(&self) -> usize {
         self.table.memory()
     }

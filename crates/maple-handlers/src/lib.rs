@@ -14,6 +14,8 @@
 //! From the bottom up: `cache_lines` hands out memory, `mac_table` is the hash table in it, `hub` and `exact_match`
 //! encode messages, `learning` joins them.
 
+#![warn(missing_debug_implementations)]
+
 mod balance;
 mod cache_lines;
 mod exact_match;

@@ -97,7 +97,7 @@ impl Secret {
 }
 
 impl Key {
-    /// The address as a big-endian number.
+    /// Returns the address as a big-endian number.
     pub fn mac(self) -> u64 {
         self.mac.swap_bytes() >> 16
     }
@@ -227,17 +227,17 @@ impl MacTable {
         MacTable { segments: Vec::new(), secret, len: 0, limit: MacTable::MAX_ADDRESSES }
     }
 
-    /// The number of addresses.
+    /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The memory of the slots in bytes.
+    /// Returns the memory of the slots in bytes.
     pub fn memory(&self) -> usize {
         self.segments.iter().map(|segment| size_of_val(&*segment.lines)).sum()
     }
 
-    /// The key of an address.
+    /// Returns the key of an address.
     #[inline]
     pub fn key(&self, address: [u8; 6]) -> Key {
         let [a, b, c, d, e, f] = address;
@@ -257,7 +257,7 @@ impl MacTable {
         }
     }
 
-    /// The port of an address.
+    /// Returns the port of an address.
     #[inline]
     pub fn get(&self, key: Key) -> Option<u16> {
         let (_, port) = self.segment(key)?.find(key);

@@ -12,7 +12,7 @@ pub fn costs_of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
     let (mut names, mut writes) = (BTreeSet::new(), Vec::new());
     for link in &topology.links {
         for (name, value) in &link.attributes {
-            if !state.has_weight(name) {
+            if !state.has_costs(name) {
                 names.insert(name.as_str().into());
             }
             let cost = value.ceil().max(1.0) as u64;

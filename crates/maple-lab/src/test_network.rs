@@ -52,7 +52,7 @@ impl TestNetwork {
     /// ```
     /// use maple::prelude::*;
     ///
-    /// let app = App::new(|_: &Packet, net: &Net| net.flood()).weight("secure", 1, 2, 10);
+    /// let app = App::new(|_: &Packet, net: &Net| net.flood()).link_cost("secure", 1, 2, 10);
     /// let net = maple_lab::TestNetwork::with_app("ring:4", app);
     /// ```
     ///

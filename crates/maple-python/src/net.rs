@@ -68,7 +68,8 @@ impl PyNet {
             Some(weight) => net.try_path(src, dst, weight),
             None => Ok(net.shortest_path(src, dst)),
         })?;
-        Ok(PyRoute::here(py, route.map_err(|error| PyLookupError::new_err(error.to_string()))?))
+        let where_from = "weights() in the policy, `--weights FILE` and links of an emulated topology give costs names";
+        Ok(PyRoute::here(py, route.map_err(|error| PyLookupError::new_err(format!("{error} ({where_from})")))?))
     }
 }
 

@@ -36,7 +36,9 @@ pub fn snooping_of(policy: &Bound<'_, PyAny>) -> PyResult<Snooping> {
 
 fn of_parts(protocols: &[String], servers: &[Bound<'_, PyAny>], querier: bool) -> PyResult<Snooping> {
     let servers = servers.iter().map(PyLocation::from_object).collect::<PyResult<Vec<Location>>>()?;
-    Snooping::new(protocols, servers, querier).map_err(|error| PyValueError::new_err(error.to_string()))
+    Snooping::default()
+        .with_names(protocols, &servers, querier)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Marks the requested snooping as active in a store, so that the policy can use it.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// A count with its noun: `1 packet`, `2 packets`, `3 switches`, `4 entries`.
+/// Returns a count with its noun: `1 packet`, `2 packets`, `3 switches`, `4 entries`.
 ///
 /// ```
 /// use maple_wire::counted;

@@ -251,32 +251,38 @@ impl Field {
     /// The number of fields.
     pub const COUNT: usize = 40;
 
-    /// The number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
+    /// Returns the number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
+    #[must_use]
     pub const fn oxm(self) -> u8 {
         self as u8
     }
 
-    /// The field with this OXM number.
+    /// Returns the field with this OXM number.
+    #[must_use]
     pub fn from_oxm(number: u8) -> Option<Field> {
         Field::ALL.get(number as usize).copied()
     }
 
-    /// The OXM name, such as `eth_src`.
+    /// Returns the OXM name, such as `eth_src`.
+    #[must_use]
     pub const fn name(self) -> &'static str {
         INFO[self as usize].name
     }
 
-    /// The field with this OXM name.
+    /// Returns the field with this OXM name.
+    #[must_use]
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
 
-    /// The width in bits, 1 to 128.
+    /// Returns the width in bits, 1 to 128.
+    #[must_use]
     pub const fn bits(self) -> u32 {
         INFO[self as usize].bits as u32
     }
 
-    /// The width in whole bytes, as OXM carries the field: 4 for the two fields of 20 bits.
+    /// Returns the width in whole bytes, as OXM carries the field: 4 for the two fields of 20 bits.
+    #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
             Field::Ipv6Flabel | Field::MplsLabel => 4,
@@ -284,30 +290,35 @@ impl Field {
         }
     }
 
-    /// The mask with all bits of the field set.
+    /// Returns the mask with all bits of the field set.
+    #[must_use]
     pub const fn full_mask(self) -> u128 {
         u128::MAX >> (128 - INFO[self as usize].bits as u32)
     }
 
     /// Reports whether OpenFlow 1.3 allows a mask on the field.
+    #[must_use]
     pub const fn is_maskable(self) -> bool {
         INFO[self as usize].maskable
     }
 
     /// Returns what a match of OpenFlow 1.0 can say about the field.
+    #[must_use]
     pub const fn in10(self) -> In10 {
         INFO[self as usize].in10
     }
 
     /// Reports whether an action of OpenFlow 1.0 sets the field (1.0 §5.2.4).
+    #[must_use]
     pub const fn is_settable10(self) -> bool {
         INFO[self as usize].settable10
     }
 
-    /// The conditions under which a packet has this field: one of the alternatives must hold, and each is a
+    /// Returns the conditions under which a packet has this field: one of the alternatives must hold, and each is a
     /// conjunction.
     ///
     /// A field without prerequisites has one empty alternative. IPv4 comes before IPv6.
+    #[must_use]
     pub const fn prerequisites(self) -> &'static [&'static [Prerequisite]] {
         INFO[self as usize].prerequisites
     }
@@ -363,6 +374,7 @@ impl FieldSet {
     }
 
     /// Creates the set of these fields.
+    #[must_use]
     pub const fn from_fields(fields: &[Field]) -> FieldSet {
         let (mut bits, mut i) = (0, 0);
         while i < fields.len() {
@@ -373,6 +385,7 @@ impl FieldSet {
     }
 
     /// Reports whether `field` is in the set.
+    #[must_use]
     pub const fn contains(self, field: Field) -> bool {
         self.0 & 1 << field as u8 != 0
     }

@@ -13,6 +13,8 @@
 //!
 //! No function here panics on input bytes, whatever they contain.
 
+#![warn(missing_debug_implementations)]
+
 mod counted;
 mod dpid;
 mod numbers;

@@ -40,22 +40,26 @@ impl PortNo {
     pub const ANY: PortNo = PortNo(0xffff_ffff);
 
     /// Reports whether this is an ordinary port: not 0 and not reserved.
+    #[must_use]
     pub const fn is_physical(self) -> bool {
         self.0 != 0 && self.0 <= Self::MAX.0
     }
 
     /// Reports whether packets can come in by this port and leave by it: an ordinary port, or the port of the switch's
     /// own host.
+    #[must_use]
     pub const fn is_ordinary_or_local(self) -> bool {
         self.is_physical() || self.0 == Self::LOCAL.0
     }
 
     /// Converts a number of OpenFlow 1.0.
+    #[must_use]
     pub const fn from_of10(number: u16) -> PortNo {
         if number >= 0xff00 { PortNo(0xffff_0000 | number as u32) } else { PortNo(number as u32) }
     }
 
-    /// The port's number in OpenFlow 1.0, if it has one.
+    /// Returns the port's number in OpenFlow 1.0, if it has one.
+    #[must_use]
     pub const fn to_of10(self) -> Option<u16> {
         if self.0 < 0xff00 {
             Some(self.0 as u16)
@@ -158,6 +162,7 @@ impl Port {
     pub const STATE_LINK_DOWN: u32 = 1;
 
     /// Creates a port that is up, without other properties. The name is cut to 15 bytes.
+    #[must_use]
     pub fn new(number: PortNo, hw_addr: [u8; 6], name: &str) -> Port {
         let mut name_raw = [0; 16];
         let len = name.len().min(15);
@@ -177,13 +182,15 @@ impl Port {
         }
     }
 
-    /// The name up to the first NUL, with anything that is not UTF-8 replaced.
+    /// Returns the name up to the first NUL, with anything that is not UTF-8 replaced.
+    #[must_use]
     pub fn name(&self) -> std::borrow::Cow<'_, str> {
         let end = self.name_raw.iter().position(|b| *b == 0).unwrap_or(16);
         String::from_utf8_lossy(&self.name_raw[..end])
     }
 
     /// Reports whether packets can pass: neither the operator nor a lost link took the port down.
+    #[must_use]
     pub fn is_up(&self) -> bool {
         self.config & Self::CONFIG_DOWN == 0 && self.state & Self::STATE_LINK_DOWN == 0
     }

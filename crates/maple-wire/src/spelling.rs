@@ -1,6 +1,6 @@
 //! Guesses the name that a misspelt name means.
 
-/// The known name that is nearest to `name`, if one is near.
+/// Returns the known name that is nearest to `name`, if one is near.
 ///
 /// A name is near if it needs few changes for its length, or if only the ends differ. Changes are letters that are
 /// inserted, removed, replaced or swapped with their neighbours (optimal string alignment). A name of one or two

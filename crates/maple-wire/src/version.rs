@@ -22,7 +22,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version with this number in the header, if this codec speaks it.
+    /// Returns the version with this number in the header, if this codec speaks it.
     pub const fn from_wire(number: u8) -> Option<Version> {
         match number {
             1 => Some(Version::Of10),

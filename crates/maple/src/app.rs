@@ -1,5 +1,6 @@
 //! A policy or handlers, the settings that they run with, and the controller that runs them.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +18,10 @@ use crate::policy::{Policy, PolicyAdapter};
 /// A function that [`App::on_start`] calls when the controller runs.
 ///
 /// ```
-/// let tell: maple::Started = Box::new(|controller| println!("listening on {:?}", controller.addresses()));
+/// let tell: maple::Started = Box::new(|controller| assert_ne!(controller.addresses()[0].port(), 0));
+/// let app = maple::App::new(|_: &maple::Packet, net: &maple::Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
+/// app.on_start(tell).start()?;
+/// # Ok::<(), maple::StartError>(())
 /// ```
 pub type Started = Box<dyn FnOnce(Handle)>;
 
@@ -34,10 +38,20 @@ pub type Started = Box<dyn FnOnce(Handle)>;
 /// controller.stop();
 /// # Ok::<(), maple::StartError>(())
 /// ```
+#[must_use = "an app does nothing until it runs or starts"]
 pub struct App {
     options: ControllerOptions,
     listens: bool,
     started: Vec<Started>,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App")
+            .field("options", &self.options)
+            .field("started", &self.started.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// State that has a name: a [`Table`], a [`Var`] or a [`Counter`].
@@ -86,6 +100,7 @@ impl Tracked for Counter {
 /// assert!(matches!(app.run(), Err(Error::Start(StartError::TooManyWorkers(1000)))));
 /// ```
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The controller could not start.
     #[error(transparent)]
@@ -101,7 +116,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy);
+    /// let (options, _) = App::new(policy).into_parts();
+    /// assert_eq!(options.listen, [([0, 0, 0, 0], 6653).into()]);
     /// ```
     pub fn new(policy: impl Policy + 'static) -> App {
         App::from_options(ControllerOptions::new(Arc::new(PolicyAdapter(Box::new(policy)))))
@@ -120,7 +136,8 @@ impl App {
     ///     fn packet_in(&mut self, _: &PacketInView<'_>, _: &mut Replies) {}
     /// }
     ///
-    /// let app = App::handlers(|_: &SwitchInfo| Deaf);
+    /// let (options, _) = App::handlers(|_: &SwitchInfo| Deaf).into_parts();
+    /// assert!(options.programs.is_some());
     /// ```
     pub fn handlers(factory: impl HandlerFactory + 'static) -> App {
         App::from_options(ControllerOptions::for_programs(Arc::new(Handlers::new(factory))))
@@ -137,9 +154,10 @@ impl App {
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let store = maple::Store::new();
-    /// let app = App::new(policy).store(store.clone());
+    /// let open = Var::new("open", false);
+    /// let app = App::new(policy).store(store.clone()).with_state(|tx| open.set(tx, &true));
+    /// assert!(open.get(&store.view()));
     /// ```
-    #[must_use]
     pub fn store(mut self, store: Arc<Store>) -> App {
         self.options.store = store;
         self
@@ -151,9 +169,9 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653));
+    /// let (options, _) = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653)).into_parts();
+    /// assert_eq!(options.listen, [([127, 0, 0, 1], 6653).into(), ([192, 0, 2, 1], 6653).into()]);
     /// ```
-    #[must_use]
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> App {
         if !std::mem::replace(&mut self.listens, true) {
             self.options.listen.clear();
@@ -167,9 +185,9 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).workers(4);
+    /// let (options, _) = App::new(policy).workers(4).into_parts();
+    /// assert_eq!(options.workers, 4);
     /// ```
-    #[must_use]
     pub fn workers(mut self, workers: usize) -> App {
         self.options.workers = workers;
         self
@@ -180,9 +198,9 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).state_file("/var/lib/maple/state");
+    /// let (options, _) = App::new(policy).state_file("/var/lib/maple/state").into_parts();
+    /// assert_eq!(options.state_file, Some("/var/lib/maple/state".into()));
     /// ```
-    #[must_use]
     pub fn state_file(mut self, path: impl Into<PathBuf>) -> App {
         self.options.state_file = Some(path.into());
         self
@@ -193,9 +211,9 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).control_socket("/run/maple.sock");
+    /// let (options, _) = App::new(policy).control_socket("/run/maple.sock").into_parts();
+    /// assert_eq!(options.control, Some("/run/maple.sock".into()));
     /// ```
-    #[must_use]
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> App {
         self.options.control = Some(path.into());
         self
@@ -206,9 +224,9 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).metrics(([127, 0, 0, 1], 9653));
+    /// let (options, _) = App::new(policy).metrics(([127, 0, 0, 1], 9653)).into_parts();
+    /// assert_eq!(options.metrics, Some(([127, 0, 0, 1], 9653).into()));
     /// ```
-    #[must_use]
     pub fn metrics(mut self, address: impl Into<SocketAddr>) -> App {
         self.options.metrics = Some(address.into());
         self
@@ -219,9 +237,9 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).configure(|options| options.engine.max_rules = Some(2000));
+    /// let (options, _) = App::new(policy).configure(|options| options.engine.max_rules = Some(2000)).into_parts();
+    /// assert_eq!(options.engine.max_rules, Some(2000));
     /// ```
-    #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut ControllerOptions)) -> App {
         change(&mut self.options);
         self
@@ -232,9 +250,9 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).without_hosts();
+    /// let (options, _) = App::new(policy).without_hosts().into_parts();
+    /// assert!(!options.engine.track_hosts);
     /// ```
-    #[must_use]
     pub fn without_hosts(mut self) -> App {
         self.options.engine.track_hosts = false;
         self
@@ -245,23 +263,24 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// use maple::NetworkEvent;
+    /// use maple::{ListenError, NetworkEvent};
     /// use std::time::Duration;
     ///
     /// let (listening, listener) = maple::listen(Vec::new())?;
-    /// let follow = move |_| {
-    ///     std::thread::spawn(move || {
-    ///         while let Ok(happening) = listener.next(Duration::MAX) {
-    ///             if let NetworkEvent::SwitchUp(switch) = happening {
-    ///                 println!("switch {switch} is there");
-    ///             }
+    /// let follower = std::thread::spawn(move || {
+    ///     loop {
+    ///         match listener.next(Duration::MAX) {
+    ///             Ok(NetworkEvent::SwitchUp(switch)) => println!("switch {switch} is there"),
+    ///             Ok(_) => {}
+    ///             Err(end) => break end,
     ///         }
-    ///     });
-    /// };
-    /// let app = App::new(policy).listening(listening).on_start(follow);
+    ///     }
+    /// });
+    /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).listening(listening);
+    /// app.start()?.stop();
+    /// assert_eq!(follower.join().unwrap(), ListenError::Ended);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn listening(mut self, subscription: Subscription) -> App {
         self.options.subscriptions.push(subscription);
         self
@@ -272,10 +291,13 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).snoop(maple::Snooping::new(["igmp", "mld"], [], true)?);
+    /// use maple::{SnoopedProtocol, Snooping};
+    ///
+    /// let snooping = Snooping::new([SnoopedProtocol::Igmp, SnoopedProtocol::Mld], [])?.with_querier()?;
+    /// let (options, _) = App::new(policy).snoop(snooping.clone()).into_parts();
+    /// assert_eq!(options.snooping, snooping);
     /// # Ok::<(), maple::SnoopingError>(())
     /// ```
-    #[must_use]
     pub fn snoop(mut self, snooping: Snooping) -> App {
         self.options.snooping = snooping;
         self
@@ -286,10 +308,12 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).weight("secure", 1, 2, 10);
+    /// let (options, _) = App::new(policy).link_cost("secure", 1, 2, 10).into_parts();
+    /// let state = options.store.snapshot();
+    /// assert_eq!(state.cost("secure", Location::new(Dpid(1), PortNo(7)), Dpid(2)), 10);
+    /// assert_eq!(state.cost("secure", Location::new(Dpid(1), PortNo(8)), Dpid(3)), 1);
     /// ```
-    #[must_use]
-    pub fn weight(self, name: &str, a: impl Into<Dpid>, b: impl Into<Dpid>, cost: u64) -> App {
+    pub fn link_cost(self, name: &str, a: impl Into<Dpid>, b: impl Into<Dpid>, cost: u64) -> App {
         let (a, b) = (a.into(), b.into());
         let write = |from, to| {
             let link = LinkName::Switches(from, to);
@@ -303,10 +327,11 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).port_weight("secure", Location::new(Dpid(1), PortNo(2)), 10);
+    /// let at = Location::new(Dpid(1), PortNo(2));
+    /// let (options, _) = App::new(policy).port_cost("secure", at, 10).into_parts();
+    /// assert_eq!(options.store.snapshot().cost("secure", at, Dpid(2)), 10);
     /// ```
-    #[must_use]
-    pub fn port_weight(self, name: &str, at: Location, cost: u64) -> App {
+    pub fn port_cost(self, name: &str, at: Location, cost: u64) -> App {
         self.write(vec![Write::Cost { name: name.into(), link: LinkName::Port(at), cost: Some(cost) }])
     }
 
@@ -318,8 +343,12 @@ impl App {
     /// let blocked = Table::<Mac, bool>::new("blocked");
     /// let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).table(&blocked).with_state(|tx| blocked.set(tx, &Mac([2, 0, 0, 0, 0, 1]), &true));
+    /// let (options, _) = app.into_parts();
+    /// assert_eq!(blocked.get(&options.store.view(), &Mac([2, 0, 0, 0, 0, 1])), Some(true));
     /// ```
-    #[must_use]
+    ///
+    /// # Panics
+    /// If it writes a value of a type other than its table or variable is declared with.
     pub fn with_state(self, write: impl FnMut(&Tx)) -> App {
         write_now(&self.options.store, write);
         self
@@ -336,10 +365,21 @@ impl App {
     /// ```
     /// use maple::prelude::*;
     ///
+    /// # let path = std::env::temp_dir().join(format!("maple-keep-{}.redb", std::process::id()));
+    /// # let app = || App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
     /// let packets = Counter::new("packets");
-    /// let app = App::new(|_: &Packet, net: &Net| net.flood()).keep(&packets).state_file("state.redb");
+    /// let controller = app().keep(&packets).state_file(&path).with_state(|tx| packets.add(tx, 7)).start()?;
+    /// controller.stop();
+    ///
+    /// let again = app().keep(&packets).state_file(&path).start()?;
+    /// assert_eq!(packets.get(&again.handle().store().view()), 7);
+    /// # drop(again);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
+    ///
+    /// # Panics
+    /// If another version of the table is declared.
     pub fn keep(self, what: &impl Tracked) -> App {
         self.options.store.keep(what.name());
         self.versioned(what.name(), None)
@@ -361,16 +401,25 @@ impl App {
     /// ```
     /// use maple::prelude::*;
     ///
+    /// # let path = std::env::temp_dir().join(format!("maple-migrate-{}.redb", std::process::id()));
+    /// # let app = || App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1).state_file(&path);
     /// // Version 1 had `true` for each blocked host; version 2 has a reason.
+    /// let (host, before) = (Mac([2, 0, 0, 0, 0, 1]), Table::<Mac, bool>::versioned("blocked", 1));
+    /// app().keep(&before).with_state(|tx| before.set(tx, &host, &true)).start()?.stop();
+    ///
     /// let blocked = Table::<Mac, String>::versioned("blocked", 2);
-    /// let app = App::new(|_: &Packet, net: &Net| net.flood()).keep(&blocked).migrate(&blocked, |_version, rows| {
+    /// let app = app().keep(&blocked).migrate(&blocked, |_version, rows| {
     ///     Ok(rows.into_keys().map(|host| (host, "unknown".into())).collect())
     /// });
+    /// let controller = app.start()?;
+    /// assert_eq!(blocked.get(&controller.handle().store().view(), &host), Some("unknown".to_owned()));
+    /// # drop(controller);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Panics
     /// If another version of the table is declared.
-    #[must_use]
     pub fn migrate<K: Stored, V: Stored>(
         self,
         table: &Table<K, V>,
@@ -385,12 +434,12 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).table(&Table::<Mac, bool>::new("blocked"));
+    /// let (options, _) = App::new(policy).table(&Table::<Mac, bool>::new("blocked")).into_parts();
+    /// assert_eq!(options.store.snapshot().types("blocked").unwrap().to_string(), "Mac -> bool");
     /// ```
     ///
     /// # Panics
-    /// If the table was declared with other types, or something else was written to it.
-    #[must_use]
+    /// If the table was declared with other types or another version, or something else was written to it.
     pub fn table<K: Stored, V: Stored>(self, table: &Table<K, V>) -> App {
         // No leaf depends on the table yet, so none is invalidated.
         if let Err(error) = self.options.store.declare_types(table.name(), Table::<K, V>::types()) {
@@ -404,12 +453,12 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).var(&Var::new("open", false));
+    /// let (options, _) = App::new(policy).var(&Var::new("open", false)).into_parts();
+    /// assert_eq!(options.store.snapshot().kind("open").unwrap().to_string(), "bool");
     /// ```
     ///
     /// # Panics
     /// If the variable was declared with another type, or holds a value of another type.
-    #[must_use]
     pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {
         self.options.store.declare_var(var.name(), var.initial().to_value());
         if let Err(error) = self.options.store.declare_kind(var.name(), V::kind()) {
@@ -424,16 +473,21 @@ impl App {
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let open = Var::new("open", false);
-    /// let app = App::new(policy).on_start(move |controller| {
+    /// let store = maple::Store::new();
+    /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).store(store.clone());
+    /// # let opened = open.clone();
+    /// let app = app.on_start(move |controller| {
     ///     std::thread::spawn(move || {
-    ///         controller.atomically(None, |tx| {
-    ///             open.set(tx, &true);
-    ///             Ok(())
-    ///         })
+    ///         let opens = controller.atomically(None, |tx| Ok(open.set(tx, &true)));
+    ///         controller.stop();
+    ///         opens
     ///     });
     /// });
+    /// app.run()?;
+    /// # let open = opened;
+    /// assert!(open.get(&store.view()));
+    /// # Ok::<(), maple::Error>(())
     /// ```
-    #[must_use]
     pub fn on_start(mut self, started: impl FnOnce(Handle) + 'static) -> App {
         self.started.push(Box::new(started));
         self
@@ -465,8 +519,7 @@ impl App {
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let stop = |controller: maple::Handle| controller.stop();
-    /// App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).on_start(stop).run()?;
-    /// # Ok::<(), maple::Error>(())
+    /// assert!(App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).on_start(stop).run().is_ok());
     /// ```
     ///
     /// # Errors
@@ -484,6 +537,7 @@ impl App {
     /// let (options, started) = App::new(policy).workers(2).into_parts();
     /// assert_eq!((options.workers, started.len()), (2, 0));
     /// ```
+    #[must_use]
     pub fn into_parts(self) -> (ControllerOptions, Vec<Started>) {
         (self.options, self.started)
     }
@@ -525,6 +579,13 @@ mod tests {
     }
 
     #[test]
+    fn an_app_shows_its_settings_and_no_more_than_that_there_is_a_policy() {
+        let shown = format!("{:?}", app().on_start(|_| ()));
+        assert!(shown.starts_with("App { options: ControllerOptions { listen: [127.0.0.1:0], "), "{shown}");
+        assert!(shown.ends_with(", .. }, started: 1, .. }"), "{shown}");
+    }
+
+    #[test]
     fn an_address_that_is_taken_is_named() {
         let first = app().start().unwrap();
         let taken = first.handle().addresses()[0];
@@ -534,8 +595,8 @@ mod tests {
 
     #[test]
     fn what_is_written_before_the_start_holds_from_the_start() {
-        let costs = app().weight("secure", 1, 2, 10);
+        let costs = app().link_cost("secure", 1, 2, 10);
         let controller = costs.start().unwrap();
-        assert!(controller.handle().snapshot().has_weight("secure"));
+        assert!(controller.handle().snapshot().has_costs("secure"));
     }
 }

@@ -16,12 +16,16 @@
 
 /// ```
 /// use maple::bindings::Observe;
+/// use maple::testing::{ask, tcp};
 /// use maple::{Field, Source};
 ///
 /// /// The tenant that an address belongs to, as a script of another language asks it at this line.
 /// fn tenant(packet: &impl Observe, line: Source) -> Option<u128> {
 ///     packet.read(Field::Ipv4Src, 0xffff_ff00, Some(line))
 /// }
+///
+/// let trace = ask(&tcp(1024, 22), |pkt| assert_eq!(tenant(pkt, Source::new("script", 7)), Some(0x0a00_0000)));
+/// assert_eq!(trace.last().unwrap(), "read ipv4_src=10.0.0.0/24");
 /// ```
 #[doc(inline)]
 pub use maple_core::run::Observe;

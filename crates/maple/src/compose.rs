@@ -33,11 +33,16 @@ use crate::policy::Policy;
 ///
 /// ```
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
-/// let quiet: maple::Composed = maple::tiers([(|_: &Packet, _: &Net| Route::drop()).named("nothing")]);
-/// let app = App::new(quiet);
+/// let telnet = |pkt: &Packet, _: &Net| if pkt.tcp_dst() == 23 { Route::drop() } else { Route::pass() };
+/// let composed: maple::Composed = telnet.named("no telnet").then(|_: &Packet, net: &Net| net.flood());
+/// let bench = Bench::new().switch(1, 1..=2);
+/// assert_eq!(bench.decide(&composed, &tcp(1024, 23), bench.port(1, 1)).exits(), []);
+/// assert_eq!(bench.decide(&composed, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
 /// ```
 #[derive(Clone)]
+#[must_use = "a composition is a policy, which decides nothing until it runs"]
 pub struct Composed(pub(crate) Composition<Arc<dyn Policy>>);
 
 impl fmt::Debug for Composed {
@@ -78,9 +83,12 @@ impl Policy for Composed {
 ///
 /// ```
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
 /// let pass = |_: &Packet, _: &Net| Route::pass();
 /// let all = maple::tiers([pass.named("admin"), pass.named("tenant"), (|_: &Packet, net: &Net| net.flood()).named("rest")]);
+/// let bench = Bench::new().switch(1, 1..=2);
+/// assert_eq!(bench.decide(&all, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
 /// ```
 pub fn tiers(tiers: impl IntoIterator<Item = Composed>) -> Composed {
     Composed(Composition::tiers(tiers.into_iter().map(|tier| tier.0)))
@@ -91,10 +99,15 @@ pub fn tiers(tiers: impl IntoIterator<Item = Composed>) -> Composed {
 ///
 /// ```
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
 /// let mode = Var::new("mode", "open".to_owned());
 /// let closed = (|_: &Packet, _: &Net| Route::drop()).named("closed");
 /// let network = maple::choose(&mode, [("closed".to_owned(), closed)], |_: &Packet, net: &Net| net.flood());
+/// let exits = |bench: &Bench| bench.decide(&network, &tcp(1024, 80), bench.port(1, 1)).exits().len();
+/// let bench = Bench::new().switch(1, 1..=2);
+/// assert_eq!(exits(&bench), 1);
+/// assert_eq!(exits(&bench.with_state(|tx| mode.set(tx, &"closed".to_owned()))), 0);
 /// ```
 pub fn choose<V: Stored + Clone>(
     var: &Var<V>,
@@ -130,9 +143,12 @@ pub fn access_lists(lists: &[maple_acl::List], allowed: impl Policy + 'static) -
 ///
 /// ```
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
 /// let routing = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
 /// let robust = routing.named("routing").or_on_error(|_: &Packet, net: &Net| net.flood());
+/// let bench = Bench::new().switch(1, 1..=2).without_hosts();
+/// assert_eq!(bench.decide(&robust, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
 /// ```
 pub trait Compose: Policy + Sized + 'static {
     /// Gives this policy a name, which errors and the comments of rules carry. Names of tiers inside it follow after a
@@ -172,8 +188,12 @@ pub trait Compose: Policy + Sized + 'static {
     ///
     /// ```
     /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
     ///
-    /// let mirrored = (|_: &Packet, net: &Net| net.flood()).observed_by(|_: &Packet, _: &Net| Route::to([PortNo(9)]));
+    /// let to_the_server = |_: &Packet, _: &Net| Route::to([PortNo(2)]);
+    /// let mirrored = to_the_server.observed_by(|_: &Packet, _: &Net| Route::to([PortNo(9)]));
+    /// let bench = Bench::new().switch(1, [1, 2, 9]);
+    /// assert_eq!(bench.decide(&mirrored, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2), bench.port(1, 9)]);
     /// ```
     fn observed_by(self, beside: impl Policy + 'static) -> Composed {
         Composed(composition(self).observed_by(composition(beside)))
@@ -183,10 +203,14 @@ pub trait Compose: Policy + Sized + 'static {
     ///
     /// ```
     /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
     /// use maple::{Cond, Constraint};
     ///
     /// let telnet = Cond::default().and(Constraint::exact(Field::TcpDst, 23));
     /// let no_telnet = (|_: &Packet, _: &Net| Route::drop()).only([telnet]).then(|_: &Packet, net: &Net| net.flood());
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let exits = |port| bench.decide(&no_telnet, &tcp(1024, port), bench.port(1, 1)).exits().len();
+    /// assert_eq!((exits(23), exits(80)), (0, 1));
     /// ```
     #[track_caller]
     fn only(self, conditions: impl IntoIterator<Item = Cond>) -> Composed {
@@ -199,8 +223,11 @@ pub trait Compose: Policy + Sized + 'static {
     /// ```
     /// use maple::guard::{HostGroup, max_hops};
     /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
     ///
-    /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(3, &HostGroup::all())]);
+    /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(1, &HostGroup::all())]);
+    /// let bench = Bench::new().switch(1, 1..=3).switch(2, 1..=2).link((1, 3), (2, 2));
+    /// assert!(bench.decide(&short, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty(), "switch 2 is the second hop");
     /// ```
     fn guarded(self, constraints: impl IntoIterator<Item = RouteConstraint>) -> Composed {
         Composed(composition(self).guarded(constraints.into_iter().map(|constraint| constraint.0)))

@@ -43,11 +43,17 @@ pub use maple_core::network::Mac;
 
 /// ```
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
 /// /// Around links that are full.
 /// fn policy(pkt: &Packet, net: &Net) -> Route {
 ///     net.path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()), maple::UTILISATION)
 /// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), a).exits(), [b]);
 /// ```
 #[doc(inline)]
 pub use maple_core::network::UTILISATION;
@@ -68,6 +74,7 @@ pub use maple_wire::PortNo;
 
 /// ```
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
 /// /// Large flows leave the shortest path: from more than 50 Mbit/s on, until they are at 20 or below.
 /// fn policy(pkt: &Packet, net: &Net) -> Route {
@@ -75,29 +82,37 @@ pub use maple_wire::PortNo;
 ///     let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000);
 ///     if is_large { net.path(src, dst, "long") } else { net.shortest_path(src, dst) }
 /// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), a).exits(), [b], "nothing was measured yet");
 /// ```
 #[doc(inline)]
 pub use maple_core::policy::Load;
 
 /// ```
-/// use maple::prelude::*;
+/// use std::net::Ipv4Addr;
 ///
-/// /// The edge ports where members of two groups are.
-/// fn both(net: &Net, one: maple::MulticastGroup, other: maple::MulticastGroup) -> Vec<Location> {
-///     let others = net.members(other);
-///     net.members(one).into_iter().filter(|at| others.contains(at)).collect()
-/// }
+/// use maple::{Mac, MulticastGroup};
+///
+/// // One group, and all groups whose frames go to one hardware address.
+/// let one = MulticastGroup::from(Ipv4Addr::new(239, 1, 2, 3));
+/// let all = MulticastGroup::from(Mac([1, 0, 0x5e, 1, 2, 3]));
+/// assert_ne!(one, all);
 /// ```
 #[doc(inline)]
 pub use maple_core::snooped::MulticastGroup;
 
 /// ```
-/// use maple::prelude::*;
+/// use std::net::Ipv4Addr;
 ///
-/// /// Whether a host asked for its address at the port where it is.
-/// fn is_at_home(net: &Net, mac: Mac) -> bool {
-///     net.lease_of(mac).is_some_and(|lease: maple::Lease| net.locate(mac) == Some(lease.location))
-/// }
+/// use maple::prelude::*;
+/// use maple::{Lease, Stored as _};
+///
+/// let at = Location::new(Dpid(1), PortNo(2));
+/// let lease = Lease { mac: Mac([2, 0, 0, 0, 0, 1]), ip: Ipv4Addr::new(10, 0, 0, 1), location: at, ends: None };
+/// assert_eq!(Lease::from_value(&lease.to_value()), Some(lease), "tables can hold leases");
 /// ```
 #[doc(inline)]
 pub use maple_core::snooped::Lease;
@@ -190,11 +205,18 @@ pub use maple_wire::Field;
 
 /// ```
 /// use maple::prelude::*;
+/// use maple::testing::Bench;
 ///
 /// /// Counts, in a policy or in a transaction of a thread.
 /// fn count(packets: &Counter, state: &impl Access) {
 ///     packets.add(state, 1);
 /// }
+///
+/// let packets = Counter::new("packets");
+/// Bench::new().with_state(|tx| count(&packets, tx)).run(|_, net| {
+///     count(&packets, net);
+///     assert_eq!(packets.get(net), 2);
+/// });
 /// ```
 #[doc(inline)]
 pub use maple_core::state::Access;
@@ -292,16 +314,23 @@ pub use maple_core::state::Table;
 /// ```
 /// use std::time::Duration;
 ///
-/// use maple::{ChangeError, Handle, Tx, Var};
+/// use maple::{App, ChangeError, Handle, Net, Packet, Stop, Tx, Var};
 ///
 /// /// Takes one of what is free, and waits until something is.
 /// fn take(controller: &Handle, free: &Var<i64>) -> Result<(), ChangeError> {
 ///     controller.atomically(Some(Duration::from_secs(1)), |tx: &Tx| {
 ///         let left = free.get(tx);
-///         maple::Stop::unless(left > 0)?;
+///         Stop::unless(left > 0)?;
 ///         Ok(free.set(tx, &(left - 1)))
 ///     })
 /// }
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
+/// let controller = app.start()?;
+/// let free = Var::new("free", 3);
+/// take(&controller.handle(), &free)?;
+/// assert_eq!(free.get(&controller.handle().store().view()), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(inline)]
 pub use maple_core::state::Tx;
@@ -349,6 +378,7 @@ pub use maple_core::query::QueryError;
 /// fn holds(done: &Result<(), ChangeError>) -> bool {
 ///     matches!(done, Ok(()) | Err(ChangeError::NotKept))
 /// }
+/// assert!(holds(&Err(ChangeError::NotKept)) && !holds(&Err(ChangeError::Unconfirmed)));
 /// ```
 #[doc(inline)]
 pub use maple_controller::control::transactions::ChangeError;
@@ -372,6 +402,7 @@ pub use maple_controller::Controller;
 /// let app = App::new(|_: &Packet, net: &Net| net.flood()).configure(|options: &mut maple::ControllerOptions| {
 ///     options.engine.host_timeout = Duration::from_secs(60);
 /// });
+/// assert_eq!(app.into_parts().0.engine.host_timeout, Duration::from_secs(60));
 /// ```
 #[doc(inline)]
 pub use maple_controller::ControllerOptions;
@@ -408,15 +439,16 @@ pub use maple_controller::StartError;
 pub use maple_controller::Stopped;
 
 /// ```
-/// use maple::NetworkEvent;
+/// use maple::{Dpid, NetworkEvent};
 ///
-/// fn tell(happening: &NetworkEvent) {
+/// fn text(happening: &NetworkEvent) -> String {
 ///     match happening {
-///         NetworkEvent::SwitchUp(switch) => println!("switch {switch} is there"),
-///         NetworkEvent::Port { at, is_up: false, .. } => println!("port {at} is down"),
-///         _ => {}
+///         NetworkEvent::SwitchUp(switch) => format!("switch {switch} is there"),
+///         NetworkEvent::Port { at, is_up: false, .. } => format!("port {at} is down"),
+///         other => format!("{other:?}"),
 ///     }
 /// }
+/// assert_eq!(text(&NetworkEvent::SwitchUp(Dpid(1))), "switch 0000000000000001 is there");
 /// ```
 #[doc(inline)]
 pub use maple_controller::listen::NetworkEvent;
@@ -433,10 +465,30 @@ pub use maple_controller::listen::NetworkEvent;
 pub use maple_controller::listen::Listener;
 
 /// ```
+/// use std::time::Duration;
+///
+/// let (listening, listener) = maple::listen(Vec::new())?;
+/// assert_eq!(listener.next(Duration::ZERO), Err(maple::ListenError::Timeout));
+/// drop(listening);
+/// assert_eq!(listener.next(Duration::ZERO), Err(maple::ListenError::Ended));
+/// # Ok::<(), maple::TooManyConditions>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::listen::ListenError;
+
+/// ```
+/// let error: maple::TooManyConditions = maple::listen(vec![maple::Cond::default(); 65]).unwrap_err();
+/// assert_eq!(error.to_string(), "listeners can have at most 64 conditions together, not 65");
+/// ```
+#[doc(inline)]
+pub use maple_controller::listen::TooManyConditions;
+
+/// ```
 /// use maple::prelude::*;
 ///
 /// let (listening, listener) = maple::listen(Vec::new())?;
 /// let app = App::new(|_: &Packet, net: &Net| net.flood()).listening(listening);
+/// assert_eq!(app.into_parts().0.subscriptions.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(inline)]
@@ -447,23 +499,35 @@ pub use maple_controller::listen::Subscription;
 ///
 /// // To hear of each ARP packet, and of all ports and switches.
 /// let arp = Cond::default().and(Constraint::exact(Field::EthType, 0x0806));
-/// let (listening, listener) = maple::listen(vec![arp])?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// assert!(maple::listen(vec![arp.clone()]).is_ok());
+/// assert!(maple::listen(vec![arp; 65]).is_err(), "a packet has a bit for each of 64 conditions");
 /// ```
 #[doc(inline)]
 pub use maple_controller::listen::listen;
 
 /// ```
-/// assert!(maple::Snooping::new(["igmp", "mld"], [], true)?.is_on());
+/// use maple::{Dpid, Location, PortNo, SnoopedProtocol, Snooping};
+///
+/// let server = Location::new(Dpid(1), PortNo(3));
+/// let snooping = Snooping::new([SnoopedProtocol::Igmp, SnoopedProtocol::Dhcp], [server])?.with_querier()?;
+/// assert!(snooping.is_on() && snooping.on_leases());
 /// # Ok::<(), maple::SnoopingError>(())
 /// ```
 #[doc(inline)]
 pub use maple_controller::snoop::Snooping;
 
 /// ```
-/// use maple::{Snooping, SnoopingError};
+/// use maple::SnoopedProtocol;
 ///
-/// assert_eq!(Snooping::new(["dhcp"], [], false).unwrap_err(), SnoopingError::NoServers);
+/// assert_eq!("mld".parse(), Ok(SnoopedProtocol::Mld));
+/// ```
+#[doc(inline)]
+pub use maple_controller::snoop::SnoopedProtocol;
+
+/// ```
+/// use maple::{SnoopedProtocol, Snooping, SnoopingError};
+///
+/// assert_eq!(Snooping::new([SnoopedProtocol::Dhcp], []), Err(SnoopingError::NoServers));
 /// ```
 #[doc(inline)]
 pub use maple_controller::snoop::SnoopingError;

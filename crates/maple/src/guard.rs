@@ -29,15 +29,21 @@ use maple_wire::Dpid;
 use crate::net::Net;
 use crate::packet::Packet;
 use crate::policy::Policy;
+use crate::prefix::Prefix;
+use crate::value::Address;
 
 /// ```
-/// use maple::guard::{HostGroup, constraint};
+/// use maple::guard::constraint;
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
 /// let near = constraint("near", |_, route, _| {
-///     let far = route.deliveries.iter().find(|delivery| delivery.path.len() > 2);
+///     let far = route.deliveries.iter().find(|delivery| delivery.path.len() > 1);
 ///     far.map_or(Ok(()), |delivery| Err(format!("{} is far", delivery.at)))
 /// });
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([near]);
+/// assert!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
 /// ```
 #[doc(inline)]
 pub use maple_core::route::{Delivery, RouteView};
@@ -45,12 +51,15 @@ pub use maple_core::route::{Delivery, RouteView};
 /// A condition on every route of a policy, for [`Compose::guarded`](crate::Compose::guarded).
 ///
 /// ```
-/// use maple::guard::{RouteConstraint, HostGroup, avoid, max_hops};
+/// use maple::guard::{HostGroup, RouteConstraint, avoid, max_hops};
 /// use maple::{Dpid, LinkName};
 ///
-/// let all: [RouteConstraint; 2] = [max_hops(4, &HostGroup::all()), avoid(LinkName::Switches(Dpid(1), Dpid(2)), &HostGroup::all())];
+/// let all = HostGroup::all();
+/// let both: [RouteConstraint; 2] = [max_hops(4, &all), avoid(LinkName::Switches(Dpid(1), Dpid(2)), &all)];
+/// assert!(format!("{both:?}").contains("max_hops"));
 /// ```
 #[derive(Clone)]
+#[must_use = "a constraint judges nothing until a policy is guarded by it"]
 pub struct RouteConstraint(pub(crate) CoreConstraint<Arc<dyn Policy>>);
 
 impl fmt::Debug for RouteConstraint {
@@ -63,18 +72,28 @@ impl fmt::Debug for RouteConstraint {
 /// gets those that are addressed to it or delivered at its place.
 ///
 /// ```
-/// use maple::guard::HostGroup;
+/// use std::net::Ipv4Addr;
 ///
-/// let staff = HostGroup::hosts("10.0.1.0".parse().unwrap(), 24).and(HostGroup::mac("00:00:00:00:00:05".parse().unwrap()));
+/// use maple::guard::HostGroup;
+/// use maple::{Mac, Prefix};
+///
+/// let staff: Prefix<Ipv4Addr> = "10.0.1.0/24".parse()?;
+/// let group = HostGroup::hosts(staff).and(HostGroup::mac(Mac([0, 0, 0, 0, 0, 5])));
+/// assert_ne!(group, HostGroup::hosts(staff));
+/// # Ok::<(), maple::PrefixError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct HostGroup(Vec<Member>);
 
 impl HostGroup {
     /// Creates the group of all hosts and packets.
     ///
     /// ```
-    /// let anybody = maple::guard::HostGroup::all();
+    /// use maple::Cond;
+    /// use maple::guard::HostGroup;
+    ///
+    /// assert_eq!(HostGroup::all(), HostGroup::fits(Cond::default()));
     /// ```
     pub fn all() -> HostGroup {
         HostGroup::fits(Cond::default())
@@ -83,20 +102,40 @@ impl HostGroup {
     /// Creates the group of the host with this address.
     ///
     /// ```
-    /// let printer = maple::guard::HostGroup::mac("00:00:00:00:00:05".parse().unwrap());
+    /// use maple::guard::{HostGroup, isolate};
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let [a, b] = [1, 2].map(|number| HostGroup::mac(Mac([0, 0, 0, 0, 0, number])));
+    /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([isolate(&a, &b)]);
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(decision.exits().is_empty(), "the packet is from one to the other");
     /// ```
     pub fn mac(mac: Mac) -> HostGroup {
         HostGroup(vec![Member::Mac(mac)])
     }
 
-    /// Creates the group of hosts whose IP addresses agree with this one in the first `length` bits. A length beyond
-    /// the address's width means all of its bits.
+    /// Creates the group of hosts with IP addresses in a prefix.
     ///
     /// ```
-    /// let guests = maple::guard::HostGroup::hosts("10.0.9.0".parse().unwrap(), 24);
+    /// use std::net::Ipv4Addr;
+    ///
+    /// use maple::Prefix;
+    /// use maple::guard::{HostGroup, max_hops};
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let exits = |senders: Prefix<Ipv4Addr>| {
+    ///     let policy = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(0, &HostGroup::hosts(senders))]);
+    ///     bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().len()
+    /// };
+    /// assert_eq!((exits("10.0.0.0/24".parse()?), exits("10.0.9.0/24".parse()?)), (0, 1), "10.0.0.1 sends");
+    /// # Ok::<(), maple::PrefixError>(())
     /// ```
-    pub fn hosts(network: IpAddr, length: u8) -> HostGroup {
-        HostGroup(vec![Member::Ip(network, length)])
+    pub fn hosts<T: Address + Into<IpAddr>>(prefix: Prefix<T>) -> HostGroup {
+        HostGroup(vec![Member::Ip(prefix.address().into(), prefix.length())])
     }
 
     /// Creates the group of hosts at an edge port, given as a location or as a pair of switch and port.
@@ -114,10 +153,16 @@ impl HostGroup {
     /// Creates the group of packets that fit a condition, whichever host sends or gets them.
     ///
     /// ```
-    /// use maple::guard::HostGroup;
-    /// use maple::{Cond, Constraint, Field};
+    /// use maple::guard::{HostGroup, never};
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    /// use maple::{Cond, Constraint};
     ///
     /// let web = HostGroup::fits(Cond::default().and(Constraint::exact(Field::TcpDst, 80)));
+    /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([never((1, 2), &web)]);
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let exits = |port| bench.decide(&policy, &tcp(1024, port), bench.port(1, 1)).exits().len();
+    /// assert_eq!((exits(80), exits(22)), (0, 1));
     /// ```
     pub fn fits(cond: Cond) -> HostGroup {
         HostGroup(vec![Member::Fits(cond)])
@@ -126,11 +171,15 @@ impl HostGroup {
     /// Returns the union of both groups.
     ///
     /// ```
-    /// use maple::guard::HostGroup;
+    /// use maple::guard::{HostGroup, max_hops};
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
     ///
-    /// let two_ports = HostGroup::place((1, 4)).and(HostGroup::place((1, 5)));
+    /// let two_ports = HostGroup::place((1, 1)).and(HostGroup::place((1, 2)));
+    /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(0, &two_ports)]);
+    /// let bench = Bench::new().switch(1, 1..=3);
+    /// assert_eq!([1, 2, 3].map(|port| bench.decide(&policy, &tcp(1, 2), bench.port(1, port)).exits().len()), [0, 0, 2]);
     /// ```
-    #[must_use]
     pub fn and(mut self, other: HostGroup) -> HostGroup {
         self.0.extend(other.0);
         self
@@ -145,8 +194,15 @@ impl HostGroup {
 ///
 /// ```
 /// use maple::guard::{HostGroup, waypoint};
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
-/// let inspected = waypoint(&HostGroup::place((1, 4)), &HostGroup::all(), [3]);
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+/// let across = move |_: &Packet, net: &Net| net.shortest_path(a, b);
+/// let by = |switch: u64| across.guarded([waypoint(&HostGroup::place((1, 1)), &HostGroup::all(), [switch])]);
+/// assert_eq!(bench.decide(&by(2), &tcp(1024, 80), a).exits(), [b]);
+/// assert!(bench.decide(&by(3), &tcp(1024, 80), a).exits().is_empty());
 /// ```
 #[track_caller]
 pub fn waypoint(src: &HostGroup, dst: &HostGroup, via: impl IntoIterator<Item = impl Into<Dpid>>) -> RouteConstraint {
@@ -158,9 +214,19 @@ pub fn waypoint(src: &HostGroup, dst: &HostGroup, via: impl IntoIterator<Item = 
 /// other.
 ///
 /// ```
-/// use maple::guard::{HostGroup, isolate};
+/// use std::net::Ipv4Addr;
 ///
-/// let apart = isolate(&HostGroup::hosts("10.0.9.0".parse().unwrap(), 24), &HostGroup::place((1, 4)));
+/// use maple::Prefix;
+/// use maple::guard::{HostGroup, isolate};
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// let guests: Prefix<Ipv4Addr> = "10.0.0.0/24".parse()?;
+/// let apart = isolate(&HostGroup::hosts(guests), &HostGroup::place((1, 2)));
+/// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([apart]);
+/// let bench = Bench::new().switch(1, 1..=3);
+/// assert!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
+/// # Ok::<(), maple::PrefixError>(())
 /// ```
 #[track_caller]
 pub fn isolate(a: &HostGroup, b: &HostGroup) -> RouteConstraint {
@@ -171,8 +237,13 @@ pub fn isolate(a: &HostGroup, b: &HostGroup) -> RouteConstraint {
 ///
 /// ```
 /// use maple::guard::{HostGroup, never};
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
-/// let shut = never((1, 3), &HostGroup::hosts("10.0.9.0".parse().unwrap(), 24));
+/// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([never((1, 3), &HostGroup::all())]);
+/// let bench = Bench::new().switch(1, 1..=3);
+/// assert!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 3)).exits().len(), 2);
 /// ```
 #[track_caller]
 pub fn never(port: impl Into<Location>, src: &HostGroup) -> RouteConstraint {
@@ -183,8 +254,15 @@ pub fn never(port: impl Into<Location>, src: &HostGroup) -> RouteConstraint {
 ///
 /// ```
 /// use maple::guard::{HostGroup, max_hops};
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
-/// let short = max_hops(4, &HostGroup::all());
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+/// let across = move |_: &Packet, net: &Net| net.shortest_path(a, b);
+/// let within = |hops| across.guarded([max_hops(hops, &HostGroup::all())]);
+/// assert_eq!(bench.decide(&within(2), &tcp(1024, 80), a).exits(), [b]);
+/// assert!(bench.decide(&within(1), &tcp(1024, 80), a).exits().is_empty());
 /// ```
 #[track_caller]
 pub fn max_hops(max: usize, src: &HostGroup) -> RouteConstraint {
@@ -195,9 +273,15 @@ pub fn max_hops(max: usize, src: &HostGroup) -> RouteConstraint {
 ///
 /// ```
 /// use maple::guard::{HostGroup, avoid};
-/// use maple::{Dpid, LinkName};
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+/// use maple::LinkName;
 ///
-/// let around = avoid(LinkName::Switches(Dpid(1), Dpid(2)), &HostGroup::all());
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+/// let across = move |_: &Packet, net: &Net| net.shortest_path(a, b);
+/// let around = across.guarded([avoid(LinkName::Switches(Dpid(1), Dpid(2)), &HostGroup::all())]);
+/// assert!(bench.decide(&around, &tcp(1024, 80), a).exits().is_empty());
 /// ```
 #[track_caller]
 pub fn avoid(link: LinkName, src: &HostGroup) -> RouteConstraint {
@@ -208,8 +292,15 @@ pub fn avoid(link: LinkName, src: &HostGroup) -> RouteConstraint {
 ///
 /// ```
 /// use maple::guard::{HostGroup, only_within};
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
-/// let inside = only_within([1, 2, 3], &HostGroup::hosts("10.0.1.0".parse().unwrap(), 24));
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+/// let across = move |_: &Packet, net: &Net| net.shortest_path(a, b);
+/// let within = |switches: &[u64]| across.guarded([only_within(switches.iter().copied(), &HostGroup::all())]);
+/// assert_eq!(bench.decide(&within(&[1, 2]), &tcp(1024, 80), a).exits(), [b]);
+/// assert!(bench.decide(&within(&[1]), &tcp(1024, 80), a).exits().is_empty());
 /// ```
 #[track_caller]
 pub fn only_within(switches: impl IntoIterator<Item = impl Into<Dpid>>, src: &HostGroup) -> RouteConstraint {
@@ -225,9 +316,16 @@ pub fn only_within(switches: impl IntoIterator<Item = impl Into<Dpid>>, src: &Ho
 /// ```
 /// use maple::guard::{HostGroup, no_overload};
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
 /// let reserved: Table<Location, u64> = Table::new("reserved");
-/// let fair = no_overload(&reserved, None, Some(1_000_000_000), &HostGroup::all());
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// let (a, b, link) = (bench.port(1, 1), bench.port(2, 1), bench.port(1, 2));
+/// let across = move |_: &Packet, net: &Net| net.shortest_path(a, b);
+/// let fair = across.guarded([no_overload(&reserved, None, Some(1_000_000_000), &HostGroup::all())]);
+/// assert_eq!(bench.decide(&fair, &tcp(1024, 80), a).exits(), [b]);
+/// let bench = bench.with_state(|tx| reserved.set(tx, &link, &2_000_000_000));
+/// assert!(bench.decide(&fair, &tcp(1024, 80), a).exits().is_empty());
 /// ```
 #[track_caller]
 pub fn no_overload(

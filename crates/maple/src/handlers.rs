@@ -27,6 +27,7 @@
 
 /// ```
 /// use maple::handlers::{Handler, Replies, SwitchInfo, install_table_miss};
+/// use maple::wire::Version;
 /// use maple::wire::msg::PacketInView;
 ///
 /// #[derive(Default)]
@@ -45,6 +46,12 @@
 ///         println!("{} packets", self.0);
 ///     }
 /// }
+///
+/// let packet = [1, 10, 0, 18, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 0, 0];
+/// let mut count = Count::default();
+/// count.packet_in(&PacketInView::new_checked(Version::Of10, &packet)?, &mut Replies::default());
+/// assert_eq!(count.0, 1);
+/// # Ok::<(), maple::wire::Error>(())
 /// ```
 #[doc(inline)]
 pub use maple_handlers::Handler;

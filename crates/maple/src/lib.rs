@@ -15,7 +15,7 @@
 //! }
 //!
 //! fn main() -> Result<(), maple::Error> {
-//!     App::new(secure_routing).weight("secure", 1, 2, 10).run()
+//!     App::new(secure_routing).link_cost("secure", 1, 2, 10).run()
 //! }
 //! ```
 //!
@@ -30,6 +30,8 @@
 //!   messages.
 //!
 //! The crate `maple-cli` gives such a program the options of `maple run`: `maple_cli::run(app)`.
+
+#![warn(missing_debug_implementations, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
 mod app;
 mod compose;

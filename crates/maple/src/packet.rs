@@ -1,5 +1,6 @@
 //! The packet that a policy decides, with a typed question for each field.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -32,6 +33,13 @@ use crate::field::PacketField;
 /// ```
 pub struct Packet(PacketHandle);
 
+/// Records nothing, so it shows nothing that a policy could observe.
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packet").finish_non_exhaustive()
+    }
+}
+
 impl Packet {
     pub(crate) fn from_handle(handle: &PacketHandle) -> Packet {
         Packet(handle.clone())
@@ -51,6 +59,7 @@ impl Packet {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn switch(&self) -> Dpid {
         self.0.switch()
     }
@@ -65,6 +74,7 @@ impl Packet {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn is_multicast(&self) -> bool {
         self.eth_dst().is_multicast()
     }
@@ -79,6 +89,7 @@ impl Packet {
     /// assert_eq!(trace[0], "test eth_dst=01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0: no");
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.0.is_reserved()
     }
@@ -96,6 +107,7 @@ impl Packet {
     /// assert_eq!(trace, ["test eth_type=0x800, ip_proto=6, tcp_dst=1..1023: yes"]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn matches(&self, cond: &Cond) -> bool {
         self.0.matches(cond)
     }
@@ -109,6 +121,7 @@ impl Packet {
     /// ask(&sent, |pkt| assert_eq!(&*pkt.frame().unwrap(), &sent[..]));
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         self.0.frame()
     }
@@ -119,6 +132,7 @@ impl Packet {
     /// # use maple::testing::{ask, tcp};
     /// ask(&tcp(1024, 22), |pkt| assert_eq!(pkt.payload().unwrap(), b""));
     /// ```
+    #[must_use]
     pub fn payload(&self) -> Option<Vec<u8>> {
         self.frame().map(|frame| maple_wire::Packet::new(&frame, 0).payload().to_vec())
     }
@@ -155,7 +169,7 @@ macro_rules! fields {
             /// # use std::net::{Ipv4Addr, Ipv6Addr};
             /// # use maple::{Mac, PortNo, testing::{ask, tcp}};
             /// # ask(&tcp(1024, 22), |pkt| {
-            #[doc = concat!("let answer: bool = ", $example, ";")]
+            #[doc = concat!("assert!(", $example, ");")]
             /// # });
             /// ```
             pub fn $name(&self) -> PacketField<'_, $values> {
@@ -169,25 +183,25 @@ fields! {
     /// The port where the packet entered.
     in_port => InPort: PortNo, "pkt.in_port() == PortNo(1)";
     /// The physical port under a logical one.
-    in_phy_port => InPhyPort: PortNo, "pkt.in_phy_port() == PortNo(1)";
+    in_phy_port => InPhyPort: PortNo, "pkt.in_phy_port() != PortNo(9)";
     /// The metadata that one table passes to the next. 0 for packets that enter.
     metadata => Metadata: u64, "pkt.metadata() == 0";
     /// The Ethernet destination.
-    eth_dst => EthDst: Mac, "pkt.eth_dst() == Mac([0xff; 6])";
+    eth_dst => EthDst: Mac, "pkt.eth_dst() == Mac([0, 0, 0, 0, 0, 2])";
     /// The Ethernet source.
-    eth_src => EthSrc: Mac, "pkt.eth_src() == Mac([2, 0, 0, 0, 0, 1])";
+    eth_src => EthSrc: Mac, "pkt.eth_src() == Mac([0, 0, 0, 0, 0, 1])";
     /// The Ethernet type, after VLAN tags.
-    eth_type => EthType: u16, "pkt.eth_type() == 0x0806";
+    eth_type => EthType: u16, "pkt.eth_type() == 0x0800";
     /// The VLAN id, 0 to 4095. Absent without a tag.
-    vlan_vid => VlanVid: u16, "pkt.vlan_vid() == 10";
+    vlan_vid => VlanVid: u16, "pkt.vlan_vid() != 10";
     /// The VLAN priority, 0 to 7.
-    vlan_pcp => VlanPcp: u8, "pkt.vlan_pcp() >= 4";
+    vlan_pcp => VlanPcp: u8, "!pkt.vlan_pcp().is_present()";
     /// The differentiated services code point, 0 to 63.
-    ip_dscp => IpDscp: u8, "pkt.ip_dscp() == 46";
+    ip_dscp => IpDscp: u8, "pkt.ip_dscp() == 0";
     /// The congestion notification, 0 to 3.
-    ip_ecn => IpEcn: u8, "pkt.ip_ecn() == 3";
+    ip_ecn => IpEcn: u8, "pkt.ip_ecn() < 3";
     /// The IP protocol.
-    ip_proto => IpProto: u8, "pkt.ip_proto() == 17";
+    ip_proto => IpProto: u8, "pkt.ip_proto() == 6";
     /// The IPv4 source.
     ipv4_src => Ipv4Src: Ipv4Addr, r#"pkt.ipv4_src().within("10.0.0.0/8")"#;
     /// The IPv4 destination.
@@ -197,53 +211,53 @@ fields! {
     /// The TCP destination port.
     tcp_dst => TcpDst: u16, "pkt.tcp_dst() == 22";
     /// The UDP source port.
-    udp_src => UdpSrc: u16, "pkt.udp_src() == 68";
+    udp_src => UdpSrc: u16, "pkt.udp_src() != 68";
     /// The UDP destination port.
-    udp_dst => UdpDst: u16, "pkt.udp_dst() == 53";
+    udp_dst => UdpDst: u16, "pkt.udp_dst() != 53";
     /// The SCTP source port.
-    sctp_src => SctpSrc: u16, "pkt.sctp_src() < 1024";
+    sctp_src => SctpSrc: u16, "!pkt.sctp_src().is_present()";
     /// The SCTP destination port.
-    sctp_dst => SctpDst: u16, "pkt.sctp_dst() == 5060";
+    sctp_dst => SctpDst: u16, "pkt.sctp_dst() != 5060";
     /// The ICMP type.
-    icmpv4_type => Icmpv4Type: u8, "pkt.icmpv4_type() == 8";
+    icmpv4_type => Icmpv4Type: u8, "pkt.icmpv4_type() != 8";
     /// The ICMP code.
-    icmpv4_code => Icmpv4Code: u8, "pkt.icmpv4_code() == 0";
+    icmpv4_code => Icmpv4Code: u8, "!pkt.icmpv4_code().is_present()";
     /// The ARP operation: 1 is a request, 2 a reply.
-    arp_op => ArpOp: u16, "pkt.arp_op() == 1";
+    arp_op => ArpOp: u16, "pkt.arp_op() != 1";
     /// The IPv4 address of an ARP sender.
-    arp_spa => ArpSpa: Ipv4Addr, r#"pkt.arp_spa().within("192.168.0.0/16")"#;
+    arp_spa => ArpSpa: Ipv4Addr, r#"!pkt.arp_spa().within("192.168.0.0/16")"#;
     /// The IPv4 address of an ARP target.
-    arp_tpa => ArpTpa: Ipv4Addr, "pkt.arp_tpa() == Ipv4Addr::new(10, 0, 0, 1)";
+    arp_tpa => ArpTpa: Ipv4Addr, "pkt.arp_tpa() != Ipv4Addr::new(10, 0, 0, 1)";
     /// The hardware address of an ARP sender.
-    arp_sha => ArpSha: Mac, "pkt.arp_sha().is_multicast()";
+    arp_sha => ArpSha: Mac, "!pkt.arp_sha().is_multicast()";
     /// The hardware address of an ARP target.
-    arp_tha => ArpTha: Mac, "pkt.arp_tha() == Mac([0; 6])";
+    arp_tha => ArpTha: Mac, "pkt.arp_tha() != Mac([0; 6])";
     /// The IPv6 source.
-    ipv6_src => Ipv6Src: Ipv6Addr, r#"pkt.ipv6_src().within("fe80::/10")"#;
+    ipv6_src => Ipv6Src: Ipv6Addr, r#"!pkt.ipv6_src().within("fe80::/10")"#;
     /// The IPv6 destination.
-    ipv6_dst => Ipv6Dst: Ipv6Addr, "pkt.ipv6_dst().is_multicast()";
+    ipv6_dst => Ipv6Dst: Ipv6Addr, "!pkt.ipv6_dst().is_multicast()";
     /// The IPv6 flow label, 20 bits.
-    ipv6_flabel => Ipv6Flabel: u32, "pkt.ipv6_flabel() == 0";
+    ipv6_flabel => Ipv6Flabel: u32, "!pkt.ipv6_flabel().is_present()";
     /// The ICMPv6 type.
-    icmpv6_type => Icmpv6Type: u8, "pkt.icmpv6_type() == 135";
+    icmpv6_type => Icmpv6Type: u8, "pkt.icmpv6_type() != 135";
     /// The ICMPv6 code.
-    icmpv6_code => Icmpv6Code: u8, "pkt.icmpv6_code() == 0";
+    icmpv6_code => Icmpv6Code: u8, "!pkt.icmpv6_code().is_present()";
     /// The target of neighbour discovery.
-    ipv6_nd_target => Ipv6NdTarget: Ipv6Addr, "pkt.ipv6_nd_target() == Ipv6Addr::LOCALHOST";
+    ipv6_nd_target => Ipv6NdTarget: Ipv6Addr, "pkt.ipv6_nd_target() != Ipv6Addr::LOCALHOST";
     /// The link-layer source address of neighbour discovery.
-    ipv6_nd_sll => Ipv6NdSll: Mac, "pkt.ipv6_nd_sll().is_present()";
+    ipv6_nd_sll => Ipv6NdSll: Mac, "!pkt.ipv6_nd_sll().is_present()";
     /// The link-layer target address of neighbour discovery.
-    ipv6_nd_tll => Ipv6NdTll: Mac, "pkt.ipv6_nd_tll().is_present()";
+    ipv6_nd_tll => Ipv6NdTll: Mac, "!pkt.ipv6_nd_tll().is_present()";
     /// The label of the outermost MPLS entry, 20 bits.
-    mpls_label => MplsLabel: u32, "pkt.mpls_label() == 16";
+    mpls_label => MplsLabel: u32, "pkt.mpls_label() != 16";
     /// The traffic class of the outermost MPLS entry, 0 to 7.
-    mpls_tc => MplsTc: u8, "pkt.mpls_tc() == 0";
+    mpls_tc => MplsTc: u8, "!pkt.mpls_tc().is_present()";
     /// 1 if the outermost MPLS entry is also the innermost one, otherwise 0.
-    mpls_bos => MplsBos: u8, "pkt.mpls_bos() == 1";
+    mpls_bos => MplsBos: u8, "pkt.mpls_bos() != 1";
     /// The service id of a provider backbone, 24 bits.
-    pbb_isid => PbbIsid: u32, "pkt.pbb_isid() == 1";
+    pbb_isid => PbbIsid: u32, "pkt.pbb_isid() != 1";
     /// The metadata of a logical port.
     tunnel_id => TunnelId: u64, "pkt.tunnel_id() == 0";
     /// A bit for each type of IPv6 extension header that is present, 9 bits.
-    ipv6_exthdr => Ipv6Exthdr: u16, "pkt.ipv6_exthdr().matches(0, 1)";
+    ipv6_exthdr => Ipv6Exthdr: u16, "!pkt.ipv6_exthdr().matches(0, 1)";
 }

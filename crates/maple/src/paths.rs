@@ -18,6 +18,7 @@
 //! to one core. So make the pool before the controller starts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maple_core::network::{Hop, Location};
@@ -34,6 +35,7 @@ use crate::net::Net;
 /// use maple::{Dpid, Location, PortNo};
 ///
 /// let link: maple::paths::Link = (Location::new(Dpid(1), PortNo(2)), Location::new(Dpid(2), PortNo(1)));
+/// assert_eq!(link.0.switch, Dpid(1));
 /// ```
 pub type Link = (Location, Location);
 
@@ -56,20 +58,29 @@ pub struct ThreadsError(#[source] rayon::ThreadPoolBuildError);
 /// ```
 /// use maple::paths::ParallelPaths;
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
-/// let paths = ParallelPaths::new(0)?;
-/// let app = App::new(move |pkt: &Packet, net: &Net| {
-///     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
-///         (Some(src), Some(dst)) => paths.shortest_path(net, src, dst),
-///         _ => net.flood(),
-///     }
-/// });
+/// let paths = ParallelPaths::new(2)?;
+/// let policy = move |pkt: &Packet, net: &Net| match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
+///     (Some(src), Some(dst)) => paths.shortest_path(net, src, dst),
+///     _ => net.flood(),
+/// };
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), a).exits(), [b]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ParallelPaths {
     pool: rayon::ThreadPool,
     /// The links of the last computation, and the paths over them. They cache a pure function, so they are not state.
     last: Mutex<Option<(Vec<Link>, Arc<AllPaths>)>>,
+}
+
+impl fmt::Debug for ParallelPaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParallelPaths").field("threads", &self.pool.current_num_threads()).finish_non_exhaustive()
+    }
 }
 
 /// The next hops from every switch to every other.
@@ -163,6 +174,7 @@ impl AllPaths {
     ///
     /// assert_eq!(AllPaths::over(&[]).hops(Dpid(1), Dpid(1)), Some(Vec::new()));
     /// ```
+    #[must_use]
     pub fn over(links: &[Link]) -> AllPaths {
         let switches: BTreeSet<Dpid> = links.iter().flat_map(|(a, b)| [a.switch, b.switch]).collect();
         let switches: Vec<Dpid> = switches.into_iter().collect();
@@ -190,6 +202,7 @@ impl AllPaths {
     /// assert_eq!(paths.hops(Dpid(1), Dpid(4)), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn hops(&self, from: Dpid, to: Dpid) -> Option<Vec<Hop>> {
         if from == to {
             return Some(Vec::new());

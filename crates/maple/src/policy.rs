@@ -41,6 +41,7 @@ pub trait Policy: Send + Sync {
     ///
     /// ```
     /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
     ///
     /// struct Drop;
     ///
@@ -49,6 +50,9 @@ pub trait Policy: Send + Sync {
     ///         Ok(Route::drop())
     ///     }
     /// }
+    ///
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// assert!(bench.decide(&Drop, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
     /// ```
     ///
     /// # Errors
@@ -73,6 +77,8 @@ pub trait Policy: Send + Sync {
     ///         vec![maple::SamplePacket::new(tcp(1024, 23))]
     ///     }
     /// }
+    ///
+    /// assert_eq!(NoTelnet.samples().len(), 1);
     /// ```
     fn samples(&self) -> Vec<SamplePacket> {
         Vec::new()

@@ -33,6 +33,7 @@ pub struct Prefix<T> {
 /// assert_eq!(error.to_string(), "a prefix of such addresses has 0 to 48 bits, not 49");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PrefixError {
     /// The text has another form.
     #[error("{0:?} is not a prefix; write an address, a slash and a number of bits, as in 10.0.0.0/8")]

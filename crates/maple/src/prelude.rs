@@ -4,6 +4,7 @@
 //! use maple::prelude::*;
 //!
 //! let app = App::new(|_: &Packet, net: &Net| net.flood());
+//! assert!(format!("{app:?}").starts_with("App"));
 //! ```
 
 pub use maple_core::network::{Location, Mac};

@@ -33,7 +33,9 @@ impl<A: Stored, V: Stored> Query<A, V> {
     ///
     /// ```
     /// # use maple::prelude::*;
+    /// # use maple::testing::Bench;
     /// let hosts = Query::new("hosts", |net: &Net, (): ()| net.hosts().len() as u64);
+    /// Bench::new().run(|_, net| assert_eq!(hosts.get(net, &()), 0));
     /// ```
     pub fn new(name: &str, f: impl Fn(&Net, A) -> V + Send + Sync + 'static) -> Query<A, V> {
         Query(CoreQuery::new(name, move |net, argument| f(&Net::from_handle(net), argument)))

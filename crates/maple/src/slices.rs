@@ -28,12 +28,19 @@ pub use maple_core::compose::SliceError;
 ///
 /// ```
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 /// use maple::{Cond, Constraint, Slice};
 ///
-/// let vlan = Cond::default().and(Constraint::exact(Field::VlanVid, 0x1000 | 10));
-/// let red = Slice::new("red", |_: &Packet, net: &Net| net.flood()).only([vlan]);
+/// let web = Cond::default().and(Constraint::exact(Field::TcpDst, 80));
+/// let red = Slice::new("red", |_: &Packet, net: &Net| net.flood()).only([web]);
+/// let all = maple::slices([red], |_: &Packet, _: &Net| Route::drop())?;
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let exits = |port| bench.decide(&all, &tcp(1024, port), bench.port(1, 1)).exits().len();
+/// assert_eq!((exits(80), exits(22)), (1, 0));
+/// # Ok::<(), maple::SliceError>(())
 /// ```
 #[derive(Clone)]
+#[must_use = "a slice does nothing until it is one of `slices`"]
 pub struct Slice(CoreSlice<Arc<dyn Policy>>);
 
 impl fmt::Debug for Slice {
@@ -48,7 +55,8 @@ impl Slice {
     /// ```
     /// use maple::prelude::*;
     ///
-    /// let all = maple::Slice::new("all", |_: &Packet, net: &Net| net.flood());
+    /// let everything = maple::Slice::new("everything", |_: &Packet, net: &Net| net.flood());
+    /// assert_eq!(format!("{everything:?}"), "Slice everything");
     /// ```
     pub fn new(name: &str, policy: impl Policy + 'static) -> Slice {
         Slice(CoreSlice::new(name, composition(policy)))
@@ -60,10 +68,11 @@ impl Slice {
     /// use maple::prelude::*;
     /// use maple::{Cond, Constraint, Slice};
     ///
-    /// let web = Cond::default().and(Constraint::exact(Field::TcpDst, 80));
-    /// let red = Slice::new("red", |_: &Packet, net: &Net| net.flood()).only([web]);
+    /// let to = |port| Cond::default().and(Constraint::exact(Field::TcpDst, port));
+    /// let flood = |_: &Packet, net: &Net| net.flood();
+    /// let (web, ssh) = (Slice::new("web", flood).only([to(80), to(443)]), Slice::new("ssh", flood).only([to(22)]));
+    /// assert!(maple::slices([web, ssh], flood).is_ok(), "no packet belongs to both");
     /// ```
-    #[must_use]
     pub fn only(self, conditions: impl IntoIterator<Item = Cond>) -> Slice {
         Slice(self.0.only(conditions))
     }
@@ -81,7 +90,6 @@ impl Slice {
     /// assert_eq!(bench.decide(&all, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
     /// # Ok::<(), maple::SliceError>(())
     /// ```
-    #[must_use]
     pub fn ports(self, ports: impl IntoIterator<Item = Location>) -> Slice {
         Slice(self.0.ports(ports))
     }
@@ -90,10 +98,18 @@ impl Slice {
     ///
     /// ```
     /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
     ///
-    /// let red = maple::Slice::new("red", |_: &Packet, net: &Net| net.flood()).hosts([Mac([2, 0, 0, 0, 0, 1])]);
+    /// // The policy answers with the number of hosts that it sees.
+    /// let count = |_: &Packet, net: &Net| Route::to([PortNo(net.hosts().len() as u32)]);
+    /// let bench = Bench::new().switch(1, 1..=3);
+    /// let (a, b) = (bench.port(1, 2), bench.port(1, 3));
+    /// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+    /// let red = maple::Slice::new("red", count).hosts([Mac([0, 0, 0, 0, 0, 1])]);
+    /// let all = maple::slices([red], |_: &Packet, _: &Net| Route::drop())?;
+    /// assert_eq!(bench.decide(&all, &tcp(1024, 80), a).exits(), [bench.port(1, 1)]);
+    /// # Ok::<(), maple::SliceError>(())
     /// ```
-    #[must_use]
     pub fn hosts(self, hosts: impl IntoIterator<Item = Mac>) -> Slice {
         Slice(self.0.hosts(hosts))
     }
@@ -103,12 +119,21 @@ impl Slice {
     ///
     /// ```
     /// use maple::prelude::*;
-    /// use maple::{Dpid, LinkName};
+    /// use maple::testing::{Bench, tcp};
+    /// use maple::LinkName;
     ///
-    /// let red = maple::Slice::new("red", |_: &Packet, net: &Net| net.flood());
-    /// let red = red.links([LinkName::Switches(Dpid(1), Dpid(2))]);
+    /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+    /// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+    /// let across = move |_: &Packet, net: &Net| net.shortest_path(a, b);
+    /// let exits = |link| {
+    ///     let red = maple::Slice::new("red", across).links([link]);
+    ///     let all = maple::slices([red], |_: &Packet, _: &Net| Route::drop())?;
+    ///     Ok::<_, maple::SliceError>(bench.decide(&all, &tcp(1024, 80), a).exits())
+    /// };
+    /// assert_eq!(exits(LinkName::Switches(Dpid(1), Dpid(2)))?, [b]);
+    /// assert_eq!(exits(LinkName::Switches(Dpid(1), Dpid(3)))?, [], "the slice does not have the link that is there");
+    /// # Ok::<(), maple::SliceError>(())
     /// ```
-    #[must_use]
     pub fn links(self, links: impl IntoIterator<Item = LinkName>) -> Slice {
         Slice(self.0.links(links))
     }

@@ -13,6 +13,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use maple_core::ShardId;
@@ -38,9 +39,19 @@ use crate::policy::{Policy, PolicyAdapter};
 /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
 /// bench.run(|_, net| assert_eq!(net.links().len(), 1));
 /// ```
+#[must_use]
 pub struct Bench {
     store: Arc<Store>,
     track_hosts: bool,
+}
+
+impl fmt::Debug for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bench")
+            .field("switches", &self.store.snapshot().switches().map(|(dpid, _)| dpid).collect::<Vec<_>>())
+            .field("track_hosts", &self.track_hosts)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The result of one run.
@@ -92,7 +103,6 @@ impl Bench {
     /// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
     /// assert!(matches!(decision.route(), Err(PolicyError::HostsNotTracked(_))));
     /// ```
-    #[must_use]
     pub fn without_hosts(mut self) -> Bench {
         self.track_hosts = false;
         self
@@ -104,7 +114,6 @@ impl Bench {
     /// let bench = maple::testing::Bench::new().switch(1, [1, 2, 7]);
     /// bench.run(|pkt, net| assert_eq!(net.edge_ports(pkt.switch()).len(), 3));
     /// ```
-    #[must_use]
     pub fn switch(self, dpid: impl Into<Dpid>, ports: impl IntoIterator<Item = u32>) -> Bench {
         let dpid = dpid.into();
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
@@ -118,7 +127,6 @@ impl Bench {
     /// let bench = maple::testing::Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
     /// bench.run(|_, net| assert_eq!(net.links().len(), 1));
     /// ```
-    #[must_use]
     pub fn link(self, a: impl Into<Location>, b: impl Into<Location>) -> Bench {
         let (a, b) = (a.into(), b.into());
         self.write(vec![port(a, PortKind::Link(b)), port(b, PortKind::Link(a))])
@@ -132,7 +140,6 @@ impl Bench {
     /// let bench = bench.set_up(at, false);
     /// bench.run(|_, net| assert!(!net.is_up(at)));
     /// ```
-    #[must_use]
     pub fn set_up(self, at: Location, up: bool) -> Bench {
         // After a port was down, Maple finds out again what is behind it.
         let kind = if up { PortKind::Edge } else { PortKind::New };
@@ -150,7 +157,6 @@ impl Bench {
     ///
     /// # Panics
     /// If the text is not a hardware address.
-    #[must_use]
     pub fn host(self, mac: &str, location: Location) -> Bench {
         let mac: Mac = mac.parse().unwrap_or_else(|error| panic!("{error}"));
         let info = HostInfo { location, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
@@ -167,7 +173,9 @@ impl Bench {
     /// let bench = Bench::new().with_state(|tx| blocked.set(tx, &Mac([0, 0, 0, 0, 0, 1]), &true));
     /// bench.run(|pkt, net| assert!(blocked.contains(net, &pkt.eth_src().get())));
     /// ```
-    #[must_use]
+    ///
+    /// # Panics
+    /// If it writes a value of a type other than its table or variable is declared with.
     pub fn with_state(self, write: impl FnMut(&Tx)) -> Bench {
         write_now(&self.store, write);
         self
@@ -199,6 +207,9 @@ impl Bench {
     /// let decision = bench.decide(&|_: &Packet, _: &Net| Route::to([PortNo(9)]), &tcp(1, 2), bench.port(1, 1));
     /// assert!(decision.error().is_some());
     /// ```
+    ///
+    /// # Panics
+    /// If another thread writes to this bench's state at the same time.
     pub fn decide(&self, policy: &impl Policy, frame: &[u8], ingress: Location) -> Decision {
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
         // The batch turns a panic into an error.
@@ -271,6 +282,7 @@ impl Decision {
     /// let decision = bench.decide(&wrong, &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.error().unwrap().to_string(), "the policy panicked: no idea");
     /// ```
+    #[must_use]
     pub fn error(&self) -> Option<&PolicyError> {
         self.route.as_ref().err()
     }
@@ -283,6 +295,7 @@ impl Decision {
     /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.exits(), [bench.port(1, 2)]);
     /// ```
+    #[must_use]
     pub fn exits(&self) -> Vec<Location> {
         self.copies.iter().map(|(at, _)| *at).collect()
     }
@@ -296,6 +309,7 @@ impl Decision {
     /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &frame, bench.port(1, 1));
     /// assert_eq!(decision.copies(), [(bench.port(1, 2), frame)]);
     /// ```
+    #[must_use]
     pub fn copies(&self) -> &[(Location, Vec<u8>)] {
         &self.copies
     }
@@ -309,6 +323,7 @@ impl Decision {
     /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.trace().len(), 1);
     /// ```
+    #[must_use]
     pub fn trace(&self) -> &[String] {
         &self.trace
     }
@@ -323,6 +338,7 @@ impl Decision {
     /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.sources()[0].as_ref().unwrap().line, line);
     /// ```
+    #[must_use]
     pub fn sources(&self) -> &[Option<Source>] {
         &self.sources
     }
@@ -339,6 +355,7 @@ impl Decision {
     /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
     /// assert!(decision.reads().iter().any(|cell| cell.contains("00:00:00:00:00:02")));
     /// ```
+    #[must_use]
     pub fn reads(&self) -> &[String] {
         &self.reads
     }
@@ -354,6 +371,7 @@ impl Decision {
     /// };
     /// assert!(bench.decide(&counting, &tcp(1, 2), bench.port(1, 1)).wrote());
     /// ```
+    #[must_use]
     pub fn wrote(&self) -> bool {
         self.wrote
     }
@@ -367,6 +385,9 @@ impl Decision {
 /// let trace = ask(&tcp(1024, 22), |pkt| assert!(pkt.tcp_dst() < 1024));
 /// assert_eq!(trace, ["test eth_type=0x800, ip_proto=6, tcp_dst=0/0xfc00: yes"]);
 /// ```
+///
+/// # Panics
+/// If `f` panics, or makes the run fail.
 pub fn ask(frame: &[u8], f: impl FnOnce(&Packet)) -> Vec<String> {
     Bench::new().observe(frame, |pkt, _| f(pkt))
 }
@@ -378,6 +399,7 @@ pub fn ask(frame: &[u8], f: impl FnOnce(&Packet)) -> Vec<String> {
 /// # use maple::testing::{ask, tcp};
 /// ask(&tcp(1024, 22), |pkt| assert_eq!(pkt.tcp_dst().value(), Some(22)));
 /// ```
+#[must_use]
 pub fn tcp(src: u16, dst: u16) -> Vec<u8> {
     ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(src, dst).build()
 }
@@ -388,6 +410,7 @@ pub fn tcp(src: u16, dst: u16) -> Vec<u8> {
 /// # use maple::testing::{ask, udp};
 /// ask(&udp(1024, 53), |pkt| assert!(pkt.udp_dst() == 53 && !pkt.tcp_dst().is_present()));
 /// ```
+#[must_use]
 pub fn udp(src: u16, dst: u16) -> Vec<u8> {
     ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(src, dst).build()
 }

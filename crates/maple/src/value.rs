@@ -20,11 +20,14 @@ use sealed::Bits;
 ///
 /// ```
 /// use maple::field::{FieldValue, PacketField};
+/// use maple::testing::{ask, tcp};
 ///
 /// /// Whether a field has either value.
 /// fn is_either<T: FieldValue>(field: PacketField<'_, T>, a: T, b: T) -> bool {
 ///     field == a || field == b
 /// }
+///
+/// ask(&tcp(1024, 22), |pkt| assert!(is_either(pkt.tcp_dst(), 22, 23)));
 /// ```
 pub trait FieldValue: Bits + Eq + fmt::Display {}
 
@@ -32,22 +35,30 @@ pub trait FieldValue: Bits + Eq + fmt::Display {}
 ///
 /// ```
 /// use maple::field::{Ordered, PacketField};
+/// use maple::testing::{ask, tcp};
 ///
 /// fn is_outside<T: Ordered>(field: PacketField<'_, T>, low: T, high: T) -> bool {
 ///     field < low || field > high
 /// }
+///
+/// ask(&tcp(1024, 22), |pkt| assert!(is_outside(pkt.tcp_dst(), 80, 443)));
 /// ```
 pub trait Ordered: FieldValue + Ord {}
 
 /// Addresses, which have prefixes: [`Mac`], [`Ipv4Addr`], [`Ipv6Addr`].
 ///
 /// ```
-/// use maple::field::{Address, PacketField};
 /// use maple::Prefix;
+/// use maple::field::{Address, PacketField};
+/// use maple::testing::{ask, tcp};
 ///
 /// fn is_in_all<T: Address>(field: PacketField<'_, T>, prefixes: &[Prefix<T>]) -> bool {
 ///     prefixes.iter().all(|prefix| field.within(*prefix))
 /// }
+///
+/// let prefixes = ["10.0.0.0/8".parse()?, "10.0.0.0/24".parse()?];
+/// ask(&tcp(1024, 22), |pkt| assert!(is_in_all(pkt.ipv4_src(), &prefixes)));
+/// # Ok::<(), maple::PrefixError>(())
 /// ```
 pub trait Address: FieldValue {
     /// The number of bits of an address.

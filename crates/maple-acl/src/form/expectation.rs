@@ -44,7 +44,7 @@ impl Names<'_> {
         Ok(Expectation { place, text: text.to_owned(), cubes: self.packets(packets, place)?, action })
     }
 
-    /// The packets of `FROM -> TO [SERVICE]`. Without a service they are IP packets.
+    /// Returns the packets of `FROM -> TO [SERVICE]`. Without a service they are IP packets.
     pub fn packets(&self, text: &str, place: FilePlace) -> Result<Vec<Cube>, Fault> {
         let fault = |what: String| Fault::new(place, what);
         let spaced = spaced(text);

@@ -29,12 +29,12 @@ impl<'a> Fields<'a> {
         self.all.iter().find(|(there, _)| there.name == key).map(|(_, node)| node)
     }
 
-    /// The one value of a key, as text.
+    /// Returns the one value of a key, as text.
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, Fault> {
         self.get(key).map(|node| scalar(node, key)).transpose()
     }
 
-    /// The map of a key, empty if it is not there.
+    /// Returns the map of a key, empty if it is not there.
     pub fn section(&self, key: &str) -> Result<&'a [(Key, Node)], Fault> {
         match self.get(key) {
             None => Ok(&[]),
@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The list of a key, empty if it is not there.
+    /// Returns the list of a key, empty if it is not there.
     pub fn list(&self, key: &str) -> Result<&'a [Node], Fault> {
         match self.get(key) {
             None => Ok(&[]),

@@ -51,7 +51,7 @@ pub(super) struct Constraints {
 }
 
 impl Constraints {
-    /// An upper bound of the number of cubes; `None` if it overflows.
+    /// Returns an upper bound of the number of cubes; `None` if it overflows.
     pub fn max_cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Option<usize> {
         let side = |addresses: Option<&Addresses>| addresses.map_or(1, |all| all.blocks().len());
         let services = self.services.as_ref().map_or(1, |all| 2 * all.len());
@@ -60,7 +60,7 @@ impl Constraints {
         once.checked_mul(if self.replies { 2 } else { 1 })
     }
 
-    /// The packets from some addresses to others; `None` stands for all addresses.
+    /// Returns the packets from some addresses to others; `None` stands for all addresses.
     pub fn cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Cubes {
         let services = self.services.as_ref().map_or(vec![None], |all| all.iter().copied().map(Some).collect());
         let sources = match &self.source_ports[..] {

@@ -52,7 +52,7 @@ pub fn for_policy(
         loaded.store.update(|_| costs);
     }
     let servers = options.dhcp_servers()?;
-    loaded.snooping = loaded.snooping.with(&options.snoop, &servers, options.querier).or_usage_error()?;
+    loaded.snooping = loaded.snooping.with_names(&options.snoop, &servers, options.querier).or_usage_error()?;
     let mut chosen = with_policy_options(options, loaded)?;
     if let Some(topology) = topology {
         chosen.names = Arc::new(with_names_of(topology, options.network.names.clone()));

@@ -412,7 +412,7 @@ impl ReloadService<'_> {
         }
         let RunOptions { snoop, querier, .. } = self.state.options;
         let servers = self.state.options.dhcp_servers()?;
-        let snooping = loaded.snooping.with(snoop, &servers, *querier).map_err(|error| anyhow!("{error}"))?;
+        let snooping = loaded.snooping.with_names(snoop, &servers, *querier).map_err(|error| anyhow!("{error}"))?;
         if snooping != self.state.snooping {
             bail!("it snoops on other packets than the policy that runs, which needs a new start");
         }

@@ -48,7 +48,7 @@ impl About {
         self.tls.is_some()
     }
 
-    /// The time at which the running policy was loaded.
+    /// Returns the time at which the running policy was loaded.
     pub fn policy_loaded(&self) -> SystemTime {
         *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,12 +68,12 @@ impl About {
         *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
     }
 
-    /// The addresses that it listens on, and whether connections begin with TLS there.
+    /// Returns the addresses that it listens on, and whether connections begin with TLS there.
     pub fn listening(&self) -> &[(SocketAddr, bool)] {
         &self.listening
     }
 
-    /// The key that signs its probes.
+    /// Returns the key that signs its probes.
     pub fn probe_key(&self) -> Key {
         self.probe_key
     }

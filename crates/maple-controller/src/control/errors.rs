@@ -26,7 +26,7 @@ pub struct ReportedError {
 }
 
 impl Handle {
-    /// The most recent errors, oldest first. Each error of the policy is listed once.
+    /// Returns the most recent errors, oldest first. Each error of the policy is listed once.
     pub fn errors(&self) -> Vec<ReportedError> {
         let (failures, violations) = (self.policy_errors().ok(), self.violations().ok());
         // A shard reports an error before it counts the packet.
@@ -68,7 +68,7 @@ impl Handle {
         untold.into_iter().chain(recent).filter_map(error).collect()
     }
 
-    /// The policy's errors that were reported, each with the number of packets dropped because of it.
+    /// Returns the policy's errors that were reported, each with the number of packets dropped because of it.
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
@@ -76,7 +76,7 @@ impl Handle {
         Ok(sums(self.query_all(ShardQuery::Failures)?))
     }
 
-    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    /// Returns the routes that constraints refused, by constraint and line, each with the number of times.
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.

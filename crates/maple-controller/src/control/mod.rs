@@ -24,6 +24,7 @@ pub mod socket;
 mod state;
 mod successor;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -74,6 +75,15 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("addresses", &self.addresses())
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
+    }
+}
+
 /// The parts of the controller that the handle uses.
 pub(crate) struct Shared {
     pub addresses: Vec<SocketAddr>,
@@ -111,12 +121,12 @@ pub(crate) struct Shared {
 }
 
 impl Handle {
-    /// The record of the files that are kept, and of those that fail.
+    /// Returns the record of the files that are kept, and of those that fail.
     pub fn files(&self) -> &KeptFiles {
         &self.shared.files
     }
 
-    /// The recording of this run, if there is one.
+    /// Returns the recording of this run, if there is one.
     pub fn recording(&self) -> Option<&Recording> {
         self.shared.recording.as_ref()
     }
@@ -129,7 +139,7 @@ impl Handle {
         self.shared.about.set_policy(policy);
     }
 
-    /// The policy of the earlier run that the state file describes.
+    /// Returns the policy of the earlier run that the state file describes.
     pub fn policy_before(&self) -> Option<&PolicyRecord> {
         self.shared.policy_before.as_ref()
     }
@@ -152,17 +162,17 @@ impl Handle {
         Handle { shared: Arc::new(shared) }
     }
 
-    /// The addresses that the controller listens on.
+    /// Returns the addresses that the controller listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
     }
 
-    /// The newest snapshot of the state: ports, links, hosts, and the policy's tables and variables.
+    /// Returns the newest snapshot of the state: ports, links, hosts, and the policy's tables and variables.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.store.snapshot()
     }
 
-    /// The store, for transactions outside the policy. Pass their commits to [`Handle::committed`].
+    /// Returns the store, for transactions outside the policy. Pass their commits to [`Handle::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }
@@ -172,17 +182,17 @@ impl Handle {
         self.shared.pending_writes.is_some()
     }
 
-    /// The links, each once, the lower end first.
+    /// Returns the links, each once, the lower end first.
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.snapshot().links().collect()
     }
 
-    /// The hosts, ordered by MAC address.
+    /// Returns the hosts, ordered by MAC address.
     pub fn hosts(&self) -> Vec<(Mac, HostInfo)> {
         self.snapshot().hosts().map(|(mac, info)| (*mac, info.clone())).collect()
     }
 
-    /// The names of switches and hosts.
+    /// Returns the names of switches and hosts.
     pub fn names(&self) -> Arc<Names> {
         self.shared.notices.names()
     }
@@ -192,7 +202,7 @@ impl Handle {
         self.shared.notices.rename(names);
     }
 
-    /// The lines of the log that are still kept, from this number on. Waits at most `timeout` for one.
+    /// Returns the lines of the log that are still kept, from this number on. Waits at most `timeout` for one.
     pub fn log_since(&self, number: u64, timeout: Duration) -> Vec<LogEntry> {
         self.shared.notices.log().since(number, timeout)
     }
@@ -212,7 +222,7 @@ impl Handle {
         self.shared.registry.connections()
     }
 
-    /// The address where metrics are exported, if they are.
+    /// Returns the address where metrics are exported, if they are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.shared.metrics.get().copied()
     }
@@ -223,7 +233,7 @@ impl Handle {
         let _ = self.shared.metrics.set(address);
     }
 
-    /// The queue of unread notices. Clones of the receiver share the queue.
+    /// Returns the queue of unread notices. Clones of the receiver share the queue.
     pub fn notices(&self) -> &Receiver<Notice> {
         &self.shared.receiver
     }

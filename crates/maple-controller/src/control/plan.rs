@@ -115,17 +115,17 @@ impl Plan {
         Plan { warnings, ..self }
     }
 
-    /// The fingerprint of the policy's files.
+    /// Returns the fingerprint of the policy's files.
     pub fn sources(&self) -> &Fingerprint {
         &self.sources
     }
 
-    /// The outcome of the rehearsal.
+    /// Returns the outcome of the rehearsal.
     pub fn rehearsed(&self) -> &Rehearsed {
         &self.rehearsed
     }
 
-    /// The fingerprint of what changes: decisions and rules.
+    /// Returns the fingerprint of what changes: decisions and rules.
     pub fn changes(&self) -> Fingerprint {
         let counts = self.counts().to_string();
         let differences = self.rehearsed.trial.differences.iter().map(|one| difference(one).to_string());
@@ -145,7 +145,7 @@ impl Plan {
         Fingerprint::from_parts(std::iter::once(counts).chain(differences).chain(rules))
     }
 
-    /// The plan's decisions, for [`Plan::goes_beyond`].
+    /// Returns the plan's decisions, for [`Plan::goes_beyond`].
     pub fn decided(&self) -> Vec<String> {
         self.rehearsed.trial.differences.iter().map(|one| Digits::from_difference(one).text()).collect()
     }

@@ -43,7 +43,7 @@ pub struct LateShard {
 type ListHits = (Arc<AccessList>, Vec<u64>);
 
 impl Handle {
-    /// The rules of a switch as the engine believes them to be: empty for a switch that it does not have.
+    /// Returns the rules of a switch as the engine believes them to be: empty for a switch that it does not have.
     ///
     /// # Errors
     /// [`LateShard`] if the switch's shard does not answer in time.
@@ -51,7 +51,7 @@ impl Handle {
         Ok(self.rules_with_age(dpid)?.0)
     }
 
-    /// The rules of a switch, and the age of their counters: `None` if the switch has never reported any.
+    /// Returns the rules of a switch, and the age of their counters: `None` if the switch has never reported any.
     /// [`Handle::count`] requests fresh counters.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Handle {
         }
     }
 
-    /// The latest port counters with their age, ordered by switch and port.
+    /// Returns the latest port counters with their age, ordered by switch and port.
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
@@ -152,7 +152,7 @@ impl Handle {
         Ok(all)
     }
 
-    /// The traffic between hosts, from the counters of ingress rules, with the age of these counters.
+    /// Returns the traffic between hosts, from the counters of ingress rules, with the age of these counters.
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
@@ -162,7 +162,7 @@ impl Handle {
         Ok(all)
     }
 
-    /// The access lists of the policy, each with the packets that its rules have decided since the policy was
+    /// Returns the access lists of the policy, each with the packets that its rules have decided since the policy was
     /// loaded, in the order of [`AccessList::rules`]. Packets that switches have not reported yet are missing:
     /// [`Handle::count`] requests fresh counters.
     ///
@@ -183,7 +183,7 @@ impl Handle {
         Ok(all)
     }
 
-    /// The drops of the last `minutes` minutes, the current one included, ordered by switch. Drops that
+    /// Returns the drops of the last `minutes` minutes, the current one included, ordered by switch. Drops that
     /// switches have not reported yet are missing: [`Handle::count`] requests fresh counters.
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl Handle {
         Ok(all)
     }
 
-    /// The switches, also those that are unreachable, ordered by datapath id.
+    /// Returns the switches, also those that are unreachable, ordered by datapath id.
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
@@ -205,7 +205,7 @@ impl Handle {
         Ok(switches)
     }
 
-    /// All counters.
+    /// Returns all counters.
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.

@@ -68,7 +68,7 @@ pub enum CanaryAt {
 }
 
 impl CanaryAt {
-    /// The switches.
+    /// Returns the switches.
     ///
     /// # Errors
     /// A text that says which switch is unknown or not connected.
@@ -349,7 +349,7 @@ impl Handle {
         answered.recv_timeout(LOAD + 3 * self.shared.deadlines.reload + SETTLE).unwrap_or_else(late)
     }
 
-    /// The requests of [`Handle::ask_for_reload`], and enables them. The program answers them.
+    /// Returns the requests of [`Handle::ask_for_reload`], and enables them. The program answers them.
     pub fn serve_reloads(&self) -> Receiver<ReloadRequest> {
         self.shared.reloads.is_served.store(true, Ordering::Release);
         self.shared.reloads.queue.1.clone()

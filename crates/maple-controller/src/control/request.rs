@@ -140,7 +140,7 @@ pub enum PortText {
 }
 
 impl PortText {
-    /// The port.
+    /// Returns the port.
     ///
     /// # Errors
     /// [`BadPort`] if the text is not a port.

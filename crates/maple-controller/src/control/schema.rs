@@ -12,7 +12,7 @@ use super::request::Request;
 /// The definitions of answers, and of the values that requests have too.
 const ANSWERS: &str = include_str!("answers.json");
 
-/// The schema of all requests and answers, as it is published.
+/// Returns the schema of all requests and answers, as it is published.
 pub fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let request = generator.subschema_for::<Request>();

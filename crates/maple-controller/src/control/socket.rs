@@ -103,7 +103,7 @@ pub enum AskError {
     Closed,
 }
 
-/// The default path of the control socket, in a folder of the user's own.
+/// Returns the default path of the control socket, in a folder of the user's own.
 pub fn default_path() -> PathBuf {
     access::folder().join(SOCKET)
 }
@@ -172,7 +172,7 @@ pub fn ask(controller: &(impl Reach + ?Sized), request: &Request) -> Result<Valu
     }
 }
 
-/// The id of the controller's process at this path. A controller in another container has another id here than
+/// Returns the id of the controller's process at this path. A controller in another container has another id here than
 /// there. From inside a container, processes outside have none: the result is 0 or an error.
 ///
 /// # Errors

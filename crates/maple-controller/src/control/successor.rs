@@ -54,7 +54,7 @@ impl Handle {
         self.shared.takeover.is_served.store(true, Ordering::Relaxed);
     }
 
-    /// The process that is ready to take over, once ([`crate::Controller::hand_over`]).
+    /// Returns the process that is ready to take over, once ([`crate::Controller::hand_over`]).
     pub fn successor(&self) -> Option<Successor> {
         self.shared.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -22,6 +22,7 @@ use crate::shard::mailbox::ShardMessage;
 
 /// Why a change of tracked state failed, or is not known to have taken effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChangeError {
     /// The transaction was abandoned and had no effect.
     #[error(transparent)]
@@ -42,11 +43,13 @@ pub enum ChangeError {
 }
 
 /// Lets an operating-system thread wait until a cell that its transaction read changes.
+#[derive(Debug)]
 pub struct ThreadWaiter {
     thread: Arc<ParkedThread>,
     deadline: Option<Instant>,
 }
 
+#[derive(Debug)]
 struct ParkedThread {
     thread: Thread,
     woken: AtomicBool,

@@ -4,6 +4,7 @@ mod change_process;
 mod snooping;
 mod start;
 
+use std::fmt;
 use std::io;
 use std::net::{self, SocketAddr};
 use std::path::PathBuf;
@@ -102,6 +103,21 @@ pub struct ControllerOptions {
     pub files: KeptFiles,
 }
 
+impl fmt::Debug for ControllerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControllerOptions")
+            .field("listen", &self.listen)
+            .field("listen_tls", &self.listen_tls)
+            .field("workers", &self.workers)
+            .field("snooping", &self.snooping)
+            .field("engine", &self.engine)
+            .field("control", &self.control)
+            .field("state_file", &self.state_file)
+            .field("metrics", &self.metrics)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ControllerOptions {
     /// Returns the defaults for a policy: all addresses, port 6653, a shard for each core, no control socket.
     pub fn new(policy: Arc<dyn Policy>) -> ControllerOptions {
@@ -136,7 +152,7 @@ impl ControllerOptions {
         }
     }
 
-    /// The defaults for programs, which serve switches in the place of a policy.
+    /// Returns the defaults for programs, which serve switches in the place of a policy.
     pub fn for_programs(programs: Arc<dyn ProgramFactory>) -> ControllerOptions {
         let nothing = |_: &PacketHandle, _: &Net| Route::drop();
         ControllerOptions { programs: Some(programs), ..ControllerOptions::new(Arc::new(nothing)) }
@@ -150,6 +166,7 @@ fn another(error: &io::Error) -> &'static str {
 
 /// The reason why a controller cannot start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// An address can't be listened on.
     #[error("can't listen on {address}: {error}{}", another(error))]
@@ -244,6 +261,12 @@ pub struct Controller {
     record: Option<RecordWriter>,
 }
 
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("handle", &self.handle).finish_non_exhaustive()
+    }
+}
+
 impl Controller {
     /// Listens, starts the shards, and returns.
     ///
@@ -275,7 +298,7 @@ impl Controller {
         starting.serve_clients()
     }
 
-    /// The number of connections that it took over from another controller.
+    /// Returns the number of connections that it took over from another controller.
     pub fn taken(&self) -> usize {
         self.taken
     }

@@ -222,12 +222,12 @@ impl Notices {
         (Notices { names, log, sender, recent, failures, violations, absent }, receiver)
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The names of switches and hosts.
+    /// Returns the names of switches and hosts.
     pub fn names(&self) -> Arc<Names> {
         self.names.load_full()
     }
@@ -314,12 +314,12 @@ impl Notices {
         }
     }
 
-    /// The number of failures of handlers and listeners.
+    /// Returns the number of failures of handlers and listeners.
     pub fn handler_failures(&self) -> u64 {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// The most recent errors, oldest first, with their times.
+    /// Returns the most recent errors, oldest first, with their times.
     pub fn recent(&self) -> Vec<(SystemTime, Notice)> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

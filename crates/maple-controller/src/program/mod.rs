@@ -24,6 +24,7 @@ use crate::framing::Framer;
 use crate::session::{Output, Session, SwitchInfo};
 
 /// A connection, as its program sees it during a call.
+#[derive(Debug)]
 pub struct ProgramConnection<'a> {
     /// The current time.
     pub now: Time,

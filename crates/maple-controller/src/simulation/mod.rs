@@ -6,6 +6,7 @@
 //! likes, in order for each pair of shards. So every interleaving of shards, switches and mailboxes at the level of
 //! turns can be simulated, and a run depends only on the caller.
 
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -41,6 +42,12 @@ pub struct Batch {
     messages: Vec<ShardMessage>,
 }
 
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("to", &self.to).field("messages", &self.messages.len()).finish_non_exhaustive()
+    }
+}
+
 /// The options of a simulation.
 pub struct SimulationOptions {
     /// The number of shards.
@@ -63,6 +70,15 @@ pub struct SimulationOptions {
     pub subscriptions: Vec<Subscription>,
 }
 
+impl fmt::Debug for SimulationOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulationOptions")
+            .field("shards", &self.shards)
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Shards that run one turn at a time.
 pub struct Simulation {
     clock: Arc<AtomicU64>,
@@ -70,6 +86,12 @@ pub struct Simulation {
     shards: Vec<SimulatedShard>,
     notices: Receiver<Notice>,
     connections: u16,
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
 }
 
 /// One shard of a simulation.

@@ -21,6 +21,7 @@ mod querier;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 use std::time::Duration;
 
 use maple_core::engine::{ListenerPacket, Time};
@@ -48,6 +49,31 @@ const PORT_CHECK: Duration = Duration::from_secs(1);
 /// The maximum number of reasons for ignoring something that are counted.
 const MAX_REASONS: usize = 4096;
 
+/// A protocol to snoop on. Its text is its name in lower case, such as `igmp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum SnoopedProtocol {
+    /// The members of IPv4 groups.
+    Igmp,
+    /// The members of IPv6 groups.
+    Mld,
+    /// The leases of IPv4 addresses.
+    Dhcp,
+}
+
+impl FromStr for SnoopedProtocol {
+    type Err = SnoopingError;
+
+    fn from_str(name: &str) -> Result<SnoopedProtocol, SnoopingError> {
+        match name {
+            "igmp" => Ok(SnoopedProtocol::Igmp),
+            "mld" => Ok(SnoopedProtocol::Mld),
+            "dhcp" => Ok(SnoopedProtocol::Dhcp),
+            other => Err(SnoopingError::Unknown(other.to_owned())),
+        }
+    }
+}
+
 /// The protocols to snoop on. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snooping {
@@ -59,12 +85,13 @@ pub struct Snooping {
 
 /// The reason why a combination of snooping options is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SnoopingError {
     /// An unknown protocol.
     #[error("cannot snoop on {0:?}; known protocols are \"igmp\", \"mld\" and \"dhcp\"")]
     Unknown(String),
     /// DHCP without the ports of servers.
-    #[error("snooping on DHCP needs the ports of the servers: dhcp_servers=… or --dhcp-server SWITCH:PORT")]
+    #[error("snooping on DHCP needs the ports of the servers: dhcp_servers, or --dhcp-server SWITCH:PORT")]
     NoServers,
     /// Ports of DHCP servers without DHCP.
     #[error("ports of DHCP servers need snooping on \"dhcp\", which is off")]
@@ -75,63 +102,74 @@ pub enum SnoopingError {
 }
 
 impl Snooping {
-    /// Creates options for these protocols: `igmp`, `mld`, `dhcp`. DHCP servers are trusted at these edge ports only. A
-    /// querier sends membership queries if no router does.
+    /// Creates options for these protocols. DHCP servers are trusted at these edge ports only; without DHCP there are
+    /// none.
     ///
     /// ```
-    /// use maple_controller::snoop::{Snooping, SnoopingError};
+    /// use maple_controller::snoop::{SnoopedProtocol, Snooping, SnoopingError};
     /// use maple_core::Location;
     /// use maple_wire::{Dpid, PortNo};
     ///
     /// let server = Location::new(Dpid(1), PortNo(3));
-    /// assert!(Snooping::new(["igmp", "mld", "dhcp"], [server], true)?.is_on());
+    /// assert!(Snooping::new([SnoopedProtocol::Mld, SnoopedProtocol::Dhcp], [server])?.with_querier()?.is_on());
     /// # Ok::<(), SnoopingError>(())
     /// ```
     ///
     /// # Errors
-    /// [`SnoopingError`] if a protocol is unknown, or the options do not fit together.
-    pub fn new<S: AsRef<str>>(
-        protocols: impl IntoIterator<Item = S>,
+    /// [`SnoopingError::NoServers`] for DHCP without ports of servers, [`SnoopingError::OnlyServers`] for such ports
+    /// without DHCP.
+    pub fn new(
+        protocols: impl IntoIterator<Item = SnoopedProtocol>,
         dhcp_servers: impl IntoIterator<Item = Location>,
-        querier: bool,
     ) -> Result<Snooping, SnoopingError> {
-        let servers: BTreeSet<Location> = dhcp_servers.into_iter().collect();
-        let mut snooping = Snooping { querier, ..Snooping::default() };
-        let mut on_dhcp = false;
-        for name in protocols {
-            match name.as_ref() {
-                "igmp" => snooping.igmp = true,
-                "mld" => snooping.mld = true,
-                "dhcp" => on_dhcp = true,
-                other => return Err(SnoopingError::Unknown(other.to_owned())),
-            }
+        let protocols: BTreeSet<SnoopedProtocol> = protocols.into_iter().collect();
+        let on = |protocol| protocols.contains(&protocol);
+        let dhcp: BTreeSet<Location> = dhcp_servers.into_iter().collect();
+        match (on(SnoopedProtocol::Dhcp), dhcp.is_empty()) {
+            (true, true) => Err(SnoopingError::NoServers),
+            (false, false) => Err(SnoopingError::OnlyServers),
+            _ => Ok(Snooping { igmp: on(SnoopedProtocol::Igmp), mld: on(SnoopedProtocol::Mld), dhcp, querier: false }),
         }
-        match (on_dhcp, servers.is_empty()) {
-            (true, true) => return Err(SnoopingError::NoServers),
-            (false, false) => return Err(SnoopingError::OnlyServers),
-            _ => snooping.dhcp = servers,
-        }
-        if querier && !snooping.on_groups() {
-            return Err(SnoopingError::OnlyQuerier);
-        }
-        Ok(snooping)
+    }
+
+    /// Lets the controller send membership queries where no router does.
+    ///
+    /// # Errors
+    /// [`SnoopingError::OnlyQuerier`] if no protocol of groups is snooped on.
+    pub fn with_querier(self) -> Result<Snooping, SnoopingError> {
+        if self.on_groups() { Ok(Snooping { querier: true, ..self }) } else { Err(SnoopingError::OnlyQuerier) }
     }
 
     /// Returns these options with other protocols, ports of DHCP servers and querier, where these are given.
     ///
     /// # Errors
     /// [`SnoopingError`] if a protocol is unknown, or the options do not fit together.
-    pub fn with(&self, protocols: &[String], servers: &[Location], querier: bool) -> Result<Snooping, SnoopingError> {
-        let named = [(self.igmp, "igmp"), (self.mld, "mld"), (self.on_leases(), "dhcp")];
-        let before = named.into_iter().filter(|(is_on, _)| *is_on).map(|(_, name)| name.to_owned());
-        let protocols = if protocols.is_empty() { before.collect() } else { protocols.to_vec() };
-        let has = |name| protocols.iter().any(|protocol| protocol == name);
+    pub fn with_names(
+        &self,
+        protocols: &[String],
+        servers: &[Location],
+        querier: bool,
+    ) -> Result<Snooping, SnoopingError> {
+        let mut protocols = protocols.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>()?;
+        if protocols.is_empty() {
+            protocols = self.protocols();
+        }
         let servers = match servers {
-            [] if has("dhcp") => self.dhcp.clone(),
+            [] if protocols.contains(&SnoopedProtocol::Dhcp) => self.dhcp.clone(),
             servers => servers.iter().copied().collect(),
         };
-        let querier = querier || self.querier && (has("igmp") || has("mld"));
-        Snooping::new(protocols, servers, querier)
+        let snooping = Snooping::new(protocols, servers)?;
+        let querier = querier || self.querier && snooping.on_groups();
+        if querier { snooping.with_querier() } else { Ok(snooping) }
+    }
+
+    fn protocols(&self) -> Vec<SnoopedProtocol> {
+        let all = [
+            (self.igmp, SnoopedProtocol::Igmp),
+            (self.mld, SnoopedProtocol::Mld),
+            (self.on_leases(), SnoopedProtocol::Dhcp),
+        ];
+        all.into_iter().filter(|(is_on, _)| *is_on).map(|(_, protocol)| protocol).collect()
     }
 
     /// Reports whether anything is snooped on.
@@ -147,7 +185,7 @@ impl Snooping {
         snooped::declare(store, self.on_groups(), self.on_leases())
     }
 
-    /// The conditions of packets that the snooper needs.
+    /// Returns the conditions of packets that the snooper needs.
     pub fn conditions(&self) -> Vec<Cond> {
         let all = |fields: &[(Field, u128)]| {
             fields.iter().fold(Cond::default(), |cond, (field, value)| cond.and(Constraint::exact(*field, *value)))
@@ -281,7 +319,7 @@ impl Snooper {
         }
     }
 
-    /// The latest time for the next call of [`Snooper::on_timer`].
+    /// Returns the latest time for the next call of [`Snooper::on_timer`].
     pub fn deadline(&self) -> Time {
         let due = [self.groups.deadline(), self.leases.deadline(), self.querier.deadline()];
         due.into_iter().flatten().chain([self.next_port_check]).min().unwrap_or(self.next_port_check)

@@ -33,10 +33,15 @@ struct SnoopedNetwork {
     warnings: Vec<(IgnoreReason, u64)>,
 }
 
+fn snooping(protocols: &[&str], servers: &[Location], querier: bool) -> Result<Snooping, SnoopingError> {
+    let protocols: Vec<String> = protocols.iter().map(|name| (*name).to_owned()).collect();
+    Snooping::default().with_names(&protocols, servers, querier)
+}
+
 impl SnoopedNetwork {
     fn new(protocols: &[&str], servers: &[Location], querier: bool) -> SnoopedNetwork {
         let store = Store::new();
-        let snooping = Snooping::new(protocols, servers.iter().copied(), querier).unwrap();
+        let snooping = snooping(protocols, servers, querier).unwrap();
         snooping.declare(&store).unwrap();
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
         store.update(|_| vec![Write::Switch { dpid: Dpid(1), info: Some(info) }]);
@@ -244,9 +249,7 @@ fn a_host_that_floods_groups_is_told_of_and_leaves_room() {
 
 #[test]
 fn what_is_snooped_on_is_heard_of_and_nothing_else() {
-    let on = |protocols: &[&str], servers: &[Location]| {
-        Snooping::new(protocols, servers.iter().copied(), false).unwrap().conditions()
-    };
+    let on = |protocols: &[&str], servers: &[Location]| snooping(protocols, servers, false).unwrap().conditions();
     let all = on(&["igmp", "mld", "dhcp"], &[port(1)]);
     let hears = |conds: &[Cond], frame: &[u8]| {
         let run = Run::new(frame.into(), frame.len(), port(1), Store::new().begin(), true);
@@ -273,25 +276,23 @@ fn what_is_snooped_on_is_heard_of_and_nothing_else() {
 
 #[test]
 fn what_can_t_be_snooped_on_is_refused_in_words() {
-    let error = |protocols: &[&str], servers: &[Location], querier| {
-        Snooping::new(protocols, servers.iter().copied(), querier).unwrap_err()
-    };
+    let error = |protocols: &[&str], servers: &[Location], querier| snooping(protocols, servers, querier).unwrap_err();
     assert_eq!(error(&["dhcp"], &[], false), SnoopingError::NoServers);
     assert_eq!(error(&["igmp"], &[port(1)], false), SnoopingError::OnlyServers);
     assert_eq!(error(&["dhcp"], &[port(1)], true), SnoopingError::OnlyQuerier);
     let unknown = error(&["IGMP"], &[], false).to_string();
     assert_eq!(unknown, "cannot snoop on \"IGMP\"; known protocols are \"igmp\", \"mld\" and \"dhcp\"");
-    assert!(!Snooping::new::<&str>([], [], false).unwrap().is_on());
+    assert!(!snooping(&[], &[], false).unwrap().is_on());
 }
 
 #[test]
 fn the_command_line_changes_what_the_policy_says_as_far_as_it_goes() {
-    let policy = Snooping::new(["igmp", "dhcp"], [port(1)], true).unwrap();
+    let policy = snooping(&["igmp", "dhcp"], &[port(1)], true).unwrap();
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    assert_eq!(policy.with(&[], &[], false), Ok(policy.clone()));
-    assert_eq!(policy.with(&[], &[port(2)], false), Snooping::new(["igmp", "dhcp"], [port(2)], true));
-    assert_eq!(policy.with(&names(&["mld"]), &[], false), Snooping::new(["mld"], [], true));
-    assert_eq!(policy.with(&names(&["dhcp"]), &[], false), Snooping::new(["dhcp"], [port(1)], false));
-    assert_eq!(policy.with(&names(&["mld"]), &[port(1)], false), Err(SnoopingError::OnlyServers));
-    assert_eq!(Snooping::default().with(&names(&["igmp"]), &[], true), Snooping::new(["igmp"], [], true));
+    assert_eq!(policy.with_names(&[], &[], false), Ok(policy.clone()));
+    assert_eq!(policy.with_names(&[], &[port(2)], false), snooping(&["igmp", "dhcp"], &[port(2)], true));
+    assert_eq!(policy.with_names(&names(&["mld"]), &[], false), snooping(&["mld"], &[], true));
+    assert_eq!(policy.with_names(&names(&["dhcp"]), &[], false), snooping(&["dhcp"], &[port(1)], false));
+    assert_eq!(policy.with_names(&names(&["mld"]), &[port(1)], false), Err(SnoopingError::OnlyServers));
+    assert_eq!(Snooping::default().with_names(&names(&["igmp"]), &[], true), snooping(&["igmp"], &[], true));
 }

@@ -100,7 +100,7 @@ fn an_address_in_use_is_an_error_that_names_it() {
     let address = maple.handle.metrics_address();
     let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
     (options.listen, options.metrics, options.pin) = (vec![SocketAddr::from(([127, 0, 0, 1], 0))], address, false);
-    let error = Controller::start(options).err().expect("it is in use");
+    let error = Controller::start(options).expect_err("it is in use");
     assert!(matches!(error, StartError::Metrics { .. }) && error.to_string().contains(&address.unwrap().to_string()));
 }
 

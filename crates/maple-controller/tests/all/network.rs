@@ -300,7 +300,7 @@ fn a_controller_says_which_address_it_can_not_have() {
     let maple = Maple::start();
     let mut options = ControllerOptions::new(Arc::new(shortest_path));
     options.listen = vec![maple.address];
-    let error = Controller::start(options).err().expect("the address is taken").to_string();
+    let error = Controller::start(options).expect_err("the address is taken").to_string();
     assert!(error.starts_with(&format!("can't listen on {}: ", maple.address)), "{error}");
 }
 

@@ -142,7 +142,7 @@ fn a_table_that_is_marked_late_is_kept_with_all_that_it_has() {
 
 #[test]
 fn a_table_that_is_to_be_kept_needs_a_file() {
-    let error = start_with(None, |store| store.keep("mode")).err().expect("nobody said where").to_string();
+    let error = start_with(None, |store| store.keep("mode")).expect_err("nobody said where").to_string();
     assert!(error.starts_with("mode must survive a restart; name a file"), "{error}");
 }
 
@@ -150,7 +150,7 @@ fn a_table_that_is_to_be_kept_needs_a_file() {
 fn a_second_controller_on_the_same_file_is_refused() {
     let (_folder, file) = state_file();
     let first = start(&file).expect("the file can be used");
-    let error = start(&file).err().expect("it is in use").to_string();
+    let error = start(&file).expect_err("it is in use").to_string();
     assert_eq!(error, format!("another process uses the state file {}", file.display()));
     first.stop();
     start(&file).expect("it is free again");
@@ -171,7 +171,7 @@ fn a_file_of_another_format_is_refused_and_left_as_it_is() {
         transaction.commit().expect("it is written");
     };
     write("3");
-    let error = start(&file).err().expect("the format is unknown").to_string();
+    let error = start(&file).expect_err("the format is unknown").to_string();
     let told = "has format 3, and this version of Maple reads format 2; it was not changed";
     assert_eq!(error, format!("the state file {} {told}", file.display()));
     write("2");
@@ -197,7 +197,7 @@ fn a_file_of_the_format_before_is_rewritten_once_it_fits_the_declared_types() {
         store.keep("storm");
         store.declare_types("storm", Table::<String, i64>::types()).expect("nothing is there");
     });
-    let error = typed.err().expect("the keys are numbers").to_string();
+    let error = typed.expect_err("the keys are numbers").to_string();
     assert!(error.ends_with("; it was not changed"), "{error}");
     let database = redb::Database::open(&file).expect("nobody else has it");
     database.begin_read().expect("a transaction").open_table(rows).expect("it is as it was");
@@ -220,12 +220,12 @@ fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
     let (_folder, file) = state_file();
     let text = "not a database ".repeat(1000);
     fs::write(&file, &text).expect("it can be written");
-    let error = start(&file).err().expect("it is a text").to_string();
+    let error = start(&file).expect_err("it is a text").to_string();
     assert_eq!(error, format!("{} is not a state file of Maple; it was not changed", file.display()));
     assert_eq!(fs::read_to_string(&file).expect("it is there"), text);
-    let folder = start(&std::env::temp_dir()).err().expect("it is a folder").to_string();
+    let folder = start(&std::env::temp_dir()).expect_err("it is a folder").to_string();
     assert!(folder.contains(&*std::env::temp_dir().to_string_lossy()), "{folder}");
-    let nowhere = start(Path::new("/nowhere/state")).err().expect("there is no folder").to_string();
+    let nowhere = start(Path::new("/nowhere/state")).expect_err("there is no folder").to_string();
     assert!(nowhere.starts_with("the state file /nowhere/state: No such file"), "{nowhere}");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{Maple, SHORT, eventually};
 use maple_controller::listen::{NetworkEvent, listen};
-use maple_controller::snoop::Snooping;
+use maple_controller::snoop::{SnoopedProtocol, Snooping};
 use maple_core::Mac;
 use maple_core::snooped::{LEASES, Lease, MEMBERS, group_key};
 use maple_core::state::{Snapshot, Stored};
@@ -37,7 +37,8 @@ fn inject(emulation: &Emulation, host: &'static str, frame: Vec<u8>) {
 #[test]
 fn groups_are_learned_beside_a_listener_that_hears_the_same_packets() {
     for version in [Version::Of10, Version::Of13] {
-        let snooping = Snooping::new(["igmp", "mld"], [], true).unwrap();
+        let snooping =
+            Snooping::new([SnoopedProtocol::Igmp, SnoopedProtocol::Mld], []).unwrap().with_querier().unwrap();
         let (subscription, listener) = listen(snooping.conditions()).unwrap();
         let maple = Maple::with(|options| {
             options.workers = 2;
@@ -71,7 +72,7 @@ fn leases_survive_a_restart_where_state_is_kept() {
     let file = std::env::temp_dir().join(format!("maple-leases-{}.state", std::process::id()));
     let start = || {
         Maple::with(|options| {
-            options.snooping = Snooping::new(["dhcp"], [Location::new(Dpid(1), PortNo(1))], false).unwrap();
+            options.snooping = Snooping::new([SnoopedProtocol::Dhcp], [Location::new(Dpid(1), PortNo(1))]).unwrap();
             options.state_file = Some(file.clone());
         })
     };

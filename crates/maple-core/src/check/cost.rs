@@ -53,7 +53,7 @@ pub struct Wide {
 }
 
 impl Per {
-    /// The number of rules that a network with this many hosts and switches then has. Returns `None` if the
+    /// Returns the number of rules that a network with this many hosts and switches then has. Returns `None` if the
     /// number does not depend on hosts.
     pub fn rules(self, hosts: u64, switches: u64) -> Option<u64> {
         match self {
@@ -118,7 +118,7 @@ impl Costs {
         self.look_ups.iter()
     }
 
-    /// All kinds of such runs, those with the most rules last.
+    /// Returns all kinds of such runs, those with the most rules last.
     pub fn all(&self) -> impl Iterator<Item = &Wide> {
         self.widest.values()
     }

@@ -116,13 +116,13 @@ impl MergedTraces {
         is_new
     }
 
-    /// Each node, by its number, with the keys of the steps that follow it; a leaf has none. The steps are in
+    /// Returns each node, by its number, with the keys of the steps that follow it; a leaf has none. The steps are in
     /// no order.
     pub fn nodes(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = &StepKey>)> {
         self.nodes.iter().map(HashMap::keys).enumerate()
     }
 
-    /// The items of the trace that lead to a node, in order, without the answers of lists.
+    /// Returns the items of the trace that lead to a node, in order, without the answers of lists.
     pub fn items_before(&self, node: usize) -> Vec<&Item> {
         let (mut at, mut items) = (node, Vec::new());
         while at != 0 {

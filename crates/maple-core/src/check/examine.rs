@@ -15,6 +15,7 @@
 //! another one, both run in one run, so that traces hold the observations of both.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use super::coverage::keys;
@@ -34,6 +35,7 @@ const PAIRS: usize = 64;
 const STEP: u64 = 256;
 
 /// A claim about all packets of a scope.
+#[derive(Debug)]
 pub struct ScopedClaim {
     /// The packets that the claim is about.
     pub scope: PacketScope,
@@ -42,7 +44,7 @@ pub struct ScopedClaim {
 }
 
 /// The kinds of claims about packets.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Claim {
     /// No copy leaves the network by one of these ports.
     NeverAt(BTreeSet<Location>),
@@ -55,6 +57,7 @@ pub enum Claim {
 }
 
 /// The result of an examination.
+#[derive(Debug)]
 pub struct Examined {
     /// A packet that contradicts the claim.
     pub counterexample: Option<Counterexample>,
@@ -76,6 +79,17 @@ pub struct Counterexample {
     pub lines: Vec<String>,
     /// The questions and answers of the other policy, if there is one.
     pub other: Vec<String>,
+}
+
+impl fmt::Debug for Counterexample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counterexample")
+            .field("sample", &self.sample)
+            .field("why", &self.why)
+            .field("lines", &self.lines)
+            .field("other", &self.other)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Explores a policy until a packet contradicts the claim, everything is explored, or `packets` packets were tried.

@@ -43,6 +43,7 @@ mod tests;
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,6 +126,16 @@ pub struct Check {
     violations: BTreeMap<(Arc<str>, Option<Source>), (Violation, Counted)>,
     too_long: u32,
     coverage: Coverage,
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check")
+            .field("tried", &self.tried.len())
+            .field("waiting", &self.queue.len())
+            .field("findings", &self.findings.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A host of the network that sends and receives packets.

@@ -91,7 +91,7 @@ impl Observation {
         }
     }
 
-    /// The run's questions and answers, line by line, for people.
+    /// Returns the run's questions and answers, line by line, for people.
     pub fn lines(&self) -> Vec<String> {
         let told = |source: Option<&Source>, text: &str| match source {
             Some(source) => format!("{source}: {text}"),
@@ -103,7 +103,7 @@ impl Observation {
         lines
     }
 
-    /// The difference between this run and a later one on the same packet and state, if there is one.
+    /// Returns the difference between this run and a later one on the same packet and state, if there is one.
     ///
     /// Two runs that failed are equal, whatever their errors say, because error texts may contain times and addresses.
     pub fn difference(&self, later: &Observation) -> Option<RunDifference> {

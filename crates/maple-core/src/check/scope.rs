@@ -85,13 +85,13 @@ impl PacketScope {
         tests.collect::<BTreeMap<Dpid, Cond>>().into_iter().collect()
     }
 
-    /// The receiver that the packet's destination address names.
+    /// Returns the receiver that the packet's destination address names.
     pub fn receiver(&self, sample: &Sample) -> Option<&Host> {
         let dst = sample.packet().get(Field::EthDst).map(Mac::from_bits);
         self.receivers.iter().flatten().find(|(mac, _)| Some(*mac) == dst)
     }
 
-    /// The host that sends the packet.
+    /// Returns the host that sends the packet.
     pub fn sender(&self, sample: &Sample) -> Option<&Host> {
         let src = sample.packet().get(Field::EthSrc).map(Mac::from_bits);
         let sends = |(mac, info): &&Host| info.location == sample.at && (!self.by_address || Some(*mac) == src);
@@ -155,7 +155,7 @@ impl Policy for Scoped {
         }
         let route = self.policy.decide(pkt, net)?;
         if let Some(other) = &self.other {
-            other.decide(pkt, net)?;
+            drop(other.decide(pkt, net)?);
         }
         Ok(route)
     }

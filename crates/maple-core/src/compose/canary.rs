@@ -28,6 +28,7 @@ use crate::run::{Net, PacketHandle, Run};
 /// let drop: Arc<dyn Policy> = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
 /// let _drops_at_switch_1: Arc<dyn Policy> = Arc::new(Canary::new(flood, drop, [Dpid(1)]));
 /// ```
+#[derive(Debug)]
 pub struct Canary {
     old: Arc<dyn Policy>,
     new: Arc<dyn Policy>,

@@ -173,7 +173,7 @@ impl<P> Composition<P> {
         samples
     }
 
-    /// The access lists, in order.
+    /// Returns the access lists, in order.
     pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
         let mut all = Vec::new();
         self.0.visit_nodes(&mut |node| {
@@ -192,14 +192,14 @@ impl<P> Composition<P> {
         Composition(Node::Guard { of: Box::new(self.0), constraints })
     }
 
-    /// The policies that the composition is made of, and the functions of its constraints, in order.
+    /// Returns the policies that the composition is made of, and the functions of its constraints, in order.
     pub fn parts(&self) -> Vec<&P> {
         let mut parts = Vec::new();
         self.0.visit(&mut |policy| parts.push(policy));
         parts
     }
 
-    /// The names of the constraints, each once, in order.
+    /// Returns the names of the constraints, each once, in order.
     pub fn constraints(&self) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         self.0.constraints(&mut names);

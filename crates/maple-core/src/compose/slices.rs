@@ -33,6 +33,7 @@ pub(super) struct Tenant {
 
 /// The reason why slices are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SliceError {
     /// A name that can't be the beginning of the names of tables.
     #[error("{0:?} is not a slice name: it is empty or has a slash, which stands between the names of slices")]
@@ -67,12 +68,12 @@ impl<P> Slice<P> {
         Slice { tenant: Tenant { scope: Scope::new(name), only: vec![Cond::default()] }, policy }
     }
 
-    /// The name of the slice.
+    /// Returns the name of the slice.
     pub fn name(&self) -> &Name {
         self.tenant.name()
     }
 
-    /// The part of the network that the slice has.
+    /// Returns the part of the network that the slice has.
     pub fn scope(&self) -> &Scope {
         &self.tenant.scope
     }

@@ -11,6 +11,7 @@ use crate::network::Location;
 use crate::policy::Policy;
 
 /// All engines of a controller at rest, as a network that packets enter.
+#[derive(Debug)]
 pub struct Engines<'a>(pub Vec<&'a Engine>);
 
 impl Engines<'_> {

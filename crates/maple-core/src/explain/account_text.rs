@@ -13,7 +13,7 @@ use crate::trace::{Fields as _, text};
 const MAX_ITEMS: usize = 8;
 
 impl AccountStep {
-    /// The question as text, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
+    /// Returns the question as text, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
     pub fn question(&self) -> String {
         match &self.what {
             AccountItem::Field(field, mask, _) if *mask == field.full_mask() => field.to_string(),
@@ -47,7 +47,7 @@ impl AccountStep {
         }
     }
 
-    /// The packet's values of the fields of a test, on which the answer depends. Other steps have none.
+    /// Returns the packet's values of the fields of a test, on which the answer depends. Other steps have none.
     pub fn evidence(&self, packet: &Packet<'_>) -> Option<String> {
         let AccountItem::Test(cond, _) = &self.what else { return None };
         let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
@@ -57,7 +57,7 @@ impl AccountStep {
         Some(values.join(", "))
     }
 
-    /// The cell of the state that was read, if the step read one.
+    /// Returns the cell of the state that was read, if the step read one.
     pub fn cell(&self) -> Option<&Cell> {
         if let AccountItem::Cell(cell, _) = &self.what { Some(cell) } else { None }
     }

@@ -111,7 +111,7 @@ impl Decision {
         }
     }
 
-    /// The line that decided: the one that made the route, or else the last one that asked something.
+    /// Returns the line that decided: the one that made the route, or else the last one that asked something.
     pub fn line(&self) -> Option<&Source> {
         self.made_at.as_ref().or_else(|| self.account.iter().rev().find_map(|step| step.source.as_ref()))
     }

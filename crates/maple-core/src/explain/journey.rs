@@ -98,12 +98,12 @@ impl Journey {
         self.hops.first().is_some_and(|hop| hop.passage.asks_controller())
     }
 
-    /// The switches that the packet passes, in order.
+    /// Returns the switches that the packet passes, in order.
     pub fn switches(&self) -> impl Iterator<Item = Dpid> {
         self.hops.iter().map(|hop| hop.at.switch)
     }
 
-    /// The rules that are not ours and take the packet, each with the switch.
+    /// Returns the rules that are not ours and take the packet, each with the switch.
     pub fn foreign_rules(&self) -> impl Iterator<Item = (Dpid, &super::PassedRule)> {
         self.hops.iter().flat_map(move |hop| {
             hop.passage.rules.iter().filter(|rule| rule.is_foreign).map(move |rule| (hop.at.switch, rule))

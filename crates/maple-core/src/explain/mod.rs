@@ -26,6 +26,7 @@ mod decision;
 mod journey;
 mod passage;
 
+use std::fmt;
 use std::sync::Arc;
 
 pub use alternatives::{Alternative, Hypothesis, MAX_ALTERNATIVES, find_alternatives};
@@ -175,6 +176,12 @@ pub struct PolicyTrial<'a> {
     pub store: &'a Store,
     /// The conditions of its runs.
     pub conditions: &'a RunConditions,
+}
+
+impl fmt::Debug for PolicyTrial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyTrial").field("conditions", &self.conditions).finish_non_exhaustive()
+    }
 }
 
 impl PolicyTrial<'_> {

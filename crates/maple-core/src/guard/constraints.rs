@@ -60,12 +60,12 @@ impl<P> RouteConstraints<P> {
         RouteConstraints { all, by_sender, others, named }
     }
 
-    /// All constraints, in order.
+    /// Returns all constraints, in order.
     pub fn iter(&self) -> impl Iterator<Item = &RouteConstraint<P>> {
         self.all.iter()
     }
 
-    /// The constraints that may concern packets of a source, in order; all of them if the source is not known.
+    /// Returns the constraints that may concern packets of a source, in order; all of them if the source is not known.
     pub fn for_source(&self, source: Option<u128>) -> impl Iterator<Item = &RouteConstraint<P>> {
         let everything = if source.is_none() { &self.all[..] } else { &[] };
         let own = source.and_then(|source| self.by_sender.get(&source)).map_or(&[][..], |places| &places[..]);

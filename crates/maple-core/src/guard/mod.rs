@@ -132,7 +132,7 @@ impl<P> RouteConstraint<P> {
         RouteConstraint { text: text.into(), at, requirement }
     }
 
-    /// The constraint as reports name it: with its line, if that is known.
+    /// Returns the constraint as reports name it: with its line, if that is known.
     pub fn name(&self) -> Arc<str> {
         match &self.at {
             Some(at) => format!("{} ({at})", self.text).into(),
@@ -140,7 +140,7 @@ impl<P> RouteConstraint<P> {
         }
     }
 
-    /// The function of a constraint that a user wrote.
+    /// Returns the function of a constraint that a user wrote.
     pub fn function(&self) -> Option<&P> {
         match &self.requirement {
             Requirement::Custom(function) => Some(function),

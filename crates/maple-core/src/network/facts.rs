@@ -29,7 +29,7 @@ impl PortSet {
         true
     }
 
-    /// A port that both sets have.
+    /// Returns a port that both sets have.
     pub fn common(&self, other: &PortSet) -> Option<PortNo> {
         let pairs = self.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b)));
         pairs
@@ -116,7 +116,7 @@ impl Facts {
         self.switches.contains_key(&dpid)
     }
 
-    /// The declared role of a port.
+    /// Returns the declared role of a port.
     ///
     /// ```
     /// use maple_core::network::{Facts, Location, PortRole, PortSet, SwitchFacts};
@@ -137,29 +137,29 @@ impl Facts {
         }
     }
 
-    /// The maximum number of hosts at this port, if it has one of its own.
+    /// Returns the maximum number of hosts at this port, if it has one of its own.
     pub fn max_hosts(&self, at: Location) -> Option<usize> {
         let limits = &self.switches.get(&at.switch)?.max_hosts;
         limits.iter().find(|(ports, _)| ports.contains(at.port)).map(|(_, most)| *most)
     }
 
-    /// The only place where this host may be, if one is declared.
+    /// Returns the only place where this host may be, if one is declared.
     pub fn place(&self, mac: Mac) -> Option<Location> {
         self.hosts.get(&mac)?.at
     }
 
-    /// The hosts that have a fixed place at this switch.
+    /// Returns the hosts that have a fixed place at this switch.
     pub fn placed_at(&self, dpid: Dpid) -> impl Iterator<Item = (PortNo, Mac)> {
         let hosts = self.hosts.iter().filter_map(|(mac, host)| Some((*mac, host.at?)));
         hosts.filter(move |(_, at)| at.switch == dpid).map(|(mac, at)| (at.port, mac))
     }
 
-    /// The addresses that belong to this host.
+    /// Returns the addresses that belong to this host.
     pub fn addresses(&self, mac: Mac) -> impl Iterator<Item = IpAddr> {
         self.hosts.get(&mac).into_iter().flat_map(|host| host.addresses.iter().copied())
     }
 
-    /// The host to which this address belongs.
+    /// Returns the host to which this address belongs.
     pub fn owner(&self, ip: IpAddr) -> Option<Mac> {
         self.owners.get(&ip).copied()
     }
@@ -169,12 +169,12 @@ impl Facts {
         self.hosts.values().any(|host| host.at.is_some())
     }
 
-    /// The switches that have declarations.
+    /// Returns the switches that have declarations.
     pub fn switches(&self) -> impl Iterator<Item = (&Dpid, &SwitchFacts)> {
         self.switches.iter()
     }
 
-    /// The hosts that have declarations.
+    /// Returns the hosts that have declarations.
     pub fn hosts(&self) -> impl Iterator<Item = (&Mac, &HostFacts)> {
         self.hosts.iter()
     }

@@ -28,7 +28,7 @@ pub trait Graph {
     fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64;
 }
 
-/// The hops of the best path from one switch to another: the port by which each switch but the last is left.
+/// Returns the hops of the best path from one switch to another: the port by which each switch but the last is left.
 /// The path is empty if both are the same switch. Returns `None` if there is no path or one of them is not there.
 ///
 /// The best path has the least sum of costs, then the fewest hops, then the hops that come first in order.
@@ -63,7 +63,7 @@ pub(crate) fn path_along(
     Some(hops)
 }
 
-/// The hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from
+/// Returns the hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from
 /// `from`, and out of every edge port that is up. Branches without such a port are left out. The hops are in order.
 ///
 /// All starts share one spanning tree, so two floods that arrive at a switch by the same port continue in the same way.
@@ -127,7 +127,7 @@ fn reachable(network: &impl Graph, from: Dpid) -> BTreeSet<Dpid> {
 /// The least cost from each switch to one switch, and the number of hops of that path.
 pub type Distances = BTreeMap<Dpid, (u64, u32)>;
 
-/// The least (cost, hops) from each switch to `to`.
+/// Returns the least (cost, hops) from each switch to `to`.
 pub fn distances_to(network: &impl Graph, to: Dpid, weight: Option<&Name>) -> Distances {
     let mut distance = BTreeMap::from([(to, (0, 0))]);
     let mut heap = BinaryHeap::from([Reverse((0u64, 0u32, to))]);

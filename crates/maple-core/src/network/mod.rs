@@ -31,23 +31,27 @@ pub struct Mac(pub [u8; 6]);
 
 impl Mac {
     /// Creates the address whose 48 bits are the low ones of `bits`, as fields such as `eth_src` carry it.
+    #[must_use]
     pub const fn from_bits(bits: u128) -> Mac {
         let b = bits.to_be_bytes();
         Mac([b[10], b[11], b[12], b[13], b[14], b[15]])
     }
 
-    /// The address as a field value.
+    /// Returns the address as a field value.
+    #[must_use]
     pub const fn bits(self) -> u128 {
         let b = self.0;
         u128::from_be_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b[0], b[1], b[2], b[3], b[4], b[5]])
     }
 
     /// Reports whether a host can have this address: it is neither zero nor a group address.
+    #[must_use]
     pub const fn is_host(self) -> bool {
         self.0[0] & 1 == 0 && self.bits() != 0
     }
 
     /// Reports whether bridges never forward packets for this address ([`RESERVED`]).
+    #[must_use]
     pub fn is_reserved(self) -> bool {
         ethernet::is_reserved(self.0)
     }
@@ -101,6 +105,7 @@ pub struct Location {
 
 impl Location {
     /// Creates the location `port` of `switch`.
+    #[must_use]
     pub const fn new(switch: Dpid, port: PortNo) -> Location {
         Location { switch, port }
     }
@@ -137,6 +142,7 @@ impl std::str::FromStr for Location {
 
 /// Splits a place into the text of its switch and its port, which must be one that packets come in by. Returns `None`
 /// if the text is not a place.
+#[must_use]
 pub fn split_place(text: &str) -> Option<(&str, PortNo)> {
     let (switch, port) = text.rsplit_once(':')?;
     let port = port.parse::<PortNo>().ok().filter(|port| port.is_ordinary_or_local())?;
@@ -194,7 +200,7 @@ pub struct HostInfo {
 }
 
 impl HostInfo {
-    /// All IP addresses of the host.
+    /// Returns all IP addresses of the host.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.ipv4.iter().copied().map(IpAddr::V4).chain(self.ipv6.iter().copied().map(IpAddr::V6))
     }
@@ -227,11 +233,13 @@ pub struct Hop {
 
 impl Hop {
     /// Creates the hop that leaves `switch` by `port`.
+    #[must_use]
     pub const fn new(switch: Dpid, port: PortNo) -> Hop {
         Hop { switch, port }
     }
 
-    /// The switch and the port as a location.
+    /// Returns the switch and the port as a location.
+    #[must_use]
     pub const fn location(self) -> Location {
         Location { switch: self.switch, port: self.port }
     }

@@ -86,12 +86,12 @@ impl Scope {
         }
     }
 
-    /// The slice's name, which begins with the names of the slices that it is in.
+    /// Returns the slice's name, which begins with the names of the slices that it is in.
     pub fn name(&self) -> &Name {
         &self.0.limits.name
     }
 
-    /// The name that a table, a variable or link costs of the slice have in the state.
+    /// Returns the name that a table, a variable or link costs of the slice have in the state.
     pub fn own(&self, name: &str) -> Name {
         format!("{}/{name}", self.name()).into()
     }

@@ -8,6 +8,7 @@ use crate::network::{Hop, Location};
 /// The fault of a route that can't be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
+#[non_exhaustive]
 pub enum RouteError {
     #[error("the route does not start at the ingress switch {ingress}: no hop leaves it")]
     NotAtIngress { ingress: Dpid },
@@ -44,6 +45,7 @@ pub enum RouteError {
 /// The fault of a frame of f's own that can't be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
+#[non_exhaustive]
 pub enum FrameError {
     #[error("a frame has {least} to {most} bytes, not {0}", least = FRAME_BYTES.start(), most = FRAME_BYTES.end())]
     Length(usize),

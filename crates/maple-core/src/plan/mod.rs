@@ -267,7 +267,7 @@ impl Branch {
 }
 
 impl PathTo {
-    /// The hop that leaves the network.
+    /// Returns the hop that leaves the network.
     pub fn last(&self) -> Hop {
         Hop::new(self.to.switch, self.to.port)
     }

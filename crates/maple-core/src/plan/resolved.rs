@@ -37,7 +37,7 @@ pub struct SwitchHops {
 }
 
 impl Resolved {
-    /// The number of edge ports by which the packet leaves.
+    /// Returns the number of edge ports by which the packet leaves.
     pub fn egress_count(&self) -> usize {
         self.switches.values().map(|hops| hops.edges.len()).sum()
     }

@@ -36,6 +36,7 @@ pub struct Query<A, V> {
 
 /// The reason why a query has no answer of the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum QueryError {
     /// The query's function failed.
     #[error("the query {query} failed: {error}")]
@@ -61,11 +62,13 @@ impl<A: Stored, V: Stored> Query<A, V> {
     }
 
     /// Creates a typed query from a function, whose arguments and answers should be of these types.
+    #[must_use]
     pub fn from_function(function: Function) -> Query<A, V> {
         Query { function, types: PhantomData }
     }
 
-    /// The query's function, without types.
+    /// Returns the query's function, without types.
+    #[must_use]
     pub fn function(&self) -> &Function {
         &self.function
     }

@@ -106,8 +106,7 @@ fn where_nobody_notes_hosts_a_query_that_asks_for_one_fails_as_f_does() {
     assert!(!known.get(&store.view(), &()));
     store.know_no_hosts();
     let error = known.try_get(&store.view(), &()).map_err(|error| error.to_string());
-    let why =
-        "the query known() failed: net.locate(00:00:00:00:00:01) needs host tracking, which is off (track_hosts=False)";
+    let why = "the query known() failed: net.locate(00:00:00:00:00:01) needs host tracking, which is off";
     assert_eq!(error, Err(why.into()));
 }
 

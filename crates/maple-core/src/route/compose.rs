@@ -12,7 +12,6 @@ use crate::plan::{Branch, Flood, Limit, Meter, RouteError, Treatment};
 impl Route {
     /// Confines the route to the slice whose policy answered it: its hops must be in the slice, and its limit is the
     /// slice's own.
-    #[must_use]
     pub(crate) fn in_slice(mut self, scope: &Scope) -> Route {
         if let Some(Meter::Limit(limit)) = &mut self.meter
             && !scope.owns(&limit.name)
@@ -33,7 +32,6 @@ impl Route {
 
     /// Decides the floods that the packet's destination decides: packets to reserved addresses do not take them. Later
     /// policies may change that address, so it does not decide again.
-    #[must_use]
     pub(crate) fn decide_floods(mut self, is_reserved: bool) -> Route {
         for branch in self.branches.iter_mut().filter(|branch| matches!(branch.flood, Flood::UnlessReserved)) {
             branch.flood = if is_reserved { Flood::No } else { Flood::Unreserved };
@@ -46,7 +44,7 @@ impl Route {
         self.branches.iter().map(|branch| &branch.treatment.rewrites)
     }
 
-    /// The treatment that a route that passes gives the packet before the next policy decides.
+    /// Returns the treatment that a route that passes gives the packet before the next policy decides.
     pub fn passed(&self) -> Option<&Treatment> {
         self.passes.as_ref()
     }
@@ -56,7 +54,7 @@ impl Route {
         Route { passes: Some(treatment), ..Route::default() }
     }
 
-    /// A drop in place of the route, from the same line. Frames of f's own are still sent.
+    /// Returns a drop in place of the route, from the same line. Frames of f's own are still sent.
     pub fn refused(&self) -> Route {
         Route { answers: self.answers.clone(), made_at: self.made_at.clone(), ..Route::default() }
     }
@@ -77,7 +75,6 @@ impl Route {
 
     /// Puts `earlier`, a route that let the packet pass, before this route: the treatment of `earlier` comes first, and
     /// its copies are made too.
-    #[must_use]
     pub(crate) fn after(mut self, earlier: Route) -> Route {
         let first = earlier.passes.unwrap_or_default();
         let all = self.branches.iter_mut().map(|branch| &mut branch.treatment).chain(&mut self.passes);

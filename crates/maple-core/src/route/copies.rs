@@ -43,7 +43,7 @@ impl SwitchHops {
     }
 }
 
-/// A frame with these fields rewritten; `None` if it lacks one of them. `tagged` says whether it has a VLAN
+/// Returns a frame with these fields rewritten; `None` if it lacks one of them. `tagged` says whether it has a VLAN
 /// tag, if its VLAN id is among the fields.
 pub fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>, tagged: bool) -> Option<Vec<u8>> {
     let mut bytes = frame.to_vec();

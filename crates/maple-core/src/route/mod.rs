@@ -37,6 +37,7 @@ use crate::trace::{Source, caller};
 /// meter. Build with [`Route::drop`], [`Route::flood`], [`Route::to`], [`Route::hops`], [`Route::union`] or the
 /// queries of [`crate::run::Net`].
 #[derive(Clone, Default)]
+#[must_use = "a route that the policy does not return sends nothing"]
 pub struct Route {
     branches: Vec<Branch>,
     /// The results of path queries for the branches' paths.
@@ -73,7 +74,7 @@ pub(crate) struct PathReads {
 }
 
 impl PathReads {
-    /// The cells that the run depends on because f read the path; none if f did not.
+    /// Returns the cells that the run depends on because f read the path; none if f did not.
     pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
         let path = match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
@@ -233,7 +234,6 @@ impl Route {
     /// Rewrites a header field where the packet leaves the network. `vlan_vid` takes a VLAN id (a tag is pushed if the
     /// packet has none), or 0 to remove the tag. `vlan_pcp` needs a tag: the packet's, or that of a `vlan_vid` in the
     /// same route.
-    #[must_use]
     pub fn set(mut self, field: Field, value: u128) -> Route {
         for treatment in self.treatments() {
             treatment.rewrites.insert(field, value);
@@ -242,7 +242,6 @@ impl Route {
     }
 
     /// Sends the packet through this queue of the egress ports.
-    #[must_use]
     pub fn queue(mut self, queue: u32) -> Route {
         self.treatments().for_each(|treatment| treatment.queue = Some(queue));
         self
@@ -251,7 +250,6 @@ impl Route {
     /// Adds a copy of the packet to an edge port: a mirror. The copy is treated as the route's first branch treats the
     /// packet. It leaves the route at the switch nearest to the port. There is no copy if no path leads there, or if
     /// the packet came in there.
-    #[must_use]
     pub fn copy_to(mut self, place: Location) -> Route {
         let first = || self.branches.first().map(|branch| branch.treatment.clone());
         let treatment = self.passes.clone().or_else(first).unwrap_or_default();
@@ -284,7 +282,6 @@ impl Route {
     }
 
     /// Sends the packet through the meter of this number, which must exist at the ingress switch (OpenFlow 1.3).
-    #[must_use]
     pub fn meter(mut self, meter: u32) -> Route {
         self.meter = Some(Meter::Number(meter));
         self
@@ -301,20 +298,19 @@ impl Route {
     ///     net.flood().limit(Limit::kilobits("floods", 10_000))
     /// }
     /// ```
-    #[must_use]
     pub fn limit(mut self, limit: Limit) -> Route {
         self.meter = Some(Meter::Limit(Arc::new(limit)));
         self
     }
 
     /// Records the line of f that made the route, for bindings that know their own source lines.
-    #[must_use]
     pub fn from_line(mut self, made_at: Option<Source>) -> Route {
         self.made_at = made_at;
         self
     }
 
-    /// The line of f that made the route, if it is known.
+    /// Returns the line of f that made the route, if it is known.
+    #[must_use]
     pub fn made_at(&self) -> Option<&Source> {
         self.made_at.as_ref()
     }
@@ -322,17 +318,20 @@ impl Route {
     /// Reports whether there was no path, or the path's end is absent. In a policy, this call makes the run depend on
     /// that answer; reading the hops makes it depend on the hops. A route that f only returns follows the path wherever
     /// it leads.
+    #[must_use]
     pub fn is_unreachable(&self) -> bool {
         self.found.iter().for_each(|found| found.reads.existence.store(true, Relaxed));
         self.unreachable
     }
 
     /// Reports whether the packet goes to all edge ports of the network, perhaps among other places.
+    #[must_use]
     pub fn floods(&self) -> bool {
         self.branches.iter().any(|branch| branch.flood.is_on())
     }
 
     /// Reports whether the route leaves the decision to the next policy.
+    #[must_use]
     pub fn passes(&self) -> bool {
         self.passes.is_some()
     }
@@ -342,12 +341,12 @@ impl Route {
         !self.passes() && self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
     }
 
-    /// The hops that were given one by one, and those that path queries found; in order within each branch.
+    /// Returns the hops that were given one by one, and those that path queries found; in order within each branch.
     pub fn explicit_hops(&self) -> impl Iterator<Item = Hop> + '_ {
         self.spelled_out().into_iter().flat_map(|branch| branch.hops)
     }
 
-    /// The paths that the route follows, wherever they lead. This does not count as reading their hops.
+    /// Returns the paths that the route follows, wherever they lead. This does not count as reading their hops.
     pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
         self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
     }

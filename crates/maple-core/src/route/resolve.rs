@@ -23,7 +23,7 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// The meter that packets pass where they enter.
+    /// Returns the meter that packets pass where they enter.
     pub fn meter(&self) -> Option<&Meter> {
         match self {
             Goal::Plan(plan) => plan.meter(),
@@ -39,7 +39,7 @@ impl Goal {
         }
     }
 
-    /// The hops that the goal resolves to in a state.
+    /// Returns the hops that the goal resolves to in a state.
     ///
     /// # Errors
     /// [`RouteError`] if the plan can't be followed in this state. A fixed goal has no error.
@@ -100,7 +100,7 @@ impl Route {
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
     }
 
-    /// The places that the route leaves out in this state because they are absent.
+    /// Returns the places that the route leaves out in this state because they are absent.
     pub fn left_out(&self, ingress: Dpid, state: &Snapshot) -> Vec<OmittedPlace> {
         state.left_out(&self.plan(ingress))
     }

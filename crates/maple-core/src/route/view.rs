@@ -7,6 +7,7 @@ use crate::network::{Hop, Location};
 
 /// The hops of a route in one state, the links between them, and the edge ports where the packet leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RouteView {
     /// Every hop, in order of switches and ports.
     pub hops: Vec<Hop>,
@@ -18,6 +19,7 @@ pub struct RouteView {
 
 /// An edge port that the packet leaves by, and the path there.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Delivery {
     /// The edge port.
     pub at: Location,
@@ -64,7 +66,8 @@ impl RouteView {
         view
     }
 
-    /// The switches that the packet passes, each once, in order of their ids.
+    /// Returns the switches that the packet passes, each once, in order of their ids.
+    #[must_use]
     pub fn switches(&self) -> Vec<Dpid> {
         let mut switches: Vec<Dpid> = self.hops.iter().map(|hop| hop.switch).collect();
         switches.dedup();
@@ -74,6 +77,7 @@ impl RouteView {
 
 impl Delivery {
     /// Reports whether the packet passes this switch on its way there.
+    #[must_use]
     pub fn passes(&self, switch: Dpid) -> bool {
         self.path.iter().any(|hop| hop.switch == switch)
     }

@@ -5,6 +5,7 @@
 //! ask [`PacketHandle::is_live`] first), because what is not recorded must not be observable.
 
 use std::cell::{RefCell, RefMut};
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -37,6 +38,12 @@ pub use packet::{Observe, PacketHandle};
 #[derive(Clone)]
 pub struct Run {
     state: Rc<RefCell<Option<RunState>>>,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").finish_non_exhaustive()
+    }
 }
 
 struct RunState {
@@ -90,6 +97,7 @@ enum View<'a> {
 }
 
 /// The result of a run.
+#[derive(Debug)]
 pub struct Finished {
     /// The observations of the packet.
     pub trace: Trace,
@@ -287,7 +295,6 @@ impl Run {
 
     /// Returns f's answer with its floods as they are for this packet: a packet that bridges never forward is not
     /// flooded.
-    #[must_use]
     pub fn with_floods(&self, route: &Route) -> Route {
         self.packet().with_floods(route.clone())
     }

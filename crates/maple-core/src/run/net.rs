@@ -1,5 +1,6 @@
 //! The handle through which f reads the network, and sends frames of its own.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::panic::Location as Caller;
 
@@ -15,6 +16,13 @@ use crate::trace::caller;
 /// f's view of everything but its packet. Every read is a dependency of the run.
 #[derive(Clone)]
 pub struct Net(pub(super) Run);
+
+/// Records nothing, so it shows nothing that f could observe.
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Net").finish_non_exhaustive()
+    }
+}
 
 impl Net {
     /// Returns the handle of a run.
@@ -125,13 +133,13 @@ impl Net {
     }
 
     /// Returns the path of least cost from `a`'s switch out of `b`, or an unreachable route, as of
-    /// [`Net::shortest_path`]. `weight` names the link attribute that holds the cost of a link (1 if the link has no
+    /// [`Net::shortest_path`]. `costs` names the link attribute that holds the cost of a link (1 if the link has no
     /// such cost); [`UTILISATION`](crate::network::UTILISATION) is one that Maple measures. Without costs of that name
     /// this makes the run fail.
     #[track_caller]
-    pub fn path(&self, a: Location, b: Location, weight: &str) -> Route {
+    pub fn path(&self, a: Location, b: Location, costs: &str) -> Route {
         let at = caller(Caller::caller());
-        self.try_path(a, b, weight)
+        self.try_path(a, b, costs)
             .unwrap_or_else(|error| {
                 let error = match &at {
                     Some(line) => PolicyError::Exception(format!("{line}: {error}").into()),
@@ -146,17 +154,17 @@ impl Net {
     /// Returns the path that [`Net::path`] returns, for callers that can handle an unknown name.
     ///
     /// # Errors
-    /// [`PolicyError::NoSuchWeight`] if links have no costs of that name. The run depends on that as on any answer, and
+    /// [`PolicyError::NoSuchCosts`] if links have no costs of that name. The run depends on that as on any answer, and
     /// may go on.
     #[track_caller]
-    pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
-        let route = self.path_to(a.switch, b, Some(weight.into()));
-        route.ok_or_else(|| PolicyError::NoSuchWeight { name: weight.into(), known: self.weights() })
+    pub fn try_path(&self, a: Location, b: Location, costs: &str) -> Result<Route, PolicyError> {
+        let route = self.path_to(a.switch, b, Some(costs.into()));
+        route.ok_or_else(|| PolicyError::NoSuchCosts { name: costs.into(), known: self.cost_names() })
     }
 
     /// Returns the names of the costs that links have, in order.
     #[track_caller]
-    pub fn weights(&self) -> Vec<Name> {
+    pub fn cost_names(&self) -> Vec<Name> {
         match self.read(Cell::Weights) {
             CellValue::Names(names) => names,
             _ => Vec::new(),

@@ -16,6 +16,13 @@ use crate::trace::{Cond, CondList, ListAnswer, Range, Source, caller};
 #[derive(Clone)]
 pub struct PacketHandle(pub(super) Run);
 
+/// Records nothing, so it shows nothing that f could observe.
+impl fmt::Debug for PacketHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketHandle").finish_non_exhaustive()
+    }
+}
+
 /// Questions to a packet, each with its source line: for bindings, which know lines that Rust does not.
 pub trait Observe {
     /// Returns the field's value under a mask, or `None` if the packet has no such field.
@@ -129,7 +136,6 @@ impl PacketHandle {
 
     /// Returns the route with its floods as they are for this packet, as changed so far. A flood leaves out packets for
     /// reserved addresses, so the trace must record whether this is one. A second call asks nothing.
-    #[must_use]
     pub(crate) fn with_floods(&self, route: Route) -> Route {
         if !route.floods_unless_reserved() {
             return route;

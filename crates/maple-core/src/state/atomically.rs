@@ -19,6 +19,7 @@
 //! that. Core does not block: the caller's [`Patience`] says how to wait.
 
 use std::cell::{Cell as Slot, RefCell};
+use std::fmt;
 use std::sync::{Arc, RwLockWriteGuard};
 use std::task::Waker;
 
@@ -105,10 +106,22 @@ pub struct Tx(RefCell<Txn>);
 /// One consistent state, for reading.
 pub struct View(Guard<Arc<Snapshot>>);
 
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("version", &self.0.version()).finish_non_exhaustive()
+    }
+}
+
 /// The right to commit alone: no other thread commits while it lives.
 pub struct ExclusiveCommit<'a> {
     pub(super) store: &'a Store,
     _turnstile: HeldLock<RwLockWriteGuard<'a, ()>>,
+}
+
+impl fmt::Debug for ExclusiveCommit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExclusiveCommit").finish_non_exhaustive()
+    }
 }
 
 impl ExclusiveCommit<'_> {
@@ -162,7 +175,7 @@ impl Store {
     /// The number of times in a row that a transaction may lose against others before these must wait for it.
     pub const PATIENT: u32 = 16;
 
-    /// The newest state, for reading. Takes no lock.
+    /// Returns the newest state, for reading. Takes no lock.
     pub fn view(&self) -> View {
         sync::step();
         View(self.current.load())
@@ -201,6 +214,9 @@ impl Store {
     }
 
     /// Runs `f` once, and commits what it did if that is possible.
+    ///
+    /// # Panics
+    /// If it is called within a transaction of this thread for which others wait.
     pub fn attempt<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>) -> Attempt<T> {
         assert!(!ALONE.get(), "a transaction was begun within a transaction of the same thread");
         self.run(f, |txn| self.commit(txn, None).ok())
@@ -296,7 +312,8 @@ impl Access for Tx {
 }
 
 impl View {
-    /// The snapshot.
+    /// Returns the snapshot.
+    #[must_use]
     pub fn snapshot(&self) -> &Snapshot {
         &self.0
     }

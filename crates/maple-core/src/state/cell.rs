@@ -175,7 +175,7 @@ pub(crate) fn is_up(port: Option<PortInfo>) -> bool {
 }
 
 impl Cell {
-    /// The cell's value in `state`.
+    /// Returns the cell's value in `state`.
     pub fn evaluate(&self, state: &Snapshot) -> CellValue {
         match self {
             Cell::Table(table, key) => CellValue::Value(state.table(table).and_then(|t| t.get(key)).cloned()),
@@ -211,7 +211,7 @@ impl Cell {
             ),
             Cell::Speed(at) => CellValue::Speed(state.speed(*at)),
             Cell::Rate(gauge, scale) => CellValue::Step(state.step(gauge, *scale)),
-            Cell::Path { weight: Some(name), .. } if !state.has_weight(name) => CellValue::NoSuchWeight,
+            Cell::Path { weight: Some(name), .. } if !state.has_costs(name) => CellValue::NoSuchWeight,
             Cell::HasPath { from, to, weight, within } => {
                 let path = Cell::Path { from: *from, to: *to, weight: weight.clone(), within: within.clone() };
                 CellValue::Exists(matches!(path.evaluate(state), CellValue::Hops(Some(_))))

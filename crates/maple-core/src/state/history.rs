@@ -32,7 +32,7 @@ impl RateHistory {
     /// The maximum number of turning points that are kept: bounds memory and the time of a question.
     pub const MAX_TURNS: usize = 64;
 
-    /// The newest sample, in bit/s; 0 before the first.
+    /// Returns the newest sample, in bit/s; 0 before the first.
     pub fn latest(&self) -> u64 {
         self.turns.last().copied().unwrap_or(0)
     }
@@ -60,7 +60,7 @@ impl RateHistory {
         }
     }
 
-    /// The step of a scale that the rate has reached.
+    /// Returns the step of a scale that the rate has reached.
     pub fn step(&self, scale: Scale) -> u8 {
         match scale {
             Scale::Above { from, until } => u8::from(self.is_above(from, until)),

@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// The kept names.
+    /// Returns the kept names.
     pub fn kept(&self) -> Vec<Name> {
         self.lock().kept.names.iter().cloned().collect()
     }
@@ -125,7 +125,7 @@ impl Store {
         inner.kept.journal = Some(journal);
     }
 
-    /// The kept names, and the writes that put all that they hold.
+    /// Returns the kept names, and the writes that put all that they hold.
     pub fn kept_contents(&self) -> (Vec<Name>, Vec<Write>) {
         let (names, state) = (self.kept(), self.snapshot());
         let all = names.iter().flat_map(|name| contents(&state, name)).collect();
@@ -142,7 +142,7 @@ impl Store {
 }
 
 impl Snapshot {
-    /// The writes to tables and variables that lead here from an earlier snapshot of the same store.
+    /// Returns the writes to tables and variables that lead here from an earlier snapshot of the same store.
     ///
     /// ```
     /// use maple_core::{Store, state::Write};

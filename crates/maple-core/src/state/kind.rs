@@ -98,6 +98,7 @@ pub enum Mismatch {
 
 /// The reason why a declaration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DeclareError {
     /// The place is already declared with another type.
     #[error("{place} is declared twice: with the type {before}, and with {now}")]
@@ -264,24 +265,24 @@ pub(super) struct Declarations {
 }
 
 impl Declarations {
-    /// The types of a table. A table of a slice has those of the table with the same name outside of slices, unless it
-    /// was declared itself.
+    /// Returns the types of a table. A table of a slice has those of the table with the same name outside of slices,
+    /// unless it was declared itself.
     pub fn table(&self, name: &str) -> Option<&Arc<Types>> {
         self.tables.get(name).or_else(|| self.tables.get(outside_of_slices(name)?))
     }
 
-    /// The types that this table itself was declared with.
+    /// Returns the types that this table itself was declared with.
     pub fn own_table(&self, name: &str) -> Option<&Arc<Types>> {
         self.tables.get(name)
     }
 
-    /// The type that this variable itself was declared with.
+    /// Returns the type that this variable itself was declared with.
     pub fn own_var(&self, name: &str) -> Option<&Arc<Kind>> {
         self.vars.get(name)
     }
 
-    /// The type of a variable. A variable of a slice has that of the variable with the same name outside of slices,
-    /// unless it was declared itself.
+    /// Returns the type of a variable. A variable of a slice has that of the variable with the same name outside of
+    /// slices, unless it was declared itself.
     pub fn var(&self, name: &str) -> Option<&Arc<Kind>> {
         self.vars.get(name).or_else(|| self.vars.get(outside_of_slices(name)?))
     }
@@ -294,7 +295,7 @@ impl Declarations {
         self.vars.insert(name.clone(), Arc::clone(kind));
     }
 
-    /// The writes that make these declarations in another store.
+    /// Returns the writes that make these declarations in another store.
     pub fn writes(&self) -> impl Iterator<Item = Write> + '_ {
         let table =
             |(table, types): (&Name, &Arc<Types>)| Write::Types { table: table.clone(), types: Arc::clone(types) };

@@ -282,10 +282,10 @@ impl LastWrites {
 }
 
 impl Store {
-    /// The last writer of a cell, and the time. For a whole table it is that of the last write to any key, and for
-    /// paths by a cost that of the last write to any link's cost. `None` if it is not known: some writers do not say
-    /// who they are, and the oldest writes are forgotten. State that the network shows, such as the location of a host,
-    /// has no writer.
+    /// Returns the last writer of a cell, and the time. For a whole table it is that of the last write to any key, and
+    /// for paths by a cost that of the last write to any link's cost. `None` if it is not known: some writers do not
+    /// say who they are, and the oldest writes are forgotten. State that the network shows, such as the location of a
+    /// host, has no writer.
     ///
     /// ```
     /// use std::time::SystemTime;

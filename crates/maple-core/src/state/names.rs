@@ -102,21 +102,21 @@ impl Store {
         Ok(commit)
     }
 
-    /// The value of a declared variable until it is set.
+    /// Returns the value of a declared variable until it is set.
     pub fn initial(&self, name: &str) -> Option<Value> {
         let inner = self.lock();
         let vars = &inner.declared.vars;
         vars.get(name).or_else(|| vars.get(outside_of_slices(name)?)).cloned()
     }
 
-    /// The known tables, by name. Goes through all cells that leaves depend on.
+    /// Returns the known tables, by name. Goes through all cells that leaves depend on.
     pub fn tables(&self) -> BTreeSet<Name> {
         let (inner, snapshot) = (self.lock(), self.snapshot());
         let read = inner.dependents.cells().filter_map(Cell::table);
         snapshot.tables().chain(&inner.declared.tables).chain(read).cloned().collect()
     }
 
-    /// The known variables, by name. Goes through all cells that leaves depend on.
+    /// Returns the known variables, by name. Goes through all cells that leaves depend on.
     pub fn vars(&self) -> BTreeSet<Name> {
         let (inner, snapshot) = (self.lock(), self.snapshot());
         let read = inner.dependents.cells().filter_map(|cell| match cell {
@@ -126,7 +126,7 @@ impl Store {
         snapshot.vars().chain(inner.declared.vars.keys()).chain(read).cloned().collect()
     }
 
-    /// A key that the table has, or one that a leaf looked up, as an example of its keys.
+    /// Returns a key that the table has, or one that a leaf looked up, as an example of its keys.
     pub fn example_key(&self, table: &str) -> Option<Value> {
         let first = |state: &super::Snapshot| Some(state.table(table)?.first_key()?.clone());
         first(&self.snapshot()).or_else(|| {

@@ -79,7 +79,7 @@ impl Function {
         Function(Arc::new(Definition { id, name: name.into(), ask: Box::new(ask) }))
     }
 
-    /// The cell that holds the function's answer to `argument`.
+    /// Returns the cell that holds the function's answer to `argument`.
     pub fn cell(&self, argument: Value) -> Cell {
         Cell::Query(QueryCall::new(self.clone(), argument))
     }

@@ -36,12 +36,12 @@ impl Rows {
         Rows { rows: GenericHashMap::default(), changed: 0, recent: RecentKeys::from_version(version) }
     }
 
-    /// The value at `key`.
+    /// Returns the value at `key`.
     pub fn get(&self, key: &Value) -> Option<&Value> {
         self.rows.get(key)
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -51,14 +51,14 @@ impl Rows {
         self.rows.is_empty()
     }
 
-    /// All keys and values, by key.
+    /// Returns all keys and values, by key.
     pub fn iter(&self) -> std::vec::IntoIter<(&Value, &Value)> {
         let mut all: Vec<(&Value, &Value)> = self.rows.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all.into_iter()
     }
 
-    /// The keys in order.
+    /// Returns the keys in order.
     pub fn keys(&self) -> impl Iterator<Item = &Value> {
         self.iter().map(|(key, _)| key)
     }
@@ -74,7 +74,7 @@ impl Rows {
         self.recent.after(version)
     }
 
-    /// The least key.
+    /// Returns the least key.
     pub fn first_key(&self) -> Option<&Value> {
         self.rows.keys().min()
     }

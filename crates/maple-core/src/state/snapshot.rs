@@ -157,7 +157,7 @@ pub enum Write {
 }
 
 impl Snapshot {
-    /// The number of the snapshot. It goes up by one with every commit that wrote.
+    /// Returns the number of the snapshot. It goes up by one with every commit that wrote.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -172,22 +172,22 @@ impl Snapshot {
         (!self.draft).then_some(self.version)
     }
 
-    /// A table of the policy, if it has any key.
+    /// Returns a table of the policy, if it has any key.
     pub fn table(&self, name: &str) -> Option<&Rows> {
         self.tables.get(name)
     }
 
-    /// The names of the tables that have keys, in order.
+    /// Returns the names of the tables that have keys, in order.
     pub fn tables(&self) -> impl Iterator<Item = &Name> + '_ {
         self.tables.keys()
     }
 
-    /// The names of the variables that are set, in order.
+    /// Returns the names of the variables that are set, in order.
     pub fn vars(&self) -> impl Iterator<Item = &Name> + '_ {
         self.vars.keys()
     }
 
-    /// The value of a variable of the policy, if it is set.
+    /// Returns the value of a variable of the policy, if it is set.
     pub fn var(&self, name: &str) -> Option<&Value> {
         self.vars.get(name)
     }
@@ -197,17 +197,17 @@ impl Snapshot {
         &self.declared
     }
 
-    /// The types of a table's keys and values, if they were declared.
+    /// Returns the types of a table's keys and values, if they were declared.
     pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
         self.declared.table(table)
     }
 
-    /// The type of a variable, if it was declared.
+    /// Returns the type of a variable, if it was declared.
     pub fn kind(&self, var: &str) -> Option<&Arc<Kind>> {
         self.declared.var(var)
     }
 
-    /// The declared facts about ports and hosts.
+    /// Returns the declared facts about ports and hosts.
     pub fn facts(&self) -> &Arc<Facts> {
         static NOTHING: LazyLock<Arc<Facts>> = LazyLock::new(Arc::default);
         self.facts.as_ref().map_or(&NOTHING, |(_, facts)| facts)
@@ -252,15 +252,15 @@ impl Snapshot {
         self.declared.normalise(write)
     }
 
-    /// The cost by the attribute `name` of the link that leaves by `from` towards `to`; 1 if none is set.
+    /// Returns the cost by the attribute `name` of the link that leaves by `from` towards `to`; 1 if none is set.
     pub fn cost(&self, name: &str, from: Location, to: Dpid) -> u64 {
         let Some(costs) = self.costs.get(name) else { return 1 };
         let by_port = costs.get(&LinkName::Port(from));
         *by_port.or_else(|| costs.get(&LinkName::Switches(from.switch, to))).unwrap_or(&1)
     }
 
-    /// The writes that give another store this one's tables, variables and costs, with their declared types: all that
-    /// users and policies wrote, and nothing of the network.
+    /// Returns the writes that give another store this one's tables, variables and costs, with their declared types:
+    /// all that users and policies wrote, and nothing of the network.
     pub fn of_users(&self) -> Vec<Write> {
         let mut writes: Vec<Write> = self.declared.writes().collect();
         for (table, rows) in self.tables.iter() {
@@ -301,42 +301,42 @@ impl Snapshot {
     }
 
     /// Reports whether links have costs by this name. They always have costs by utilisation.
-    pub fn has_weight(&self, name: &str) -> bool {
+    pub fn has_costs(&self, name: &str) -> bool {
         self.costs.contains_key(name) || name == UTILISATION
     }
 
-    /// The names that links have costs by, in order.
+    /// Returns the names that links have costs by, in order.
     pub fn weights(&self) -> impl Iterator<Item = &Name> + '_ {
         self.costs.keys()
     }
 
-    /// The shard that serves a switch.
+    /// Returns the shard that serves a switch.
     pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
         self.switch(dpid).map(|info| info.shard)
     }
 
-    /// The shard and OpenFlow version of a switch, if it is known.
+    /// Returns the shard and OpenFlow version of a switch, if it is known.
     pub fn switch(&self, dpid: Dpid) -> Option<SwitchInfo> {
         self.switches.get(&dpid).copied()
     }
 
-    /// All switches, by datapath id.
+    /// Returns all switches, by datapath id.
     pub fn switches(&self) -> impl Iterator<Item = (Dpid, SwitchInfo)> + '_ {
         self.switches.iter().map(|(dpid, info)| (*dpid, *info))
     }
 
-    /// The kind of a port, and whether it is up; `None` if it does not exist.
+    /// Returns the kind of a port, and whether it is up; `None` if it does not exist.
     pub fn port(&self, at: Location) -> Option<PortInfo> {
         self.ports.get(&at).copied()
     }
 
-    /// The ports of a switch in order.
+    /// Returns the ports of a switch in order.
     pub fn ports_of(&self, dpid: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)> + '_ {
         let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
         self.ports.range(all).map(|(at, info)| (at.port, *info))
     }
 
-    /// The other end of the link at `at`, if there is a link and both ends know it and are up.
+    /// Returns the other end of the link at `at`, if there is a link and both ends know it and are up.
     pub fn peer(&self, at: Location) -> Option<Location> {
         let usable = |at: Location| match self.port(at)? {
             PortInfo { up: true, kind: PortKind::Link(peer) } => Some(peer),
@@ -346,35 +346,35 @@ impl Snapshot {
         (usable(peer)? == at).then_some(peer)
     }
 
-    /// All usable links, each once, lower end first.
+    /// Returns all usable links, each once, lower end first.
     pub fn links(&self) -> impl Iterator<Item = (Location, Location)> + '_ {
         self.link_ports.iter().filter_map(|at| self.peer(*at).filter(|peer| at < peer).map(|peer| (*at, peer)))
     }
 
-    /// The usable links of a switch: own port and far end, by port. The cost grows with its link ports, not with all
-    /// its ports.
+    /// Returns the usable links of a switch: own port and far end, by port. The cost grows with its link ports, not
+    /// with all its ports.
     pub fn links_of(&self, dpid: Dpid) -> impl Iterator<Item = (Location, Location)> + '_ {
         let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
         self.link_ports.range(all).filter_map(|at| self.peer(*at).map(|peer| (*at, peer)))
     }
 
-    /// The information about a host, if it is known.
+    /// Returns the information about a host, if it is known.
     pub fn host(&self, mac: Mac) -> Option<&HostInfo> {
         self.hosts.get(&mac)
     }
 
-    /// The host that announced an IP address last.
+    /// Returns the host that announced an IP address last.
     pub fn host_by_ip(&self, ip: IpAddr) -> Option<Mac> {
         self.by_ip.get(&ip).copied()
     }
 
-    /// The hosts that announced an IP address of a prefix last. A host with several such addresses comes several times.
-    /// The cost grows with the number of addresses in the prefix.
+    /// Returns the hosts that announced an IP address of a prefix last. A host with several such addresses comes
+    /// several times. The cost grows with the number of addresses in the prefix.
     pub fn hosts_in(&self, network: IpAddr, bits: u8) -> impl Iterator<Item = Mac> + '_ {
         self.by_ip.range(first_and_last(network, bits)).map(|(_, mac)| *mac)
     }
 
-    /// All hosts by address.
+    /// Returns all hosts by address.
     pub fn hosts(&self) -> impl Iterator<Item = (&Mac, &HostInfo)> + '_ {
         self.hosts.iter()
     }
@@ -385,17 +385,17 @@ impl Snapshot {
         self.recent_hosts.after(version).map(Iterator::copied)
     }
 
-    /// The hosts at a port, by address.
+    /// Returns the hosts at a port, by address.
     pub fn hosts_at(&self, at: Location) -> impl Iterator<Item = Mac> + '_ {
         self.by_port.get(&at).into_iter().flatten().copied()
     }
 
-    /// The speed of a port, in bit/s, if its switch reports it.
+    /// Returns the speed of a port, in bit/s, if its switch reports it.
     pub fn speed(&self, at: Location) -> Option<u64> {
         self.speeds.get(&at).copied()
     }
 
-    /// The history of a rate, if it was measured.
+    /// Returns the history of a rate, if it was measured.
     pub fn rate(&self, gauge: &Gauge) -> Option<&RateHistory> {
         self.rates.get(gauge).map(|history| &**history)
     }

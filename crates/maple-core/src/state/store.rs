@@ -176,13 +176,13 @@ impl Store {
         })
     }
 
-    /// The newest snapshot.
+    /// Returns the newest snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         sync::step();
         self.current.load_full()
     }
 
-    /// The number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all
+    /// Returns the number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all
     /// before it.
     pub fn number_declaration(&self) -> u64 {
         self.declarations.fetch_add(1, Ordering::Relaxed) + 1
@@ -327,7 +327,7 @@ impl Store {
         self.lock().dependents.unwatch(waiter);
     }
 
-    /// The counts of how transactions ended so far.
+    /// Returns the counts of how transactions ended so far.
     pub fn counts(&self) -> StoreCounts {
         self.lock().counts
     }
@@ -337,7 +337,7 @@ impl Store {
         self.lock().dependents.has(dependent.into())
     }
 
-    /// The dependents of a cell.
+    /// Returns the dependents of a cell.
     pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<DependentId> {
         self.lock().dependents.of_cell(cell)
     }
@@ -382,12 +382,12 @@ impl Store {
         self.lock().dependents.forget(dependent.into());
     }
 
-    /// The number of subscribed dependents, and the number of distinct cells with subscribers.
+    /// Returns the number of subscribed dependents, and the number of distinct cells with subscribers.
     pub fn subscriptions(&self) -> (usize, usize) {
         self.lock().dependents.count()
     }
 
-    /// The number of subscribed cells that these writes could change: the first step of a commit, by itself.
+    /// Returns the number of subscribed cells that these writes could change: the first step of a commit, by itself.
     pub fn concerned(&self, writes: &[Write]) -> usize {
         self.lock().dependents.suspects(writes, &self.newest()).len()
     }

@@ -171,7 +171,7 @@ fn a_path_by_costs_of_an_unknown_name_is_an_answer_of_its_own_until_the_name_is_
     // A name stays, whatever becomes of the costs.
     let cost = |cost| Write::Cost { name: "cost".into(), link: LinkName::Port(at(1, 1)), cost };
     store.update(|_| vec![cost(Some(7)), cost(None)]);
-    assert!(store.snapshot().has_weight("cost"));
+    assert!(store.snapshot().has_costs("cost"));
 }
 
 #[test]

@@ -178,7 +178,7 @@ impl Txn {
         }
     }
 
-    /// The present moment, for [`Txn::roll_back`].
+    /// Returns the present moment, for [`Txn::roll_back`].
     pub fn savepoint(&self) -> Savepoint {
         Savepoint {
             working: self.working.clone(),
@@ -223,12 +223,13 @@ impl Txn {
         self.invalidations.push(selection);
     }
 
-    /// The types of a table's keys and values, if they were declared. They never change, so they are not a dependency.
+    /// Returns the types of a table's keys and values, if they were declared. They never change, so they are not a
+    /// dependency.
     pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
         self.base.types(table)
     }
 
-    /// The type of a variable, if it was declared.
+    /// Returns the type of a variable, if it was declared.
     pub fn kind(&self, var: &str) -> Option<&Arc<Kind>> {
         self.base.kind(var)
     }
@@ -238,13 +239,13 @@ impl Txn {
         !self.writes.is_empty() || !self.invalidations.is_empty()
     }
 
-    /// The writes so far, in order.
+    /// Returns the writes so far, in order.
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
-    /// The state as the transaction sees it, without noting a dependency. For display, and for decisions that are
-    /// validated in another way.
+    /// Returns the state as the transaction sees it, without noting a dependency. For display, and for decisions that
+    /// are validated in another way.
     pub fn peek(&self) -> &Snapshot {
         if self.writes.is_empty() {
             return &self.base;
@@ -261,7 +262,7 @@ impl Txn {
         Arc::clone(&self.base)
     }
 
-    /// The cells read so far, in order.
+    /// Returns the cells read so far, in order.
     pub fn reads(&self) -> impl Iterator<Item = (&Cell, &CellValue)> {
         self.reads.iter()
     }

@@ -18,6 +18,7 @@ pub trait Stored: Sized {
     fn from_value(value: &Value) -> Option<Self>;
 
     /// The type with which tables and variables of it are declared.
+    #[must_use]
     fn kind() -> Kind {
         Kind::Any
     }
@@ -57,40 +58,47 @@ pub struct WrongType {
 
 impl<K: Stored, V: Stored> Table<K, V> {
     /// Creates a handle to the table of this name.
+    #[must_use]
     pub fn new(name: &str) -> Table<K, V> {
         Table { name: name.into(), types: PhantomData }
     }
 
     /// Creates a handle to version `version` of the table of this name. Its rows have another shape than those of
     /// earlier versions ([`super::versioned`]).
+    #[must_use]
     pub fn versioned(name: &str, version: u32) -> Table<K, V> {
         Table { name: super::versioned(name, version), types: PhantomData }
     }
 
-    /// The name.
+    /// Returns the name.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The types of its keys and values, for [`crate::state::Store::declare_types`].
+    /// Returns the types of its keys and values, for [`crate::state::Store::declare_types`].
+    #[must_use]
     pub fn types() -> Types {
         Types { key: K::kind(), value: V::kind() }
     }
 
-    /// The value at `key`.
+    /// Returns the value at `key`.
     ///
     /// # Panics
-    /// If the value is not a `V`: others can write tables too. In a policy the panic is an error of this packet.
-    /// [`Table::try_get`] returns an error instead.
+    /// If the value is not a `V`: others can write tables too. [`Table::try_get`] returns an error instead. Also if the
+    /// table is declared with keys of another type. In a policy a panic is an error of this packet.
     #[track_caller]
     pub fn get(&self, state: &impl Read, key: &K) -> Option<V> {
         self.try_get(state, key).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The value at `key`.
+    /// Returns the value at `key`.
     ///
     /// # Errors
     /// [`WrongType`] if the value is not a `V`.
+    ///
+    /// # Panics
+    /// If the table is declared with keys of another type.
     #[track_caller]
     pub fn try_get(&self, state: &impl Read, key: &K) -> Result<Option<V>, WrongType> {
         let key = key.to_value();
@@ -99,12 +107,15 @@ impl<K: Stored, V: Stored> Table<K, V> {
     }
 
     /// Reports whether there is a value at `key`.
+    ///
+    /// # Panics
+    /// If the table is declared with keys of another type.
     #[track_caller]
     pub fn contains(&self, state: &impl Read, key: &K) -> bool {
         state.at(&self.name, &key.to_value()).is_some()
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[track_caller]
     pub fn len(&self, state: &impl Read) -> usize {
         match state.cell(Cell::TableLen(self.name.clone())) {
@@ -119,7 +130,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
         self.len(state) == 0
     }
 
-    /// All keys and values, by key. They are a dependency on the whole table.
+    /// Returns all keys and values, by key. They are a dependency on the whole table.
     ///
     /// # Panics
     /// If a key is not a `K`, or a value is not a `V`.
@@ -134,12 +145,18 @@ impl<K: Stored, V: Stored> Table<K, V> {
     }
 
     /// Puts a value at `key`.
+    ///
+    /// # Panics
+    /// If the table is declared with other types.
     #[track_caller]
     pub fn set(&self, state: &impl Access, key: &K, value: &V) {
         state.put(Write::Table { table: self.name.clone(), key: key.to_value(), value: Some(value.to_value()) });
     }
 
     /// Removes `key`.
+    ///
+    /// # Panics
+    /// If the table is declared with keys of another type.
     #[track_caller]
     pub fn delete(&self, state: &impl Access, key: &K) {
         state.put(Write::Table { table: self.name.clone(), key: key.to_value(), value: None });
@@ -152,17 +169,17 @@ impl<V: Stored + Clone> Var<V> {
         Var { name: name.into(), initial }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value until it is set.
+    /// Returns the value until it is set.
     pub fn initial(&self) -> &V {
         &self.initial
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Panics
     /// If the value that is there is not a `V`.
@@ -177,6 +194,9 @@ impl<V: Stored + Clone> Var<V> {
     }
 
     /// Sets the variable.
+    ///
+    /// # Panics
+    /// If the variable is declared with another type.
     #[track_caller]
     pub fn set(&self, state: &impl Access, value: &V) {
         state.put(Write::Var { name: self.name.clone(), value: Some(value.to_value()) });
@@ -185,22 +205,27 @@ impl<V: Stored + Clone> Var<V> {
 
 impl Counter {
     /// Creates a handle to the counter of this name, which starts at 0.
+    #[must_use]
     pub fn new(name: &str) -> Counter {
         Counter { name: name.into() }
     }
 
-    /// The name.
+    /// Returns the name.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Adds to the counter, without learning the sum.
+    ///
+    /// # Panics
+    /// If a variable of this name is declared with a type other than an integer.
     #[track_caller]
     pub fn add(&self, state: &impl Access, amount: i128) {
         state.put(Write::Add { name: self.name.clone(), amount });
     }
 
-    /// The sum. It is a dependency, which each addition changes.
+    /// Returns the sum. It is a dependency, which each addition changes.
     #[track_caller]
     pub fn get(&self, state: &impl Read) -> i128 {
         match state.cell(Cell::Var(self.name.clone())) {

@@ -53,12 +53,14 @@ pub struct Float(u64);
 
 impl Float {
     /// Creates a number; every NaN becomes the same one, and -0.0 becomes 0.0.
+    #[must_use]
     pub fn new(number: f64) -> Float {
         let canonical = if number.is_nan() { f64::NAN } else { number + 0.0 };
         Float(canonical.to_bits())
     }
 
-    /// The number.
+    /// Returns the number.
+    #[must_use]
     pub fn get(self) -> f64 {
         f64::from_bits(self.0)
     }
@@ -77,7 +79,8 @@ impl From<Float> for f64 {
 }
 
 impl Value {
-    /// The integer, if it is one.
+    /// Returns the integer, if it is one.
+    #[must_use]
     pub fn as_int(&self) -> Option<i128> {
         match self {
             Value::Int(number) => Some(*number),

@@ -26,6 +26,7 @@ pub type Migrate = Arc<dyn Fn(u32, RowMap) -> Result<RowMap, String> + Send + Sy
 
 /// The reason why a version of a table cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum VersionError {
     /// The policy declares two versions of the table.
     #[error("the table {table} is declared twice: with version {before}, and with version {now}")]
@@ -124,7 +125,7 @@ impl fmt::Debug for Version {
     }
 }
 
-/// The name of a version of a table.
+/// Returns the name of a version of a table.
 pub fn versioned(table: &str, version: u32) -> Name {
     if version <= 1 { table.into() } else { format!("{table}#{version}").into() }
 }
@@ -135,7 +136,7 @@ pub fn version_of(name: &str) -> (&str, u32) {
     parts.unwrap_or((name, 1))
 }
 
-/// The name of the variable that holds the version in use.
+/// Returns the name of the variable that holds the version in use.
 pub fn version_var(table: &str) -> Name {
     format!("{table}#version").into()
 }
@@ -167,7 +168,7 @@ impl Store {
         Ok(())
     }
 
-    /// The name of the version of a table that is in use; the table's own name if it has no versions.
+    /// Returns the name of the version of a table that is in use; the table's own name if it has no versions.
     pub fn table_in_use(&self, table: &str) -> Name {
         versioned(table, in_use(&self.snapshot(), table))
     }

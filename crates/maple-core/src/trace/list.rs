@@ -66,8 +66,8 @@ impl CondList {
         list
     }
 
-    /// The condition together with the prerequisites of its fields: one condition for each way to have the fields, IPv4
-    /// before IPv6. Empty if no packet can fit.
+    /// Returns the condition together with the prerequisites of its fields: one condition for each way to have the
+    /// fields, IPv4 before IPv6. Empty if no packet can fit.
     ///
     /// ```
     /// use maple_core::Cond;
@@ -81,22 +81,22 @@ impl CondList {
         stated(cond, Field::prerequisites)
     }
 
-    /// The place of the first condition that the packet fits.
+    /// Returns the place of the first condition that the packet fits.
     pub fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
         self.index.first(packet)
     }
 
-    /// The place of the first condition that the packet fits, among those whose place `counts`.
+    /// Returns the place of the first condition that the packet fits, among those whose place `counts`.
     pub fn first_where<P: Fields + ?Sized>(&self, packet: &P, counts: impl Fn(usize) -> bool) -> Option<usize> {
         self.index.first_where(packet, counts)
     }
 
-    /// The conditions.
+    /// Returns the conditions.
     pub fn conds(&self) -> &[Arc<Cond>] {
         &self.conds
     }
 
-    /// The fields that the conditions are about.
+    /// Returns the fields that the conditions are about.
     pub fn fields(&self) -> &FieldSet {
         &self.fields
     }
@@ -117,12 +117,12 @@ impl CondList {
 }
 
 impl ListAnswer {
-    /// The conditions that the packet fails, and then the one that it fits, if there is one.
+    /// Returns the conditions that the packet fails, and then the one that it fits, if there is one.
     pub fn asked(&self) -> impl Iterator<Item = &Arc<Cond>> {
         self.list.conds.iter().take(self.first + 1)
     }
 
-    /// The condition that the packet fits; `None` if it fits none.
+    /// Returns the condition that the packet fits; `None` if it fits none.
     pub fn cond(&self) -> Option<&Arc<Cond>> {
         self.list.conds.get(self.first)
     }
@@ -141,7 +141,7 @@ impl ListAnswer {
         }
     }
 
-    /// A key that tells answers of different lists, and different answers of a list, apart.
+    /// Returns a key that tells answers of different lists, and different answers of a list, apart.
     pub fn key(&self) -> (usize, usize) {
         (Arc::as_ptr(&self.list).addr(), self.first)
     }

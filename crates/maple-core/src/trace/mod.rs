@@ -84,6 +84,7 @@ pub struct Range {
 
 impl Range {
     /// Reports whether a packet whose field has `value` fits.
+    #[must_use]
     pub const fn holds(&self, value: u128) -> bool {
         self.lo <= value && value <= self.hi
     }
@@ -126,6 +127,7 @@ impl Cond {
     }
 
     /// Reports whether every packet fits.
+    #[must_use]
     pub fn is_always(&self) -> bool {
         self.all.is_empty() && self.ranges.is_empty()
     }
@@ -184,7 +186,8 @@ pub enum Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// The line that the step comes from.
+    /// Returns the line that the step comes from.
+    #[must_use]
     pub fn source(&self) -> Option<&'a Source> {
         match self {
             Step::Item(_, source) => *source,
@@ -244,11 +247,13 @@ impl Trace {
     }
 
     /// Reports whether another trace has the same reads, tests and answers.
+    #[must_use]
     pub fn asks_like(&self, other: &Trace) -> bool {
         self.items == other.items && self.lists == other.lists
     }
 
     /// Reports whether a rule may do what f did.
+    #[must_use]
     pub fn lasts(&self) -> bool {
         !self.reads_missing_bytes && !self.needs_controller
     }
@@ -311,8 +316,9 @@ pub(crate) fn show(constraint: &Constraint) -> String {
     }
 }
 
-/// A field's value as users write it: addresses in their notation, reserved ports by their names, VLAN ids without the
-/// bit of the tag, types in hexadecimal, the rest in decimal.
+/// Returns a field's value as users write it: addresses in their notation, reserved ports by their names, VLAN ids
+/// without the bit of the tag, types in hexadecimal, the rest in decimal.
+#[must_use]
 pub fn text(field: Field, value: u128) -> String {
     match field {
         Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {

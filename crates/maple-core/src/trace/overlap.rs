@@ -16,7 +16,7 @@ use super::{Cond, Range, text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example(pub Vec<(Field, u128)>);
 
-/// A packet that fits both conditions; `None` if no packet can.
+/// Returns a packet that fits both conditions; `None` if no packet can.
 ///
 /// ```
 /// use maple_core::Cond;

@@ -64,18 +64,18 @@ impl Recorder {
         Recorder { of_headers: true, ..Recorder::default() }
     }
 
-    /// The line of the latest item, if there is one and its line is known.
+    /// Returns the line of the latest item, if there is one and its line is known.
     pub fn last_source(&self) -> Option<Source> {
         let answered = self.lists.last().filter(|answer| answer.after == self.sources.len());
         answered.map_or_else(|| self.sources.last().cloned().flatten(), |answer| answer.source.clone())
     }
 
-    /// The whole value of a field, if the items so far say it. Nothing is recorded.
+    /// Returns the whole value of a field, if the items so far say it. Nothing is recorded.
     pub fn known(&self, field: Field) -> Option<u128> {
         self.known.value(field, field.full_mask())
     }
 
-    /// The value of `field` under `mask`, or `None` if the packet has no such field.
+    /// Returns the value of `field` under `mask`, or `None` if the packet has no such field.
     ///
     /// With a mask of 0 the answer is `Some(0)` if the field is there; its presence is proved by reads.
     pub fn read<P: Fields + ?Sized>(
@@ -91,7 +91,7 @@ impl Recorder {
         Some(self.read_there(packet, field, mask, source))
     }
 
-    /// The value of a field under `mask`, 0 if the packet lacks it.
+    /// Returns the value of a field under `mask`, 0 if the packet lacks it.
     ///
     /// Earlier items must state the field's prerequisites, unless packets are abstract headers, which hold field values
     /// themselves ([`crate::Capabilities::of_abstract_headers`]).
@@ -200,7 +200,7 @@ impl Recorder {
         outcome
     }
 
-    /// The place of the first condition of a list that the packet fits. `source` gives the line of a place.
+    /// Returns the place of the first condition of a list that the packet fits. `source` gives the line of a place.
     pub fn first_of<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -227,12 +227,12 @@ impl Recorder {
         self.read_switch = true;
     }
 
-    /// The items so far.
+    /// Returns the items so far.
     pub fn items(&self) -> &[Item] {
         self.known.items()
     }
 
-    /// The trace as it is now.
+    /// Returns the trace as it is now.
     pub fn so_far(&self) -> Trace {
         let (items, lists) = (self.known.items().to_vec(), self.lists.clone());
         let sources = Arc::new(self.sources.clone());

@@ -25,17 +25,17 @@ pub struct Region {
 }
 
 impl Region {
-    /// The region of all packets.
+    /// Returns the region of all packets.
     pub fn any() -> Region {
         Region::default()
     }
 
-    /// The constraints, without the ranges.
+    /// Returns the constraints, without the ranges.
     pub fn constraints(&self) -> &[Constraint] {
         &self.all
     }
 
-    /// The packets of this region that fit `constraint` too; `None` if there can't be any.
+    /// Returns the packets of this region that fit `constraint` too; `None` if there can't be any.
     pub fn with(&self, constraint: &Constraint) -> Option<Region> {
         let mut region = self.with_room(1);
         region.constrain(constraint)?;
@@ -50,7 +50,7 @@ impl Region {
         self.constrain(constraint).is_some()
     }
 
-    /// The packets of this region that fit `cond` too; `None` if there can't be any.
+    /// Returns the packets of this region that fit `cond` too; `None` if there can't be any.
     pub fn and(&self, cond: &Cond) -> Option<Region> {
         let mut region = self.with_room(cond.all.len());
         for constraint in &cond.all {
@@ -62,8 +62,8 @@ impl Region {
         Some(region)
     }
 
-    /// The matches that together take exactly the packets of this region, each in OXM order; `None` if the switch can't
-    /// match it, or only with too many rules.
+    /// Returns the matches that together take exactly the packets of this region, each in OXM order; `None` if the
+    /// switch can't match it, or only with too many rules.
     pub fn matches(&self, capabilities: &Capabilities) -> Option<Vec<Vec<Constraint>>> {
         self.stated(capabilities).map(Cow::into_owned)
     }
@@ -108,8 +108,8 @@ impl Region {
         }
     }
 
-    /// A region that can be matched and holds all packets of this one that fit `cond`: this one, restricted by those
-    /// parts of `cond` that can be stated. `None` if no such part restricts it.
+    /// Returns a region that can be matched and holds all packets of this one that fit `cond`: this one, restricted by
+    /// those parts of `cond` that can be stated. `None` if no such part restricts it.
     pub fn widened(&self, cond: &Cond, capabilities: &Capabilities) -> Option<Region> {
         let all = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
         let ranges = cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] });

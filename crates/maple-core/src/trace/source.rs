@@ -44,7 +44,7 @@ impl Source {
         Source { tier: Some(self.tier.unwrap_or_else(|| Arc::clone(tier))), ..self }
     }
 
-    /// The line of Rust code that called the current function, if that function tracks its caller.
+    /// Returns the line of Rust code that called the current function, if that function tracks its caller.
     ///
     /// ```
     /// use maple_core::Source;
@@ -56,6 +56,7 @@ impl Source {
     /// assert_eq!(question().line, line!());
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn here() -> Source {
         from_caller(Caller::caller())
     }

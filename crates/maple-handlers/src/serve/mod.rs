@@ -14,6 +14,7 @@
 //! whose switch does not read keeps its answers, and is not read until they are gone. So it holds at most the answers
 //! to one read.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,12 @@ const MAX_EARLY: usize = 16 * 1024;
 
 /// The programs of a controller whose switches handlers serve, instead of a policy.
 pub struct Handlers(Arc<dyn HandlerFactory>);
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handlers").finish_non_exhaustive()
+    }
+}
 
 impl Handlers {
     /// Creates the programs of these handlers.

@@ -19,7 +19,7 @@ fn policy(pkt: &Packet, net: &Net) -> Route {
 }
 
 fn ring() -> TestNetwork {
-    TestNetwork::with_app("ring:4", App::new(policy).weight("costly", 1, 2, 10))
+    TestNetwork::with_app("ring:4", App::new(policy).link_cost("costly", 1, 2, 10))
 }
 
 /// What a failed assertion prints.

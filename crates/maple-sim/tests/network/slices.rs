@@ -441,7 +441,7 @@ fn a_route_that_leaves_the_slice_names_slice_and_line() {
         "{error}"
     );
     let error = fails(|_, net| net.path(at(1, 3), at(2, 3), "blue/weight"));
-    assert!(error.contains("links have no costs of this name"), "{error}");
+    assert!(error.contains("links have no costs named \"blue/weight\""), "{error}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl ActionSet {
         }
     }
 
-    /// The actions in the order of 1.3 §5.10, without an output beside a group: the group decides.
+    /// Returns the actions in the order of 1.3 §5.10, without an output beside a group: the group decides.
     pub fn in_order(&self) -> Vec<Action> {
         let has_group = self.actions.iter().any(|a| matches!(a, Action::Group(_)));
         let mut actions: Vec<Action> =

@@ -33,22 +33,26 @@ pub struct Constraint {
 
 impl Constraint {
     /// Creates the constraint `field == value` on all bits.
+    #[must_use]
     pub const fn exact(field: Field, value: u128) -> Constraint {
         Constraint { field, value: value & field.full_mask(), mask: field.full_mask() }
     }
 
     /// Creates the constraint `field & mask == value & mask`.
+    #[must_use]
     pub const fn masked(field: Field, value: u128, mask: u128) -> Constraint {
         let mask = mask & field.full_mask();
         Constraint { field, value: value & mask, mask }
     }
 
     /// Reports whether all bits of the field count.
+    #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.mask == self.field.full_mask()
     }
 
     /// Reports whether a packet whose field has `value` fits.
+    #[must_use]
     pub const fn holds(&self, value: u128) -> bool {
         value & self.mask == self.value
     }
@@ -87,6 +91,7 @@ pub struct Match {
 
 impl Match {
     /// Creates the match that takes every packet.
+    #[must_use]
     pub const fn any() -> Match {
         Match { fields: Vec::new() }
     }
@@ -124,6 +129,7 @@ impl Match {
     }
 
     /// Returns the constraint on `field`, if there is one.
+    #[must_use]
     pub fn get(&self, field: Field) -> Option<&Constraint> {
         self.constraints().find(|c| c.field == field)
     }
@@ -138,6 +144,7 @@ impl Match {
     }
 
     /// Reports whether this match takes every packet that `narrow` takes, judged entry by entry.
+    #[must_use]
     pub fn covers(&self, narrow: &Match) -> bool {
         self.fields.iter().all(|field| match field {
             MatchField::Known(wide) => {
@@ -228,11 +235,13 @@ pub enum Action {
 
 impl Action {
     /// Creates an output to `port`.
+    #[must_use]
     pub const fn output(port: PortNo) -> Action {
         Action::Output { port, max_len: 0 }
     }
 
     /// Creates an output of the whole packet to the controller.
+    #[must_use]
     pub const fn to_controller() -> Action {
         Action::Output { port: PortNo::CONTROLLER, max_len: 0xffff }
     }
@@ -283,7 +292,8 @@ pub enum Instruction {
 }
 
 impl Instruction {
-    /// The instruction's place in the order in which a switch carries instructions out (1.3 §5.9).
+    /// Returns the instruction's place in the order in which a switch carries instructions out (1.3 §5.9).
+    #[must_use]
     pub const fn rank(&self) -> u8 {
         match self {
             Instruction::Meter(_) => 0,
@@ -296,7 +306,8 @@ impl Instruction {
         }
     }
 
-    /// The instruction's actions, applied or written.
+    /// Returns the instruction's actions, applied or written.
+    #[must_use]
     pub fn actions(&self) -> &[Action] {
         match self {
             Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions,
@@ -306,6 +317,7 @@ impl Instruction {
 
     /// Reports whether instructions output to the port and use the group, as `out_port` and `out_group` of messages
     /// require. [`PortNo::ANY`] and a group of all ones require nothing.
+    #[must_use]
     pub fn lead_to(instructions: &[Instruction], port: PortNo, group: u32) -> bool {
         let actions = || instructions.iter().flat_map(Instruction::actions);
         let to_port = |action: &Action| match action {

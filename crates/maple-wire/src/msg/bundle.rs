@@ -59,7 +59,7 @@ impl BundleControl {
     /// `OFPBCT_DISCARD_REQUEST`: the switch forgets the changes.
     pub const DISCARD: u16 = 6;
 
-    /// The switch's answer to this request.
+    /// Returns the switch's answer to this request.
     #[must_use]
     pub fn reply(self) -> BundleControl {
         BundleControl { kind: self.kind | 1, ..self }

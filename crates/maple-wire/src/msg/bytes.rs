@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         self.what = what;
     }
 
-    /// The version.
+    /// Returns the version.
     #[inline]
     pub fn version(&self) -> Version {
         self.version
@@ -114,19 +114,19 @@ impl<'a> Reader<'a> {
         self.version == Version::Of10
     }
 
-    /// The whole structure, what was read included.
+    /// Returns the whole structure, what was read included.
     #[inline]
     pub fn whole(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The bytes that were not read yet.
+    /// Returns the bytes that were not read yet.
     #[inline]
     pub fn ahead(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The number of bytes that were not read yet.
+    /// Returns the number of bytes that were not read yet.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.rest.len()

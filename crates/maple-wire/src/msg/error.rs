@@ -33,7 +33,7 @@ impl ErrorMsg {
     /// `OFPET_FLOW_MOD_FAILED` of 1.3.
     pub const FLOW_MOD_FAILED_13: u16 = 5;
 
-    /// The header of the request that failed, if the data contains one.
+    /// Returns the header of the request that failed, if the data contains one.
     pub fn request(&self) -> Option<Header> {
         if self.kind == Self::HELLO_FAILED { None } else { Header::peek(&self.data).ok().flatten() }
     }

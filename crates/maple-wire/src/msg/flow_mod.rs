@@ -169,7 +169,7 @@ impl Wire for FlowMod {
 }
 
 impl FlowModCommand {
-    /// The command with this `OFPFC_*` number.
+    /// Returns the command with this `OFPFC_*` number.
     pub const fn from_wire(number: u16) -> Option<FlowModCommand> {
         match number {
             0 => Some(FlowModCommand::Add),

@@ -106,7 +106,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The version, if this codec speaks it.
+    /// Returns the version, if this codec speaks it.
     ///
     /// # Errors
     /// [`Error::BadVersion`] for other versions.

@@ -157,7 +157,7 @@ impl Message {
         result
     }
 
-    /// The number of the message's type in `version`.
+    /// Returns the number of the message's type in `version`.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the version has no such messages.

@@ -47,7 +47,7 @@ impl<'a> Entry<'a> {
         u32_at(self.bytes, offset::HEADER)
     }
 
-    /// The payload: the value, and the mask if there is one.
+    /// Returns the payload: the value, and the mask if there is one.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[offset::BODY..]
     }
@@ -57,12 +57,12 @@ impl<'a> Entry<'a> {
         self.header() & HAS_MASK != 0
     }
 
-    /// The field, if it is one of the 40 of class 0x8000.
+    /// Returns the field, if it is one of the 40 of class 0x8000.
     pub fn field(&self) -> Option<Field> {
         field_of(self.header())
     }
 
-    /// The condition that the entry states. `None` if the field is unknown, or if the value has bits outside
+    /// Returns the condition that the entry states. `None` if the field is unknown, or if the value has bits outside
     /// its mask or the field, so that no packet could fit.
     pub fn constraint(&self) -> Option<Constraint> {
         let Stated { field, value, mask } = stated(self.header(), self.body())?;
@@ -135,7 +135,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The OXM header of a field of class 0x8000, for an entry with or without a mask.
+/// Returns the OXM header of a field of class 0x8000, for an entry with or without a mask.
 pub const fn header(field: Field, has_mask: bool) -> u32 {
     let length = field.bytes() as u32 * (1 + has_mask as u32);
     (CLASS_BASIC as u32) << 16 | (field.oxm() as u32) << 9 | (has_mask as u32) << 8 | length

@@ -94,41 +94,41 @@ impl<'a> PacketInView<'a> {
         Ok(PacketInView { version, bytes, data })
     }
 
-    /// The message's transaction id.
+    /// Returns the message's transaction id.
     #[inline]
     pub fn xid(&self) -> u32 {
         u32_at(self.bytes, offset::XID)
     }
 
-    /// The id of the packet in the switch's buffer, or [`super::NO_BUFFER`].
+    /// Returns the id of the packet in the switch's buffer, or [`super::NO_BUFFER`].
     #[inline]
     pub fn buffer_id(&self) -> u32 {
         u32_at(self.bytes, offset::BUFFER_ID)
     }
 
-    /// The length of the whole frame in bytes.
+    /// Returns the length of the whole frame in bytes.
     #[inline]
     pub fn total_len(&self) -> u16 {
         u16_at(self.bytes, offset::TOTAL_LEN)
     }
 
-    /// The reason why the switch sent the packet.
+    /// Returns the reason why the switch sent the packet.
     pub fn reason(&self) -> PacketInReason {
         let at = if self.version == Version::Of10 { offset10::REASON } else { offset13::REASON };
         PacketInReason::from_wire(self.bytes[at])
     }
 
-    /// The table whose rule sent the packet; 0 in OpenFlow 1.0.
+    /// Returns the table whose rule sent the packet; 0 in OpenFlow 1.0.
     pub fn table_id(&self) -> u8 {
         if self.version == Version::Of10 { 0 } else { self.bytes[offset13::TABLE_ID] }
     }
 
-    /// The cookie of the rule that sent the packet; all ones in OpenFlow 1.0, or if there is none.
+    /// Returns the cookie of the rule that sent the packet; all ones in OpenFlow 1.0, or if there is none.
     pub fn cookie(&self) -> u64 {
         if self.version == Version::Of10 { u64::MAX } else { u64_at(self.bytes, offset13::COOKIE) }
     }
 
-    /// The port that the packet came in by, if the message has it.
+    /// Returns the port that the packet came in by, if the message has it.
     #[inline]
     pub fn in_port(&self) -> Option<PortNo> {
         match self.version {
@@ -137,20 +137,20 @@ impl<'a> PacketInView<'a> {
         }
     }
 
-    /// The condition on a pipeline field in 1.3, if the message has one that can be read.
+    /// Returns the condition on a pipeline field in 1.3, if the message has one that can be read.
     pub fn pipeline_field(&self, field: Field) -> Option<Constraint> {
         let (entries, _) = matching::entries13(self.bytes.get(offset13::MATCH..)?).ok()?;
         let mut entries = entries.map_while(Result::ok).filter(|_| self.version == Version::Of13);
         entries.find(|entry| entry.field() == Some(field)).and_then(|entry| entry.constraint())
     }
 
-    /// The frame, or its first bytes.
+    /// Returns the frame, or its first bytes.
     #[inline]
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[self.data..]
     }
 
-    /// The whole message, header included.
+    /// Returns the whole message, header included.
     #[inline]
     pub fn message(&self) -> &'a [u8] {
         self.bytes
@@ -178,7 +178,7 @@ impl PacketIn {
         })
     }
 
-    /// The port that the packet came in by, if the message has it.
+    /// Returns the port that the packet came in by, if the message has it.
     pub fn in_port(&self) -> Option<PortNo> {
         self.pipeline.get(Field::InPort).map(|c| PortNo(c.value as u32))
     }
@@ -220,7 +220,7 @@ impl Wire for PacketIn {
 }
 
 impl PacketInReason {
-    /// The reason with this `OFPR_*` number.
+    /// Returns the reason with this `OFPR_*` number.
     pub const fn from_wire(number: u8) -> PacketInReason {
         match number {
             0 => PacketInReason::NoMatch,
@@ -230,7 +230,7 @@ impl PacketInReason {
         }
     }
 
-    /// The `OFPR_*` number.
+    /// Returns the `OFPR_*` number.
     pub const fn to_wire(self) -> u8 {
         match self {
             PacketInReason::NoMatch => 0,

@@ -45,7 +45,7 @@ impl Wire for PortReason {
 }
 
 impl PortReason {
-    /// The reason with this `OFPPR_*` number.
+    /// Returns the reason with this `OFPPR_*` number.
     pub const fn from_wire(number: u8) -> PortReason {
         match number {
             0 => PortReason::Add,
@@ -55,7 +55,7 @@ impl PortReason {
         }
     }
 
-    /// The `OFPPR_*` number.
+    /// Returns the `OFPPR_*` number.
     pub const fn to_wire(self) -> u8 {
         match self {
             PortReason::Add => 0,

@@ -32,12 +32,12 @@ impl<'a> Frames<'a> {
         Frames { rest: buffer, consumed: 0, broken: false }
     }
 
-    /// The bytes after the last message returned: the start of a message that is not complete yet.
+    /// Returns the bytes after the last message returned: the start of a message that is not complete yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The number of bytes that the returned messages take.
+    /// Returns the number of bytes that the returned messages take.
     pub fn consumed(&self) -> usize {
         self.consumed
     }

@@ -124,7 +124,7 @@ impl Dhcp {
         Dhcp { is_reply, kind, yiaddr: address, server, lease, requested, renewal, ..self.clone() }
     }
 
-    /// The bytes of the message, for UDP.
+    /// Returns the bytes of the message, for UDP.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; OPTIONS];
         bytes[..3].copy_from_slice(&[if self.is_reply { 2 } else { 1 }, 1, 6]);

@@ -74,17 +74,17 @@ impl Flight {
         Flight { frame, in_port, metadata: 0, tunnel: 0, queue: None, set: ActionSet::default() }
     }
 
-    /// The view of the packet's headers.
+    /// Returns the view of the packet's headers.
     pub fn packet(&self) -> Packet<'_> {
         Packet::with_wire_len(&self.frame, self.in_port.0, self.frame.len())
     }
 
-    /// The value of a field, as a switch matches it.
+    /// Returns the value of a field, as a switch matches it.
     pub fn value(&self, field: Field) -> Option<u128> {
         self.carried(field).or_else(|| self.packet().switch_value(field))
     }
 
-    /// The value of a field that is not in the frame.
+    /// Returns the value of a field that is not in the frame.
     pub fn carried(&self, field: Field) -> Option<u128> {
         match field {
             Field::InPort | Field::InPhyPort => Some(u128::from(self.in_port.0)),

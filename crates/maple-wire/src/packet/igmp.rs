@@ -52,7 +52,7 @@ pub fn parse(message: &[u8]) -> Option<Membership> {
     }
 }
 
-/// A query of version 2: which hosts belong to this group, or to any. `response` is the time for an answer, in
+/// Returns a query of version 2: which hosts belong to this group, or to any. `response` is the time for an answer, in
 /// tenths of a second. Hosts of version 3 also answer such a query, in a form that every version reads. The source
 /// address 0.0.0.0 marks a querier that is not a router. Routers ignore it when they elect their querier.
 pub fn query(src: [u8; 6], group: Option<Ipv4Addr>, response: u8) -> Vec<u8> {
@@ -60,7 +60,7 @@ pub fn query(src: [u8; 6], group: Option<Ipv4Addr>, response: u8) -> Vec<u8> {
     frame(src, Ipv4Addr::UNSPECIFIED, to, &message(QUERY, response, &asked.octets()))
 }
 
-/// A report of version 2 that `host` belongs to a group, or its message that it leaves the group.
+/// Returns a report of version 2 that `host` belongs to a group, or its message that it leaves the group.
 pub fn report(src: [u8; 6], host: Ipv4Addr, group: Ipv4Addr, joined: bool) -> Vec<u8> {
     let query = message(if joined { REPORT_V2 } else { LEAVE }, 0, &group.octets());
     let to = if joined { group } else { Ipv4Addr::new(224, 0, 0, 2) };

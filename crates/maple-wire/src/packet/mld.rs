@@ -88,19 +88,19 @@ pub fn parse(message: &[u8]) -> Option<Membership> {
     }
 }
 
-/// A query of version 1, which hosts of version 2 answer too: which hosts belong to this group, or to any.
+/// Returns a query of version 1, which hosts of version 2 answer too: which hosts belong to this group, or to any.
 /// `response` is the time for an answer, in milliseconds. The source is the link-local address of `src`.
 pub fn query(src: [u8; 6], group: Option<Ipv6Addr>, response: u16) -> Vec<u8> {
     frame(src, group.unwrap_or(ALL_NODES), QUERY, response, group.unwrap_or(Ipv6Addr::UNSPECIFIED))
 }
 
-/// A report of version 1 that a host belongs to a group, or its message that it leaves the group.
+/// Returns a report of version 1 that a host belongs to a group, or its message that it leaves the group.
 pub fn report(src: [u8; 6], group: Ipv6Addr, joined: bool) -> Vec<u8> {
     let (kind, to) = if joined { (REPORT, group) } else { (DONE, ALL_ROUTERS) };
     frame(src, to, kind, 0, group)
 }
 
-/// The link-local address derived from a hardware address (RFC 4291, appendix A).
+/// Returns the link-local address derived from a hardware address (RFC 4291, appendix A).
 pub fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }

@@ -87,7 +87,7 @@ impl<'a> Packet<'a> {
         Packet { literal: true, network: Cell::new(0), ..self }
     }
 
-    /// The captured bytes.
+    /// Returns the captured bytes.
     pub fn frame(&self) -> &'a [u8] {
         self.frame
     }
@@ -97,7 +97,7 @@ impl<'a> Packet<'a> {
         self.wire_len <= self.frame.len()
     }
 
-    /// The port that the frame came in by.
+    /// Returns the port that the frame came in by.
     pub fn in_port(&self) -> u32 {
         self.in_port
     }
@@ -156,7 +156,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The value that a switch compares with a match on `field`: the field's value, or 0 if the bytes are
+    /// Returns the value that a switch compares with a match on `field`: the field's value, or 0 if the bytes are
     /// missing or malformed. `None` if and only if the field's prerequisites fail for this packet.
     pub fn switch_value(&self, field: Field) -> Option<u128> {
         let holds = |c: &Prerequisite| self.switch_value(c.field).is_some_and(|value| value & c.mask == c.value);
@@ -174,7 +174,7 @@ impl<'a> Packet<'a> {
         mpls::Stack::new(self)
     }
 
-    /// The bytes after the innermost header that the view knows: the payload of UDP or TCP, the bytes after
+    /// Returns the bytes after the innermost header that the view knows: the payload of UDP or TCP, the bytes after
     /// type, code and checksum of ICMP, the payload of any other IP packet, and without IP the bytes after the link
     /// layer. Padding is left out. If only the beginning of the packet was captured, the payload ends there.
     pub fn payload(&self) -> &'a [u8] {

@@ -26,7 +26,7 @@ impl Entry {
         Entry { label: bits >> 12, tc: (bits >> 9 & 7) as u8, bottom: bits & 0x100 != 0, ttl: bits as u8 }
     }
 
-    /// The 32 bits of an entry. Excess bits of label and traffic class are dropped.
+    /// Returns the 32 bits of an entry. Excess bits of label and traffic class are dropped.
     pub fn to_bits(self) -> u32 {
         self.label << 12 | u32::from(self.tc & 7) << 9 | u32::from(self.bottom) << 8 | u32::from(self.ttl)
     }

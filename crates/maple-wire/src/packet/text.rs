@@ -32,7 +32,7 @@ enum Form {
     Decimal,
 }
 
-/// The value of a field as people write it: `02:00:00:00:00:01`, `10.0.0.1`, `fe80::1`, `0x0800`, `80`.
+/// Returns the value of a field as people write it: `02:00:00:00:00:01`, `10.0.0.1`, `fe80::1`, `0x0800`, `80`.
 ///
 /// `eth_type`, `vlan_vid` (with its bit 12), and fields that are bits rather than numbers are written in hexadecimal.
 pub fn field_value_to_string(field: Field, value: u128) -> String {
@@ -102,7 +102,7 @@ pub fn parse_vlan_id(text: &str) -> Option<u16> {
     }
 }
 
-/// A hardware address, from the lower 48 bits of `value`, as `02:00:00:00:00:01`.
+/// Returns a hardware address, from the lower 48 bits of `value`, as `02:00:00:00:00:01`.
 pub fn mac(value: u64) -> String {
     let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")

@@ -9,7 +9,7 @@ use crate::msg::Version;
 use crate::msg::oxm::{Stated, stated};
 use crate::port::PortNo;
 
-/// The actions as text, joined by commas; `drop` if there are none.
+/// Returns the actions as text, joined by commas; `drop` if there are none.
 pub fn actions(version: Version, actions: &[Action]) -> String {
     if actions.is_empty() {
         return "drop".to_owned();
@@ -21,7 +21,7 @@ pub fn actions(version: Version, actions: &[Action]) -> String {
     out.0
 }
 
-/// The instructions as text, as after `actions=`; `drop` if they do nothing.
+/// Returns the instructions as text, as after `actions=`; `drop` if they do nothing.
 ///
 /// Applied actions appear without a name; the other instructions have names. They appear in the order in which a switch
 /// carries them out (1.3 §5.9), whatever the order in which they were sent.

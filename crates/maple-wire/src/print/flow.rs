@@ -35,7 +35,7 @@ pub struct FlowLine<'a> {
     pub instructions: &'a [Instruction],
 }
 
-/// The line of a rule without timeouts and flags, which only [`FlowLine`] has.
+/// Returns the line of a rule without timeouts and flags, which only [`FlowLine`] has.
 pub fn flow_line(
     version: Version,
     table: u8,

@@ -13,7 +13,7 @@ use crate::packet::ethernet::{TAG_LEN, TYPE_OFFSET};
 use crate::packet::mpls::Entry;
 use crate::packet::{NetworkKind, Packet};
 
-/// The packet as text: its fields, and the checksum of its transport header.
+/// Returns the packet as text: its fields, and the checksum of its transport header.
 ///
 /// ```
 /// let frame = [[0xff; 6], [2, 0, 0, 0, 0, 1]].concat();

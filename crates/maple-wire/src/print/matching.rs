@@ -14,7 +14,7 @@ use crate::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::msg::Version;
 use crate::msg::oxm::stated;
 
-/// The match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
+/// Returns the match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
 pub fn matching(version: Version, matching: &Match) -> String {
     let mut out = Fields { text: String::new(), matching };
     let eth_type = out.exact(Field::EthType);

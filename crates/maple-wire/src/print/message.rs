@@ -9,7 +9,7 @@ use crate::msg::{Header, Message, StatsReply, StatsRequest, Version};
 /// Maximum depth at which error messages that quote error messages are printed.
 const MAX_DEPTH: u32 = 4;
 
-/// The message on one line, as `ovs-ofctl ofp-print` prints it (see the [module](super)).
+/// Returns the message on one line, as `ovs-ofctl ofp-print` prints it (see the [module](super)).
 pub fn message(header: &Header, message: &Message) -> String {
     one_line(&nested(header, message, 0))
 }
@@ -108,7 +108,7 @@ fn name(version: Version, message: &Message) -> Cow<'static, str> {
     })
 }
 
-/// The known part of a message that can't be read: its type, version and transaction id.
+/// Returns the known part of a message that can't be read: its type, version and transaction id.
 pub fn header(header: &Header) -> String {
     let mut out = kind_name(header);
     write_version(&mut out, header).expect("writing to a string does not fail");

@@ -62,7 +62,7 @@ pub(super) fn error_unquoted(out: &mut String, version: Version, error: &ErrorMs
     write!(out, "\n{}", HexDump(data))
 }
 
-/// The error's name, such as `OFPFMFC_TABLE_FULL`; its type and code if it has none.
+/// Returns the error's name, such as `OFPFMFC_TABLE_FULL`; its type and code if it has none.
 pub fn error_name(version: Version, error: &ErrorMsg) -> String {
     let mut out = String::new();
     error_head(&mut out, version, error).expect("writing to a string does not fail");

@@ -43,6 +43,7 @@ pub use crate::value::{Address, FieldValue, Ordered};
 /// let decision = bench.decide(&policy, &tcp(1024, 22), bench.port(1, 1));
 /// assert_eq!(decision.trace(), ["test eth_type=0x800, ip_proto=6, tcp_dst=22: yes"]);
 /// ```
+#[must_use = "naming a field records nothing; ask it"]
 pub struct PacketField<'p, T> {
     packet: &'p PacketHandle,
     field: Field,
@@ -78,6 +79,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     /// assert_eq!(pkt.tcp_dst().field(), Field::TcpDst);
     /// # });
     /// ```
+    #[must_use]
     pub fn field(self) -> Field {
         self.field
     }
@@ -112,6 +114,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     /// If the packet has no such field. In a policy that is an error of this packet. `eth_src`, `eth_dst`, `eth_type`
     /// and `in_port` are always present.
     #[track_caller]
+    #[must_use]
     pub fn get(self) -> T {
         self.value().unwrap_or_else(|| panic!("this packet has no {}", self.field))
     }
@@ -124,6 +127,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     /// assert_eq!(trace, ["test eth_type=0x800: yes"]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn is_present(self) -> bool {
         self.present(Source::here())
     }
@@ -256,6 +260,7 @@ impl<T: Address> PacketField<'_, T> {
     /// # Panics
     /// If addresses of this type have fewer bits.
     #[track_caller]
+    #[must_use]
     pub fn prefix(self, length: u8) -> Option<Prefix<T>> {
         let whole = Prefix::of_length(length);
         let bits = match whole.mask() {
@@ -273,6 +278,7 @@ impl<T: Address> PacketField<'_, T> {
     /// assert_eq!(trace, ["test eth_dst=01:00:00:00:00:00/01:00:00:00:00:00: no"]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn is_multicast(self) -> bool {
         let (value, mask) = T::GROUPS;
         self.equals(value, mask, Source::here())

@@ -100,6 +100,19 @@ fn to_name_a_field_learns_nothing() {
 }
 
 #[test]
+fn to_print_the_arguments_of_a_policy_learns_nothing() {
+    let trace = ask(&ssh(), |pkt| assert_eq!(format!("{pkt:?}"), "Packet { .. }"));
+    assert_eq!(trace, [""; 0]);
+    let bench = Bench::new().switch(1, 1..=2);
+    let printing = |_: &Packet, net: &Net| {
+        assert_eq!(format!("{net:?}"), "Net { .. }");
+        Route::drop()
+    };
+    let decision = bench.decide(&printing, &ssh(), bench.port(1, 1));
+    assert_eq!((decision.error(), decision.reads()), (None, &[][..]));
+}
+
+#[test]
 fn a_comparison_with_an_absent_field_is_false() {
     for frame in [arp(), udp(1, 2), tagged(5)] {
         ask(&frame, |pkt| {

@@ -3,6 +3,7 @@
 mod cells;
 mod operand;
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use maple_core::Net as CoreNet;
@@ -36,6 +37,13 @@ pub use operand::Operand;
 /// assert_eq!(bench.decide(&shortest, &tcp(1024, 80), a).exits(), [b]);
 /// ```
 pub struct Net(CoreNet);
+
+/// Records nothing, so it shows nothing that a policy could observe.
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Net").finish_non_exhaustive()
+    }
+}
 
 impl Net {
     pub(crate) fn from_handle(net: &CoreNet) -> Net {
@@ -108,6 +116,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn hosts(&self) -> Vec<(Mac, Location)> {
         self.0.hosts()
     }
@@ -122,6 +131,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn switches(&self) -> Vec<Dpid> {
         self.0.switches()
     }
@@ -137,6 +147,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.0.links()
     }
@@ -151,6 +162,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
         self.0.edge_ports(switch)
     }
@@ -218,23 +230,30 @@ impl Net {
         }
     }
 
-    /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `weight` names link costs, which
-    /// [`App::weight`](crate::App::weight) sets. A link without a cost of this name costs 1. With
+    /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `costs` names link costs, which
+    /// [`App::link_cost`](crate::App::link_cost) sets. A link without a cost of this name costs 1. With
     /// [`UTILISATION`](crate::UTILISATION) a link costs 1, and 1 more for each used tenth of its capacity. If no link
     /// has costs of this name, the run fails.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
-    /// let (Some((_, a)), Some((_, b))) = (net.hosts().first().copied(), net.hosts().last().copied()) else { return };
-    /// let route = net.path(a, b, maple::UTILISATION);
-    /// # });
+    /// use maple::prelude::*;
+    /// use maple::testing::Bench;
+    /// use maple::LinkName;
+    ///
+    /// // Three switches in a ring, with a link from 1 to 2 that costs more than the way over 3.
+    /// let bench = Bench::new().switch(1, 1..=3).switch(2, 1..=3).switch(3, 2..=3);
+    /// let bench = bench.link((1, 2), (2, 2)).link((1, 3), (3, 2)).link((2, 3), (3, 3));
+    /// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+    /// bench.run(|_, net| {
+    ///     net.set_cost("secure", LinkName::Switches(Dpid(1), Dpid(2)), 10);
+    ///     assert_eq!(net.path(a, b, "secure").explicit_hops().count(), 3);
+    ///     assert_eq!(net.shortest_path(a, b).explicit_hops().count(), 2);
+    /// });
     /// ```
     #[track_caller]
-    pub fn path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>, weight: &str) -> Route {
+    pub fn path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>, costs: &str) -> Route {
         match (a.into(), b.into()) {
-            (Some(a), Some(b)) => self.0.path(a, b, weight),
+            (Some(a), Some(b)) => self.0.path(a, b, costs),
             _ => Route::unreachable().from_line(Some(Source::here())),
         }
     }
@@ -246,16 +265,16 @@ impl Net {
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # let (a, b) = (bench.port(1, 1), bench.port(1, 2));
     /// # bench.run(|_, net| {
-    /// assert!(matches!(net.try_path(a, b, "secure"), Err(PolicyError::NoSuchWeight { .. })));
+    /// assert!(matches!(net.try_path(a, b, "secure"), Err(PolicyError::NoSuchCosts { .. })));
     /// # });
     /// ```
     ///
     /// # Errors
-    /// [`PolicyError::NoSuchWeight`] if links have no costs of this name. The error is a dependency like any answer,
+    /// [`PolicyError::NoSuchCosts`] if no link has costs of this name. The error is a dependency like any answer,
     /// and the run can continue.
     #[track_caller]
-    pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
-        Ok(self.0.try_path(a, b, weight)?.from_line(Some(Source::here())))
+    pub fn try_path(&self, a: Location, b: Location, costs: &str) -> Result<Route, PolicyError> {
+        Ok(self.0.try_path(a, b, costs)?.from_line(Some(Source::here())))
     }
 
     /// Returns the names of link costs, in order.
@@ -264,27 +283,27 @@ impl Net {
     /// # use maple::testing::Bench;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # bench.run(|_, net| {
-    /// assert!(net.weights().is_empty());
+    /// assert!(net.cost_names().is_empty());
     /// # });
     /// ```
     #[track_caller]
-    pub fn weights(&self) -> Vec<String> {
-        self.0.weights().iter().map(ToString::to_string).collect()
+    pub fn cost_names(&self) -> Vec<String> {
+        self.0.cost_names().iter().map(ToString::to_string).collect()
     }
 
-    /// Sets the cost named `weight` of a link.
+    /// Sets the cost named `name` of a link.
     ///
     /// ```
     /// # use maple::{Dpid, LinkName, testing::Bench};
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # bench.run(|_, net| {
     /// net.set_cost("secure", LinkName::Switches(Dpid(1), Dpid(2)), 10);
-    /// assert_eq!(net.weights(), ["secure"]);
+    /// assert_eq!(net.cost_names(), ["secure"]);
     /// # });
     /// ```
     #[track_caller]
-    pub fn set_cost(&self, weight: &str, link: LinkName, cost: u64) {
-        self.0.set_cost(weight, link, cost);
+    pub fn set_cost(&self, name: &str, link: LinkName, cost: u64) {
+        self.0.set_cost(name, link, cost);
     }
 
     /// Returns the traffic that a port sends. [`Load::received`] is the traffic that it receives.
@@ -300,6 +319,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn port(&self, at: Location) -> Load {
         self.0.port(at)
     }
@@ -314,6 +334,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
         self.0.link(from, to)
     }
@@ -329,6 +350,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn link_at(&self, from: Location, to: Location) -> Load {
         self.0.link_at(from, to)
     }
@@ -363,6 +385,11 @@ impl Net {
     ///     let members = net.members(pkt.ipv4_dst()).into_iter().filter(|at| *at != src);
     ///     Route::union(members.map(|at| net.shortest_path(src, at)))
     /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let bench = bench.host("00:00:00:00:00:01", Location::new(Dpid(1), PortNo(1)));
+    /// let unsnooped = bench.decide(&to_members, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
     /// ```
     #[track_caller]
     pub fn members(&self, group: impl Operand<MulticastGroup>) -> Vec<Location> {
@@ -382,6 +409,11 @@ impl Net {
     ///         _ => Route::drop(),
     ///     }
     /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let bench = bench.host("00:00:00:00:00:01", Location::new(Dpid(1), PortNo(1)));
+    /// let unsnooped = bench.decide(&guard, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
     /// ```
     #[track_caller]
     pub fn lease(&self, ip: impl Operand<Ipv4Addr>) -> Option<Lease> {
@@ -396,6 +428,11 @@ impl Net {
     /// fn only_known(pkt: &Packet, net: &Net) -> Route {
     ///     if net.lease_of(pkt.eth_src()).is_some() { net.flood() } else { Route::drop() }
     /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let bench = bench.host("00:00:00:00:00:01", Location::new(Dpid(1), PortNo(1)));
+    /// let unsnooped = bench.decide(&only_known, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
     /// ```
     #[track_caller]
     pub fn lease_of(&self, host: impl Operand<Mac>) -> Option<Lease> {
@@ -410,8 +447,14 @@ impl Net {
     /// fn while_there_is_room(_: &Packet, net: &Net) -> Route {
     ///     if net.leases().len() < 100 { net.flood() } else { Route::drop() }
     /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let bench = bench.host("00:00:00:00:00:01", Location::new(Dpid(1), PortNo(1)));
+    /// let unsnooped = bench.decide(&while_there_is_room, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn leases(&self) -> Vec<Lease> {
         self.0.leases()
     }
@@ -477,11 +520,16 @@ impl Net {
     ///
     /// ```
     /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
     ///
     /// fn when_open(_: &Packet, net: &Net) -> Route {
     ///     let open = Var::new("open", false);
     ///     if open.get(net) { net.flood() } else { net.retry() }
     /// }
+    ///
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let decision = bench.decide(&when_open, &tcp(1024, 80), bench.port(1, 1));
+    /// assert_eq!(decision.error(), Some(&PolicyError::Retry));
     /// ```
     #[track_caller]
     pub fn retry(&self) -> Route {

@@ -13,12 +13,18 @@ use crate::field::{FieldValue, PacketField};
 /// ```
 /// use maple::prelude::*;
 /// use maple::net::Operand;
+/// use maple::testing::Bench;
 ///
 /// /// Whether two hosts are at one switch.
 /// fn are_near(net: &Net, a: impl Operand<Mac>, b: impl Operand<Mac>) -> bool {
 ///     let (a, b) = (net.locate(a), net.locate(b));
 ///     a.is_some() && a.map(|at| at.switch) == b.map(|at| at.switch)
 /// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// bench.run(|pkt, net| assert!(are_near(net, pkt.eth_src(), Mac([0, 0, 0, 0, 0, 2]))));
 /// ```
 pub trait Operand<T> {
     /// Returns the address, or `None` if it is a field that the packet does not have.

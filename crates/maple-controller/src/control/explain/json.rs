@@ -1,5 +1,6 @@
 //! An explanation as JSON: `answers.json` describes it.
 
+use std::fmt;
 use std::time::SystemTime;
 
 use maple_core::engine::RuleCount;
@@ -27,6 +28,12 @@ pub struct AnswerContext<'a> {
     /// The time at which the policy was loaded. Source files that were written later are not quoted. With `None`, the
     /// files on disk are current.
     pub loaded: Option<SystemTime>,
+}
+
+impl fmt::Debug for AnswerContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerContext").field("loaded", &self.loaded).finish_non_exhaustive()
+    }
 }
 
 /// Encodes an explanation as JSON.

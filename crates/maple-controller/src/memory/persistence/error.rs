@@ -8,6 +8,7 @@ use crate::memory::remember::STATE_FORMAT;
 
 /// The reason why state cannot be persistent.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PersistenceError {
     /// The file can't be used.
     #[error("the state file {path}: {error}")]

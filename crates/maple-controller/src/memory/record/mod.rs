@@ -92,6 +92,7 @@ pub struct RecordOptions {
 
 /// The reason why there is no recording.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordingError {
     /// The folder has no recording.
     #[error("{0} has no recording: maple run --record makes one")]
@@ -167,6 +168,12 @@ pub struct Writer {
     recording: Recording,
     store: Arc<Store>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("recording", &self.recording).finish_non_exhaustive()
+    }
 }
 
 /// The data that shards, the store and the writer share.

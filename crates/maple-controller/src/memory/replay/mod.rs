@@ -11,6 +11,7 @@ mod recorded;
 mod shard;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -40,6 +41,15 @@ pub struct ReplayOptions<'a> {
     pub until: Option<Time>,
     /// Receives the counts so far, several times a second.
     pub progress: &'a dyn Fn(&Counts),
+}
+
+impl fmt::Debug for ReplayOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplayOptions")
+            .field("policies", &self.policies.keys())
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The counts of a replay.
@@ -82,6 +92,17 @@ pub struct Replayed {
     pub difference: Option<FirstDifference>,
     /// Whether the recording lacks the end of the run. It is `false` if the replay was to end at a time.
     pub is_cut: bool,
+}
+
+impl fmt::Debug for Replayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replayed")
+            .field("engines", &self.engines)
+            .field("counts", &self.counts)
+            .field("difference", &self.difference)
+            .field("is_cut", &self.is_cut)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The data that the threads of a replay share.

@@ -10,6 +10,7 @@
 pub(super) mod copy;
 pub(super) mod view;
 
+use std::fmt;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
@@ -66,6 +67,15 @@ pub struct Engine {
     pub(super) reload: Reload,
     pub(super) restore: Restore,
     pub(super) live: LiveWatches,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("shard", &self.fabric.ctx.shard)
+            .field("switches", &self.fabric.switches.keys())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Engine {

@@ -7,6 +7,7 @@
 //! The writes that the other policy's file made while it was loaded apply where the state has nothing of that name.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,6 +48,12 @@ pub struct Comparison {
     /// The writes of the other policy's file.
     writes: Vec<Write>,
     found: Mutex<PolicyRuns>,
+}
+
+impl fmt::Debug for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Comparison").field("writes", &self.writes).finish_non_exhaustive()
+    }
 }
 
 #[derive(Default)]

@@ -228,7 +228,7 @@ macro_rules! message {
         }
 
         impl $body {
-            /// The number of the kind: `OFPST_*` of 1.0, `OFPMP_*` of 1.3.
+            /// Returns the number of the kind: `OFPST_*` of 1.0, `OFPMP_*` of 1.3.
             pub fn kind(&self) -> u16 {
                 match (self, self.row()) {
                     (_, Some(row)) => row.in13,

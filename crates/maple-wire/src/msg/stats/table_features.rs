@@ -129,7 +129,7 @@ pub struct OxmId {
 }
 
 impl TableProperty {
-    /// The type, `OFPTFPT_*`.
+    /// Returns the type, `OFPTFPT_*`.
     pub fn kind(&self) -> u16 {
         match self {
             TableProperty::Instructions { miss, .. } => PropertyKind::INSTRUCTIONS + u16::from(*miss),

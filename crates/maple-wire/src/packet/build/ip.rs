@@ -230,7 +230,7 @@ impl TransportFrame {
         self.payload(&[])
     }
 
-    /// The frame with this payload.
+    /// Returns the frame with this payload.
     ///
     /// # Panics
     /// If the IP packet would be longer than 65535 bytes.

@@ -71,26 +71,26 @@ impl Frame {
         self.bytes
     }
 
-    /// A frame of any Ethernet type with this payload.
+    /// Returns a frame of any Ethernet type with this payload.
     pub fn raw(mut self, eth_type: u16, payload: &[u8]) -> Vec<u8> {
         self.put(&eth_type.to_be_bytes());
         self.put(payload);
         self.bytes
     }
 
-    /// The request "Who has `target`? Tell `sender`", from the frame's source.
+    /// Returns the request "Who has `target`? Tell `sender`", from the frame's source.
     pub fn arp_request(self, sender: impl Into<Ipv4Addr>, target: impl Into<Ipv4Addr>) -> Vec<u8> {
         let sha = self.src();
         self.arp(arp::REQUEST, sha, sender.into(), [0; 6], target.into())
     }
 
-    /// The answer "`sender` is at this frame's source", to the frame's destination, which has address `target`.
+    /// Returns the answer "`sender` is at this frame's source", to the frame's destination, which has address `target`.
     pub fn arp_reply(self, sender: impl Into<Ipv4Addr>, target: impl Into<Ipv4Addr>) -> Vec<u8> {
         let (sha, tha) = (self.src(), self.dst());
         self.arp(arp::REPLY, sha, sender.into(), tha, target.into())
     }
 
-    /// An ARP message with all its fields.
+    /// Returns an ARP message with all its fields.
     pub fn arp(mut self, op: u16, sha: [u8; 6], spa: Ipv4Addr, tha: [u8; 6], tpa: Ipv4Addr) -> Vec<u8> {
         self.put(&eth_type::ARP.to_be_bytes());
         self.put(&arp::PREAMBLE);
@@ -102,7 +102,7 @@ impl Frame {
         self.bytes
     }
 
-    /// An LLDP message of these entries. The end entry is added.
+    /// Returns an LLDP message of these entries. The end entry is added.
     ///
     /// # Panics
     /// If an entry is longer than [`lldp::MAX_VALUE`].
@@ -124,13 +124,13 @@ impl Frame {
         IpFrame::v6(self.bytes, src.into(), dst.into())
     }
 
-    /// A neighbour solicitation for `target` from `sender`, to the target's solicited-node address.
+    /// Returns a neighbour solicitation for `target` from `sender`, to the target's solicited-node address.
     pub fn neighbor_solicit(self, sender: impl Into<Ipv6Addr>, target: impl Into<Ipv6Addr>) -> Vec<u8> {
         let (sll, target) = (self.src(), target.into());
         self.ipv6(sender, solicited_node(target)).ttl(255).discovery(icmpv6_type::NEIGHBOR_SOLICIT, 0, target, sll)
     }
 
-    /// A solicited neighbour advertisement to `receiver`: `target` is at this frame's source.
+    /// Returns a solicited neighbour advertisement to `receiver`: `target` is at this frame's source.
     pub fn neighbor_advert(self, target: impl Into<Ipv6Addr>, receiver: impl Into<Ipv6Addr>) -> Vec<u8> {
         let (tll, target) = (self.src(), target.into());
         self.ipv6(target, receiver).ttl(255).discovery(icmpv6_type::NEIGHBOR_ADVERT, 0x60, target, tll)
@@ -149,19 +149,19 @@ impl Frame {
     }
 }
 
-/// The multicast address of neighbour solicitations for `target` (RFC 4291 §2.7.1).
+/// Returns the multicast address of neighbour solicitations for `target` (RFC 4291 §2.7.1).
 pub fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
     let low = u128::from(target) & 0xff_ffff;
     Ipv6Addr::from(0xff02_0000_0000_0000_0000_0001_ff00_0000 | low)
 }
 
-/// The Ethernet address of an IPv6 multicast group (RFC 2464 §7).
+/// Returns the Ethernet address of an IPv6 multicast group (RFC 2464 §7).
 pub fn multicast_mac(group: Ipv6Addr) -> [u8; 6] {
     let [.., a, b, c, d] = group.octets();
     [0x33, 0x33, a, b, c, d]
 }
 
-/// An 802.3 frame with LLC and SNAP, for tests and unusual devices: `payload` after `eth_type`.
+/// Returns an 802.3 frame with LLC and SNAP, for tests and unusual devices: `payload` after `eth_type`.
 pub fn snap(dst: [u8; 6], src: [u8; 6], eth_type: u16, payload: &[u8]) -> Vec<u8> {
     let len = (8 + payload.len()) as u16;
     let frame = Frame::ethernet(dst, src);

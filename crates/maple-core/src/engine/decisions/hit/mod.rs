@@ -34,6 +34,7 @@
 //!
 //! A shard's connection calls it for each read that brings packet-ins.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -79,6 +80,12 @@ pub struct Hits<'a> {
     dpid: Dpid,
     /// The last port that was checked, and whether it is an edge port.
     port: Option<(PortNo, bool)>,
+}
+
+impl fmt::Debug for Hits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hits").field("dpid", &self.dpid).finish_non_exhaustive()
+    }
 }
 
 /// The packets of a batch that were answered.
