@@ -1,4 +1,4 @@
-//! Tuple spaces: the common design of the three indexes over matches.
+//! Tuple spaces: the common design of two indexes over conditions.
 //!
 //! # What
 //!
@@ -9,13 +9,14 @@
 //!
 //! | index | holds | question | shapes are |
 //! | --- | --- | --- | --- |
-//! | `compile/entries/overlap_index.rs` | matches of entries | which overlap this match? | masks, word by word |
-//! | `trace/condition_index/` | the conditions of a long chain of tests, or of a list | which is the first that this packet fits? | slots: pairs of field and mask |
+//! | `trace/condition_index.rs` | the conditions of a long chain of tests, or of a list | which is the first that this packet fits? | slots: pairs of field and mask |
 //! | `tree/value_index.rs` | leaves, by what they state of one field | which may have this value? | masks of the field |
 //!
-//! The hash tables differ, because the questions do. A packet has all bits, so the second index has one key for each
-//! condition. A match states only some bits, so the first index has a table for each set of bits that two shapes have
-//! in common. One index for all would be slower for each.
+//! The hash tables differ, because the questions do. One index for both would be slower for each.
+//!
+//! Which matches overlap a match is another question (`compile/entries/overlap_index.rs`). A match states only some
+//! bits, so it would need a hash table for each set of bits that two shapes have in common: in a list of 30,000 rules
+//! there are thousands of these sets.
 //!
 //! # What they share
 //!

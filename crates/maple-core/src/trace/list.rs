@@ -118,8 +118,8 @@ impl CondList {
 
 impl ListAnswer {
     /// Returns the conditions that the packet fails, and then the one that it fits, if there is one.
-    pub fn asked(&self) -> impl Iterator<Item = &Arc<Cond>> {
-        self.list.conds.iter().take(self.first + 1)
+    pub fn asked(&self) -> &[Arc<Cond>] {
+        &self.list.conds[..self.list.conds.len().min(self.first + 1)]
     }
 
     /// Returns the condition that the packet fits; `None` if it fits none.

@@ -66,7 +66,7 @@ impl Trace {
                 Step::Item(Item::Read(constraint), source) => lowering.read(constraint, &source.cloned()),
                 Step::Item(Item::Test { cond, .. }, source) => _ = lowering.test(cond, &source.cloned()),
                 Step::List(answer) => {
-                    answer.asked().for_each(|cond| _ = lowering.test(cond, &answer.source));
+                    answer.asked().iter().for_each(|cond| _ = lowering.test(cond, &answer.source));
                 }
             }
         }

@@ -29,10 +29,12 @@
 //!
 //! # Cost
 //!
-//! A question that the tree asks costs its answer and some nanoseconds; in a long chain, only the latter. The first
+//! A question that the tree asks costs its answer and some nanoseconds; in a long chain, only the latter. The answer of
+//! a list that has become such a chain is one step, however long the list is. The first
 //! other question costs the length of the path, in which a long chain counts one step for each of its tests that has a
 //! single part. Then each question costs what it costs a recorder. [`Tree::insert_replayed`] costs the new nodes.
 
+use std::ops::Range;
 use std::slice::Iter;
 use std::sync::Arc;
 
@@ -41,7 +43,7 @@ use maple_wire::Field;
 use super::chain::LongChain;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
-use crate::trace::{CaptureChecked, Cond, Fields, Item, Lowered, Step, Trace};
+use crate::trace::{CaptureChecked, Cond, CondList, Fields, Item, ListAnswer, Lowered, Step, Trace};
 
 /// A run that is under way: a tree answers its questions about its packet. All questions must be about the same packet.
 #[derive(Debug)]
@@ -267,9 +269,32 @@ impl<'t> Replay<'t> {
             match step {
                 Step::Item(Item::Read(read), _) => _ = self.read_there(packet, read.field, read.mask),
                 Step::Item(Item::Test { cond, .. }, _) => _ = self.fits(packet, cond),
-                Step::List(answer) => answer.asked().for_each(|cond| _ = self.fits(packet, cond)),
+                Step::List(answer) => self.observe_list(packet, answer),
             }
         }
+    }
+
+    /// Asks all that the answer of a list stands for. What a long chain denies in the list's order is one step.
+    fn observe_list<P: Fields + ?Sized>(&mut self, packet: &P, answer: &ListAnswer) {
+        let asked = answer.asked();
+        let mut place = 0;
+        while let Some(cond) = asked.get(place) {
+            let denied = self.denied_of_list(&answer.list, place..asked.len());
+            if denied == 0 {
+                self.fits(packet, cond);
+            }
+            place += denied.max(1);
+        }
+    }
+
+    /// Passes the expected questions that are the conditions of a list at these places. Returns how many they are.
+    fn denied_of_list(&mut self, list: &Arc<CondList>, places: Range<usize>) -> usize {
+        let (Some(ahead), left) = (&self.ahead, self.next.len()) else { return 0 };
+        let from = ahead.known - left;
+        let until = from + left.min(places.len());
+        let denied = ahead.chain.questions_ahead.of_list(from, until, list, places.start);
+        self.next = self.next.as_slice()[denied..].iter();
+        denied
     }
 
     /// Ends the run. If the tree has specialised leaves there, the run goes on to the packet's.

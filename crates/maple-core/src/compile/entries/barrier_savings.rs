@@ -35,7 +35,7 @@ impl EntryTable {
     /// Reports whether enough entries overlap a match for savings to pay.
     pub(in crate::compile) fn overlaps_many(&mut self, all: &[Constraint]) -> bool {
         let mut set = std::mem::take(&mut self.scratch);
-        let count = if self.store.pack(all, &mut set) { self.overlaps.count_overlapping(&self.store, &set) } else { 0 };
+        let count = if self.store.pack(all, &mut set) { self.overlaps.count_overlapping(&set) } else { 0 };
         self.scratch = set;
         count >= self.fewest_barriers()
     }

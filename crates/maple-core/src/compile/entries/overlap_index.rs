@@ -1,202 +1,151 @@
-//! The entries that overlap a given match: a tuple space (`tuple_space.rs`) that entries can leave.
+//! The index of entries by their matches: which entries overlap a match?
 //!
 //! # What
 //!
-//! Matches with the same masks form a *group*. Two matches overlap if and only if they agree in the bits that both
-//! state. A match has the same bits in common with all members of a group. So a large group keeps hash tables
-//! (*views*), each from the values of some bits to the members that have them.
+//! A decision tree over the bits of packed matches. A *split* divides entries by a bit: those that require 0, those that
+//! require 1, and those that do not state it. Entries at the end of the way are in a *bucket*, with their matches one
+//! after the other. A match that states the bit of a split can overlap entries in two of its parts, any other match in
+//! all three.
 //!
-//! * A view of fewer bits than are in common finds a few members too many, and a comparison sorts them out. So a group
-//!   has few views.
-//! * A new view is made only if the others would find many members, and matches with such masks were looked up before.
-//!   The first time, members are compared one by one. This costs less than a view that is never used again.
-//! * Members of small groups are in one list, and are compared one by one.
+//! # When a bucket is split
 //!
-//! Views are not updated when an entry is removed. Members of views have the *stamp* of the entry, which changes when
-//! the entry is removed. Outdated members are dropped when they are next read. If there are more of them than of the
-//! others, all views of the group are dropped when the group is next asked or gets a member.
+//! A bucket is split when it is full, by the bit that keeps most pairs apart: pairs of an entry that requires 0 and one
+//! that requires 1. Matches that ask are like those that are there. So this is also the bit that spares them most
+//! comparisons. If no bit spares enough to pay for the further steps, the bucket becomes twice as large first. When few
+//! entries are left in the parts of a split, they become one bucket again.
 //!
 //! # Cost
 //!
-//! Rules have few mask patterns, however many rules there are. A question costs one look-up for each large group and
-//! one comparison for each member of the small groups. An insertion costs the views of its own group, and a removal a
-//! few steps.
-
-use std::hash::{Hash, Hasher};
+//! A question costs the splits on its ways and the comparisons in the buckets at their ends: the logarithm of the number
+//! of entries where matches state the same fields, and little more than its answer where that is long. An insertion
+//! costs one way and its share of the splits, a removal a few steps.
 
 use maple_prefetch::prefetch;
-use rustc_hash::{FxHashMap, FxHasher};
 
-use super::packed::{PackedMatches, overlap};
+use super::packed::{PackedMatches, PackedRow};
 use super::store::EntryId;
-use crate::tuple_space::OneOrMany;
 
-/// The maximum number of members of a small group.
-const MAX_SMALL: usize = 24;
+/// The number of entries at which a bucket is split for the first time, if that pays.
+const FULL: usize = 32;
 
-/// The maximum number of members that a look-up in a view may find on average, if the view is to replace a more exact
-/// one.
-const CANDIDATES: usize = 4;
+/// The maximum number of entries in the parts of a split that become one bucket again.
+const FEW: usize = FULL / 2;
+
+/// The minimum number of pairs that a split keeps apart, for each entry.
+const PAIRS_PER_ENTRY: usize = 4;
 
 /// The entries of a table by their matches.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct OverlapIndex {
-    groups: Vec<MaskGroup>,
-    by_masks: FxHashMap<Box<[u64]>, u32>,
-    /// The group that was last asked for. It is often the next one too.
-    last: u32,
-    /// The large groups.
-    large: Vec<u32>,
-    /// The members of small groups, and their matches one after the other. Most questions look at all of them.
-    loose: Vec<EntryId>,
-    loose_sets: Vec<u64>,
+    /// The root comes first.
+    nodes: Vec<IndexNode>,
+    /// The numbers of nodes that are not in the tree.
+    free: Vec<u32>,
     /// The place of each entry.
-    places: Vec<Stamped>,
+    places: Vec<BucketPlace>,
+    /// The nodes that a question has yet to visit. Kept for its memory.
+    open: Vec<u32>,
 }
 
-/// The place of an entry. The stamp belongs to the number of the entry, and stays when the entry is removed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stamped {
-    group: u32,
-    /// The entry's index in that group or, if the group is small, among the loose ones.
+struct BucketPlace {
+    bucket: u32,
+    /// The entry's index in the bucket.
     at: u32,
-    /// The number of times that an entry with this number was removed.
-    stamp: u32,
-}
-
-#[derive(Clone, Debug, Default)]
-struct MaskGroup {
-    masks: Box<[u64]>,
-    size: usize,
-    /// Empty while the group is small.
-    members: Vec<EntryId>,
-    views: Vec<GroupView>,
-    /// The number of members removed since the first view was made.
-    gone: usize,
-    /// The way in which the group answers, by the group of the match that asks.
-    view_for: FxHashMap<u32, GroupAnswer>,
-}
-
-/// The way in which a group answers matches with certain masks.
-#[derive(Clone, Copy, Debug)]
-enum GroupAnswer {
-    /// The group answers by the view with the first number. The second number is the size of the group when that was
-    /// decided.
-    ByView(usize, usize),
-    /// The group answers by a comparison with each member, this time.
-    ByComparison,
 }
 
 #[derive(Clone, Debug)]
-struct GroupView {
-    masks: Masks,
-    by_values: FxHashMap<u64, EqualMembers>,
+struct IndexNode {
+    /// The split whose part this is; the root names itself.
+    above: u32,
+    kind: IndexKind,
 }
 
-/// The bits that count in a view, word by word.
 #[derive(Clone, Debug)]
-struct Masks(Box<[u64]>);
+enum IndexKind {
+    Bucket {
+        entries: PackedRow<EntryId>,
+        /// The number of entries with which the bucket is full.
+        full: usize,
+    },
+    Split {
+        bit: MatchBit,
+        /// The entries that require 0, that require 1, and that do not state the bit.
+        parts: [u32; 3],
+    },
+}
 
-/// Members with the same values.
-type EqualMembers = OneOrMany<IndexMember>;
-
-/// An entry. It is a member as long as it has this stamp.
+/// A bit of packed matches.
 #[derive(Clone, Copy, Debug)]
-struct IndexMember {
-    entry: EntryId,
-    stamp: u32,
+struct MatchBit {
+    /// The index of the word with its value; the word of the mask is the next one.
+    word: u32,
+    shift: u32,
+}
+
+/// The number of the root.
+const ROOT: u32 = 0;
+
+impl Default for OverlapIndex {
+    fn default() -> OverlapIndex {
+        OverlapIndex {
+            nodes: vec![IndexNode { above: ROOT, kind: IndexKind::empty() }],
+            free: Vec::new(),
+            places: Vec::new(),
+            open: Vec::new(),
+        }
+    }
 }
 
 impl OverlapIndex {
     /// Adds an entry whose set is in the matches.
     pub(super) fn insert(&mut self, matches: &PackedMatches, entry: EntryId) {
-        let at = self.group_of(matches.get(entry));
-        let group = &mut self.groups[at as usize];
-        group.forget_views_of_the_gone();
-        group.size += 1;
+        let set = matches.get(entry);
+        let mut at = ROOT;
+        while let IndexKind::Split { bit, parts } = &self.nodes[at as usize].kind {
+            at = parts[bit.part_of(set)];
+        }
         if self.places.len() <= entry as usize {
-            self.places.resize(entry as usize + 1, Stamped::default());
+            self.places.resize(entry as usize + 1, BucketPlace::default());
         }
-        let place = &mut self.places[entry as usize];
-        place.group = at;
-        if group.members.is_empty() {
-            place.at = self.loose.len() as u32;
-            self.loose.push(entry);
-            self.loose_sets.extend_from_slice(matches.get(entry));
-            if group.size > MAX_SMALL {
-                self.enlarge(matches, at);
-            }
-            return;
-        }
-        place.at = group.members.len() as u32;
-        group.members.push(entry);
-        let member = IndexMember { entry, stamp: place.stamp };
-        group.views.iter_mut().for_each(|view| view.insert(matches.get(entry), member));
+        self.push(at, set, entry);
+        self.split(at);
     }
 
     /// Removes an entry.
     pub(super) fn remove(&mut self, entry: EntryId) {
-        let Stamped { group: of, at, stamp } = self.places[entry as usize];
-        self.places[entry as usize].stamp = stamp.wrapping_add(1);
-        let group = &mut self.groups[of as usize];
-        group.size -= 1;
-        let is_loose = group.members.is_empty();
-        let list = if is_loose { &mut self.loose } else { &mut group.members };
-        list.swap_remove(at as usize);
-        if let Some(moved) = list.get(at as usize) {
+        let BucketPlace { bucket, at } = self.places[entry as usize];
+        let IndexKind::Bucket { entries, .. } = &mut self.nodes[bucket as usize].kind else {
+            unreachable!("an entry is in a bucket");
+        };
+        entries.swap_remove(at as usize);
+        let left = entries.items().len();
+        if let Some(moved) = entries.items().get(at as usize) {
             self.places[*moved as usize].at = at;
         }
-        if is_loose {
-            let stride = self.loose_sets.len() / (self.loose.len() + 1);
-            let last = self.loose_sets.len() - stride;
-            self.loose_sets.copy_within(last.., at as usize * stride);
-            self.loose_sets.truncate(last);
-            return;
-        }
-        group.gone += usize::from(!group.views.is_empty());
-        if group.size == 0 {
-            self.large.retain(|large| *large != of);
+        // Not each time, since that takes more steps than the removal.
+        if left == 0 || left == FEW / 2 {
+            self.join(bucket);
         }
     }
 
     /// Calls `seen` with each entry that overlaps a match.
-    pub(super) fn overlapping(&mut self, matches: &PackedMatches, set: &[u64], mut seen: impl FnMut(EntryId)) {
-        let asking = self.group_of(set);
-        self.loose_overlapping(set, &mut seen);
-        let OverlapIndex { groups, large, places, .. } = self;
-        let mut check = |entry: &EntryId| {
-            if overlap(matches.get(*entry), set) {
-                seen(*entry);
-            }
-        };
-        for at in large {
-            let group = &mut groups[*at as usize];
-            let Some(view) = group.view(matches, places, asking, set) else {
-                group.members.iter().for_each(&mut check);
-                continue;
-            };
-            let view = &mut group.views[view];
-            if let Some(found) = view.by_values.get_mut(&view.masks.key(set)) {
-                if let OneOrMany::Many(members) = found {
-                    members.retain(|member| member.is_there(places));
+    pub(super) fn overlapping(&mut self, set: &[u64], mut seen: impl FnMut(EntryId)) {
+        let OverlapIndex { nodes, open, .. } = self;
+        open.push(ROOT);
+        while let Some(at) = open.pop() {
+            match &nodes[at as usize].kind {
+                IndexKind::Split { bit, parts } => match bit.part_of(set) {
+                    2 => open.extend(parts),
+                    part => open.extend([parts[part], parts[2]]),
+                },
+                IndexKind::Bucket { entries, .. } => {
+                    let items = entries.items();
+                    entries.all_overlapping(0..items.len(), false, set, |at, _| {
+                        seen(items[at]);
+                        true
+                    });
                 }
-                let members = found.items().iter().filter(|member| member.is_there(places));
-                members.for_each(|member| check(&member.entry));
-            }
-        }
-    }
-
-    /// Calls `seen` with each loose entry that overlaps a match.
-    fn loose_overlapping(&self, set: &[u64], mut seen: impl FnMut(EntryId)) {
-        if let Ok(set) = <&[u64; 4]>::try_from(set) {
-            // The usual length needs no loop.
-            let (sets, _) = self.loose_sets.as_chunks::<4>();
-            let hits = self.loose.iter().zip(sets).filter(|(_, there)| overlap(&there[..], set));
-            return hits.for_each(|(entry, _)| seen(*entry));
-        }
-        for (at, entry) in self.loose.iter().enumerate() {
-            if overlap(&self.loose_sets[at * set.len()..][..set.len()], set) {
-                seen(*entry);
             }
         }
     }
@@ -206,116 +155,112 @@ impl OverlapIndex {
         prefetch(&self.places[entry as usize]);
     }
 
-    fn group_of(&mut self, set: &[u64]) -> u32 {
-        let is_same = |group: &MaskGroup| group.masks.iter().eq(set.iter().skip(1).step_by(2));
-        if self.groups.get(self.last as usize).is_some_and(is_same) {
-            return self.last;
-        }
-        self.last = self.find_group(set);
-        self.last
-    }
-
-    fn find_group(&mut self, set: &[u64]) -> u32 {
-        let masks: Box<[u64]> = set.iter().skip(1).step_by(2).copied().collect();
-        if let Some(at) = self.by_masks.get(&masks) {
-            return *at;
-        }
-        let at = self.groups.len() as u32;
-        self.by_masks.insert(masks.clone(), at);
-        self.groups.push(MaskGroup { masks, ..MaskGroup::default() });
-        at
-    }
-
-    /// Moves the members of a group out of the loose ones.
-    fn enlarge(&mut self, matches: &PackedMatches, at: u32) {
-        let mut kept = Vec::with_capacity(self.loose.len());
-        self.loose_sets.clear();
-        for entry in std::mem::take(&mut self.loose) {
-            let place = &mut self.places[entry as usize];
-            let list = if place.group == at {
-                &mut self.groups[at as usize].members
-            } else {
-                self.loose_sets.extend_from_slice(matches.get(entry));
-                &mut kept
-            };
-            place.at = list.len() as u32;
-            list.push(entry);
-        }
-        self.loose = kept;
-        self.large.push(at);
-    }
-}
-
-impl MaskGroup {
-    /// Drops the views if more members have been removed than are left.
-    fn forget_views_of_the_gone(&mut self) {
-        if self.gone > self.size {
-            self.views.clear();
-            self.view_for.clear();
-            self.gone = 0;
-        }
-    }
-
-    /// Finds the view for a match of the group at `asking`. `None` if all members are to be compared.
-    fn view(&mut self, matches: &PackedMatches, places: &[Stamped], asking: u32, set: &[u64]) -> Option<usize> {
-        self.forget_views_of_the_gone();
-        let is_first = match self.view_for.get(&asking) {
-            Some(GroupAnswer::ByView(view, size)) if self.size <= 2 * *size => return Some(*view),
-            Some(GroupAnswer::ByView(..) | GroupAnswer::ByComparison) => false,
-            None => true,
+    fn push(&mut self, bucket: u32, set: &[u64], entry: EntryId) {
+        let IndexKind::Bucket { entries, .. } = &mut self.nodes[bucket as usize].kind else {
+            unreachable!("a way ends at a bucket");
         };
-        let common: Box<[u64]> = self.masks.iter().zip(set.iter().skip(1).step_by(2)).map(|(a, b)| a & b).collect();
-        if common.iter().all(|word| *word == 0) {
-            return None;
-        }
-        let size = self.size;
-        let serves = |view: &GroupView| {
-            let is_part = view.masks.0.iter().zip(&common).all(|(a, b)| a & !b == 0);
-            view.masks.0 == common || is_part && size <= CANDIDATES * view.by_values.len()
-        };
-        let at = match self.views.iter().position(serves) {
-            Some(at) => at,
-            None if is_first => {
-                self.view_for.insert(asking, GroupAnswer::ByComparison);
-                return None;
+        self.places[entry as usize] = BucketPlace { bucket, at: entries.items().len() as u32 };
+        entries.push(set, entry);
+    }
+
+    /// Splits a bucket if it is full, and then its parts.
+    fn split(&mut self, bucket: u32) {
+        let mut open = vec![bucket];
+        while let Some(at) = open.pop() {
+            let IndexKind::Bucket { entries, full } = &mut self.nodes[at as usize].kind else { continue };
+            if entries.items().len() < *full {
+                continue;
             }
-            None => self.add_view(matches, places, common),
-        };
-        self.view_for.insert(asking, GroupAnswer::ByView(at, size));
-        Some(at)
-    }
-
-    /// Makes a view, and returns its index.
-    fn add_view(&mut self, matches: &PackedMatches, places: &[Stamped], masks: Box<[u64]>) -> usize {
-        let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
-        let mut view = GroupView { masks: Masks(masks), by_values };
-        for entry in &self.members {
-            let member = IndexMember { entry: *entry, stamp: places[*entry as usize].stamp };
-            view.insert(matches.get(*entry), member);
+            let Some(bit) = MatchBit::most_dividing(entries) else {
+                *full *= 2;
+                continue;
+            };
+            let entries = std::mem::take(entries);
+            let parts = [0; 3].map(|_| self.create(at));
+            self.nodes[at as usize].kind = IndexKind::Split { bit, parts };
+            for (number, entry) in entries.items().iter().enumerate() {
+                let set = entries.get(number);
+                self.push(parts[bit.part_of(set)], set, *entry);
+            }
+            open.extend(parts);
         }
-        self.views.push(view);
-        self.views.len() - 1
+    }
+
+    /// Makes one bucket of the parts of the split above a bucket, if they have few entries, and so on upwards.
+    fn join(&mut self, bucket: u32) {
+        let mut at = bucket;
+        while at != ROOT {
+            at = self.nodes[at as usize].above;
+            let IndexKind::Split { parts, .. } = self.nodes[at as usize].kind else { return };
+            let sizes = parts.map(|part| match &self.nodes[part as usize].kind {
+                IndexKind::Bucket { entries, .. } => entries.items().len(),
+                IndexKind::Split { .. } => usize::MAX,
+            });
+            if sizes.iter().fold(0, |all: usize, size| all.saturating_add(*size)) > FEW {
+                return;
+            }
+            self.nodes[at as usize].kind = IndexKind::empty();
+            for part in parts {
+                let old = std::mem::replace(&mut self.nodes[part as usize].kind, IndexKind::empty());
+                self.free.push(part);
+                let IndexKind::Bucket { entries, .. } = old else { continue };
+                for (number, entry) in entries.items().iter().enumerate() {
+                    self.push(at, entries.get(number), *entry);
+                }
+            }
+        }
+    }
+
+    /// Creates an empty bucket as a part of a split.
+    fn create(&mut self, above: u32) -> u32 {
+        let node = IndexNode { above, kind: IndexKind::empty() };
+        match self.free.pop() {
+            Some(at) => {
+                self.nodes[at as usize] = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
+            }
+        }
     }
 }
 
-impl IndexMember {
-    fn is_there(self, places: &[Stamped]) -> bool {
-        places[self.entry as usize].stamp == self.stamp
+impl IndexKind {
+    fn empty() -> IndexKind {
+        IndexKind::Bucket { entries: PackedRow::default(), full: FULL }
     }
 }
 
-impl GroupView {
-    fn insert(&mut self, set: &[u64], member: IndexMember) {
-        self.by_values.entry(self.masks.key(set)).or_default().push(member);
+impl MatchBit {
+    /// The index of the part that a match belongs to.
+    #[inline]
+    fn part_of(self, set: &[u64]) -> usize {
+        let (value, mask) = (set[self.word as usize] >> self.shift & 1, set[self.word as usize + 1] >> self.shift & 1);
+        if mask == 0 { 2 } else { value as usize }
     }
-}
 
-impl Masks {
-    /// A hash of the values of the bits that count.
-    fn key(&self, set: &[u64]) -> u64 {
-        let mut hasher = FxHasher::default();
-        set.iter().step_by(2).zip(&self.0).for_each(|(value, mask)| (value & mask).hash(&mut hasher));
-        hasher.finish()
+    /// The bit that keeps most pairs of entries apart, if these are enough.
+    fn most_dividing(entries: &PackedRow<EntryId>) -> Option<MatchBit> {
+        let count = entries.items().len();
+        let sets = || (0..count).map(|at| entries.get(at));
+        let (mut best, mut most) = (None, (PAIRS_PER_ENTRY * count).saturating_sub(1));
+        for word in (0..entries.stride()).step_by(2) {
+            let zeros = sets().fold(0, |bits, set| bits | set[word + 1] & !set[word]);
+            let ones = sets().fold(0, |bits, set| bits | set[word + 1] & set[word]);
+            let mut open = zeros & ones;
+            while open != 0 {
+                let bit = MatchBit { word: word as u32, shift: open.trailing_zeros() };
+                open &= open - 1;
+                let mut sizes = [0; 3];
+                sets().for_each(|set| sizes[bit.part_of(set)] += 1);
+                if sizes[0] * sizes[1] > most {
+                    (best, most) = (Some(bit), sizes[0] * sizes[1]);
+                }
+            }
+        }
+        best
     }
 }
 
@@ -326,18 +271,11 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    use super::super::packed::overlap;
     use super::*;
 
     /// Masks of two words, some of them with no bits in common.
     const MASKS: [[u64; 2]; 6] = [[0xff, 0], [0xf0, 0xf], [0, 0xff], [0xff, 0xff], [0x3c, 0xf0], [0, 0]];
-
-    /// Stores this many sets with the first masks.
-    fn store_of(count: EntryId) -> PackedMatches {
-        let mut matches = PackedMatches::default();
-        matches.widen(4, 0);
-        (0..count).for_each(|id| matches.set(id, &set(0, id.into())));
-        matches
-    }
 
     /// A set with these masks, whose values are taken from `bits`.
     fn set(masks: usize, bits: u64) -> [u64; 4] {
@@ -345,58 +283,87 @@ mod tests {
         [bits & a, a, bits >> 8 & b, b]
     }
 
-    #[test]
-    fn views_of_pieces_that_have_gone_are_dropped_when_their_group_is_asked_or_grows() {
-        let (matches, mut index) = (store_of(61), OverlapIndex::default());
-        let asked = set(1, 0x10);
-        for is_asked in [true, false] {
-            (0..60).for_each(|id| index.insert(&matches, id));
-            // The second question makes a view.
-            (0..2).for_each(|_| index.overlapping(&matches, &asked, |_| {}));
-            let views = |index: &OverlapIndex| index.groups.iter().map(|group| group.views.len()).sum::<usize>();
-            assert_eq!(views(&index), 1);
-            (0..40).for_each(|id| index.remove(id));
-            assert_eq!(views(&index), 1, "not while entries go");
-            if is_asked {
-                index.overlapping(&matches, &asked, |_| {});
-            } else {
-                index.insert(&matches, 60);
-                index.remove(60);
+    /// Checks that each bucket and split of the tree knows what is above it, and entries where they are.
+    fn check(index: &OverlapIndex, there: &BTreeSet<EntryId>) {
+        let (mut open, mut found, mut nodes) = (vec![(ROOT, ROOT)], BTreeSet::new(), 0);
+        while let Some((at, above)) = open.pop() {
+            nodes += 1;
+            assert_eq!(index.nodes[at as usize].above, above);
+            match &index.nodes[at as usize].kind {
+                IndexKind::Split { parts, .. } => open.extend(parts.iter().map(|part| (*part, at))),
+                IndexKind::Bucket { entries, .. } => {
+                    for (place, entry) in entries.items().iter().enumerate() {
+                        let BucketPlace { bucket, at: own } = index.places[*entry as usize];
+                        assert_eq!((bucket, own as usize), (at, place));
+                        found.insert(*entry);
+                    }
+                }
             }
-            assert_eq!(views(&index), 0);
-            (40..60).for_each(|id| index.remove(id));
         }
+        assert_eq!(&found, there);
+        assert_eq!(nodes + index.free.len(), index.nodes.len(), "each node is in the tree or free");
+    }
+
+    #[test]
+    fn entries_that_differ_are_split_and_become_one_bucket_again_when_few_are_left() {
+        let (mut matches, mut index) = (PackedMatches::default(), OverlapIndex::default());
+        matches.widen(4, 0);
+        (0..4096).for_each(|id| matches.set(id, &set(3, id.into())));
+        (0..4096).for_each(|id| index.insert(&matches, id));
+        assert!(index.nodes.len() > 4096 / FULL);
+        let sizes = index.nodes.iter().map(|node| match &node.kind {
+            IndexKind::Bucket { entries, .. } => entries.items().len(),
+            IndexKind::Split { .. } => 0,
+        });
+        assert!(sizes.max() < Some(FULL));
+        (0..4096).for_each(|id| index.remove(id));
+        check(&index, &BTreeSet::new());
+        assert!(matches!(index.nodes[0].kind, IndexKind::Bucket { .. }), "nothing is split");
+    }
+
+    #[test]
+    fn entries_that_no_bit_divides_stay_in_one_bucket() {
+        let (mut matches, mut index) = (PackedMatches::default(), OverlapIndex::default());
+        matches.widen(4, 0);
+        (0..1000).for_each(|id| matches.set(id, &set(0, 7)));
+        (0..1000).for_each(|id| index.insert(&matches, id));
+        assert_eq!(index.nodes.len(), 1);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
         #[test]
-        fn the_index_finds_what_looking_at_each_piece_finds(
-            steps in vec((0..MASKS.len(), any::<u16>(), any::<bool>()), 1..400),
+        fn the_index_finds_what_looking_at_each_entry_finds(
+            steps in vec((0..MASKS.len(), any::<u16>(), 0..8u8), 1..600),
             thin in any::<u16>(),
+            removals in 0..8u8,
         ) {
             let (mut matches, mut index, mut there) = (PackedMatches::default(), OverlapIndex::default(), BTreeSet::new());
             let mut free = Vec::new();
             matches.widen(4, 0);
-            for (number, (masks, bits, is_removed)) in steps.iter().enumerate() {
+            for (number, (masks, bits, kind)) in steps.iter().enumerate() {
                 let id = free.pop().unwrap_or(number as EntryId);
                 let asked = set(*masks, u64::from(*bits));
-                // There are few values, so that many sets overlap.
+                // There may be few values, so that many sets overlap.
                 matches.set(id, &set(*masks, u64::from(bits & thin)));
                 index.insert(&matches, id);
                 there.insert(id);
-                if let Some(other) = there.range(EntryId::from(bits % 400)..).next().copied().filter(|_| *is_removed) {
+                // In the second half more entries go than come.
+                let gone = if *kind >= removals { 0 } else { 1 + 2 * usize::from(number > steps.len() / 2) };
+                for _ in 0..gone {
+                    let Some(other) = there.range(EntryId::from(bits % 600)..).next().copied() else { break };
                     index.remove(other);
                     there.remove(&other);
                     free.push(other);
                 }
                 let mut found = Vec::new();
-                index.overlapping(&matches, &asked, |id| found.push(id));
+                index.overlapping(&asked, |id| found.push(id));
                 found.sort_unstable();
                 let all: Vec<EntryId> = there.iter().copied().filter(|id| overlap(matches.get(*id), &asked)).collect();
                 prop_assert_eq!(found, all);
             }
+            check(&index, &there);
         }
     }
 }

@@ -46,21 +46,22 @@ pub(super) struct OverlapLists {
     gone_since: Vec<EntryId>,
     /// The number whose lists are swept next.
     next: EntryId,
+    /// Entries with their ranks. Kept for its memory.
+    found: Vec<(u64, EntryId)>,
 }
 
 impl OverlapLists {
     /// Finds the entries that overlap a new one, and adds the new one to their lists.
     pub(super) fn insert(&mut self, store: &EntryStore, tree: &Tree, id: EntryId, effort: &Effort) {
         let rank = store.rank(tree, id);
-        let (mut earlier, mut later) = (Vec::new(), Vec::new());
-        self.index.overlapping(store.matches(), store.matching(id), |other| {
-            let there = store.rank(tree, other);
-            if there < rank { earlier.push((there, other)) } else { later.push((there, other)) }
-        });
-        effort.add(earlier.len() + later.len() + 1);
-        earlier.sort_unstable();
-        later.sort_unstable();
-        let lists = Neighbours::new(&earlier, &later);
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        self.index.overlapping(store.matching(id), |other| found.push((store.rank(tree, other), other)));
+        effort.add(found.len() + 1);
+        found.sort_unstable();
+        let (earlier, later) = found.split_at(found.partition_point(|(there, _)| *there < rank));
+        let lists = Neighbours::new(earlier, later);
+        self.found = found;
         let place = |list: &[EntryId]| place_in(list, store, |other| store.rank(tree, other) < rank);
         for other in lists.earlier() {
             let theirs = &mut self.lists[*other as usize];
@@ -100,9 +101,9 @@ impl OverlapLists {
     }
 
     /// The number of entries that overlap a packed match.
-    pub(super) fn count_overlapping(&mut self, store: &EntryStore, set: &[u64]) -> usize {
+    pub(super) fn count_overlapping(&mut self, set: &[u64]) -> usize {
         let mut count = 0;
-        self.index.overlapping(store.matches(), set, |_| count += 1);
+        self.index.overlapping(set, |_| count += 1);
         count
     }
 

@@ -170,6 +170,19 @@ impl<T> PackedRow<T> {
         self.items.push(item);
     }
 
+    /// Removes the match at a place and its item. The last ones take the place.
+    pub(super) fn swap_remove(&mut self, at: usize) {
+        self.items.swap_remove(at);
+        let last = self.items.len() * self.stride;
+        self.words.copy_within(last.., at * self.stride);
+        self.words.truncate(last);
+    }
+
+    /// The number of words of a match, once there is one.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
     /// The items.
     pub(super) fn items(&self) -> &[T] {
         &self.items
