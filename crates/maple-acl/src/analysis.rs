@@ -245,16 +245,11 @@ impl List {
             let other = self.action(self.rule_of(at));
             other != action && other != AccessAction::Pass && action != AccessAction::Pass
         };
-        let with_others = |entry: &usize| {
-            let cube = &self.entries()[*entry].cube;
-            let others = self.overlapping(cube, first).into_iter();
-            others.filter(|(at, _)| differs(*at)).map(move |(at, there)| (at, there, cube))
-        };
-        let mut pairs: Vec<(usize, &Cube, &Cube)> = entries.iter().flat_map(with_others).collect();
-        pairs.sort_by_key(|(other, ..)| *other);
-        for (other, there, cube) in pairs {
+        let cubes: Vec<&Cube> = entries.iter().map(|entry| &self.entries()[*entry].cube).collect();
+        for (other, by) in self.crossing(&cubes, first).filter(|(other, _)| differs(*other)) {
+            let (there, cube) = (&self.entries()[other].cube, cubes[by]);
             // The packets of both entries that no earlier rule decides.
-            let both = cube.and(there).filter(|_| !cube.contains(there) && !there.contains(cube));
+            let both = cube.and(there).filter(|_| !there.contains(cube));
             let contested = both.map(|both| both.outside(self.overlapping(&both, other)));
             if let Some(Found::One(both)) = contested {
                 let (name, before) = (self.describe(RuleRef::Rule(rule)), self.rule_of(other));

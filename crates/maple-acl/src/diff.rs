@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use maple_core::access::{AccessAction, ListComparison, ListDifference, WrittenList};
 
 use crate::cube::{BUDGET, Cube};
+use crate::index::CubeIndex;
 use crate::list::{List, RuleRef};
 
 /// Packets that two lists treat differently.
@@ -54,13 +55,11 @@ impl List {
         }
         let (mut found, mut budget) = (BTreeMap::new(), BUDGET);
         let mut complete = true;
-        let mut seen: Vec<&Cube> = Vec::new();
-        for cube in changed {
-            if seen.iter().any(|whole| whole.contains(cube)) {
-                continue;
+        let index = CubeIndex::new(&changed);
+        for (at, cube) in changed.iter().enumerate() {
+            if !index.contains(cube, at, |before| changed[before]) {
+                complete &= self.compare_within(other, cube, &mut found, &mut budget);
             }
-            complete &= self.compare_within(other, cube, &mut found, &mut budget);
-            seen.push(cube);
         }
         Comparison { differences: found.into_values().collect(), complete }
     }

@@ -10,9 +10,11 @@
 //! # Cost
 //!
 //! Building sorts the cubes once for each field and level of the tree. A question visits the nodes whose hull overlaps
-//! its cube: few where lists name subnets, all of them if no field separates the cubes.
+//! its cube: few where lists name subnets, all of them if no field separates the cubes. Crossing cubes
+//! ([`CubeIndex::crossing`]) are found one by one, and nodes inside of the cube are skipped.
 
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use maple_wire::Field;
 
@@ -40,6 +42,16 @@ struct Node {
 enum Inside {
     Cubes(Vec<usize>),
     Nodes(Vec<Node>),
+}
+
+/// What is left to be looked at: a node, or a cube. The heap's first one has the lowest number.
+#[derive(Debug)]
+struct Open<'a> {
+    /// The cube's number, or the lowest in the node.
+    number: usize,
+    /// The index of the asked cube.
+    asked: usize,
+    node: Option<&'a Node>,
 }
 
 impl CubeIndex {
@@ -74,7 +86,84 @@ impl CubeIndex {
         found.sort_unstable_by_key(|(at, _)| *at);
         found
     }
+
+    /// Reports whether a cube with a number below `below` contains this one. `cubes` returns the cube of a number.
+    pub fn contains<'a>(&self, cube: &Cube, below: usize, cubes: impl Fn(usize) -> &'a Cube) -> bool {
+        let mut open = vec![&self.root];
+        while let Some(node) = open.pop() {
+            if node.least >= below || !node.around.contains(cube) {
+                continue;
+            }
+            match &node.inside {
+                Inside::Nodes(nodes) => open.extend(nodes),
+                Inside::Cubes(all) if all.iter().any(|at| *at < below && cubes(*at).contains(cube)) => return true,
+                Inside::Cubes(_) => {}
+            }
+        }
+        false
+    }
+
+    /// The cubes with numbers below `below` that overlap an asked cube and are not inside it: their numbers, in order,
+    /// with the index of the asked cube. `cubes` returns the cube of a number.
+    pub fn crossing<'a>(
+        &self,
+        asked: &[&Cube],
+        below: usize,
+        cubes: impl Fn(usize) -> &'a Cube,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        let crosses = |cube: &Cube, other: &Cube| other.overlaps(cube) && !cube.contains(other);
+        let root = |asked| Open { number: self.root.least, asked, node: Some(&self.root) };
+        let mut open: BinaryHeap<Open<'_>> = (0..asked.len()).map(root).collect();
+        std::iter::from_fn(move || {
+            while let Some(Open { number, asked: by, node }) = open.pop() {
+                if number >= below {
+                    return None;
+                }
+                let Some(Node { around, inside, .. }) = node else { return Some((number, by)) };
+                match inside {
+                    // A cube that contains the hull contains all cubes of the node.
+                    _ if !crosses(asked[by], around) => {}
+                    Inside::Nodes(nodes) => {
+                        open.extend(nodes.iter().map(|node| Open { number: node.least, asked: by, node: Some(node) }));
+                    }
+                    Inside::Cubes(all) => {
+                        let there = all.iter().filter(|at| crosses(asked[by], cubes(**at)));
+                        open.extend(there.map(|at| Open { number: *at, asked: by, node: None }));
+                    }
+                }
+            }
+            None
+        })
+    }
 }
+
+impl Open<'_> {
+    /// The order in which the heap hands out what is open. A node comes before the cubes in it.
+    fn turn(&self) -> (usize, usize, bool) {
+        (self.number, self.asked, self.node.is_none())
+    }
+}
+
+impl Ord for Open<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // A heap hands out the greatest first.
+        other.turn().cmp(&self.turn())
+    }
+}
+
+impl PartialOrd for Open<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Open<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.turn() == other.turn()
+    }
+}
+
+impl Eq for Open<'_> {}
 
 impl Node {
     /// Creates a node of the cubes with these ascending numbers. It may divide them by these fields.

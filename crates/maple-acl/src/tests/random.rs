@@ -5,6 +5,7 @@ use maple_wire::PortNo;
 use proptest::prelude::*;
 
 use super::*;
+use crate::analysis::FindingKind;
 use crate::cube::{Found, SWITCH};
 use crate::index::CubeIndex;
 
@@ -106,6 +107,35 @@ fn entry_for(list: &List, entering: &Entering) -> usize {
     naive(list, entering.switch, &entering.packet())
 }
 
+/// The text about the first rule before this one that decides some of its packets otherwise: each entry of this rule
+/// is compared with each entry before it.
+fn naive_conflict(list: &List, rule: usize) -> Option<String> {
+    let entries: Vec<usize> = (0..list.entries().len()).filter(|at| list.rule_of(*at) == RuleRef::Rule(rule)).collect();
+    let action = list.rules()[rule].action;
+    let is_reached = entries.iter().any(|entry| matches!(list.witness(*entry), Found::One(_)));
+    if !is_reached || action == AccessAction::Pass {
+        return None;
+    }
+    let before = |at: usize| list.entries()[..at].iter().map(|entry| &entry.cube).enumerate();
+    for (other, there) in before(entries[0]) {
+        let does = match list.action(list.rule_of(other)) {
+            AccessAction::Pass => continue,
+            other if other == action => continue,
+            AccessAction::Allow => "allows",
+            AccessAction::Deny => "denies",
+        };
+        for entry in &entries {
+            let cube = &list.entries()[*entry].cube;
+            let both = cube.and(there).filter(|_| !cube.contains(there) && !there.contains(cube));
+            if let Some(Found::One(both)) = both.map(|both| both.outside(before(other))) {
+                let (name, by) = (list.describe(RuleRef::Rule(rule)), list.describe(list.rule_of(other)));
+                return Some(format!("{name} would {action} some packets that {by} {does} before: {both}"));
+            }
+        }
+    }
+    None
+}
+
 /// Generates cubes of some of three fields, with blocks and other intervals.
 fn cubes() -> impl Strategy<Value = Cube> {
     let interval = prop::option::of((0..64_u128, 0..16_u128));
@@ -128,6 +158,43 @@ proptest! {
         for (cube, below) in asked {
             let found: Vec<usize> = index.overlapping(&cube, below, |at| all[at]).iter().map(|(at, _)| *at).collect();
             let wanted: Vec<usize> = (0..all.len().min(below)).filter(|at| all[*at].overlaps(&cube)).collect();
+            prop_assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn an_index_knows_which_cubes_are_inside_of_others(
+        all in prop::collection::vec(cubes(), 0..150), asked in prop::collection::vec((cubes(), 0..160_usize), 20),
+    ) {
+        let all: Vec<&Cube> = all.iter().collect();
+        let index = CubeIndex::new(&all);
+        for (cube, below) in asked {
+            let wanted = all.iter().take(below).any(|other| other.contains(&cube));
+            prop_assert_eq!(index.contains(&cube, below, |at| all[at]), wanted);
+        }
+    }
+
+    #[test]
+    fn conflicts_are_those_of_comparing_each_pair_of_entries(text in texts()) {
+        let list = read(&text);
+        let found = list.findings().into_iter().filter(|finding| finding.kind == FindingKind::Conflict);
+        let wanted = (0..list.rules().len()).filter_map(|rule| naive_conflict(&list, rule));
+        prop_assert_eq!(found.map(|finding| finding.text).collect::<Vec<_>>(), wanted.collect::<Vec<_>>(), "{}", text);
+    }
+
+    #[test]
+    fn an_index_finds_the_cubes_that_cross_others_in_their_order(
+        all in prop::collection::vec(cubes(), 0..150),
+        asked in prop::collection::vec((prop::collection::vec(cubes(), 0..4), 0..160_usize), 20),
+    ) {
+        let all: Vec<&Cube> = all.iter().collect();
+        let index = CubeIndex::new(&all);
+        for (cubes, below) in asked {
+            let cubes: Vec<&Cube> = cubes.iter().collect();
+            let found: Vec<(usize, usize)> = index.crossing(&cubes, below, |at| all[at]).collect();
+            let crosses = |at: usize, by: usize| all[at].overlaps(cubes[by]) && !cubes[by].contains(all[at]);
+            let pairs = (0..all.len().min(below)).flat_map(|at| (0..cubes.len()).map(move |by| (at, by)));
+            let wanted: Vec<(usize, usize)> = pairs.filter(|(at, by)| crosses(*at, *by)).collect();
             prop_assert_eq!(found, wanted);
         }
     }
