@@ -1,5 +1,9 @@
 //! What people and tests ask of an engine. Nothing here changes the engine.
 
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+
 use super::Engine;
 use crate::access::AccessList;
 use crate::engine::context::event::InstalledFlow;
@@ -13,11 +17,9 @@ use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions
 use crate::ids::{LeafId, Time};
 use crate::network::Location;
 use crate::report::Counted;
-use maple_wire::Dpid;
-use std::sync::Arc;
 
 /// An engine as it is: what it knows, has decided and counted. [`Engine::view`] makes it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct EngineView<'a>(pub(super) &'a Engine);
 
 impl<'a> EngineView<'a> {
