@@ -10,6 +10,13 @@ use super::{Channel, Happening, Out, SimNetwork};
 
 impl SimNetwork {
     pub(super) fn at_switch(&mut self, dpid: Dpid, xid: u32, message: Message) {
+        self.obey(dpid, xid, message);
+        if let (Some(watch), Some(switch)) = (&mut self.watch, self.switches.get_mut(&dpid)) {
+            watch(switch);
+        }
+    }
+
+    fn obey(&mut self, dpid: Dpid, xid: u32, message: Message) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.now = self.now;
         if let Some(messages) = &mut self.messages {
@@ -43,7 +50,6 @@ impl SimNetwork {
         }
     }
 
-    /// Hands a frame to a switch's port.
     /// Hands a message about a bundle to a switch.
     fn bundle_control(&mut self, dpid: Dpid, xid: u32, request: BundleControl) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -61,6 +67,7 @@ impl SimNetwork {
         }
     }
 
+    /// Hands a frame to a switch's port.
     pub(super) fn arrive(&mut self, at: Location, frame: &[u8]) {
         if let Some(bridge) = self.bridge_at(at).filter(|_| !self.switches.contains_key(&at.switch)) {
             return self.cross(bridge, at, frame);

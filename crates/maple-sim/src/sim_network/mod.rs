@@ -86,6 +86,8 @@ pub struct SimNetwork {
     pub hits: u64,
     /// The number of flow-mods that switches received.
     pub flow_mods: u64,
+    /// Is called with a switch after each message that it has obeyed, if a caller puts a function here.
+    pub watch: Option<Box<dyn FnMut(&mut SimSwitch)>>,
     /// The messages to switches, in the order of arrival. They are recorded if a caller puts a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
     /// The number of the last wait that began. `waits` has, by number, the shards that have not answered the waits that
@@ -146,6 +148,7 @@ impl SimNetwork {
             link_delay: Duration::ZERO,
             hits: 0,
             flow_mods: 0,
+            watch: None,
             messages: None,
             last_wait: 0,
             waits: BTreeMap::new(),

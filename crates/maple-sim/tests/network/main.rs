@@ -16,6 +16,7 @@ mod labels;
 mod leftovers;
 mod limits;
 mod live;
+mod look_ups;
 mod measured_load;
 mod moves;
 mod pacing;

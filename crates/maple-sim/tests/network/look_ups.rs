@@ -1,0 +1,166 @@
+//! Look-ups whose tables change: after each message to the switch a packet gets the answer of one state, or comes to the
+//! controller.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use maple_core::engine::{Event, Options};
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
+use maple_core::network::Mac;
+use maple_core::policy::{Net, PacketHandle, Policy};
+use maple_core::route::Route;
+use maple_core::state::{Snapshot, Value, Write};
+use maple_sim::seeds::{Seeds, are_chosen};
+use maple_sim::{Out, Random, SimNetwork, SimSwitch};
+use maple_wire::{Dpid, Field, PortNo, Version};
+
+use crate::scripts::{at, udp};
+
+const ONE: Dpid = Dpid(1);
+
+/// The table of the switch for the look-up that f asks first, and second.
+const FIRST: u8 = 1;
+const SECOND: u8 = 2;
+
+fn by(table: &str, field: Field) -> LookUp {
+    LookUp::by(table, KeyField { field, form: KeyForm::Mac })
+}
+
+fn host(number: u64) -> Mac {
+    Mac::from_bits(0x0200_0000_0000 + u128::from(number))
+}
+
+/// The port by which packets enter. The ports before it are those of answers.
+const INGRESS: u32 = 9;
+
+/// The port for packets from an even or odd group to a host at one of four places.
+fn answer(group: u32, place: u32) -> u32 {
+    2 * place - 1 + group % 2
+}
+
+/// Drops packets from sources that have no group, and to hosts that have no place. Sends the others to the port of both.
+fn by_group() -> Arc<dyn Policy> {
+    let (groups, ports) = (by("groups", Field::EthSrc), by("ports", Field::EthDst));
+    Arc::new(move |_: &PacketHandle, net: &Net| match (net.look_up(&groups, None), net.look_up(&ports, None)) {
+        (Some(Value::Int(group)), Some(Value::Int(place))) => Route::to([PortNo(answer(group as u32, place as u32))]),
+        _ => Route::drop(),
+    })
+}
+
+/// A network of one switch, all of whose ports lead to hosts. The policy looks up two things.
+fn network(switch: SimSwitch, options: &Options) -> SimNetwork {
+    let options = Options { track_hosts: false, look_up_tables: 2, ..options.clone() };
+    let mut sim = SimNetwork::new(by_group(), 1, &options, 7);
+    sim.connect(switch, (1..=INGRESS).map(PortNo));
+    sim.run_for(Duration::from_secs(1));
+    sim.settle_ports();
+    sim.run();
+    sim
+}
+
+/// Sends a packet from one host to another. Returns the ports where it comes out.
+fn send(sim: &mut SimNetwork, from: u64, to: u64) -> Vec<u32> {
+    sim.inject(at(1, INGRESS), udp(host(from), host(to), 80));
+    sim.run();
+    sim.delivered.drain(..).map(|delivery| delivery.at.port.0).collect()
+}
+
+/// Sends packets between all pairs of hosts with these numbers, and compares what comes out with f's answers.
+fn check_all(sim: &mut SimNetwork, hosts: Range<u64>) {
+    let state = sim.store.snapshot();
+    for (from, to) in pairs(hosts) {
+        assert_eq!(send(sim, from, to), wanted(&state, from, to).into_iter().collect::<Vec<_>>(), "{from} to {to}");
+    }
+}
+
+fn pairs(hosts: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+    hosts.clone().flat_map(move |from| hosts.clone().map(move |to| (from, to)))
+}
+
+/// Returns the port where f sends a packet in a state, found by a search of the tables.
+fn wanted(state: &Snapshot, from: u64, to: u64) -> Option<u32> {
+    let row = |table: &str, number: u64| match state.table(table)?.get(&Value::Mac(host(number)))? {
+        Value::Int(value) => Some(*value as u32),
+        other => panic!("{other:?}"),
+    };
+    row("groups", from).zip(row("ports", to)).map(|(group, place)| answer(group, place))
+}
+
+/// What a switch does with a packet: a port, nothing, or the controller.
+type Done = Result<Option<u32>, ()>;
+
+fn done(switch: &mut SimSwitch, from: u64, to: u64) -> Done {
+    match &switch.receive(&udp(host(from), host(to), 80), PortNo(INGRESS))[..] {
+        [] => Ok(None),
+        [Out::Port(port, _)] => Ok(Some(port.0)),
+        [Out::Controller(_)] => Err(()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The answers that a switch may give to each packet now: those of the states since the last moment of rest.
+type Allowed = Arc<Mutex<Vec<BTreeSet<Option<u32>>>>>;
+
+/// Lets each packet pass the switch after each message that it obeys. Returns the allowed answers, to be set, and the
+/// number of packets that the switch answered by itself.
+fn watch(sim: &mut SimNetwork, hosts: Range<u64>) -> (Allowed, Arc<Mutex<u64>>) {
+    let (allowed, answered) = (Allowed::default(), Arc::new(Mutex::new(0)));
+    let (of_watch, count) = (Arc::clone(&allowed), Arc::clone(&answered));
+    sim.watch = Some(Box::new(move |switch| {
+        for ((from, to), allowed) in pairs(hosts.clone()).zip(of_watch.lock().unwrap().iter()) {
+            if let Ok(answer) = done(switch, from, to) {
+                assert!(allowed.contains(&answer), "{from} to {to}: {answer:?}, and not one of {allowed:?}");
+                *count.lock().unwrap() += 1;
+            }
+        }
+    }));
+    (allowed, answered)
+}
+
+#[test]
+fn after_each_message_of_an_update_a_packet_gets_the_answer_of_one_state() {
+    const HOSTS: Range<u64> = 0..5;
+    let Seeds { fixed, fresh } = Seeds::share(|all| all, 24, 8);
+    let mut all = 0;
+    for seed in fixed.chain(fresh) {
+        println!("MAPLE_SEED={seed}");
+        let mut random = Random::new(seed);
+        let mut switch = SimSwitch::new(ONE, Version::Of13);
+        switch.takes_bundles = random.one_in(3);
+        if random.one_in(3) {
+            switch.room_of_table = Some((*random.pick(&[FIRST, SECOND]), 4));
+        }
+        let mut sim = network(switch, &Options::default());
+        let (allowed, answered) = watch(&mut sim, HOSTS);
+        for _ in 0..8 {
+            let mut states = vec![sim.store.snapshot()];
+            for _ in 0..1 + random.below(2) {
+                let mut writes = Vec::new();
+                for (table, most) in [("groups", 6), ("ports", 4)] {
+                    let hosts: Vec<u64> = HOSTS.filter(|_| random.one_in(2)).collect();
+                    let value = |random: &mut Random| (!random.one_in(5)).then(|| 1 + random.below(most) as i64);
+                    let row = |number: u64| Write::Table {
+                        table: table.into(),
+                        key: Value::Mac(host(number)),
+                        value: value(&mut random).map(Value::from),
+                    };
+                    writes.extend(hosts.into_iter().map(row));
+                }
+                let commit = sim.store.update(|_| writes);
+                states.push(sim.store.snapshot());
+                let answers = |(from, to): (u64, u64)| states.iter().map(|state| wanted(state, from, to)).collect();
+                *allowed.lock().unwrap() = pairs(HOSTS).map(answers).collect();
+                for (_, commit) in commit.by_shard(&sim.store.snapshot()) {
+                    sim.tell(Event::Committed(commit));
+                }
+                sim.run_for(Duration::from_micros(random.below(4000) as u64));
+            }
+            sim.run();
+            check_all(&mut sim, HOSTS);
+        }
+        all += *answered.lock().unwrap();
+    }
+    assert!(are_chosen() || all > 20_000, "{all} packets were answered by switches in the middle of updates");
+}
