@@ -64,6 +64,9 @@ enum Happening {
     Frame(Location, Vec<u8>),
 }
 
+/// What is done with a switch after each message that it has obeyed.
+pub type SwitchWatch = dyn FnMut(&mut SimSwitch);
+
 /// The network with its controller.
 pub struct SimNetwork {
     /// The current time.
@@ -87,7 +90,7 @@ pub struct SimNetwork {
     /// The number of flow-mods that switches received.
     pub flow_mods: u64,
     /// Is called with a switch after each message that it has obeyed, if a caller puts a function here.
-    pub watch: Option<Box<dyn FnMut(&mut SimSwitch)>>,
+    pub watch: Option<Box<SwitchWatch>>,
     /// The messages to switches, in the order of arrival. They are recorded if a caller puts a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
     /// The number of the last wait that began. `waits` has, by number, the shards that have not answered the waits that

@@ -107,7 +107,7 @@ impl<'a> EngineView<'a> {
     }
 
     /// Reports whether the policy wants something measured and the engine has not noticed, because nothing happens at
-    /// its switches. The engine then needs an [`Event::Tick`].
+    /// its switches. The engine then needs an [`Event::Tick`](crate::Event::Tick).
     pub fn is_behind_demand(self) -> bool {
         self.0.fabric.switches.is_behind_demand(&self.0.fabric.ctx)
     }
