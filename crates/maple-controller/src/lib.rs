@@ -1,4 +1,4 @@
-//! The controller: sockets, shards, sessions and discovery. Only this crate does network I/O.
+//! The controller: sockets, shards, sessions and discovery.
 //!
 //! ```text
 //!  switches          shard 0 .. N-1 (one pinned thread each)              people

@@ -138,6 +138,35 @@ pub use maple_core::snooped::Lease;
 pub use maple_core::route::Route;
 
 /// ```
+/// use maple::prelude::*;
+/// use maple::Limit;
+///
+/// let floods = Limit::kilobits("floods", 10_000);
+/// assert_ne!(floods, Limit::kilobits("floods", 5_000));
+/// let policy = move |_: &Packet, net: &Net| net.flood().limit(floods.clone());
+/// # use maple::testing::{Bench, tcp};
+/// # let bench = Bench::new().switch(1, 1..=2);
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
+/// ```
+#[doc(inline)]
+pub use maple_core::route::Limit;
+
+/// ```
+/// use maple::prelude::*;
+/// use maple::{RowMap, Value};
+///
+/// /// Makes the rows of version 2 of a table, whose values are texts, from those of version 1.
+/// fn migrate(_from: u32, rows: RowMap) -> Result<RowMap, String> {
+///     Ok(rows.into_iter().map(|(key, value)| (key, Value::from(value.to_string()))).collect())
+/// }
+///
+/// let rows = RowMap::from([(Value::from("a"), Value::from(true))]);
+/// assert_eq!(migrate(1, rows), Ok(RowMap::from([(Value::from("a"), Value::from("true"))])));
+/// ```
+#[doc(inline)]
+pub use maple_core::state::RowMap;
+
+/// ```
 /// use maple::PolicyError;
 ///
 /// assert_eq!(PolicyError::from(maple::Stop::Retry), PolicyError::Retry);

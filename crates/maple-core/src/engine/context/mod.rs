@@ -60,7 +60,7 @@ pub(super) struct Context {
     /// Dependents of something that has changed: a leaf may no longer be what f would answer. Ids of none are allowed.
     pub stale: BTreeSet<DependentId>,
     /// Switches whose tables have to be updated at the end of the batch.
-    pub dirty: BTreeSet<Dpid>,
+    dirty: BTreeSet<Dpid>,
     /// The effects of the batch, in order.
     pub out: Vec<Effect>,
     /// Effects to send after the rules.
