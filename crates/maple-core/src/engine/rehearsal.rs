@@ -373,4 +373,5 @@ fn catch_up(engine: &mut Engine) {
     let stale: Vec<DependentId> =
         dependents.filter(|dependent| !engine.fabric.ctx.store.is_current(*dependent)).collect();
     engine.fabric.ctx.stale.extend(stale);
+    engine.fabric.ctx.heard = engine.fabric.ctx.store.ended(engine.fabric.ctx.shard);
 }

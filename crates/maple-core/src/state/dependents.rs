@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::snapshot::concerns_links;
 use super::{Cell, CellValue, Name, Snapshot, Value, Write};
-use crate::ids::DependentId;
+use crate::ids::{DependentId, ShardId};
 use crate::network::{Gauge, HostInfo, Location, Mac, PortInfo};
 
 /// The subscriptions of dependents and waiters to cells. Dependents are added when their run commits, and removed when
@@ -44,6 +44,8 @@ pub(crate) struct Dependents {
     dependents: FxHashMap<DependentId, Box<[CellId]>>,
     waiters: BTreeMap<WaiterId, (Box<[CellId]>, Waker)>,
     next_waiter: WaiterId,
+    /// The number of commits so far that ended subscriptions of dependents of a shard, by shard.
+    ended: BTreeMap<ShardId, u64>,
     address_kinds: AddressKinds,
 }
 
@@ -234,6 +236,12 @@ impl Dependents {
         self.paths_by_use > 0
     }
 
+    /// Returns the number of commits so far that ended subscriptions of dependents of a shard. A shard that has heard of as
+    /// many knows which of its dependents are current.
+    pub fn ended(&self, shard: ShardId) -> u64 {
+        self.ended.get(&shard).copied().unwrap_or_default()
+    }
+
     /// A count that goes up when a subscription needs a measurement that none needed before.
     pub fn measurings(&self) -> u64 {
         self.measurings
@@ -268,6 +276,8 @@ impl Dependents {
             self.resubscribe(id, next);
         }
         touched.withdraw.iter().for_each(|dependent| self.forget(*dependent));
+        let shards: BTreeSet<ShardId> = touched.withdraw.iter().map(|dependent| ShardId::owning(*dependent)).collect();
+        shards.into_iter().for_each(|shard| *self.ended.entry(shard).or_default() += 1);
         touched.wake = waiters.into_iter().filter_map(|waiter| self.unwatch(waiter)).collect();
         touched
     }

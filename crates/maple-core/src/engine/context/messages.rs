@@ -95,7 +95,7 @@ impl Context {
         }
         for (shard, dependents) in by_shard {
             if shard == self.shard {
-                self.stale.extend(dependents);
+                self.hear(dependents);
             } else {
                 self.send_to_shard(shard, EngineMessage::Reconsider(dependents));
             }
@@ -117,6 +117,18 @@ impl Context {
             self.send_to_shard(shard, EngineMessage::Refresh(refreshed));
         }
         commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
+    }
+
+    /// Notes which dependents of this shard a commit has made stale.
+    pub fn hear(&mut self, dependents: BTreeSet<DependentId>) {
+        self.heard += 1;
+        self.stale.extend(dependents);
+    }
+
+    /// Reports whether it is known here which dependents are stale. If not, another shard has changed the state, and its
+    /// message is on the way.
+    pub fn has_heard_all(&self) -> bool {
+        self.heard >= self.store.ended(self.shard)
     }
 
     /// Withdraws the selected leaves at every shard.

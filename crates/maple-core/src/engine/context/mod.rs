@@ -59,6 +59,8 @@ pub(super) struct Context {
     pub inbox: VecDeque<EngineMessage>,
     /// Dependents of something that has changed: a leaf may no longer be what f would answer. Ids of none are allowed.
     pub stale: BTreeSet<DependentId>,
+    /// The number of commits that this shard has heard of, among those that ended subscriptions of its dependents.
+    pub heard: u64,
     /// Switches whose tables have to be updated at the end of the batch.
     dirty: BTreeSet<Dpid>,
     /// The effects of the batch, in order.
@@ -82,6 +84,7 @@ impl Context {
             mails: 0,
             inbox: VecDeque::new(),
             stale: BTreeSet::new(),
+            heard: 0,
             dirty: BTreeSet::new(),
             out: Vec::new(),
             after: Vec::new(),

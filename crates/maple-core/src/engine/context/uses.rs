@@ -346,6 +346,11 @@ impl EngineStore {
         self.used(|store| store.use_locked(|state| state.dependents.has(dependent)))
     }
 
+    /// Returns the number of commits so far that ended subscriptions of dependents of a shard.
+    pub fn ended(&self, shard: ShardId) -> u64 {
+        self.used(|store| store.use_locked(|state| state.dependents.ended(shard)))
+    }
+
     pub fn forget(&self, dependent: impl Into<DependentId>) {
         let dependent = dependent.into();
         self.used(|store| store.use_locked(|state| state.dependents.forget(dependent)));

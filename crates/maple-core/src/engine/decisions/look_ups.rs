@@ -131,8 +131,11 @@ impl Decisions {
         if switch.tables.is_synchronised() && switch.ingress.look_ups.is_unconfirmed() {
             return false;
         }
+        // Leaves may rest on what was read in a state before the one that keys are of, and nobody has said so yet.
+        let has_heard_all = fabric.ctx.has_heard_all();
         let ingress = &switch.ingress;
         let is_changing = is_moving
+            || !has_heard_all
             || !switch.tables.is_synchronised()
             || !ingress.changed_actions.is_empty()
             || !ingress.carried.is_empty()

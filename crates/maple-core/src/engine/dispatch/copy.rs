@@ -29,6 +29,7 @@ impl EngineCopy {
         copy.reload.former = engine.reload.former.clone();
         copy.fabric.switches = engine.fabric.switches.copy(&copy.fabric.ctx.options);
         copy.fabric.ctx.stale = engine.fabric.ctx.stale.clone();
+        copy.fabric.ctx.heard = engine.fabric.ctx.heard;
         // Changes that are held back for these switches are not among those that a candidate makes.
         let held_back = engine.fabric.switches.values().filter(|switch| switch.unreachable.is_some());
         let dirty = engine.fabric.ctx.dirty().chain(held_back.map(|switch| switch.dpid));

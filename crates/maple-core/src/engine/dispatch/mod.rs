@@ -249,7 +249,7 @@ impl Engine {
             let Engine { fabric, topology, decisions, .. } = self;
             match message {
                 EngineMessage::Withdraw(selection) => decisions.withdraw_selected(fabric, &selection),
-                EngineMessage::Reconsider(dependents) => fabric.ctx.stale.extend(dependents),
+                EngineMessage::Reconsider(dependents) => fabric.ctx.hear(dependents),
                 EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
                 EngineMessage::Acquire(asked) => fabric.acquire_label(asked),
                 EngineMessage::LabelNews(from, holder, news) => decisions.on_label_news(fabric, from, holder, &news),
