@@ -80,6 +80,42 @@ pub enum ReportKind {
     Refused,
     /// [`Report::SegmentOfLinks`].
     SegmentOfLinks,
+    /// [`Report::LookUpLowered`].
+    LookUpLowered,
+}
+
+/// The reason why a look-up is a read of its key's fields at a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Lowered {
+    /// Other look-ups have all tables of the switch that are for look-ups.
+    NoTable,
+    /// Other look-ups have the bits of the metadata.
+    NoBits,
+    /// The table has more different values than classes have numbers.
+    TooManyValues,
+    /// The rules of its keys would take more of the switch's rules than look-ups may have.
+    TooManyKeys,
+    /// The switch's table is full.
+    TableFull,
+    /// The switch refuses its rules.
+    Refused,
+    /// It was lowered when an earlier run of the controller ended.
+    Earlier,
+}
+
+impl fmt::Display for Lowered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lowered::NoTable => "the switch has no further table for look-ups",
+            Lowered::NoBits => "the metadata of packets has no bits left",
+            Lowered::TooManyValues => "the table has too many different values",
+            Lowered::TooManyKeys => "the rules of its keys are too large a part of the switch's rules",
+            Lowered::TableFull => "its table in the switch is full",
+            Lowered::Refused => "the switch refuses its rules",
+            Lowered::Earlier => "the controller before this one had to give it up",
+        })
+    }
 }
 
 impl fmt::Display for ReportKind {
@@ -97,6 +133,7 @@ impl fmt::Display for ReportKind {
             ReportKind::RulesLost => "lost rules",
             ReportKind::Refused => "refused rules",
             ReportKind::SegmentOfLinks => "segments of link ports",
+            ReportKind::LookUpLowered => "look-ups that are reads",
         })
     }
 }
@@ -366,14 +403,30 @@ pub enum Report {
         /// The error of the switch, and the rule that it is about.
         what: Arc<str>,
     },
-    /// A switch announced several tables, but refused a rule that each of them must have. It is used with one table.
-    #[error(
-        "switch {switch} says that it has more tables than it takes rules in: from now on one is used, and it connects \
-         again; it refused {what}"
-    )]
-    OneTable {
+    /// A switch can't do a look-up: there, the policy reads the fields of its key. One report for each look-up and
+    /// reason.
+    #[error("switch {switch} does not look up {look_up}, but reads {fields}: {why}")]
+    LookUpLowered {
         /// The switch.
         switch: Dpid,
+        /// The look-up, as policies write it.
+        look_up: Arc<str>,
+        /// The fields of its key.
+        fields: Arc<str>,
+        /// The reason.
+        why: Lowered,
+    },
+    /// A switch announced more tables than it takes rules in: it refused a rule that each table must have. It is used
+    /// with those before.
+    #[error(
+        "switch {switch} says that it has more tables than it takes rules in: from now on {} used, and it connects \
+         again; it refused {what}", used(.tables)
+    )]
+    FewerTables {
+        /// The switch.
+        switch: Dpid,
+        /// The number of tables that are used.
+        tables: u8,
         /// The error of the switch, and the rule that it is about.
         what: Arc<str>,
     },
@@ -527,6 +580,10 @@ fn before(seen: &Location, unreported: &u64) -> String {
 }
 
 /// Returns how many packets like one came before it unreported, as the end of its text.
+fn used(tables: &u8) -> String {
+    if *tables == 1 { "one is".to_owned() } else { format!("{tables} are") }
+}
+
 fn more(unreported: &u64) -> String {
     if *unreported > 0 { format!(", and {unreported} more packets before") } else { String::new() }
 }

@@ -132,6 +132,8 @@ ids! {
     TableFull "table-full",
     /// A switch refuses rules.
     RulesRefused "rules-refused",
+    /// A switch can't do a look-up.
+    LookUpLowered "look-up-lowered",
     /// Somebody else changes rules.
     RulesChanged "rules-changed",
     /// There are no labels left.

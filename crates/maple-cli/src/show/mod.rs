@@ -144,7 +144,8 @@ fn switch(switch: &Value, names: &Names) -> String {
     )
 }
 
-/// Writes a line for each of a switch's tables, or reports that the switch does not describe them.
+/// Writes a line for each of a switch's tables, or reports that the switch does not describe them; and one for each
+/// look-up.
 fn tables(switch: &Value) -> String {
     let id = plain(&switch["switch"]);
     let known = |value: &Value| value.as_u64().map_or_else(|| "?".to_owned(), |number| number.to_string());
@@ -152,10 +153,18 @@ fn tables(switch: &Value) -> String {
         let (rules, most) = (known(&table["rules"]), known(&table["most"]));
         format!("switch {id} table {}: {rules} of at most {most} rules\n", plain(&table["table"]))
     };
-    match switch["tables"].as_array() {
+    let look_up = |of: &Value| {
+        let at = of["table"].as_u64().map(|table| format!("table {table}"));
+        let lowered = of["lowered"].as_str().map(|why| format!("lowered to reads: {why}"));
+        let said: Vec<String> = at.into_iter().chain(lowered).collect();
+        format!("switch {id} look-up {}: {}\n", plain(&of["look_up"]), said.join(", and "))
+    };
+    let tables = match switch["tables"].as_array() {
         Some(tables) => tables.iter().map(line).collect(),
         None => format!("switch {id} does not say how large its tables are\n"),
-    }
+    };
+    let look_ups: String = items(&switch["look_ups"]).map(look_up).collect();
+    tables + &look_ups
 }
 
 /// Writes an id with its name.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use maple_core::engine::{Counted, Party, PortCount, Selection, TableRule, Traffic, Trial};
+use maple_core::engine::{Counted, LookUpStatus, Party, PortCount, Selection, TableRule, Traffic, Trial};
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
@@ -143,11 +143,18 @@ fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let ids: Vec<Dpid> = switches.iter().map(|switch| switch.dpid).collect();
     let has_some = |table: &&TableSize| table.rules.is_some_and(|rules| rules > 0) || table.table < TABLES;
     let table = |table: &TableSize| json!({ "table": table.table, "rules": table.rules, "most": table.most });
+    let look_up = |of: &LookUpStatus| {
+        let why = of.lowered.map(|why| why.to_string());
+        json!({ "look_up": of.look_up, "table": of.table, "lowered": why })
+    };
     let one = |(switch, sizes): (&SwitchStatus, Option<Vec<TableSize>>)| {
         let tables = sizes.map(|sizes| sizes.iter().filter(has_some).map(table).collect::<Value>());
-        json!({ "switch": switch.dpid.to_string(), "tables": tables })
+        let dpid = switch.dpid;
+        let look_ups = handle.inspect(dpid, move |engine| engine.view().look_ups(dpid))?.flatten();
+        let look_ups = look_ups.map(|all| all.iter().map(look_up).collect::<Value>());
+        Ok(json!({ "switch": dpid.to_string(), "tables": tables, "look_ups": look_ups }))
     };
-    Ok(switches.iter().zip(handle.table_sizes(&ids)).map(one).collect())
+    switches.iter().zip(handle.table_sizes(&ids)).map(one).collect()
 }
 
 /// The requested switch, if only one is requested, and the switches to show.

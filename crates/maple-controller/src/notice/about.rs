@@ -67,7 +67,8 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         Report::PolicyWrites { .. } | Report::PolicyNotAFunction { .. } => (Source::Program, "policy"),
         Report::NotLabelled { ingress: dpid, .. }
         | Report::RuleRefused { switch: dpid, .. }
-        | Report::OneTable { switch: dpid, .. }
+        | Report::FewerTables { switch: dpid, .. }
+        | Report::LookUpLowered { switch: dpid, .. }
         | Report::BundleRefused { switch: dpid, .. }
         | Report::NotMetered { switch: dpid, .. }
         | Report::CountersRefused { switch: dpid, .. }

@@ -90,7 +90,7 @@ impl Costs {
     pub fn registers_for(&mut self, at: Dpid, run: &Observation) -> Option<SharedRegisters> {
         let tables = self.look_up_tables;
         let is_wide = || run.trace.items.iter().any(|item| matches!(item, Item::Read(read) if is_wide(read.field)));
-        let new = || Registers::new(usize::from(tables)).shared();
+        let new = || Registers::new(usize::from(tables), u16::MAX).shared();
         (tables > 0 && is_wide()).then(|| SharedRegisters::clone(self.registers.entry(at).or_insert_with(new)))
     }
 

@@ -56,6 +56,7 @@ pub use live::{COPIES_A_SECOND, MAX_WATCHES};
 pub use one_switch::classifier::{PROBE_MAC, is_the_controllers};
 pub use one_switch::cookies::OWN_COOKIES;
 pub use one_switch::counters::drops::{Dropped, KEPT_MINUTES};
+pub use one_switch::look_ups::LookUpStatus;
 pub use one_switch::view::SwitchCounts;
 pub use rehearsal::{Rehearsal, Rehearsed, RuleDifference};
 pub use reruns::comparison::Comparison;

@@ -10,6 +10,7 @@
 //!   ([`KeyRules::extend`]).
 //! * The leaves' rules do not change, and no other look-up's do. Then the rule changes at once: a packet passes one key
 //!   of the table ([`KeyRules::finish`]).
+//! * The look-up is lowered. Then its keys' rules go when no leaf's rule matches what they write ([`KeyRules::end`]).
 //! * Otherwise a packet could pass the key's rule of one state and a leaf's rule of another. So the key's rule sends to
 //!   the controller first ([`KeyRules::divert`]), then the other rules change, and then the rule gets the new class.
 
@@ -38,6 +39,10 @@ pub(crate) struct KeyRules {
     mask: u64,
     /// The bits that leaves' rules may match.
     read: u64,
+    /// The maximum number of rules of a key.
+    rules_of_key: usize,
+    /// Whether the look-up is lowered: no leaf depends on it, and its keys' rules go.
+    is_ending: bool,
     keys: FxHashMap<KeyBits, Key>,
     /// The keys whose rules do not write their classes.
     due: BTreeSet<KeyBits>,
@@ -78,7 +83,9 @@ impl KeyRule {
 impl KeyRules {
     /// Creates the rules of a look-up, in this table. No rule is there yet.
     pub fn new(look_up: LookUp, table: u8, cookie: u64) -> KeyRules {
-        KeyRules { look_up, table, cookie, mask: 0, read: 0, keys: FxHashMap::default(), due: BTreeSet::new() }
+        let rules_of_key = ways(look_up.fields().map(|field| Constraint::exact(field, 0))).len().max(1);
+        let (keys, due) = (FxHashMap::default(), BTreeSet::new());
+        KeyRules { look_up, table, cookie, mask: 0, read: 0, rules_of_key, is_ending: false, keys, due }
     }
 
     /// Returns the look-up.
@@ -100,6 +107,21 @@ impl KeyRules {
     pub fn metadata<P: Fields + ?Sized>(&self, packet: &P) -> Option<u64> {
         let key = self.look_up.key_of(packet);
         key.and_then(|key| self.keys.get(&key)).map_or(Some(0), |key| key.class)
+    }
+
+    /// Returns the number of rules that the keys have at most, with those of keys that have just gone.
+    pub fn max_rules(&self) -> usize {
+        self.keys.len() * self.rules_of_key
+    }
+
+    /// Returns the bits of the metadata of each class that a key has.
+    pub fn classes(&self) -> impl Iterator<Item = u64> {
+        self.keys.values().filter_map(|key| key.class)
+    }
+
+    /// Returns the bits of the metadata that keys' rules write.
+    pub fn written(&self) -> impl Iterator<Item = u64> {
+        self.keys.values().filter_map(|key| key.rule.bits())
     }
 
     /// Sets the classes of all keys; keys that are not among them are in class 0. Returns whether a rule is due.
@@ -178,9 +200,16 @@ impl KeyRules {
         !self.due.is_empty()
     }
 
-    /// Reports whether each rule that is due sends to the controller, so that the leaves' rules may change.
+    /// Reports whether each rule that is due sends to the controller, so that the leaves' rules may change. Those of a
+    /// lowered look-up need not: leaves that depend on them only go.
     pub fn are_diverted(&self) -> bool {
-        self.due.iter().all(|key| self.keys[key].rule == KeyRule::Diverted)
+        self.is_ending || self.due.iter().all(|key| self.keys[key].rule == KeyRule::Diverted)
+    }
+
+    /// Ends the look-up, which is lowered. All rules are due to go.
+    pub fn end(&mut self) {
+        self.is_ending = true;
+        self.set_all(0, FxHashMap::default());
     }
 
     /// Lets leaves' rules match all bits that the rules write. The switch has confirmed the rules.
@@ -190,6 +219,9 @@ impl KeyRules {
 
     /// Takes the changes of due rules that no leaf's rule can notice.
     pub fn extend(&mut self) -> Vec<Change> {
+        if self.is_ending {
+            return Vec::new();
+        }
         let is_hidden = |key: &Key, read: u64| {
             key.rule.bits().zip(key.class).is_some_and(|(bits, class)| (bits ^ class) & read == 0)
         };
@@ -199,6 +231,9 @@ impl KeyRules {
 
     /// Takes the changes by which due rules send to the controller.
     pub fn divert(&mut self) -> Vec<Change> {
+        if self.is_ending {
+            return Vec::new();
+        }
         self.change(|_, _| Some(KeyRule::Diverted))
     }
 

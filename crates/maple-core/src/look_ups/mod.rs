@@ -9,6 +9,7 @@
 //!
 //! * [`LookUp`]: a table, and the fields whose values are its key.
 //! * `Component`: what f asks of a value.
+//! * `Classes`: the numbers of the classes of one component.
 //! * `Registers`: which bits of the metadata hold which component of which look-up at one switch, and the numbers of
 //!   classes.
 //! * `SOURCE_IS_HERE`: the bit that says that the packet's host is where the packet came in. The classifier knows that
@@ -24,6 +25,7 @@
 //!
 //! A packet must not pass rules that were made of different states. `KeyRules` says how.
 
+mod classes;
 mod key_rules;
 mod registers;
 

@@ -1,6 +1,6 @@
 //! Look-ups against a table that is searched row by row, and the rules of keys against every prefix of their changes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use maple_wire::packet::Frame;
 use maple_wire::{Dpid, Field, Instruction, Packet, PortNo};
@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 
 use super::{Classified, Component, KeyBits, KeyField, KeyForm, KeyRules, LookUp, Registers};
 use crate::network::{HostInfo, Location, Mac};
+use crate::report::Lowered;
 use crate::rule::{Rule, is_to_controller_only};
-use crate::state::{Store, Value, Write};
-use crate::trace::Fields;
+use crate::state::{Memorable, Store, Value, Write};
+use crate::trace::{Fields, ReadMetadata};
 use crate::update::Change;
 
 const TABLE: u8 = 2;
@@ -166,7 +167,7 @@ proptest! {
             let put = |key| Write::Table { table: "ports".into(), key, value: Some(Value::from(1i64)) };
             odd.map(put).into()
         });
-        let (state, mut registers) = (store.snapshot(), Registers::new(1));
+        let (state, mut registers) = (store.snapshot(), Registers::new(1, u16::MAX));
         registers.classify(&look_up, Component::Value, None);
         let classes: FxHashMap<_, _> =
             look_up.entries(&state).into_iter().map(|(key, value)| (key, registers.bits(0, &value))).collect();
@@ -228,7 +229,7 @@ proptest! {
 
 #[test]
 fn a_component_without_a_register_never_gets_one() {
-    let mut registers = Registers::new(1);
+    let mut registers = Registers::new(1, u16::MAX);
     let other = LookUp::by("hosts", KeyField { field: Field::EthSrc, form: KeyForm::Mac });
     let value = Value::from(1i64);
     assert!(matches!(registers.classify(&look_up(), Component::Presence, None), Classified::As(_)));
@@ -236,13 +237,72 @@ fn a_component_without_a_register_never_gets_one() {
     for component in [Component::Value, Component::Presence] {
         assert!(matches!(registers.classify(&look_up(), component, Some(&value)), Classified::As(_)));
     }
-    registers.close();
+    assert_eq!(registers.take_lowered(), [(other, Lowered::NoTable)]);
+    registers.lower(0, Lowered::TableFull);
     assert_eq!(registers.classify(&look_up(), Component::Value, Some(&value)), Classified::Lowered);
+    assert_eq!(registers.take_lowered(), [(look_up(), Lowered::TableFull)]);
+    assert!(registers.mask(0) == 0 && registers.look_ups().len() == 1, "it keeps its table, and others keep theirs");
+}
+
+#[test]
+fn bits_that_a_further_component_would_need_are_missed_once() {
+    let mut registers = Registers::new(9, u16::MAX);
+    let of = |name: &str| LookUp::by(name, KeyField { field: Field::EthSrc, form: KeyForm::Mac });
+    for name in ["a", "b", "c"] {
+        assert!(matches!(registers.classify(&of(name), Component::Value, None), Classified::As(_)));
+    }
+    for _ in 0..2 {
+        assert_eq!(registers.classify(&of("d"), Component::Value, None), Classified::Lowered);
+    }
+    assert!(matches!(registers.classify(&of("d"), Component::Presence, None), Classified::As(_)), "it takes one bit");
+    assert_eq!(registers.take_lowered(), [(of("d"), Lowered::NoBits)]);
+}
+
+/// Classes against a list of values with numbers, of which each number has one.
+#[test]
+fn numbers_of_values_that_nothing_has_any_more_become_free() {
+    const MAX: u16 = 5;
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut registers, mut numbers) = (Registers::new(1, MAX), BTreeMap::<i64, u128>::new());
+    let mut freed = 0;
+    for step in 0..2_000 {
+        let value = random.i64(..4 + step / 200);
+        match registers.classify(&look_up(), Component::Value, Some(&Value::from(value))) {
+            Classified::As(of) => {
+                let known = numbers.iter().find(|(_, number)| **number == of.value);
+                assert!(known.is_none_or(|(of, _)| *of == value) && of.value != 0, "{value} {numbers:?} {of:?}");
+                let read = ReadMetadata { value: of.value as u64, mask: of.mask as u64 };
+                assert_eq!(registers.found(&look_up(), Component::Value, read), Some(Some(Value::from(value))));
+                assert_eq!(*numbers.entry(value).or_insert(of.value), of.value);
+            }
+            Classified::TooMany => {
+                assert!(numbers.len() == usize::from(MAX) && !numbers.contains_key(&value));
+                assert_eq!(registers.exhausted(), [0]);
+                numbers.retain(|_, _| random.u8(..3) > 0);
+                let mask = registers.mask(0);
+                let in_use: Vec<ReadMetadata> =
+                    numbers.values().map(|value| ReadMetadata { value: *value as u64, mask }).collect();
+                assert_eq!(registers.free_others(0, &in_use), numbers.len() < usize::from(MAX));
+                assert!(registers.exhausted().is_empty());
+                freed += 1;
+            }
+            Classified::Lowered => panic!("it has a register"),
+        }
+        // Those of the next run of the controller are equal.
+        if random.u8(..50) == 0 {
+            let bytes = registers.shared().bytes();
+            registers = Registers::new(1, MAX);
+            registers.adopt(&bytes);
+        }
+    }
+    assert!(freed > 10, "{freed}");
 }
 
 #[test]
 fn classes_of_equal_values_are_equal_and_there_is_an_end_of_them() {
-    let mut registers = Registers::new(4);
+    let mut registers = Registers::new(4, u16::MAX);
     let mut class = |value: i64| registers.classify(&look_up(), Component::Value, Some(&Value::from(value)));
     assert_eq!(class(1), class(1));
     assert_ne!(class(1), class(2));

@@ -30,8 +30,11 @@ pub struct SimSwitch {
     pub tables: u8,
     /// The maximum number of rules.
     pub capacity: usize,
-    /// A table with a capacity of its own, and the maximum number of rules in it.
-    pub room_of_table: Option<(u8, usize)>,
+    /// The tables with a capacity of their own, and the maximum number of rules in each.
+    pub table_sizes: BTreeMap<u8, usize>,
+    /// The tables of exact matches: each takes rules that match all of these fields exactly and nothing else, and a
+    /// table-miss rule.
+    pub exact_tables: BTreeMap<u8, Vec<Field>>,
     /// The first table for which the switch accepts no rules.
     pub refuses_table: Option<u8>,
     /// Whether the switch accepts rules that write metadata.
@@ -85,7 +88,8 @@ impl SimSwitch {
             version,
             tables: if version == Version::Of13 { 254 } else { 1 },
             capacity: usize::MAX,
-            room_of_table: None,
+            table_sizes: BTreeMap::new(),
+            exact_tables: BTreeMap::new(),
             refuses_table: None,
             takes_metadata: true,
             takes_meters: true,
@@ -188,6 +192,12 @@ impl SimSwitch {
         if request.table_id >= self.tables {
             return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
         }
+        let is_miss = request.priority == 0 && request.matching.fields.is_empty();
+        let exact = self.exact_tables.get(&request.table_id).filter(|_| !is_miss);
+        if exact.is_some_and(|fields| !matches_exactly(&request.matching, fields)) {
+            // OFPBMC_BAD_WILDCARDS.
+            return Err(ErrorMsg { kind: 4, code: 5, data: Vec::new() });
+        }
         Ok(())
     }
 
@@ -220,7 +230,7 @@ impl SimSwitch {
         let table = self.flow_tables.get(&request.table_id);
         let replaces = table.is_some_and(|table| table.iter().any(|rule| is_same(rule, request)));
         let in_table = table.map_or(0, Table::len);
-        let is_table_full = self.room_of_table.is_some_and(|(id, most)| id == request.table_id && in_table >= most);
+        let is_table_full = self.table_sizes.get(&request.table_id).is_some_and(|most| in_table >= *most);
         !replaces && (self.flow_tables.values().map(Table::len).sum::<usize>() >= self.capacity || is_table_full)
     }
 
@@ -398,6 +408,12 @@ impl SimSwitch {
             data: frame[..captured].to_vec(),
         }))
     }
+}
+
+/// Reports whether a match fixes exactly these fields.
+fn matches_exactly(matching: &Match, fields: &[Field]) -> bool {
+    let is_exact = |constraint: &Constraint| constraint.is_exact() && fields.contains(&constraint.field);
+    matching.constraints().count() == fields.len() && matching.constraints().all(is_exact)
 }
 
 /// Reports whether a 1.0 match fixes everything that it can: then its rule has the highest priority (§3.4).

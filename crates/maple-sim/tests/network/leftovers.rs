@@ -194,7 +194,7 @@ fn a_switch_that_takes_no_rules_in_its_second_table_gets_the_layout_for_one() {
         assert_eq!((sim.flow_mods, all(&sim).packet_ins, sim.delivered.len()), (before, packet_ins, 60));
         let flows = sim.switch(ONE).expect("a switch").flows();
         assert!(flows.iter().all(|flow| flow.table_id == 0), "{flows:?}");
-        assert_eq!(told(&mut sim, |report| matches!(report, Report::OneTable { .. })), 1);
+        assert_eq!(told(&mut sim, |report| matches!(report, Report::FewerTables { .. })), 1);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Look-ups whose tables change: after each message to the switch a packet gets the answer of one state, or comes to the
-//! controller.
+//! Look-ups whose tables change, and those that a switch cannot do, or can no longer do: these are lowered to reads there.
+//! After each message to the switch a packet gets the answer of one state, or comes to the controller.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,11 +10,12 @@ use maple_core::engine::{Event, Options};
 use maple_core::look_ups::{KeyField, KeyForm, LookUp};
 use maple_core::network::Mac;
 use maple_core::policy::{Net, PacketHandle, Policy};
+use maple_core::report::{Lowered, Report};
 use maple_core::route::Route;
 use maple_core::state::{Snapshot, Value, Write};
 use maple_sim::seeds::{Seeds, are_chosen};
 use maple_sim::{Out, Random, SimNetwork, SimSwitch};
-use maple_wire::{Dpid, Field, PortNo, Version};
+use maple_wire::{Dpid, Field, Instruction, PortNo, Version};
 
 use crate::scripts::{at, udp};
 
@@ -50,14 +51,27 @@ fn by_group() -> Arc<dyn Policy> {
 }
 
 /// A network of one switch, all of whose ports lead to hosts. The policy looks up two things.
-fn network(switch: SimSwitch, options: &Options) -> SimNetwork {
+pub fn network(switch: SimSwitch, options: &Options) -> SimNetwork {
     let options = Options { track_hosts: false, look_up_tables: 2, ..options.clone() };
     let mut sim = SimNetwork::new(by_group(), 1, &options, 7);
     sim.connect(switch, (1..=INGRESS).map(PortNo));
-    sim.run_for(Duration::from_secs(1));
-    sim.settle_ports();
+    // A switch that turns out to have fewer tables connects again, and its ports are found again.
+    for _ in 0..2 {
+        sim.run_for(Duration::from_secs(1));
+        sim.settle_ports();
+    }
     sim.run();
     sim
+}
+
+pub fn write(sim: &mut SimNetwork, table: &str, rows: impl IntoIterator<Item = (u64, Option<i64>)>) {
+    let row = |(number, value): (u64, Option<i64>)| Write::Table {
+        table: table.into(),
+        key: Value::Mac(host(number)),
+        value: value.map(Value::from),
+    };
+    sim.tell(Event::Write(rows.into_iter().map(row).collect()));
+    sim.run();
 }
 
 /// Sends a packet from one host to another. Returns the ports where it comes out.
@@ -68,7 +82,7 @@ fn send(sim: &mut SimNetwork, from: u64, to: u64) -> Vec<u32> {
 }
 
 /// Sends packets between all pairs of hosts with these numbers, and compares what comes out with f's answers.
-fn check_all(sim: &mut SimNetwork, hosts: Range<u64>) {
+pub fn check_all(sim: &mut SimNetwork, hosts: Range<u64>) {
     let state = sim.store.snapshot();
     for (from, to) in pairs(hosts) {
         assert_eq!(send(sim, from, to), wanted(&state, from, to).into_iter().collect::<Vec<_>>(), "{from} to {to}");
@@ -86,6 +100,156 @@ fn wanted(state: &Snapshot, from: u64, to: u64) -> Option<u32> {
         other => panic!("{other:?}"),
     };
     row("groups", from).zip(row("ports", to)).map(|(group, place)| answer(group, place))
+}
+
+/// The number of rules in a table that write metadata.
+pub fn keys(sim: &mut SimNetwork, table: u8) -> usize {
+    let writes = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
+    let flows = sim.switch(ONE).expect("a switch").flows();
+    flows.iter().filter(|flow| flow.table_id == table && flow.instructions.iter().any(writes)).count()
+}
+
+fn lowered(sim: &SimNetwork) -> Vec<(String, Lowered)> {
+    let of = |report: &Report| match report {
+        Report::LookUpLowered { look_up, why, .. } => Some((look_up.to_string(), *why)),
+        _ => None,
+    };
+    sim.reports.iter().filter_map(of).collect()
+}
+
+pub fn packet_ins(sim: &SimNetwork) -> u64 {
+    sim.engines().iter().map(|engine| engine.view().stats().packet_ins).sum()
+}
+
+#[test]
+fn a_look_up_whose_table_fills_up_is_lowered_alone() {
+    let mut switch = SimSwitch::new(ONE, Version::Of13);
+    switch.table_sizes.insert(FIRST, 5);
+    let mut sim = network(switch, &Options::default());
+    write(&mut sim, "groups", (0..4).map(|n| (n, Some(n as i64))));
+    write(&mut sim, "ports", (0..4).map(|n| (n, Some(1 + n as i64 % 4))));
+    check_all(&mut sim, 0..6);
+    assert_eq!((keys(&mut sim, FIRST), keys(&mut sim, SECOND), lowered(&sim)), (4, 4, Vec::new()));
+    write(&mut sim, "groups", (4..12).map(|n| (n, Some(n as i64))));
+    write(&mut sim, "ports", (4..12).map(|n| (n, Some(1 + n as i64 % 4))));
+    check_all(&mut sim, 0..14);
+    check_all(&mut sim, 0..14);
+    assert_eq!((keys(&mut sim, FIRST), keys(&mut sim, SECOND)), (0, 12), "the other one goes on");
+    let once = [("groups[eth_src]".to_owned(), Lowered::TableFull)];
+    assert_eq!(lowered(&sim), once);
+    let before = packet_ins(&sim);
+    check_all(&mut sim, 0..14);
+    assert_eq!(packet_ins(&sim), before, "rules carry the packets");
+    // The state goes on changing.
+    for round in 0..5 {
+        write(&mut sim, "groups", (0..12).map(|n| (n, (n % 3 != round % 3).then_some((n + round) as i64))));
+        write(&mut sim, "ports", (0..12).map(|n| (n, (n % 4 != round % 4).then_some(1 + (n + round) as i64 % 4))));
+        check_all(&mut sim, 0..14);
+    }
+    assert_eq!(lowered(&sim), once, "it is said once");
+    sim.check_settled().unwrap();
+}
+
+#[test]
+fn a_table_whose_values_change_for_ever_does_not_run_out_of_classes() {
+    let options = Options { max_classes: 6, ..Options::default() };
+    let mut sim = network(SimSwitch::new(ONE, Version::Of13), &options);
+    write(&mut sim, "ports", (0..3).map(|n| (n, Some(1 + n as i64))));
+    for round in 0..60 {
+        write(&mut sim, "groups", (0..3).map(|n| (n, (n + round % 5 != 3).then_some((3 * round + n) as i64))));
+        check_all(&mut sim, 0..4);
+        let before = packet_ins(&sim);
+        check_all(&mut sim, 0..4);
+        assert_eq!(packet_ins(&sim), before, "round {round}: all have classes");
+    }
+    assert_eq!(lowered(&sim), []);
+    sim.check_settled().unwrap();
+}
+
+#[test]
+fn a_look_up_with_more_values_than_classes_is_lowered_alone() {
+    let options = Options { max_classes: 6, ..Options::default() };
+    let mut sim = network(SimSwitch::new(ONE, Version::Of13), &options);
+    write(&mut sim, "ports", (0..10).map(|n| (n, Some(1 + n as i64 % 4))));
+    write(&mut sim, "groups", (0..6).map(|n| (n, Some(n as i64))));
+    check_all(&mut sim, 0..12);
+    assert_eq!((keys(&mut sim, FIRST), lowered(&sim)), (6, Vec::new()), "they fit exactly");
+    write(&mut sim, "groups", [(6, Some(6))]);
+    check_all(&mut sim, 0..12);
+    assert_eq!(lowered(&sim), [("groups[eth_src]".to_owned(), Lowered::TooManyValues)]);
+    assert_eq!((keys(&mut sim, FIRST), keys(&mut sim, SECOND)), (0, 10));
+    let before = packet_ins(&sim);
+    check_all(&mut sim, 0..12);
+    assert_eq!(packet_ins(&sim), before, "rules carry the packets");
+}
+
+#[test]
+fn keys_take_at_most_a_quarter_of_the_rules() {
+    let options = Options { max_rules: Some(100), ..Options::default() };
+    let mut sim = network(SimSwitch::new(ONE, Version::Of13), &options);
+    write(&mut sim, "ports", (0..4).map(|n| (n, Some(1 + n as i64 % 4))));
+    write(&mut sim, "groups", (0..20).map(|n| (n, Some(n as i64 % 3))));
+    check_all(&mut sim, 0..6);
+    assert_eq!((keys(&mut sim, FIRST), keys(&mut sim, SECOND), lowered(&sim)), (20, 4, Vec::new()));
+    write(&mut sim, "groups", (20..30).map(|n| (n, Some(n as i64 % 3))));
+    check_all(&mut sim, 0..6);
+    assert_eq!((keys(&mut sim, FIRST), keys(&mut sim, SECOND)), (0, 4));
+    assert_eq!(lowered(&sim), [("groups[eth_src]".to_owned(), Lowered::TooManyKeys)]);
+    let flows = sim.switch(ONE).expect("a switch").flows().len();
+    assert!(flows <= 100, "{flows} rules");
+}
+
+#[test]
+fn a_switch_with_fewer_tables_than_it_announces_does_fewer_look_ups() {
+    // Classifier, two look-ups, ingress and labels are five. It can do without the table of routes.
+    for (tables, all) in [(6, [2, 3]), (5, [2, 3]), (4, [0, 0]), (3, [0, 0]), (2, [0, 0])] {
+        let mut switch = SimSwitch::new(ONE, Version::Of13);
+        switch.refuses_table = Some(tables);
+        let mut sim = network(switch, &Options::default());
+        write(&mut sim, "groups", (0..all[0].max(3)).map(|n| (n, Some(n as i64))));
+        write(&mut sim, "ports", (0..3).map(|n| (n, Some(1 + n as i64))));
+        check_all(&mut sim, 0..5);
+        let has_keys = [FIRST, SECOND].map(|table| keys(&mut sim, table) > 0);
+        assert_eq!(has_keys, all.map(|keys| keys > 0), "with {tables} tables: {:?}", sim.reports);
+        let before = packet_ins(&sim);
+        check_all(&mut sim, 0..5);
+        assert_eq!(packet_ins(&sim), before, "rules carry the packets");
+        let flows = sim.switch(ONE).expect("a switch").flows();
+        let used = flows.iter().map(|flow| flow.table_id).max();
+        assert_eq!(used > Some(0), tables >= 3, "with {tables} tables, {used:?} is used");
+    }
+}
+
+#[test]
+fn a_switch_that_refuses_metadata_reads_the_fields() {
+    let mut switch = SimSwitch::new(ONE, Version::Of13);
+    switch.takes_metadata = false;
+    let mut sim = network(switch, &Options::default());
+    write(&mut sim, "groups", (0..4).map(|n| (n, Some(n as i64))));
+    write(&mut sim, "ports", (0..4).map(|n| (n, Some(1 + n as i64 % 4))));
+    // The first packets' leaves go with the look-ups.
+    (0..2).for_each(|_| check_all(&mut sim, 0..6));
+    let before = packet_ins(&sim);
+    check_all(&mut sim, 0..6);
+    assert_eq!(packet_ins(&sim), before, "rules carry the packets");
+    let names: BTreeSet<String> = lowered(&sim).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(Vec::from_iter(names), ["groups[eth_src]", "ports[eth_dst]"]);
+}
+
+#[test]
+fn a_lowered_look_up_is_lowered_after_a_restart_of_the_controller_too() {
+    let mut switch = SimSwitch::new(ONE, Version::Of13);
+    switch.table_sizes.insert(FIRST, 5);
+    let mut sim = network(switch, &Options::default());
+    write(&mut sim, "groups", (0..8).map(|n| (n, Some(n as i64))));
+    write(&mut sim, "ports", (0..8).map(|n| (n, Some(1 + n as i64 % 4))));
+    check_all(&mut sim, 0..10);
+    let before = sim.switch(ONE).expect("a switch").flows();
+    sim.restart_controller(1);
+    sim.run();
+    check_all(&mut sim, 0..10);
+    assert_eq!(sim.switch(ONE).expect("a switch").flows(), before, "no rule changes");
+    assert_eq!(packet_ins(&sim), 0);
 }
 
 /// What a switch does with a packet: a port, nothing, or the controller.
@@ -130,9 +294,10 @@ fn after_each_message_of_an_update_a_packet_gets_the_answer_of_one_state() {
         let mut switch = SimSwitch::new(ONE, Version::Of13);
         switch.takes_bundles = random.one_in(3);
         if random.one_in(3) {
-            switch.room_of_table = Some((*random.pick(&[FIRST, SECOND]), 4));
+            switch.table_sizes.insert(*random.pick(&[FIRST, SECOND]), 4);
         }
-        let mut sim = network(switch, &Options::default());
+        let max_classes = if random.one_in(3) { 2 + random.below(4) as u16 } else { u16::MAX };
+        let mut sim = network(switch, &Options { max_classes, ..Options::default() });
         let (allowed, answered) = watch(&mut sim, HOSTS);
         for _ in 0..8 {
             let mut states = vec![sim.store.snapshot()];

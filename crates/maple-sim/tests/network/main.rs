@@ -21,6 +21,7 @@ mod measured_load;
 mod moves;
 mod pacing;
 mod ports;
+mod profiles;
 mod recheck;
 mod redeclared;
 mod rehearsal;

@@ -16,6 +16,8 @@ const HOSTS: [&str; 2] = [" comes and goes between ", "dropped: the host answers
 const REFUSED: &str = " refused a rule: ";
 /// The end of the text about a rule for a full table: OpenFlow's name of that error.
 const FULL: &str = "_FULL";
+/// The part after the switch in the text about a look-up that a switch can't do.
+const LOWERED: &str = " does not look up ";
 /// A part of the text about packets that are not limited.
 const METERS: &str = "are not limited there";
 
@@ -54,6 +56,18 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
                 .mend("use a switch with meters at the edge; Open vSwitch has them in OpenFlow 1.3"),
         );
     }
+    // Of each switch and reason, the last look-up counts.
+    let lowered: BTreeMap<(&str, &str), &str> = with(&[LOWERED])
+        .into_iter()
+        .filter_map(|text| text.split_once(LOWERED))
+        .filter_map(|(switch, what)| Some(((switch, what.split_once(": ")?.1), what)))
+        .collect();
+    found.extend(lowered.into_iter().map(|((switch, _), what)| {
+        Finding::new(Level::Warning, FindingId::LookUpLowered, switch)
+            .what(format!("it does not look up {what}"))
+            .so("there is a rule for each value of these fields there, and not one for all that have the same answer")
+            .mend("maple show tables")
+    }));
     // Of each switch, the last refused rule counts. Full tables are counted and reported elsewhere.
     let refused: BTreeMap<&str, &str> = with(&[REFUSED])
         .into_iter()
@@ -111,7 +125,7 @@ fn counter_of(reason: &str) -> &'static str {
 mod tests {
     use maple_core::Location;
     use maple_core::network::Mac;
-    use maple_core::report::Report;
+    use maple_core::report::{Lowered, Report};
     use maple_wire::{Dpid, PortNo};
     use serde_json::json;
 
@@ -181,6 +195,9 @@ mod tests {
         assert_eq!(ids(&Report::HostSpoofed { mac, at: at(1), seen: at(2) }, &none), ["host-at-several-ports"]);
         let why = "it has none".into();
         assert_eq!(ids(&Report::NotMetered { switch: Dpid(1), why }, &none), ["no-meters"]);
+        let (look_up, fields, why) = ("ports[eth_dst]".into(), "eth_dst".into(), Lowered::TableFull);
+        let lowered = Report::LookUpLowered { switch: Dpid(1), look_up, fields, why };
+        assert_eq!(ids(&lowered, &none), ["look-up-lowered"]);
         assert!(ids(&Report::SwitchUp(Dpid(1)), &none).is_empty());
         let full = json!({ "engine": { "capacity_refusals": 1 } });
         assert_eq!(ids(&Report::RuleRefused { switch: Dpid(1), what: "no".into() }, &full), ["rules-refused"]);

@@ -42,6 +42,9 @@ pub(super) struct OptionsForm {
     max_traces: Option<usize>,
     #[serde(skip)]
     look_up_tables: u8,
+    /// Controllers leave it as it is.
+    #[serde(skip, default = "max_classes")]
+    max_classes: u16,
     eviction_period: Duration,
     poll: Duration,
     audit: Duration,
@@ -50,6 +53,10 @@ pub(super) struct OptionsForm {
     listener_filters: Arc<[Cond]>,
     max_reconsidered: usize,
     check_rate: u32,
+}
+
+fn max_classes() -> u16 {
+    Options::default().max_classes
 }
 
 /// The compiler of engines that nobody has given another.

@@ -74,6 +74,8 @@ pub struct Options {
     /// The maximum number of a switch's tables that are for look-ups. Without them, a look-up by a field of the packet is
     /// a read of the field.
     pub look_up_tables: u8,
+    /// The maximum number of different values of a table that look-ups of a switch can tell apart.
+    pub max_classes: u16,
     /// The maximum number of leaves in a switch's tree.
     pub max_traces: Option<usize>,
     /// The minimum time between two requests for the counters of a switch's rules, and between two evictions there.
@@ -126,6 +128,7 @@ impl Default for Options {
             host_timeout: Duration::from_secs(300),
             max_rules: None,
             look_up_tables: 0,
+            max_classes: u16::MAX,
             max_traces: None,
             eviction_period: Duration::from_secs(1),
             poll: Duration::from_secs(10),

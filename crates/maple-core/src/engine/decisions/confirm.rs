@@ -10,6 +10,7 @@ use crate::engine::context::event::Effect;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::is_ours;
+use crate::engine::one_switch::look_ups::LookUps;
 use crate::engine::one_switch::tables::{ConfirmedRequests, Waiter};
 use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
@@ -24,7 +25,8 @@ impl Decisions {
         switch.use_route_table();
         waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
         let switch = fabric.switches.get(&dpid);
-        if has_second_step || switch.is_some_and(|switch| switch.ingress.look_ups.are_changing()) {
+        let waits = |look_ups: &LookUps| look_ups.are_changing() || !look_ups.exhausted().is_empty();
+        if has_second_step || switch.is_some_and(|switch| waits(&switch.ingress.look_ups)) {
             fabric.mark_dirty(dpid);
         }
         fabric.switches.make_postponed_poll(&mut fabric.ctx, dpid);

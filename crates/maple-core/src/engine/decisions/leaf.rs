@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use maple_wire::{Constraint, Dpid};
+use maple_wire::{Constraint, Dpid, Field};
 
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::ids::{RouteId, Time};
 use crate::remembered::Witness;
 use crate::route::Goal;
-use crate::trace::Trace;
+use crate::trace::{ReadMetadata, Trace};
 
 /// f's answer for the packets that pass a trace. It lives at the shard of the ingress switch.
 #[derive(Clone, Debug)]
@@ -75,6 +75,16 @@ impl Leaf {
     /// Reports whether the leaf sends packets nowhere, whatever the topology is.
     pub fn drops(&self) -> bool {
         self.goal.sends_nowhere()
+    }
+
+    /// Returns the bits of the metadata that the leaf's packets have.
+    pub fn metadata(&self) -> ReadMetadata {
+        let read = self.trace.metadata();
+        let extra = self.extra_reads.iter().filter(|read| read.field == Field::Metadata);
+        extra.fold(read, |all, read| ReadMetadata {
+            value: all.value | read.value as u64,
+            mask: all.mask | read.mask as u64,
+        })
     }
 
     /// Returns the part of the leaf that the next run of the controller is to know.

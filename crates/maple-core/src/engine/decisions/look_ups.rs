@@ -1,8 +1,9 @@
 //! Keeps up what look-ups find: their subscriptions to tables, and the rules of keys.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use maple_wire::{Dpid, PortNo};
+use maple_wire::{Dpid, Field, PortNo};
 
 use super::Decisions;
 use crate::engine::context::timers::Timer;
@@ -10,58 +11,129 @@ use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::look_ups::LeafRules;
 use crate::ids::{DependentId, LeafId};
-use crate::look_ups::LookUp;
+use crate::look_ups::{LookUp, SOURCE_IS_HERE};
 use crate::network::{Location, Mac};
+use crate::report::{Lowered, Report, ReportKind, ReportSubject};
+use crate::rule::Rule;
 use crate::state::Cell;
+use crate::trace::ReadMetadata;
 
 /// How long keys' rules wait before they look again whether the rules of leaves are at rest. The confirmation of an
 /// update makes them look too, so this is only for changes of routes that end without one.
 const AT_REST_AGAIN: Duration = Duration::from_millis(20);
 
+/// The part of a switch's rules that those of keys may be.
+const MAX_PART_OF_RULES: usize = 4;
+
 impl Decisions {
-    /// Lets the look-ups of a switch find what the newest state has, also those that a run has just recorded.
+    /// Lets the look-ups of a switch find what the newest state has, also those that a run has just recorded. Lowers
+    /// those for which the switch has too few classes or rules.
     pub fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get(&dpid) else { return };
         if switch.layout.look_ups().is_empty() || !switch.ingress.look_ups.are_in_use() {
             return;
         }
         let version = fabric.ctx.store.snapshot().version();
-        if switch.ingress.look_ups.is_of(version) {
-            return;
+        if !switch.ingress.look_ups.is_of(version) {
+            self.add_look_ups(fabric, dpid);
+            self.follow_sources(fabric, dpid);
+            self.follow_outdated(fabric, dpid);
+            if let Some(switch) = fabric.switches.get_mut(&dpid) {
+                switch.ingress.look_ups.note_version(version);
+            }
         }
+        self.free_classes(fabric, dpid);
+        report_lowered(fabric, dpid);
+    }
+
+    /// Lets the look-ups among these dependents find what the newest state has. That may withdraw leaves, so it comes
+    /// before leaves are decided again.
+    pub fn follow_stale_tables(&mut self, fabric: &mut Fabric, stale: &BTreeSet<DependentId>) {
+        let dpids: BTreeSet<Dpid> = stale.iter().filter_map(|of| fabric.switches.of_look_up(*of)).collect();
+        dpids.into_iter().for_each(|dpid| self.follow_tables(fabric, dpid));
+    }
+
+    /// Gives the look-ups that runs have recorded their tables.
+    fn add_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known(dpid) else { return };
         let (layout, cookie) = (switch.layout, own_cookie(fabric.ctx.options.epoch));
-        for look_up in switch.ingress.look_ups.new_look_ups() {
-            let dependent = self.new_look_up(fabric, dpid);
+        for (look_up, is_lowered) in switch.ingress.look_ups.new_look_ups() {
+            let dependent = (!is_lowered).then(|| self.new_look_up(fabric, dpid));
             if let Some(switch) = fabric.switches.get_mut(&dpid) {
                 switch.ingress.look_ups.add(look_up, dependent, layout, cookie);
             }
         }
-        self.follow_sources(fabric, dpid);
-        let Some(switch) = fabric.switches.get(&dpid) else { return };
+    }
+
+    /// Finds the classes of keys again for look-ups whose table or registers have changed.
+    fn follow_outdated(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known(dpid) else { return };
         let extended = switch.ingress.look_ups.extended();
         let is_outdated = |(number, dependent, _): &(usize, DependentId, &LookUp)| {
             extended.contains(number) || !fabric.ctx.store.is_current(*dependent)
         };
-        let outdated: Vec<(usize, DependentId, LookUp)> = switch
-            .ingress
-            .look_ups
-            .dependents()
-            .filter(is_outdated)
-            .map(|(number, dependent, look_up)| (number, dependent, look_up.clone()))
-            .collect();
-        for (number, dependent, look_up) in outdated {
-            let state = fabric.ctx.subscribe(dependent, |txn| {
-                txn.read(look_up.all_cells());
-                txn.base()
-            });
+        let all = switch.ingress.look_ups.dependents().filter(is_outdated);
+        let outdated: Vec<usize> = all.map(|(number, ..)| number).collect();
+        for number in outdated {
+            self.classify_keys(fabric, dpid, number);
+        }
+    }
+
+    /// Finds the classes of a look-up's keys in the newest state. Lowers it if its keys have too many rules.
+    fn classify_keys(&mut self, fabric: &mut Fabric, dpid: Dpid, number: usize) {
+        let Some(switch) = fabric.switches.known(dpid) else { return };
+        let Some((dependent, look_up)) = switch.ingress.look_ups.dependent(number) else { return };
+        let look_up = look_up.clone();
+        let state = fabric.ctx.subscribe(dependent, |txn| {
+            txn.read(look_up.all_cells());
+            txn.base()
+        });
+        let max_rules = fabric.ctx.options.max_rules.map(|most| most / MAX_PART_OF_RULES);
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+        let look_ups = &mut switch.ingress.look_ups;
+        let is_changed = look_ups.set_classes(number, &state);
+        if max_rules.is_some_and(|most| look_ups.max_rules() > most) {
+            return self.lower_look_up(fabric, dpid, number, Lowered::TooManyKeys);
+        }
+        if is_changed {
+            fabric.mark_dirty(dpid);
+        }
+    }
+
+    /// Frees classes that nothing has any more where a value had none. If that does not make room, lowers the look-up.
+    /// Leaves for values that no key has are withdrawn before. Waits until the switch has confirmed all that was sent:
+    /// then no rule there has a class that is free here.
+    fn free_classes(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known(dpid) else { return };
+        let exhausted = switch.ingress.look_ups.exhausted();
+        if exhausted.is_empty() || switch.restoring.is_some() {
+            return;
+        }
+        for number in &exhausted {
+            self.withdraw_without_key(fabric, dpid, *number);
+        }
+        let Some(switch) = fabric.switches.known(dpid).filter(|switch| switch.is_at_rest()) else { return };
+        let of_leaves = switch.tree().leaves().filter_map(|leaf| Some(self.leaves.get(&leaf)?.metadata()));
+        let in_use: Vec<ReadMetadata> = of_leaves.chain(switch.metadata_of_rules()).collect();
+        for number in exhausted {
             let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-            if switch.ingress.look_ups.set_classes(number, &state) {
-                fabric.mark_dirty(dpid);
+            let has_room = switch.ingress.look_ups.free_classes(number, &in_use);
+            fabric.switches.note_classes_changed();
+            if has_room {
+                self.classify_keys(fabric, dpid, number);
+            } else {
+                self.lower_look_up(fabric, dpid, number, Lowered::TooManyValues);
             }
         }
-        if let Some(switch) = fabric.switches.get_mut(&dpid) {
-            switch.ingress.look_ups.note_version(version);
-        }
+    }
+
+    /// Withdraws the leaves for values of a look-up that no key has.
+    fn withdraw_without_key(&mut self, fabric: &mut Fabric, dpid: Dpid, number: usize) {
+        let Some(switch) = fabric.switches.known(dpid) else { return };
+        let has_key = switch.ingress.look_ups.classes_of_keys(number);
+        let is_outdated = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| !has_key(leaf.metadata()));
+        let outdated: Vec<LeafId> = switch.tree().leaves().filter(is_outdated).collect();
+        self.withdraw_all(fabric, outdated);
     }
 
     /// Creates the dependent that a look-up of a switch is.
@@ -102,18 +174,64 @@ impl Decisions {
         }
     }
 
-    /// Closes all look-ups of a switch that refuses their rules.
-    pub fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    /// Lowers what has to do with a rule that a switch has refused, if that is a look-up. Returns whether it is. If the
+    /// table of the rules of leaves or hosts is full, that says nothing about look-ups.
+    pub fn give_up_look_ups(
+        &mut self,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        (table, rule): (u8, &Rule),
+        full: bool,
+    ) -> bool {
+        let Some(switch) = fabric.switches.known(dpid) else { return false };
+        let is_of_key = switch.layout.look_ups().contains(&table);
+        let involved = switch.involved(table, rule);
+        if involved.is_nothing() || full && !is_of_key {
+            return false;
+        }
+        let why = if full { Lowered::TableFull } else { Lowered::Refused };
+        for number in involved.look_ups {
+            self.lower_look_up(fabric, dpid, number, why);
+        }
+        if involved.sources {
+            self.lower_sources(fabric, dpid);
+        }
+        fabric.switches.reread(&mut fabric.ctx, dpid);
+        report_lowered(fabric, dpid);
+        true
+    }
+
+    /// Lowers a look-up of a switch: from now on f reads the fields of its key there.
+    fn lower_look_up(&mut self, fabric: &mut Fabric, dpid: Dpid, number: usize, why: Lowered) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        let dependents = switch.ingress.look_ups.close();
+        let mask = switch.ingress.look_ups.mask(number);
+        // A full table refuses many rules.
+        if mask != 0 {
+            let dependent = switch.ingress.look_ups.lower(number, why);
+            self.end_look_up(fabric, dpid, dependent, mask);
+        }
+    }
+
+    /// Lowers the question where the sources of packets are.
+    fn lower_sources(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+        let dependent = switch.ingress.look_ups.lower_sources();
         switch.ports.host_rules.stop_marking_sources();
-        let leaves: Vec<LeafId> = switch.tree().leaves().collect();
-        for dependent in dependents {
+        self.end_look_up(fabric, dpid, dependent, SOURCE_IS_HERE);
+    }
+
+    /// Forgets the dependent that a look-up was, and withdraws the leaves that depend on its bits of the metadata.
+    fn end_look_up(&mut self, fabric: &mut Fabric, dpid: Dpid, dependent: Option<DependentId>, mask: u64) {
+        if let Some(dependent) = dependent {
             fabric.switches.forget_look_up(dependent);
             fabric.ctx.store.forget(dependent);
         }
+        fabric.switches.note_classes_changed();
+        let Some(switch) = fabric.switches.known(dpid) else { return };
+        let depends = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.metadata().mask & mask != 0);
+        let leaves: Vec<LeafId> = switch.tree().leaves().filter(depends).collect();
         self.withdraw_all(fabric, leaves);
-        fabric.switches.reread(&mut fabric.ctx, dpid);
+        fabric.mark_dirty(dpid);
     }
 
     /// Takes the changes of keys' rules, if there are any. Returns whether the rules of leaves, and all others, may
@@ -153,5 +271,16 @@ impl Decisions {
         switch.ingress.look_ups.note_sent();
         switch.tables.hold_back_for_look_ups();
         false
+    }
+}
+
+/// Reports what was lowered at a switch, once for each look-up and reason.
+fn report_lowered(fabric: &mut Fabric, dpid: Dpid) {
+    let Some(switch) = fabric.switches.known(dpid) else { return };
+    for (look_up, why) in switch.ingress.look_ups.take_lowered() {
+        let fields: Vec<&str> = look_up.fields().map(Field::name).collect();
+        let (key, fields) = (format!("{look_up} {why}"), fields.join(", ").into());
+        let report = Report::LookUpLowered { switch: dpid, look_up: look_up.to_string().into(), fields, why };
+        fabric.ctx.report_once(ReportKind::LookUpLowered, ReportSubject::Switch(dpid), &key, report);
     }
 }

@@ -41,13 +41,10 @@ impl Decisions {
     /// Decides these dependents again, except those that are current: leaves, parked packets, and routes that follow a
     /// plan. Some may have gone.
     pub fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<DependentId>) {
+        self.follow_stale_tables(fabric, stale);
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
         for dependent in stale {
-            if fabric.ctx.store.is_current(*dependent) {
-                continue;
-            }
-            if let Some(dpid) = fabric.switches.of_look_up(*dependent) {
-                self.follow_tables(fabric, dpid);
+            if fabric.ctx.store.is_current(*dependent) || fabric.switches.of_look_up(*dependent).is_some() {
                 continue;
             }
             if let Some(route) = fabric.routes.of_subscription(*dependent) {

@@ -11,6 +11,7 @@ use crate::engine::context::histogram::Histogram;
 use crate::engine::context::stats::Stats;
 use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::one_switch::counters::drops::Dropped;
+use crate::engine::one_switch::look_ups::LookUpStatus;
 use crate::engine::one_switch::view::SwitchCounts;
 use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
 use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions};
@@ -141,6 +142,12 @@ impl<'a> EngineView<'a> {
     /// shard does not serve it.
     pub fn rules(self, dpid: Dpid) -> Vec<TableRule> {
         self.0.decisions.rules(&self.0.fabric, dpid)
+    }
+
+    /// Returns the look-ups of a switch; `None` if this shard does not serve the switch, or it has no tables for them.
+    pub fn look_ups(self, dpid: Dpid) -> Option<Vec<LookUpStatus>> {
+        let switch = self.0.fabric.switches.get(&dpid).filter(|switch| !switch.layout.look_ups().is_empty())?;
+        Some(switch.ingress.look_ups.status(switch.layout))
     }
 
     /// Returns the trace tree of a switch as text; empty if this shard does not serve the switch.

@@ -50,7 +50,7 @@ impl Fabric {
         questions.into_iter().for_each(|token| self.ctx.after.push(Effect::RuleCounted { token, count: None }));
         if switch.has_pipeline() {
             // If it refuses a table again, it needs another connection again: this one may have ended before.
-            self.switches.forget_one_table(dpid);
+            self.switches.forget_fewer_tables(dpid);
         }
         self.ctx.store.change_restoring(|all| all.unreachable.insert(dpid));
         for serial in unready {

@@ -7,14 +7,19 @@
 //! controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes its
 //! route, and the switch has confirmed them.
 
+use std::collections::BTreeSet;
+
 use maple_wire::{Constraint, Field, Instruction, PortNo};
 use rustc_hash::FxHashMap;
 
 use super::Switch;
+use super::ingress::Ingress;
 use super::layout::{CLASSIFIER, Layout};
+use crate::engine::context::options::Options;
 use crate::ids::DependentId;
 use crate::look_ups::{Component, KeyRules, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 use crate::network::{Location, Mac};
+use crate::report::Lowered;
 use crate::rule::{Rule, is_to_controller_only, to_controller};
 use crate::state::{Snapshot, Value};
 use crate::trace::{Fields, Item, ReadMetadata, Trace};
@@ -39,11 +44,21 @@ pub(in crate::engine) struct LookUps {
 /// A look-up that some run has recorded.
 #[derive(Clone, Debug)]
 struct LookUpRules {
+    /// The rules of its keys. A lowered one has no keys.
     rules: KeyRules,
-    /// The id under which it is subscribed to its table.
-    dependent: DependentId,
+    /// The id under which it is subscribed to its table; `None` if it is lowered.
+    dependent: Option<DependentId>,
     /// The version of the state that its keys' classes are of, once they are of any.
     version: Option<u64>,
+}
+
+/// What look-ups have to do with a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct Involved {
+    /// The numbers of the look-ups whose key has the rule, or whose classes it matches.
+    pub look_ups: Vec<usize>,
+    /// Whether it writes or matches where sources are.
+    pub sources: bool,
 }
 
 /// The progress of changes of keys' rules.
@@ -56,6 +71,17 @@ enum Phase {
     Sent,
 }
 
+/// A look-up of a switch, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookUpStatus {
+    /// The look-up, as policies write it.
+    pub look_up: String,
+    /// The table that has its keys; `None` if it has none.
+    pub table: Option<u8>,
+    /// The reason why it is lowered, or a part of it: whether there is a value, or which one.
+    pub lowered: Option<Lowered>,
+}
+
 /// Whether the rules of leaves are at rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum LeafRules {
@@ -65,11 +91,25 @@ pub(in crate::engine) enum LeafRules {
     Changing,
 }
 
+impl Involved {
+    /// Reports whether look-ups have nothing to do with the rule.
+    pub fn is_nothing(&self) -> bool {
+        *self == Involved::default()
+    }
+}
+
 impl LookUps {
     /// Creates the look-ups of a switch that has not recorded any.
-    pub fn new(layout: Layout) -> LookUps {
-        let registers = Registers::new(layout.look_ups().len()).shared();
-        LookUps { registers, in_use: Vec::new(), sources: None, version: 0, checked_version: 0, phase: Phase::Idle }
+    pub fn new(layout: Layout, options: &Options) -> LookUps {
+        let registers = Registers::new(layout.look_ups().len(), options.max_classes).shared();
+        LookUps {
+            registers,
+            in_use: Vec::new(),
+            sources: None,
+            version: 0,
+            checked_version: 0,
+            phase: Phase::Idle,
+        }
     }
 
     /// Copies the look-ups, for a copy of the engine.
@@ -108,9 +148,11 @@ impl LookUps {
         !self.in_use.is_empty() || registers.look_ups().len() > 0 || registers.is_source_asked()
     }
 
-    /// Returns the look-ups that were recorded and have no rules yet.
-    pub fn new_look_ups(&self) -> Vec<LookUp> {
-        lock(&self.registers).look_ups().skip(self.in_use.len()).cloned().collect()
+    /// Returns the look-ups that were recorded and have no rules yet, each with whether it is lowered.
+    pub fn new_look_ups(&self) -> Vec<(LookUp, bool)> {
+        let registers = lock(&self.registers);
+        let new = registers.look_ups().enumerate().skip(self.in_use.len());
+        new.map(|(number, look_up)| (look_up.clone(), registers.is_lowered(number))).collect()
     }
 
     /// Reports whether leaves may rest on where sources are, and these are not subscribed to the hosts yet.
@@ -128,18 +170,88 @@ impl LookUps {
         self.sources
     }
 
-    /// Adds a look-up, as this dependent of its table. It has the next table.
-    pub fn add(&mut self, look_up: LookUp, dependent: DependentId, layout: Layout, cookie: u64) {
+    /// Adds a look-up, as this dependent of its table, or as a lowered one. It has the next table.
+    pub fn add(&mut self, look_up: LookUp, dependent: Option<DependentId>, layout: Layout, cookie: u64) {
         let table = layout.look_ups().start + self.in_use.len() as u8;
-        self.in_use.push(LookUpRules { rules: KeyRules::new(look_up, table, cookie), dependent, version: None });
+        let mut rules = KeyRules::new(look_up, table, cookie);
+        if dependent.is_none() {
+            rules.end();
+        }
+        self.in_use.push(LookUpRules { rules, dependent, version: None });
     }
 
-    /// Closes all look-ups, because the switch can't do them. No leaf may depend on classes then. Returns the dependents
-    /// that the look-ups were.
-    pub fn close(&mut self) -> Vec<DependentId> {
-        lock(&self.registers).close();
-        self.phase = Phase::Idle;
-        self.in_use.drain(..).map(|of| of.dependent).chain(self.sources.take()).collect()
+    /// Lowers a look-up. No leaf may depend on its classes then. Returns the dependent that it was; `None` if it was
+    /// lowered before. Its keys' rules are due to go.
+    pub fn lower(&mut self, number: usize, why: Lowered) -> Option<DependentId> {
+        lock(&self.registers).lower(number, why);
+        let LookUpRules { rules, dependent } = self.in_use.get_mut(number)?;
+        rules.end();
+        dependent.take()
+    }
+
+    /// Lowers the question where sources are. No leaf may depend on it then. Returns the dependent that they were.
+    pub fn lower_sources(&mut self) -> Option<DependentId> {
+        lock(&self.registers).lower_source();
+        self.sources.take()
+    }
+
+    /// Removes and returns what was lowered since this was last called.
+    pub fn take_lowered(&self) -> Vec<(LookUp, Lowered)> {
+        lock(&self.registers).take_lowered()
+    }
+
+    /// Returns the numbers of look-ups that have had a value for which there was no class.
+    pub fn exhausted(&self) -> Vec<usize> {
+        lock(&self.registers).exhausted()
+    }
+
+    /// Reports whether a key of a look-up has the classes that a leaf with these bits of the metadata is for. No packet
+    /// has others in the newest state.
+    pub fn classes_of_keys(&self, number: usize) -> impl Fn(ReadMetadata) -> bool + use<> {
+        let masks = lock(&self.registers).masks(number);
+        let keys = || self.in_use.get(number).into_iter().flat_map(|of| of.rules.classes());
+        let had: BTreeSet<u64> = masks.iter().flat_map(|mask| keys().map(move |class| class & mask)).collect();
+        move |read| {
+            let classes = masks.iter().filter(|mask| read.mask & **mask == **mask).map(|mask| read.value & mask);
+            classes.into_iter().all(|class| class == 0 || had.contains(&class))
+        }
+    }
+
+    /// Frees the classes of a look-up that no key has, no key's rule, and none of these `others`. Returns whether enough
+    /// are free to go on.
+    pub fn free_classes(&mut self, number: usize, others: &[ReadMetadata]) -> bool {
+        let Some(LookUpRules { rules, version, .. }) = self.in_use.get_mut(number) else { return true };
+        // Keys without a class get one, which takes another look at all keys.
+        *version = None;
+        let mask = rules.mask();
+        let of_keys = rules.classes().chain(rules.written()).map(|value| ReadMetadata { value, mask });
+        let in_use: Vec<ReadMetadata> = of_keys.chain(others.iter().copied()).collect();
+        lock(&self.registers).free_others(number, &in_use)
+    }
+
+    /// Describes the look-ups: first those that have tables, in the order of these.
+    pub fn status(&self, layout: Layout) -> Vec<LookUpStatus> {
+        let registers = lock(&self.registers);
+        let number_of_table = |look_up: &LookUp| registers.look_ups().position(|of| of == look_up);
+        let status = |look_up: &LookUp, table, lowered| LookUpStatus { look_up: look_up.to_string(), table, lowered };
+        let first = layout.look_ups().start;
+        let with_table = registers.look_ups().enumerate().filter(|(number, _)| !registers.is_lowered(*number));
+        let with_table = with_table.map(|(number, look_up)| status(look_up, Some(first + number as u8), None));
+        let lowered = registers.lowered().map(|(look_up, why)| {
+            let number = number_of_table(look_up).filter(|number| !registers.is_lowered(*number));
+            status(look_up, number.map(|number| first + number as u8), Some(why))
+        });
+        with_table.chain(lowered).collect()
+    }
+
+    /// Returns the bits of the metadata that a look-up writes.
+    pub fn mask(&self, number: usize) -> u64 {
+        lock(&self.registers).mask(number)
+    }
+
+    /// Returns the number of rules that all keys have at most.
+    pub fn max_rules(&self) -> usize {
+        self.in_use.iter().map(|of| of.rules.max_rules()).sum()
     }
 
     /// Reports whether the classes are known to be those of a state.
@@ -167,12 +279,19 @@ impl LookUps {
 
     /// Returns all that is subscribed to the state.
     pub fn subscribed(&self) -> impl Iterator<Item = DependentId> {
-        self.in_use.iter().map(|of| of.dependent).chain(self.sources)
+        self.in_use.iter().filter_map(|of| of.dependent).chain(self.sources)
     }
 
-    /// Returns the look-ups with their dependents.
+    /// Returns the look-ups that are not lowered, with their dependents.
     pub fn dependents(&self) -> impl Iterator<Item = (usize, DependentId, &LookUp)> {
-        self.in_use.iter().enumerate().map(|(number, of)| (number, of.dependent, of.rules.look_up()))
+        let all = self.in_use.iter().enumerate();
+        all.filter_map(|(number, of)| Some((number, of.dependent?, of.rules.look_up())))
+    }
+
+    /// Returns a look-up with its dependent, unless it is lowered.
+    pub fn dependent(&self, number: usize) -> Option<(DependentId, &LookUp)> {
+        let of = self.in_use.get(number)?;
+        Some((of.dependent?, of.rules.look_up()))
     }
 
     /// Returns the numbers of look-ups whose registers have become more.
@@ -314,12 +433,40 @@ impl Switch {
         self.tree().render_with(&|metadata| registers.describe(metadata))
     }
 
-    /// Reports whether a rule is there because of look-ups: it is of a key, marks sources, or matches what these write.
-    pub fn is_of_look_ups(&self, table: u8, rule: &Rule) -> bool {
-        let is_of_key = self.layout.look_ups().contains(&table) && rule.priority > 0;
+    /// Returns what look-ups have to do with a rule: it is of a key, marks sources, or matches what these write.
+    pub fn involved(&self, table: u8, rule: &Rule) -> Involved {
+        let look_ups = self.layout.look_ups();
+        if look_ups.contains(&table) && rule.priority > 0 {
+            return Involved { look_ups: vec![usize::from(table - look_ups.start)], sources: false };
+        }
         let writes = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
-        let marks_source = table == CLASSIFIER && rule.instructions.iter().any(writes);
-        is_of_key || marks_source || table == self.layout.ingress() && rule.matching.get(Field::Metadata).is_some()
+        if table == CLASSIFIER && rule.instructions.iter().any(writes) {
+            return Involved { look_ups: Vec::new(), sources: true };
+        }
+        let read = rule.matching.get(Field::Metadata).filter(|_| table == self.layout.ingress());
+        let mask = read.map_or(0, |read| read.mask as u64);
+        let is_read = |number: &usize| self.ingress.look_ups.mask(*number) & mask != 0;
+        let look_ups = (0..look_ups.len()).filter(is_read).collect();
+        Involved { look_ups, sources: mask & SOURCE_IS_HERE != 0 }
+    }
+
+    /// Reports whether the switch has confirmed all that was sent to it, and the rules of leaves and keys have no
+    /// changes.
+    pub fn is_at_rest(&self) -> bool {
+        let Ingress { table, carried, changed_actions, look_ups, .. } = &self.ingress;
+        let tables = &self.tables;
+        let is_confirmed = tables.is_ready() && tables.is_synchronised() && tables.has_confirmed_all();
+        let has_changes = !carried.is_empty() || !changed_actions.is_empty() || table.may_have_changes();
+        is_confirmed && !has_changes && !look_ups.are_changing() && self.restoring.is_none()
+    }
+
+    /// Returns the bits of the metadata that the rules of leaves match.
+    pub fn metadata_of_rules(&self) -> impl Iterator<Item = ReadMetadata> {
+        let ingress = self.layout.ingress();
+        let matched =
+            move |(table, rule): (u8, Rule)| rule.matching.get(Field::Metadata).copied().filter(|_| table == ingress);
+        let as_read = |read: Constraint| ReadMetadata { value: read.value as u64, mask: read.mask as u64 };
+        self.tables.installed().filter_map(matched).map(as_read)
     }
 
     /// Reports whether rules of hosts have to go before the rules of leaves or keys change, because leaves may rest on

@@ -74,6 +74,8 @@ pub(in crate::engine) struct RunningTrial {
     /// The leaves that it has not decided, the last one first.
     todo: Vec<LeafId>,
     decided: BTreeMap<LeafId, RunOutcome>,
+    /// How often classes had changed when it began.
+    classes_changed: u64,
     trial: Trial,
 }
 
@@ -93,8 +95,9 @@ impl Reload {
     pub fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
         let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         todo.sort_unstable_by(|a, b| b.cmp(a));
-        self.trying =
-            Some(Box::new(RunningTrial { candidate, todo, decided: BTreeMap::new(), trial: Trial::default() }));
+        let (decided, classes_changed) = (BTreeMap::new(), fabric.switches.classes_changed());
+        let trial = Trial::default();
+        self.trying = Some(Box::new(RunningTrial { candidate, todo, decided, classes_changed, trial }));
         self.decide_next(decisions, fabric);
     }
 
@@ -169,7 +172,10 @@ impl Reload {
         candidate: Candidate,
     ) {
         let is_tried = |trying: &mut Box<RunningTrial>| trying.candidate.number == candidate.number;
-        let mut decided = self.trying.take_if(is_tried).map(|trying| trying.decided).unwrap_or_default();
+        // Where classes have changed since, the traces of the trial may name others.
+        let tried = self.trying.take_if(is_tried);
+        let tried = tried.filter(|trying| trying.classes_changed == fabric.switches.classes_changed());
+        let mut decided = tried.map(|trying| trying.decided).unwrap_or_default();
         decisions.policy = candidate.policy;
         *samples = Samples::new(decisions.policy.samples());
         let had_lists = !std::mem::replace(&mut decisions.access_hits, AccessHits::new(&*decisions.policy)).is_empty();

@@ -33,16 +33,19 @@ use crate::trace::ReadMetadata;
 use measure::Demand;
 
 /// The maximum number of switches that are remembered because they have fewer tables than they announce.
-const MAX_WITH_ONE_TABLE: usize = 4096;
+const MAX_WITH_FEWER_TABLES: usize = 4096;
 
 /// The switches of this shard, in order.
 #[derive(Default)]
 pub(super) struct Switches {
     all: BTreeMap<Dpid, Box<Switch>>,
-    /// Switches that turned out to have one table, each with the number of tables that it reports.
-    one_table: BTreeMap<Dpid, u8>,
+    /// Switches that turned out to have fewer tables, each with the number that it announces, and that of the tables in
+    /// which it takes rules.
+    fewer_tables: BTreeMap<Dpid, (u8, u8)>,
     /// The switches of look-ups, by the dependents that these are for the store.
     look_ups: FxHashMap<DependentId, Dpid>,
+    /// The number of times that classes were freed, or look-ups lowered. Traces from before may name other classes.
+    classes_changed: u64,
     pub demand: Demand,
 }
 
@@ -102,24 +105,43 @@ impl Switches {
         self.look_ups.get(&dependent).copied()
     }
 
-    /// Notes that a switch has one table, although it announces more. Returns whether that is new.
-    pub fn note_one_table(&mut self, dpid: Dpid) -> bool {
-        let Some(announced) = self.get(&dpid).map(|switch| switch.announced_tables).expected() else { return false };
-        if self.one_table.len() >= MAX_WITH_ONE_TABLE {
-            self.one_table.pop_first();
+    /// Notes that a switch takes no rules in this table, although it announces it. Returns how many tables are used from
+    /// now on; `None` if that is not new. A layout with several tables has at least three.
+    pub fn note_fewer_tables(&mut self, dpid: Dpid, refused: u8) -> Option<u8> {
+        let announced = self.get(&dpid).map(|switch| switch.announced_tables).expected()?;
+        let tables = if refused < 3 { 1 } else { refused };
+        let known = self.fewer_tables.get(&dpid).filter(|(before, _)| *before == announced);
+        if known.is_some_and(|(_, known)| *known <= tables) {
+            return None;
         }
-        self.one_table.insert(dpid, announced) != Some(announced)
+        if self.fewer_tables.len() >= MAX_WITH_FEWER_TABLES {
+            self.fewer_tables.pop_first();
+        }
+        self.fewer_tables.insert(dpid, (announced, tables));
+        Some(tables)
     }
 
-    /// Forgets that a switch has one table.
-    pub fn forget_one_table(&mut self, dpid: Dpid) {
-        self.one_table.remove(&dpid);
+    /// Forgets that a switch has fewer tables than it announces.
+    pub fn forget_fewer_tables(&mut self, dpid: Dpid) {
+        self.fewer_tables.remove(&dpid);
     }
 
-    /// Returns what a switch can do: what it announces, unless it has shown that it has one table.
+    /// Returns what a switch can do: what it announces, unless it has shown that it has fewer tables.
     pub fn effective_capabilities(&self, dpid: Dpid, announced: Capabilities) -> Capabilities {
-        let has_one = self.one_table.get(&dpid) == Some(&announced.tables);
-        if has_one { Capabilities { tables: 1, ..announced } } else { announced }
+        match self.fewer_tables.get(&dpid) {
+            Some((before, tables)) if *before == announced.tables => Capabilities { tables: *tables, ..announced },
+            _ => announced,
+        }
+    }
+
+    /// Notes that classes were freed at a switch, or a look-up lowered.
+    pub fn note_classes_changed(&mut self) {
+        self.classes_changed += 1;
+    }
+
+    /// Returns how often that was noted.
+    pub fn classes_changed(&self) -> u64 {
+        self.classes_changed
     }
 
     /// Copies the switches for a rehearsal ([`Switch::copy`]).

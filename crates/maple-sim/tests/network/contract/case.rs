@@ -40,6 +40,10 @@ pub struct Case {
     pub lists: bool,
     /// The number of tables that switches may use for look-ups.
     pub look_up_tables: u8,
+    /// The maximum number of classes of a look-up.
+    pub max_classes: u16,
+    /// The maximum number of rules in each table of look-ups.
+    pub keys_of_table: Option<usize>,
 }
 
 impl Case {
@@ -65,6 +69,8 @@ impl Case {
             capacity,
             lists,
             look_up_tables,
+            max_classes: u16::MAX,
+            keys_of_table: None,
         }
     }
 
@@ -119,7 +125,9 @@ impl Case {
                 .chain(after);
             case.scenario.steps.splice(at..at, steps.collect::<Vec<Step>>());
         }
-        Case { look_up_tables: 1 + (seed % 4) as u8, ..case }
+        let max_classes = if random.one_in(3) { 1 + random.below(4) as u16 } else { u16::MAX };
+        let keys_of_table = random.one_in(4).then(|| 1 + random.below(4));
+        Case { look_up_tables: 1 + (seed % 4) as u8, max_classes, keys_of_table, ..case }
     }
 
     /// Returns steps by which the host of a packet comes from another port, and somebody sends its packets there.

@@ -308,6 +308,7 @@ fn options(case: &Case) -> Options {
         host_timeout,
         listener_filters: case.shape.heard.clone().into(),
         look_up_tables: case.look_up_tables,
+        max_classes: case.max_classes,
         flow_mod_rate: if case.seed.is_multiple_of(5) { NonZeroU32::new(1_000) } else { None },
         ..Options::default()
     }
@@ -320,6 +321,8 @@ fn switch(case: &Case, number: usize) -> SimSwitch {
     switch.tables = case.shape.tables[number];
     (switch.refuses_table, switch.takes_metadata) = case.shape.refused;
     switch.takes_meters = case.shape.takes_meters;
+    let sizes = case.keys_of_table.into_iter().flat_map(|keys| (1..=case.look_up_tables).map(move |of| (of, keys)));
+    switch.table_sizes.extend(sizes);
     switch.takes_bundles = version == Version::Of13 && case.has_bundles(dpid);
     if let Some(capture) = case.shape.capture {
         (switch.send_len, switch.buffers) = capture;

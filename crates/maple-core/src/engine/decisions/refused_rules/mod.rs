@@ -55,14 +55,14 @@ impl Decisions {
         }
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let full = is_table_full(error, switch.version());
-        if !full && needs_one_table(switch, table, rule) {
-            return fall_back_to_one_table(fabric, dpid, table, rule, error);
+        if !full && is_needed(switch, table, rule) {
+            return use_fewer_tables(fabric, dpid, table, rule, error);
         }
         let what = refusal(switch.version(), table, rule, error);
-        if switch.is_of_look_ups(table, rule) {
-            report_refusal(fabric, dpid, what);
-            return self.give_up_look_ups(fabric, dpid);
+        if self.give_up_look_ups(fabric, dpid, (table, rule), full) {
+            return report_refusal(fabric, dpid, what);
         }
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         if switch.ports.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
             return on_host_rule_refused(fabric, dpid, table, full, what);
         }
@@ -181,17 +181,15 @@ fn on_bundle_refused(fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
     fabric.switches.reread(&mut fabric.ctx, dpid);
 }
 
-/// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
-/// rule in one of them.
-fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
+/// Gives a switch the layout for the tables before one that takes no rule, although the switch has announced it, with a
+/// new connection.
+fn use_fewer_tables(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
     let Some(switch) = fabric.switches.known(dpid) else { return };
     let what = refusal(switch.version(), table, rule, error);
     // Each table refuses its first rule.
-    if !fabric.switches.note_one_table(dpid) {
-        return;
-    }
+    let Some(tables) = fabric.switches.note_fewer_tables(dpid, table) else { return };
     fabric.ctx.stats.refused_rules += 1;
-    fabric.ctx.report(Report::OneTable { switch: dpid, what: what.into() });
+    fabric.ctx.report(Report::FewerTables { switch: dpid, tables, what: what.into() });
     fabric.ctx.out.push(Effect::Reconnect { dpid });
 }
 
@@ -231,7 +229,7 @@ fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
 }
 
 /// Reports whether a refused rule is one that the layout with several tables rests on.
-fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
+fn is_needed(switch: &Switch, table: u8, rule: &Rule) -> bool {
     let layout = switch.layout;
     let rests_on = layout.look_ups().chain([layout.ingress(), layout.labels()]).any(|needed| needed == table);
     switch.has_pipeline() && rests_on && (rule.priority, &rule.matching) == (0, &Match::any())

@@ -46,7 +46,7 @@ impl Ingress {
             former_priorities: Vec::new(),
             changed_actions: BTreeSet::new(),
             sample_pass: SamplePass::default(),
-            look_ups: LookUps::new(layout),
+            look_ups: LookUps::new(layout, options),
             verified_hosts: VersionedCache::default(),
         }
     }
