@@ -170,6 +170,13 @@ impl Registers {
         })
     }
 
+    /// Returns the meaning of all registers among these bits, each as [`Registers::describe`] does.
+    pub fn describe_all(&self, metadata: ReadMetadata) -> impl Iterator<Item = (String, String)> {
+        let of_look_ups = self.look_ups.iter().flat_map(|of| of.registers.values()).map(Register::mask);
+        let present = [SOURCE_IS_HERE].into_iter().chain(of_look_ups).filter(move |mask| metadata.mask & mask == *mask);
+        present.filter_map(move |mask| self.describe(ReadMetadata { value: metadata.value & mask, mask }))
+    }
+
     /// Returns what a key's rule that writes these bits says, in words: the value, or that there is one.
     pub fn found_by(&self, look_up: &LookUp, metadata: u64, mask: u64) -> String {
         let read = ReadMetadata { value: metadata, mask };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{DropCause, Dropped, Options};
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
 use maple_core::network::{Facts, HostFacts, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::policy_error::PolicyError;
@@ -114,6 +115,41 @@ fn lines_are_told_apart_and_failures_have_their_error() {
     assert_eq!(failed.len(), 1);
     assert_eq!((failed[0].packets, failed[0].host), (2, Some(A)));
     assert_eq!(failed[0].cause.to_string(), "the policy failed: KeyError: 10");
+}
+
+#[test]
+fn of_a_rule_for_several_hosts_the_sender_is_the_one_that_has_sent() {
+    const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
+    let key = LookUp::by("blocked", KeyField { field: Field::EthSrc, form: KeyForm::Mac });
+    let policy = move |_: &PacketHandle, net: &Net| if net.has_key(&key, None) { Route::drop() } else { net.flood() };
+    let mut sim = network(Version::Of13, Arc::new(policy), |options| options.look_up_tables = 2);
+    sim.write_and_settle([blocked(A, true), blocked(C, true)].concat());
+    let send = |sim: &mut SimNetwork, senders: &[(u32, Mac)]| {
+        for _ in 0..10 {
+            senders.iter().for_each(|(port, host)| sim.inject(at(1, *port), udp(*host, B, 80)));
+            sim.run_for(Duration::from_millis(5));
+        }
+        sim.run_for(2 * PERIOD);
+    };
+    let of_last = |sim: &SimNetwork, minutes| -> Vec<(Option<u32>, Option<Mac>, u64)> {
+        let one = |one: &Dropped| (one.port.map(|port| port.0), one.host, one.packets);
+        drops(sim, minutes).iter().map(one).collect()
+    };
+    // Each host becomes known. What the switch drops in the readings after a change of keys may be of either.
+    send(&mut sim, &[(1, A), (2, B), (3, C)]);
+    assert_eq!(of_last(&sim, 15).iter().map(|(.., packets)| packets).sum::<u64>(), 20);
+    sim.run_for(20 * PERIOD);
+    let rules = sim.switch(Dpid(1)).expect("a switch").flows();
+    let drop_rules = rules.iter().filter(|flow| flow.instructions.is_empty()).count();
+    assert_eq!(drop_rules, 1, "one rule for all");
+    send(&mut sim, &[(1, A), (2, B)]);
+    assert_eq!(of_last(&sim, 15), [(Some(1), Some(A), 10)], "B is not blocked");
+    sim.run_for(20 * PERIOD);
+    send(&mut sim, &[(1, A), (2, B), (3, C)]);
+    // The hosts were forgotten meanwhile, so the controller drops the first packet of each.
+    assert_eq!(of_last(&sim, 15), [(None, None, 18), (Some(1), Some(A), 1), (Some(3), Some(C), 1)]);
+    let example = drops(&sim, 15)[0].example.to_string();
+    assert_eq!(example, "any packet, key in blocked[eth_src]: yes, from 00:00:00:00:00:0a or 00:00:00:00:00:0c");
 }
 
 #[test]

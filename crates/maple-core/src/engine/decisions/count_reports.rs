@@ -12,14 +12,16 @@ use super::Decisions;
 use super::leaf::Leaf;
 use crate::access::AccessList;
 use crate::engine::context::access_hits::AccessHits;
-use crate::engine::context::cause::DropCause;
+use crate::engine::context::cause::{DropCause, Origin};
+use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::classifier::drops_by_priority;
 use crate::engine::one_switch::cookies::{Subject, is_ours, own_cookie, subject_of};
 use crate::engine::one_switch::counters::rule_growth::{CountedLeaf, RuleReport};
+use crate::engine::one_switch::counters::senders::OpenDrop;
 use crate::engine::one_switch::layout::CLASSIFIER;
-use crate::ids::LeafId;
+use crate::ids::{LeafId, Time};
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
 use crate::update::entry_key;
@@ -130,11 +132,17 @@ impl Decisions {
                 let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
                 let grown = switch.counters.growth.grown(&report);
                 if let Some((origin, witness)) = leaf.drop.as_ref().filter(|_| grown.as_it_is > 0) {
-                    switch.counters.drops.count_leaf(now, origin, witness, counted.matching, grown.as_it_is);
+                    count_drop(switch, now, (origin, witness), counted, grown.as_it_is);
                 }
                 self.access_hits.count(&leaf.asked, grown.packets);
             }
             None if table == CLASSIFIER && current == own_cookie(epoch) => {
+                if let Some(entrance) =
+                    counted.instructions.and_then(|_| switch.entrance(counted.priority, counted.matching))
+                {
+                    let grown = switch.counters.growth.grown(&report).packets;
+                    return switch.counters.senders.let_in(entrance, grown);
+                }
                 let is_drop = counted.instructions.is_none_or(sends_nowhere);
                 let state = fabric.ctx.store.snapshot();
                 let cause = is_drop.then(|| classifier_cause(switch, &state, counted)).flatten();
@@ -147,6 +155,23 @@ impl Decisions {
             }
             _ => {}
         }
+    }
+}
+
+/// Counts packets that a rule of a leaf has dropped. If it is for several hosts, who sent them is looked for when the
+/// reading ends.
+fn count_drop(
+    switch: &mut Switch,
+    now: Time,
+    (origin, witness): (&Arc<Origin>, &ReceivedPacket),
+    counted: &RuleCounter<'_>,
+    packets: u64,
+) {
+    let (is_removed, matching) = (counted.instructions.is_none(), counted.matching.clone());
+    let is_for_one = matching.get(Field::EthSrc).is_some_and(|source| source.is_exact());
+    let look_for = OpenDrop { origin: Arc::clone(origin), matching, packets };
+    if is_for_one || is_removed || !switch.has_pipeline() || switch.counters.senders.look_for(look_for).is_err() {
+        switch.counters.drops.count_leaf(now, origin, witness, counted.matching, packets);
     }
 }
 

@@ -7,6 +7,7 @@ use super::Switch;
 use super::layout::{ENTRY, Layout};
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::from_port;
+use crate::engine::one_switch::counters::senders::Entrance;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::forwarding::to_controller;
 use crate::network::{Location, Mac, PortKind, PortRole};
@@ -118,6 +119,16 @@ pub(in crate::engine) fn drops_by_priority(priority: u16, has_pipeline: bool) ->
         LAST if !has_pipeline => Some(true),
         SHUT if !has_pipeline => Some(false),
         _ => None,
+    }
+}
+
+impl Switch {
+    /// Returns where the packets come in that a rule of the classifier lets in; `None` for rules that let none in.
+    pub fn entrance(&self, priority: u16, matching: &Match) -> Option<Entrance> {
+        let exact = |field| matching.get(field).filter(|of| of.is_exact()).map(|of| of.value);
+        let lets_in = self.has_pipeline() && matches!(priority, HOSTS | COPIES);
+        let port = exact(Field::InPort).filter(|_| lets_in)?;
+        Some((PortNo(port as u32), exact(Field::EthSrc).map(Mac::from_bits)))
     }
 }
 

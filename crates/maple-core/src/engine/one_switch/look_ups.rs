@@ -9,10 +9,11 @@
 
 use std::collections::BTreeSet;
 
-use maple_wire::{Constraint, Field, Instruction, PortNo};
+use maple_wire::{Constraint, Field, Instruction, Match, PortNo};
 use rustc_hash::FxHashMap;
 
 use super::Switch;
+use super::counters::senders::Entrance;
 use super::ingress::Ingress;
 use super::layout::{CLASSIFIER, Layout};
 use crate::engine::context::options::Options;
@@ -33,6 +34,8 @@ pub(in crate::engine) struct LookUps {
     /// The id under which the sources of packets are subscribed to the hosts of the switch, once a run has asked for
     /// one.
     sources: Option<DependentId>,
+    /// How often classes of keys have changed.
+    changes: u64,
     /// The version of the state that all classes were last known to be of.
     version: u64,
     /// A later version in which they were found to be the same.
@@ -106,6 +109,7 @@ impl LookUps {
             registers,
             in_use: Vec::new(),
             sources: None,
+            changes: 0,
             version: 0,
             checked_version: 0,
             phase: Phase::Idle,
@@ -119,6 +123,7 @@ impl LookUps {
             registers,
             in_use: self.in_use.clone(),
             sources: self.sources,
+            changes: self.changes,
             version: self.version,
             checked_version: self.checked_version,
             phase: Phase::Idle,
@@ -184,7 +189,8 @@ impl LookUps {
     /// lowered before. Its keys' rules are due to go.
     pub fn lower(&mut self, number: usize, why: Lowered) -> Option<DependentId> {
         lock(&self.registers).lower(number, why);
-        let LookUpRules { rules, dependent } = self.in_use.get_mut(number)?;
+        self.changes += 1;
+        let LookUpRules { rules, dependent, .. } = self.in_use.get_mut(number)?;
         rules.end();
         dependent.take()
     }
@@ -308,6 +314,7 @@ impl LookUps {
         let Some(LookUpRules { rules, version, .. }) = self.in_use.get_mut(number) else { return false };
         let mut registers = lock(&self.registers);
         let (look_up, mask) = (rules.look_up().clone(), registers.mask(number));
+        self.changes += 1;
         let known = version.replace(state.version()).filter(|_| mask == rules.mask());
         match known.and_then(|version| look_up.written_since(state, version)) {
             Some(written) => {
@@ -396,6 +403,33 @@ impl LookUps {
             _ => None,
         };
         trace.items.iter().filter_map(read).map(|(question, answer)| format!("{question}: {answer}")).collect()
+    }
+
+    /// Returns what look-ups have found for the packets that a rule matches, as the end of its description: `,
+    /// hosts[eth_dst]: 1:3`.
+    pub fn describe_match(&self, matching: &Match) -> String {
+        let Some(read) = matching.get(Field::Metadata) else { return String::new() };
+        let registers = lock(&self.registers);
+        let parts = registers.describe_all(ReadMetadata { value: read.value as u64, mask: read.mask as u64 });
+        parts.map(|(question, answer)| format!(", {question}: {answer}")).collect()
+    }
+
+    /// Returns the bits of the metadata that packets have which come in here, as far as port and host determine them.
+    pub fn metadata_of(&self, (port, host): Entrance) -> ReadMetadata {
+        let Some(host) = host else { return ReadMetadata::default() };
+        let source = Source { port, host };
+        let is_known = |rules: &KeyRules| rules.look_up().fields().all(|field| source.value(field).is_some());
+        let known = self.in_use.iter().map(|of| &of.rules).filter(|rules| is_known(rules));
+        let class = |rules: &KeyRules| Some(ReadMetadata { value: rules.metadata(&source)?, mask: rules.mask() });
+        known.filter_map(class).fold(ReadMetadata::default(), |all, read| ReadMetadata {
+            value: all.value | read.value,
+            mask: all.mask | read.mask,
+        })
+    }
+
+    /// Returns how often classes of keys may have changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Returns where the hosts are for whose addresses in a field a rule is that matches this metadata, if it was made for
@@ -511,6 +545,26 @@ impl Switch {
         others.push((CLASSIFIER, departures));
         all.extend(others.into_iter().filter(|(_, changes)| !changes.is_empty()));
         all
+    }
+}
+
+/// What port and host say of a packet.
+struct Source {
+    port: PortNo,
+    host: Mac,
+}
+
+impl Fields for Source {
+    fn value(&self, field: Field) -> Option<u128> {
+        match field {
+            Field::InPort => Some(u128::from(self.port.0)),
+            Field::EthSrc => Some(self.host.bits()),
+            _ => None,
+        }
+    }
+
+    fn is_captured(&self, _: Field) -> bool {
+        true
     }
 }
 

@@ -99,7 +99,7 @@ impl Switches {
         if reply.more() {
             return;
         }
-        switch.counters.growth.end_reading();
+        switch.end_count_reading(ctx.now);
         let took = Duration::from_nanos(ctx.now.0.saturating_sub(switch.counters.audits.asked.0));
         let findings = switch.tables.end_audit();
         let rest = took * REST_FACTOR;

@@ -141,7 +141,7 @@ impl Switches {
         let version = switch.version();
         if let Some(answer) = switch.counters.polls.on_answer(now, period, version, reply) {
             if answer.what == Counted::Rules {
-                self.end_count_reading(dpid);
+                switch.end_count_reading(now);
             }
             self.take_rates(ctx, dpid, &answer);
             self.plan_poll(ctx, dpid);
@@ -216,11 +216,6 @@ impl Switches {
     /// Returns the switches that this shard serves, in order.
     pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.keys().copied()
-    }
-
-    /// Ends a reading, in which the switch has reported all its rules.
-    pub fn end_count_reading(&mut self, dpid: Dpid) {
-        self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.growth.end_reading());
     }
 }
 

@@ -6,12 +6,14 @@ pub(in crate::engine) mod polls;
 pub(in crate::engine) mod questions;
 pub(in crate::engine) mod rule_counts;
 pub(in crate::engine) mod rule_growth;
+pub(in crate::engine) mod senders;
 
 use audit_state::Audits;
 use drops::Drops;
 use polls::Polls;
 use rule_counts::RuleCounts;
 use rule_growth::RuleGrowth;
+use senders::Senders;
 
 /// The counters of a switch, and when to ask for them.
 #[derive(Default)]
@@ -24,6 +26,8 @@ pub(in crate::engine) struct Counters {
     pub rule_counts: RuleCounts,
     /// The drops here in the last minutes.
     pub drops: Drops,
+    /// What the classifier has let in, and drops whose senders are looked for.
+    pub senders: Senders,
     /// The growth of the counters of its rules.
     pub growth: RuleGrowth,
 }

@@ -23,7 +23,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::ids::Time;
 use crate::network::Mac;
-use class::class_of;
+pub(super) use class::class_of;
 
 use crate::engine::context::cause::{DropCause, Origin};
 
@@ -178,7 +178,7 @@ fn sender(matching: &Match, witness: &ReceivedPacket) -> (Option<PortNo>, Option
     (port.or_else(|| host.map(|_| witness.at.port)), host)
 }
 
-fn exact(matching: &Match, field: Field) -> Option<u128> {
+pub(super) fn exact(matching: &Match, field: Field) -> Option<u128> {
     let mut all = matching.constraints().filter(|constraint| constraint.field == field);
     all.find(|constraint| constraint.mask == field.full_mask()).map(|constraint| constraint.value)
 }

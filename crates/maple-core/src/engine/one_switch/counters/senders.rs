@@ -1,0 +1,150 @@
+//! Finds who sent what a rule for several hosts has dropped.
+//!
+//! A rule of a leaf that rests on look-ups is for classes, and other rules match no address at all. But each packet that
+//! they count has come in by a rule of the classifier, and such a rule is for one host at one port. So the sender is one
+//! of the hosts that such a rule can match, and whose own rules have counted in the same readings of all counters. If
+//! there is one such host, it has sent them all.
+//!
+//! # Bounds
+//!
+//! There are as many entries as the classifier has rules of which [`super::rule_growth`] keeps the counters, and at most
+//! [`MAX_OPEN`] drops wait for the end of a reading.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Field, Match, PortNo};
+
+use super::drops::{class_of, exact};
+use crate::engine::context::cause::{DropCause, Origin};
+use crate::engine::one_switch::Switch;
+use crate::ids::Time;
+use crate::network::Mac;
+use crate::trace::ReadMetadata;
+
+/// The maximum number of drops whose senders are looked for when a reading ends. Of further ones the sender is unknown.
+const MAX_OPEN: usize = 4096;
+/// The maximum number of senders that are named where there are several.
+const MAX_NAMED: usize = 3;
+
+/// Where packets come in: a port, and the host that a rule of the classifier is for. Without a host, the rule is for all
+/// hosts at the port.
+pub(in crate::engine) type Entrance = (PortNo, Option<Mac>);
+
+/// What the classifier has let in, and drops whose senders are not known yet.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Senders {
+    /// The packets that came in: in this reading, and in the one before. A switch does not read all counters at one
+    /// time, so what the one before has counted may be dropped in this one.
+    let_in: [BTreeMap<Entrance, u64>; 2],
+    /// How often classes of keys had changed when the last two readings ended.
+    changes: [u64; 2],
+    open: Vec<OpenDrop>,
+}
+
+/// Packets that a rule has dropped.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct OpenDrop {
+    /// The origin of the decision.
+    pub origin: Arc<Origin>,
+    /// The packets that the rule is for.
+    pub matching: Match,
+    /// The number of packets.
+    pub packets: u64,
+}
+
+impl Senders {
+    /// Counts packets that the classifier has let in.
+    pub fn let_in(&mut self, entrance: Entrance, packets: u64) {
+        if packets > 0 {
+            let count = self.let_in[0].entry(entrance).or_default();
+            *count = count.saturating_add(packets);
+        }
+    }
+
+    /// Looks for the sender of these packets when the reading ends. Gives them back if too many wait already.
+    pub fn look_for(&mut self, drop: OpenDrop) -> Result<(), OpenDrop> {
+        if self.open.len() >= MAX_OPEN {
+            return Err(drop);
+        }
+        self.open.push(drop);
+        Ok(())
+    }
+
+    /// Ends a reading, before which classes of keys had changed this often. Returns the drops of which senders were looked
+    /// for, each with the entrances that its rule can match, and what has come in there.
+    fn end_reading(
+        &mut self,
+        changes: u64,
+        metadata_of: impl Fn(Entrance) -> ReadMetadata,
+    ) -> Vec<(OpenDrop, BTreeMap<Entrance, u64>)> {
+        let mut entrances = self.let_in[1].clone();
+        for (entrance, packets) in &self.let_in[0] {
+            let count = entrances.entry(*entrance).or_default();
+            *count = count.saturating_add(*packets);
+        }
+        self.let_in.swap(0, 1);
+        self.let_in[0].clear();
+        let open = std::mem::take(&mut self.open);
+        // Packets that were dropped before a change had the classes from before.
+        let are_stable = self.changes == [changes, changes];
+        self.changes = [changes, self.changes[0]];
+        let metadata = |entrance| if are_stable { metadata_of(entrance) } else { ReadMetadata::default() };
+        let fits = |drop: &OpenDrop, entrance: Entrance| fits(&drop.matching, entrance, metadata(entrance));
+        let with_entrances = |drop: OpenDrop| {
+            let all = entrances.iter().filter(|(entrance, _)| fits(&drop, **entrance));
+            let all = all.map(|(entrance, packets)| (*entrance, *packets)).collect();
+            (drop, all)
+        };
+        open.into_iter().map(with_entrances).collect()
+    }
+}
+
+impl Switch {
+    /// Ends a reading, in which the switch has reported all its rules.
+    pub fn end_count_reading(&mut self, now: Time) {
+        self.counters.growth.end_reading();
+        let look_ups = &self.ingress.look_ups;
+        let ended = self.counters.senders.end_reading(look_ups.changes(), |entrance| look_ups.metadata_of(entrance));
+        for (OpenDrop { origin, matching, packets }, entrances) in ended {
+            let (port, host) = sender(&matching, packets, &entrances);
+            let hosts: Vec<Mac> = entrances.keys().filter_map(|(_, host)| *host).collect();
+            let found = look_ups.describe_match(&matching);
+            let several = if host.is_none() { hosts } else { Vec::new() };
+            let example = || (class_of(&matching) + &found + &one_of(&several)).into();
+            self.counters.drops.count(now, port, host, DropCause::Policy(origin), packets, example);
+        }
+    }
+}
+
+/// Returns the port and the host that packets of a rule have come from, as far as these are known.
+fn sender(matching: &Match, packets: u64, entrances: &BTreeMap<Entrance, u64>) -> (Option<PortNo>, Option<Mac>) {
+    let port = exact(matching, Field::InPort).map(|port| PortNo(port as u32));
+    let ports: BTreeSet<PortNo> = entrances.keys().map(|(port, _)| *port).collect();
+    let only_port = ports.first().copied().filter(|_| ports.len() == 1);
+    let only = entrances.first_key_value().filter(|(_, sent)| entrances.len() == 1 && **sent >= packets);
+    (port.or(only_port), only.and_then(|((_, host), _)| *host))
+}
+
+/// Reports whether a rule can match packets that come in here and have these bits of the metadata.
+fn fits(matching: &Match, (port, host): Entrance, metadata: ReadMetadata) -> bool {
+    let is_met = |constraint: &Constraint, value: u128| (constraint.value ^ value) & constraint.mask == 0;
+    let is_possible = |constraint: &Constraint| match (constraint.field, host) {
+        (Field::InPort, _) => is_met(constraint, u128::from(port.0)),
+        (Field::EthSrc, Some(host)) => is_met(constraint, host.bits()),
+        (Field::Metadata, _) => {
+            (constraint.value as u64 ^ metadata.value) & constraint.mask as u64 & metadata.mask == 0
+        }
+        _ => true,
+    };
+    matching.constraints().all(is_possible)
+}
+
+/// Names the hosts one of which has sent something, if there are few.
+fn one_of(hosts: &[Mac]) -> String {
+    if hosts.is_empty() || hosts.len() > MAX_NAMED {
+        return String::new();
+    }
+    let names: Vec<String> = hosts.iter().map(Mac::to_string).collect();
+    format!(", from {}", names.join(" or "))
+}
