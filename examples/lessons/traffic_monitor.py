@@ -1,7 +1,8 @@
 """Traffic monitor: every ten seconds, what each port has sent and received since then, and who sends most.
 
 The policy does not depend on that. Maple asks switches for counters when a program reads them, and uses at most a
-twentieth of a switch's time.
+twentieth of a switch's time. Switches count packets for each rule, and one rule serves all packets that look the same to
+the policy. So this one looks at both addresses: then each pair of hosts has a rule.
 """
 
 from maple import LOCAL, Counts, Net, Network, Packet, Route, flood, on, policy
@@ -11,7 +12,8 @@ from maple import LOCAL, Counts, Net, Network, Packet, Route, flood, on, policy
 def traffic_monitor(pkt: Packet, net: Net) -> Route:
     if pkt.eth_dst.is_multicast:
         return flood()
-    return net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst)) or flood()
+    source, destination = pkt.eth_src.value, pkt.eth_dst.value
+    return net.shortest_path(net.locate(source), net.locate(destination)) or flood()
 
 
 @on(stats=10)

@@ -339,12 +339,12 @@ def test_what_multiplies_rules_is_reported_with_its_lines(
         "    dst = net.locate(pkt.eth_dst)\n"
         "    return net.shortest_path(net.locate(pkt.eth_src), dst) if dst else flood()\n"
     )
-    done = check(policy)
+    done = check(policy, "--look-ups", "0")
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
     assert all(any(text in line for line in told) for text in warns) and bool(told) == bool(warns), done.stdout
     assert re.search(rf"rules for 1000 hosts +{rules} .*pair that talks; eth_dst \({policy}:", done.stdout), done.stdout
-    kinds = json.loads(check(policy, "--hosts", "20", "--json").stdout)["rules"]
+    kinds = json.loads(check(policy, "--hosts", "20", "--look-ups", "0", "--json").stdout)["rules"]
     assert {"per": "pair that talks", "hosts": 20, "rules": 380}.items() <= next(
         kind for kind in kinds if kind["per"].startswith("pair")
     ).items()
@@ -356,11 +356,11 @@ def test_a_policy_that_looks_addresses_up_has_no_rule_for_each_pair(tmp_path: Pa
         f"{HEADER}@policy\ndef f(pkt, net):\n    dst = net.locate(pkt.eth_dst)\n"
         "    return net.shortest_path(net.locate(pkt.eth_src), dst) if dst else flood()\n"
     )
-    done = check(policy, "--look-ups", "1")
+    done = check(policy)
     assert done.returncode == 0 and "rules for 1000 hosts" not in done.stdout, done.stdout + done.stderr
     assert re.search(rf"^look-ups +2 .*hosts\[eth_dst\] \({policy}:\d", done.stdout, re.MULTILINE), done.stdout
     assert "warning" not in done.stdout
-    told = json.loads(check(policy, "--look-ups", "1", "--json").stdout)
+    told = json.loads(check(policy, "--json").stdout)
     looked_up = sorted(one["look_up"] for one in told["look_ups"])
     assert told["rules"] == [] and looked_up == ["hosts[eth_dst]", "hosts[eth_src] is in_port"]
 

@@ -217,7 +217,7 @@ def test_a_canary_decides_at_one_switch_and_then_everywhere(
     assert done.returncode == 0, done.stderr
     assert decided_by_new() == [first]
     shown = [plain(running.show("rules"))[second], before[second]]
-    ingress = [{flow for flow in rules if " table=1," in flow} for rules in shown]
+    ingress = [{flow for flow in rules if " table=5," in flow} for rules in shown]
     assert ingress[0] == ingress[1] != set(), "the old policy decides what enters there"
     for refused in (["apply", str(file)], ["reload"]):
         done = ask(running, *refused)

@@ -115,10 +115,11 @@ def test_rows_get_their_new_shape_over_a_reload_and_their_old_one_back(
     running, file = start(ONE), tmp_path / "lists.py"
     state(running, "set", "blocked", HOST, "true")
     emulate(running)
-    # Planned, it changes nothing, not even the table.
+    # Planned, it changes nothing, not even the table. Its rules are of the other table.
     file.write_text(textwrap.dedent(TWO))
     planned = maple("plan", str(file), "--control", running.control)
-    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert planned.returncode == 2, planned.stdout + planned.stderr
+    assert "0 of 2 packets that the network has decided about go otherwise" in planned.stdout
     assert rows(running) == {HOST: True}
     # Refused, likewise.
     file.write_text(textwrap.dedent(TWO.replace("return {host", "raise ValueError('no')\n        return {host")))

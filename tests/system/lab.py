@@ -194,10 +194,20 @@ class Lab:
         text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", "--no-stats", bridge)
         return sorted(line.strip() for line in text.splitlines() if "actions=" in line)
 
-    def flow_packets(self, switch, *containing, without=None):
-        """Packets counted by the switch's rules whose text contains all of `containing`, and not `without`."""
-        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", self[switch].name)
-        lines = [line for line in text.splitlines() if all(part in line for part in containing)]
+    def decisions(self, switch, *containing, src=None, dst=None, stats=False):
+        """The rules of decisions at a switch that packets between these hosts may meet, as Open vSwitch prints them.
+
+        Such a rule matches the addresses of the hosts, or what look-ups find for these. Without a host, any will do.
+        """
+        flags = [] if stats else ["--no-stats"]
+        text = sh("ovs-ofctl", "-O", self.protocol, "dump-flows", *flags, self[switch].name)
+        lines = [line.strip() for line in text.splitlines() if "actions=" in line]
+        macs = {"dl_src": src and self[src].MAC(), "dl_dst": dst and self[dst].MAC()}
+        return [line for line in decisions(lines, macs) if all(part in line for part in containing)]
+
+    def flow_packets(self, switch, *containing, without=None, src=None, dst=None):
+        """Packets counted by the rules of decisions between these hosts with these texts, and not `without`."""
+        lines = self.decisions(switch, *containing, src=src, dst=dst, stats=True)
         lines = [line for line in lines if without is None or without not in line]
         return sum(int(re.search(r"n_packets=(\d+)", line).group(1)) for line in lines)
 
@@ -209,10 +219,10 @@ class Lab:
         ]
         return sum(int(re.search(r"n_packets=(\d+)", line).group(1)) for line in lines)
 
-    def outputs(self, switch, *containing):
-        """The ports that the switch's rules whose text contains all of `containing` send packets to."""
+    def outputs(self, switch, *containing, src=None, dst=None):
+        """The ports that decisions between these hosts whose rules contain these texts send packets to."""
         rules = self.flows(switch)
-        lines = [line for line in rules if all(part in line for part in containing)]
+        lines = self.decisions(switch, *containing, src=src, dst=dst)
         # A rule may lead to its route's, in the table of routes.
         routes = {route for line in lines for route in re.findall(r"write_metadata:(0x[0-9a-f]+)", line)}
         lines += [line for line in rules if any(f"metadata={route} " in line for route in routes)]
@@ -239,7 +249,42 @@ def is_label_rule(line):
 
 def is_route_rule(line):
     """Whether a rule, as Open vSwitch prints it, is a route's, which the rules of decisions lead to."""
-    return bool(re.search(r"table=3,.*metadata=0x", line))
+    return bool(re.search(r"table=\d+,.*[ ,]metadata=0x[0-9a-f]+ actions", line))
+
+
+def is_own_rule(line):
+    """Whether a rule, as Open vSwitch prints it, belongs to no decision: of hosts, ports and keys of look-ups."""
+    return bool(re.search(r"cookie=0x\w+f{10}, ", line))
+
+
+def decisions(lines, macs):
+    """The rules of decisions among these that may match packets with these values of fields, if they are known."""
+    keys = [line for line in lines if is_own_rule(line) and "write_metadata" in line]
+    found, unknown = 0, 0
+    for line in keys:
+        value, mask = (int(number, 16) for number in re.search(r"write_metadata:(\w+)/(\w+)", line).groups())
+        matched = dict(re.findall(r"(dl_src|dl_dst)=([0-9a-f:]+)", line))
+        if not matched or not all(macs.get(field) for field in matched):
+            unknown |= mask
+        elif all(macs[field] == mac for field, mac in matched.items()):
+            found |= value
+
+    def bits(address):
+        return int(address.replace(":", ""), 16)
+
+    def may_match(line):
+        metadata = re.search(r"metadata=(\w+)/(\w+)", line)
+        value, mask = (int(number, 16) for number in metadata.groups()) if metadata else (0, 0)
+        addresses = re.findall(r"(dl_src|dl_dst)=([0-9a-f:]{17})(?:/([0-9a-f:]{17}))?", line)
+        fits = [
+            (bits(macs[field]) ^ bits(address)) & bits(mask or "ff:ff:ff:ff:ff:ff") == 0
+            for field, address, mask in addresses
+            if macs.get(field)
+        ]
+        return (value ^ found) & mask & ~unknown == 0 and all(fits)
+
+    others = [line for line in lines if not (is_own_rule(line) or is_label_rule(line) or is_route_rule(line))]
+    return [line for line in others if may_match(line)]
 
 
 class Part(Lab):

@@ -71,8 +71,8 @@ def sending(net):
 
 @contextmanager
 def changes(file):
-    """Has Open vSwitch write into a file what changes in table 1 of s1. What changes at once is reported at once."""
-    watch = ["ovs-ofctl", "-O", "OpenFlow13", "monitor", "s1", "watch:!initial,table=1"]
+    """Has Open vSwitch write into a file what changes in the ingress table of s1. What changes at once is reported at once."""
+    watch = ["ovs-ofctl", "-O", "OpenFlow13", "monitor", "s1", "watch:!initial,table=5"]
     with file.open("w") as out, subprocess.Popen(watch, stdout=out, stderr=out) as monitor:
         try:
             wait_for("the monitor", lambda: "reply" in file.read_text())
@@ -152,7 +152,7 @@ def exchanged(net, maple, tmp_path, file):
     net["h1"].cmd("ip neighbour replace 10.0.0.9 lladdr 02:00:00:00:00:09 dev h1-eth0")
 
     def forwarding(port):
-        return sum("table=1," in flow and flow.endswith(f"output:{port}") for flow in net.flows("s1"))
+        return sum("table=5," in flow and flow.endswith(f"output:{port}") for flow in net.flows("s1"))
 
     with Ears(net, ["h2", "h3", "h4"], "listed") as ears, sending(net):
         wait_for("the rules", lambda: forwarding(2) >= len(PORTS))
@@ -191,7 +191,7 @@ def test_each_packet_gets_the_old_or_the_new_answer(controller, lab, tmp_path, f
         if refused == FULL:
             vsctl(
                 *("--", "--id=@t", "create", "Flow_Table", "flow_limit=60", "overflow_policy=refuse"),
-                *("--", "set", "Bridge", "s1", "flow_tables:1=@t"),
+                *("--", "set", "Bridge", "s1", "flow_tables:5=@t"),
             )
         spoiler.armed = refused in SPOILT
         first, changed = exchanged(net, maple, tmp_path, file)

@@ -78,7 +78,7 @@ def test_a_switch_that_is_dead_is_left_out_as_soon_as_its_neighbours_say_so(cont
     net = lab(Ring(), maple, "OpenFlow13")
     assert net.ping_all()[0] == 0
     net.wait_agreement(maple)
-    towards_h3 = net.outputs("s1", "dl_dst=00:00:00:00:00:03")
+    towards_h3 = net.outputs("s1", src="h1", dst="h3")
     between = next(name for name in ("s2", "s4") if net.port_towards("s1", name) in towards_h3)
     with Pinger(net, "h1", "h3") as ping:
         if connection == "ends first":

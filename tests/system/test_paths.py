@@ -17,13 +17,13 @@ def test_ssh_takes_the_secure_path_and_the_rest_the_shortest(controller, lab, pr
     maple = controller(EXAMPLES / "secure_routing.py")
     net = lab(Ring(), maple, protocols)
     assert net.ping_all()[0] == 0
-    to_h2 = [f"dl_src={net['h1'].MAC()}", f"dl_dst={net['h2'].MAC()}"]
+    pair = {"src": "h1", "dst": "h2"}
 
     def counted(switch):
         """Packets from h1 to h2 by a switch's rules for ssh, and by its others."""
         net.wait_agreement(maple)
         ssh = "tp_dst=22"
-        return net.flow_packets(switch, *to_h2, ssh), net.flow_packets(switch, *to_h2, without=ssh)
+        return net.flow_packets(switch, ssh, **pair), net.flow_packets(switch, without=ssh, **pair)
 
     with net.serving("h2", SSH, HTTP):
         # Open vSwitch gathers its counters twice a second.

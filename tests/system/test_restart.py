@@ -76,7 +76,7 @@ def test_a_take_over_reconnects_no_switch_and_loses_no_ping(controller, lab, tmp
 
 def own_rules(net):
     """What the rules of s1 match for packets that enter there."""
-    rules = [line for line in net.dump("s1") if "table=1," in line]
+    rules = [line for line in net.dump("s1") if "table=5," in line]
     return sorted(re.search(r"priority=(\S+) actions", line).group(1) for line in rules)
 
 

@@ -100,6 +100,8 @@ pub enum Lowered {
     TableFull,
     /// The switch refuses its rules.
     Refused,
+    /// The policy asks how much pairs of hosts send to each other, which only rules for pairs count.
+    Traffic,
     /// It was lowered when an earlier run of the controller ended.
     Earlier,
 }
@@ -113,6 +115,7 @@ impl fmt::Display for Lowered {
             Lowered::TooManyKeys => "the rules of its keys are too large a part of the switch's rules",
             Lowered::TableFull => "its table in the switch is full",
             Lowered::Refused => "the switch refuses its rules",
+            Lowered::Traffic => "the policy asks what hosts send to each other, and only rules for pairs count that",
             Lowered::Earlier => "the controller before this one had to give it up",
         })
     }

@@ -162,7 +162,9 @@ impl KeyRules {
         self.read = u64::MAX;
         let (mut rules, mut others): (FxHashMap<KeyBits, Vec<Rule>>, Vec<Rule>) = Default::default();
         for rule in installed {
-            match self.key_of(&rule) {
+            let is_it = |of: Rule| (of.priority, &of.matching) == (rule.priority, &rule.matching);
+            let is_of = |key: &KeyBits| self.rules_of(key, KeyRule::Diverted).any(is_it);
+            match self.key_of(&rule).filter(is_of) {
                 Some(key) => rules.entry(key).or_default().push(rule),
                 None => others.push(rule),
             }

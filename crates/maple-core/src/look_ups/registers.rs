@@ -46,6 +46,8 @@ pub(crate) struct Registers {
     is_source_asked: bool,
     /// Whether that question is lowered.
     is_source_lowered: bool,
+    /// Why all look-ups are lowered, those included that nobody has asked yet.
+    all_lowered: Option<Lowered>,
 }
 
 /// A look-up that has a table.
@@ -114,6 +116,7 @@ impl Registers {
             reported: 0,
             is_source_asked: false,
             is_source_lowered: false,
+            all_lowered: None,
         }
     }
 
@@ -230,7 +233,9 @@ impl Registers {
         if self.lowered.len() >= MAX_LOWERED || self.lowered.contains(&name) {
             return false;
         }
-        let why = if !has_table && self.look_ups.len() >= self.max_look_ups {
+        let why = if let Some(why) = self.all_lowered {
+            why
+        } else if !has_table && self.look_ups.len() >= self.max_look_ups {
             Lowered::NoTable
         } else if self.used_bits + component.width() > METADATA_BITS {
             Lowered::NoBits
@@ -250,6 +255,12 @@ impl Registers {
             registers.clear();
             self.why.push((look_up.clone(), why));
         }
+    }
+
+    /// Lowers what nobody has asked yet. Returns whether that is new.
+    pub fn lower_further(&mut self, why: Lowered) -> bool {
+        self.is_source_lowered |= !self.is_source_asked;
+        self.all_lowered.replace(why).is_none()
     }
 
     /// Lowers the question whether the source of a packet is where it came in. No leaf may depend on it afterwards.

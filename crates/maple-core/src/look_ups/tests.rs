@@ -228,6 +228,20 @@ proptest! {
 }
 
 #[test]
+fn a_rule_that_only_looks_like_that_of_a_key_is_of_none() {
+    let mut rules = KeyRules::new(look_up(), TABLE, 7);
+    rules.set_all(0xff, [([80].into(), Some(3))].into_iter().collect());
+    rules.finish();
+    let there: Vec<Rule> = rules.rules().collect();
+    let narrower = |rule: &Rule| Rule { matching: rule.matching.clone().exact(Field::InPort, 1), ..rule.clone() };
+    let higher = |rule: &Rule| Rule { priority: rule.priority + 1, ..rule.clone() };
+    let strangers: Vec<Rule> = there.iter().map(narrower).chain(there.iter().map(higher)).collect();
+    let others = rules.learn([there, strangers.clone()].concat());
+    assert_eq!(others, strangers);
+    assert!(!rules.has_due(), "the rules of the key stay");
+}
+
+#[test]
 fn a_component_without_a_register_never_gets_one() {
     let mut registers = Registers::new(1, u16::MAX);
     let other = LookUp::by("hosts", KeyField { field: Field::EthSrc, form: KeyForm::Mac });

@@ -10,12 +10,12 @@ use maple_core::engine::{Counted, Event, Options, Party, Stats};
 use maple_core::ids::{DependentId, LeafId};
 use maple_core::network::{Gauge, Hop, Location, Mac, Scale, UTILISATION};
 use maple_core::policy::{Net, PacketHandle};
-use maple_core::report::Report;
+use maple_core::report::{Lowered, Report};
 use maple_core::route::Route;
 use maple_core::state::{Cell, CellValue, Store, Write};
 use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, PortNo, Version};
+use maple_wire::{Dpid, Field, PortNo, Version};
 use proptest::prelude::*;
 
 const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
@@ -30,18 +30,24 @@ fn at(switch: u64, port: u32) -> Location {
 /// Creates two switches with two links between them (ports 2 and 3 of each), and a host at port 1 of each. `decide`
 /// says whether to use the link between the ports 3. Its calls are counted.
 fn network(version: Version, decide: fn(&Net) -> bool) -> (SimNetwork, Arc<AtomicU64>) {
+    network_with(version, 0, decide)
+}
+
+/// Creates such a network, with switches that leave this number of tables for look-ups.
+fn network_with(version: Version, look_up_tables: u8, decide: fn(&Net) -> bool) -> (SimNetwork, Arc<AtomicU64>) {
     let runs = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&runs);
-    let policy = move |pkt: &PacketHandle, net: &Net| {
-        let Some(to) = net.locate(pkt.eth_dst()) else { return Route::drop() };
-        if pkt.eth_src() == B {
+    let policy = move |_: &PacketHandle, net: &Net| {
+        let Some(to) = net.locate_by(Field::EthDst, None).expect("hosts are tracked") else { return Route::drop() };
+        if net.locate_by(Field::EthSrc, None).expect("hosts are tracked") == Some(at(2, 1)) {
             return Route::drop();
         }
         counted.fetch_add(1, Ordering::Relaxed);
         let link = if decide(net) { 3 } else { 2 };
         Route::hops([Hop::new(Dpid(1), PortNo(link)), Hop::new(to.switch, to.port)])
     };
-    let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 4);
+    let options = Options { poll: POLL, look_up_tables, ..Options::default() };
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &options, 4);
     for dpid in [Dpid(1), Dpid(2)] {
         sim.add_switch(dpid, version, 3);
     }
@@ -115,6 +121,27 @@ fn a_change_of_the_answer_decides_again_and_a_sample_does_not() {
 }
 
 #[test]
+fn a_pair_of_hosts_is_counted_although_f_looks_them_up() {
+    let (mut sim, _) = network_with(Version::Of13, 2, |net| net.traffic(A, B).is_above(20_000, 10_000));
+    for (frames, taken) in [(1, 2), (3, 3), (2, 3), (0, 2)] {
+        send(&mut sim, 3, frames);
+        assert_eq!(link(&mut sim), taken, "{frames}");
+    }
+    let why = |report: &Report| match report {
+        Report::LookUpLowered { switch, look_up, why, .. } => Some((*switch, look_up.to_string(), *why)),
+        _ => None,
+    };
+    let lowered: Vec<_> = sim.reports.iter().filter_map(why).collect();
+    let of = |field| (Dpid(1), format!("hosts[{field}]"), Lowered::Traffic);
+    assert_eq!(lowered, [of("eth_dst"), of("eth_src")], "once, and where A is");
+    // What is asked for the first time afterwards is a read too.
+    sim.inject(at(1, 1), frame(A, Mac([2, 0, 0, 0, 0, 9]), 60));
+    sim.run_for(Duration::from_secs(1));
+    let rules = sim.switch(Dpid(1)).expect("a switch").flows();
+    assert!(rules.iter().all(|flow| flow.table_id != 3 || flow.matching.get(Field::Metadata).is_none()), "{rules:?}");
+}
+
+#[test]
 fn a_link_is_as_busy_as_the_busiest_between_the_switches() {
     let (mut sim, _) = network(Version::Of13, |net| net.link(Dpid(1), Dpid(2)).is_above(20_000, 10_000));
     assert_eq!(link(&mut sim), 2);
@@ -163,8 +190,8 @@ fn a_path_by_utilisation_leaves_the_link_that_others_use_without_asking_f() {
     let counted = Arc::clone(&runs);
     // Packets for port 7 take the link between the ports 2. Other packets of A take the link that is used less.
     let policy = move |pkt: &PacketHandle, net: &Net| {
-        let Some(to) = net.locate(pkt.eth_dst()) else { return Route::drop() };
-        if pkt.eth_src() == B {
+        let Some(to) = net.locate_by(Field::EthDst, None).expect("hosts are tracked") else { return Route::drop() };
+        if net.locate_by(Field::EthSrc, None).expect("hosts are tracked") == Some(at(2, 1)) {
             return Route::drop();
         }
         if pkt.is(maple_wire::Field::UdpDst, 7) {

@@ -10,9 +10,9 @@ use crate::labels::LabelRange;
 use crate::network::{Facts, Location};
 use crate::trace::Cond;
 
-/// The number of tables that controllers leave for look-ups unless they are told otherwise: none, because rules for
-/// look-ups don't say which host sent what they drop.
-pub const LOOK_UP_TABLES: u8 = 0;
+/// The number of tables that controllers leave for look-ups unless they are told otherwise. Few policies have more: three
+/// values take 48 of the 63 bits of the metadata that look-ups may have.
+pub const LOOK_UP_TABLES: u8 = 4;
 
 /// The options of an engine. All shards of a controller have equal ones.
 #[derive(Clone, Debug)]

@@ -29,6 +29,7 @@ impl Decisions {
     /// Lets the look-ups of a switch find what the newest state has, also those that a run has just recorded. Lowers
     /// those for which the switch has too few classes or rules.
     pub fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        self.lower_for_pairs(fabric, dpid);
         let Some(switch) = fabric.switches.get(&dpid) else { return };
         if switch.layout.look_ups().is_empty() || !switch.ingress.look_ups.are_in_use() {
             return;
@@ -199,6 +200,20 @@ impl Decisions {
         fabric.switches.reread(&mut fabric.ctx, dpid);
         report_lowered(fabric, dpid);
         true
+    }
+
+    /// Lowers all look-ups of a switch if f wants the rates of pairs of hosts there.
+    fn lower_for_pairs(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get(&dpid).filter(|switch| switch.counters.polls.wants_pairs()) else {
+            return;
+        };
+        let tables = switch.layout.look_ups();
+        if tables.is_empty() || !switch.ingress.look_ups.lower_further(Lowered::Traffic) {
+            return;
+        }
+        (0..tables.len()).for_each(|number| self.lower_look_up(fabric, dpid, number, Lowered::Traffic));
+        self.lower_sources(fabric, dpid);
+        report_lowered(fabric, dpid);
     }
 
     /// Lowers a look-up of a switch: from now on f reads the fields of its key there.

@@ -195,6 +195,11 @@ impl LookUps {
         dependent.take()
     }
 
+    /// Lowers the look-ups that nobody has asked yet. Returns whether that is new.
+    pub fn lower_further(&self, why: Lowered) -> bool {
+        lock(&self.registers).lower_further(why)
+    }
+
     /// Lowers the question where sources are. No leaf may depend on it then. Returns the dependent that they were.
     pub fn lower_sources(&mut self) -> Option<DependentId> {
         lock(&self.registers).lower_source();

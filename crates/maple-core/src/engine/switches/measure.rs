@@ -73,7 +73,12 @@ impl Switches {
     fn update_gauges(&mut self, ctx: &mut Context, dpid: Dpid, from: Time) {
         let Some(switch) = self.known_mut(dpid) else { return };
         switch.counters.polls.set_wanted(Counted::Ports, ctx.store.wanted_of_ports(dpid), from);
+        let had_pairs = switch.counters.polls.wants_pairs();
         switch.counters.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
+        if !had_pairs && switch.counters.polls.wants_pairs() {
+            // Look-ups are lowered, so that there are rules for pairs.
+            ctx.mark_dirty(dpid);
+        }
     }
 
     /// Polls the counters of a switch for a person who looks at them.

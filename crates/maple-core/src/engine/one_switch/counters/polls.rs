@@ -181,6 +181,11 @@ impl Polls {
         series.wanted = wanted;
     }
 
+    /// Reports whether f wants the rates of pairs of hosts.
+    pub fn wants_pairs(&self) -> bool {
+        !self.rules.wanted.is_empty()
+    }
+
     /// Notes that a person looks at these counters.
     pub fn show(&mut self, now: Time, what: Counted) {
         self.series(what).shown = Some(now);
