@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maple_cli::print_plain;
 use maple_controller::LateShard;
-use maple_controller::listen::{ListenError, Listener, NetworkEvent};
+use maple_controller::listener::{Listener, ListenerError, NetworkEvent};
 use maple_controller::log::Level;
 use maple_core::engine::{Counted, ListenerPacket, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
@@ -54,8 +54,8 @@ impl PyListener {
         let timeout = Duration::try_from_secs_f64(timeout).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let next = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).next(timeout));
         match next {
-            Err(ListenError::Timeout) => ("nothing",).into_pyobject(py),
-            Err(ListenError::Ended) => ("end",).into_pyobject(py),
+            Err(ListenerError::Timeout) => ("nothing",).into_pyobject(py),
+            Err(ListenerError::Ended) => ("end",).into_pyobject(py),
             Ok(NetworkEvent::Packet(heard)) => ("packet_in", heard.by, PyHeard(heard)).into_pyobject(py),
             Ok(NetworkEvent::Port { at, name, is_up, reason }) => {
                 let reason = match reason {

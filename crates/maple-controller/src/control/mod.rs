@@ -43,7 +43,7 @@ use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
-use crate::listen::SendError;
+use crate::listener::SendError;
 use crate::log::LogEntry;
 use crate::memory::record::Recording;
 use crate::memory::{Archive, PendingWrites};

@@ -25,7 +25,7 @@ use mio::{Poll, Waker};
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
 use crate::kept_files::KeptFiles;
-use crate::listen::{Subscription, Subscriptions};
+use crate::listener::{Subscription, Subscriptions};
 use crate::memory::record::{RecordOptions, Recording, RecordingError, Writer as RecordWriter};
 use crate::notice::{Notice, Notices};
 use crate::session::Deadlines;

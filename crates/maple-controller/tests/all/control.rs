@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 fn controller(name: &str) -> (Maple, PathBuf) {
     let path = std::env::temp_dir().join(format!("maple-control-{name}-{}.sock", std::process::id()));
     let socket = path.clone();
-    let maple = Maple::with(move |options| options.control = Some(socket));
+    let maple = Maple::with(move |options| options.control.socket = Some(socket));
     (maple, path)
 }
 
@@ -362,8 +362,8 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
         Route::flood()
     };
     let maple = Maple::with(|options| {
-        (options.policy, options.workers, options.control) = (Arc::new(policy), 2, Some(path.clone()));
-        options.shard_deadlines.query = Duration::from_millis(500);
+        (options.policy, options.workers.count, options.control.socket) = (Arc::new(policy), 2, Some(path.clone()));
+        options.control.deadlines.query = Duration::from_millis(500);
     });
     let topology = Topology::parse("linear:2").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
@@ -424,8 +424,8 @@ fn a_policy_that_a_late_worker_has_not_confirmed_runs_nevertheless() {
         Route::drop()
     };
     let maple = Maple::with(|options| {
-        (options.policy, options.workers) = (Arc::new(old_policy), 2);
-        options.shard_deadlines.reload = Duration::from_secs(2);
+        (options.policy, options.workers.count) = (Arc::new(old_policy), 2);
+        options.control.deadlines.reload = Duration::from_secs(2);
     });
     let topology = Topology::parse("linear:2").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();

@@ -102,7 +102,7 @@ fn nothing_before_a_hello_is_believed() {
 
 #[test]
 fn garbage_instead_of_a_hello_ends_the_connection_at_once() {
-    let maple = Maple::with(|options| options.deadlines.handshake = LONG * 6);
+    let maple = Maple::with(|options| options.openflow.deadlines.handshake = LONG * 6);
     let garbage: [&[u8]; 5] =
         [b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &[0xff; 4096], b"SSH-2.0-OpenSSH_9.2\r\n", &[4, 0, 0, 0, 0, 0, 0, 0]];
     for bytes in garbage {
@@ -153,7 +153,7 @@ fn auxiliary_connections_are_refused_politely() {
 #[test]
 fn a_second_connection_with_a_live_switchs_id_is_refused_and_reported() {
     for workers in [1, 2] {
-        let maple = Maple::with(|options| options.workers = workers);
+        let maple = Maple::with(|options| options.workers.count = workers);
         let mut first = Peer::up(&maple, Version::Of13, 7);
         maple.notices();
         let address = maple.address;
@@ -180,8 +180,8 @@ fn a_second_connection_with_a_live_switchs_id_is_refused_and_reported() {
 fn a_second_connection_replaces_one_that_is_dead() {
     for workers in [1, 2] {
         let maple = Maple::with(|options| {
-            options.workers = workers;
-            options.deadlines.challenge = Duration::from_millis(300);
+            options.workers.count = workers;
+            options.openflow.deadlines.challenge = Duration::from_millis(300);
         });
         // This switch stays open and never answers again, as after a crash of the switch's host.
         let dead = Peer::up(&maple, Version::Of13, 7);
