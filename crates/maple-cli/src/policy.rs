@@ -222,7 +222,7 @@ pub fn load_aside(
     loader: Option<&dyn PolicyLoader>,
 ) -> anyhow::Result<Loaded> {
     if matches!(PolicyName::parse(policy), PolicyName::Builtin(_)) {
-        store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+        store.update(|_| vec![Write::CostName(builtin::COSTS.into())]);
     }
     let write_to = |store: Option<&Arc<Store>>| {
         loader.into_iter().for_each(|loader| loader.write_to(store.map(Arc::clone)));
@@ -355,7 +355,7 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
         PolicyName::Builtin(name) => {
             let options = ControllerOptions::new(builtin::named(&name).or_usage_error()?);
             // Links without a cost of this name have cost 1.
-            options.store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+            options.store.update(|_| vec![Write::CostName(builtin::COSTS.into())]);
             return Ok(Loaded::Policy(options));
         }
         PolicyName::File { file, name } => (file, name),

@@ -23,7 +23,7 @@ use crate::policy::source;
 use crate::replay::COMPILER;
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::{OnOff, Pause, Unreachable};
-use crate::{service, weights};
+use crate::{link_costs, service};
 
 /// The default number of leaves that are checked each second.
 const CHECK_RATE: u32 = 2;
@@ -48,7 +48,7 @@ pub fn for_policy(
         loaded.store.update(|_| costs);
     }
     if let Some(path) = &options.weights {
-        let costs = weights::read(path)?;
+        let costs = link_costs::read(path)?;
         loaded.store.update(|_| costs);
     }
     let servers = options.dhcp_servers()?;

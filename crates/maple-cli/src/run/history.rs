@@ -177,7 +177,7 @@ mod tests {
         let store = Store::new();
         let mut states = States::new();
         let next = || {
-            store.update(|_| vec![Write::Weight("cost".into())]);
+            store.update(|_| vec![Write::CostName("cost".into())]);
             store.snapshot()
         };
         let before = Instant::now();

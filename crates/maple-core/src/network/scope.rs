@@ -104,7 +104,7 @@ impl Scope {
     /// The names in the state that the slice's `name` for link costs can mean: its own, those of the slices
     /// that it is in, and those of the network. The first that exists counts. A name with a slash is the slice's own,
     /// because otherwise it could mean the costs of another slice.
-    pub(crate) fn weights(&self, name: &str) -> Vec<Name> {
+    pub(crate) fn cost_names(&self, name: &str) -> Vec<Name> {
         let mut all = vec![self.own(name)];
         if !name.contains('/') {
             let outer = self.name().rmatch_indices('/').map(|(end, _)| &self.name()[..end]);
@@ -115,10 +115,10 @@ impl Scope {
     }
 
     /// The names by which the slice knows costs, of those that exist.
-    pub(crate) fn known_weights(&self, all: &[Name]) -> Vec<Name> {
+    pub(crate) fn known_cost_names(&self, all: &[Name]) -> Vec<Name> {
         let last = |name: &Name| name.rsplit('/').next().unwrap_or_default().to_owned();
         let own = |name: &Name| Some(name.strip_prefix(&**self.name())?.strip_prefix('/')?.to_owned());
-        let outer = |name: &Name| Some(last(name)).filter(|short| self.weights(short).contains(name));
+        let outer = |name: &Name| Some(last(name)).filter(|short| self.cost_names(short).contains(name));
         let known: BTreeSet<String> = all.iter().filter_map(|name| own(name).or_else(|| outer(name))).collect();
         known.into_iter().map(Name::from).collect()
     }
@@ -237,8 +237,8 @@ impl<G: Graph> Graph for Reduced<'_, G> {
         self.network.ports_of(switch).filter(move |(port, info)| self.scope.has(Location::new(switch, *port), info))
     }
 
-    fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64 {
-        self.network.cost(weight, from, to)
+    fn cost(&self, costs: &Name, from: Location, to: Dpid) -> u64 {
+        self.network.cost(costs, from, to)
     }
 }
 
@@ -253,10 +253,10 @@ mod tests {
     #[test]
     fn costs_of_other_slices_have_no_name() {
         let inner = Scope::new("inner").inside(&Scope::new("red"));
-        assert_eq!(inner.weights("cost"), names(&["red/inner/cost", "red/cost", "cost"]));
-        assert_eq!(inner.weights("blue/cost"), names(&["red/inner/blue/cost"]));
+        assert_eq!(inner.cost_names("cost"), names(&["red/inner/cost", "red/cost", "cost"]));
+        assert_eq!(inner.cost_names("blue/cost"), names(&["red/inner/blue/cost"]));
         let all = names(&["blue/cost", "cost", "red/far", "red/inner/own", "red/other/x"]);
-        assert_eq!(inner.known_weights(&all), names(&["cost", "far", "own"]));
+        assert_eq!(inner.known_cost_names(&all), names(&["cost", "far", "own"]));
     }
 
     #[test]

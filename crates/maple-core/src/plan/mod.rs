@@ -33,7 +33,7 @@ pub(crate) trait Topology {
 
     /// Returns the best path between two switches, by a link attribute or by hop count, in a part of the network;
     /// `None` if there is none.
-    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
+    fn path(&mut self, from: Dpid, to: Dpid, costs: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
 
     /// Returns the information about a port; `None` if the port does not exist.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
@@ -127,7 +127,7 @@ impl Hash for Flood {
 pub(crate) struct PathTo {
     pub from: Dpid,
     pub to: Location,
-    pub weight: Option<Name>,
+    pub costs: Option<Name>,
     /// The part of the network whose links the path may take; `None` for all links.
     pub within: Option<Scope>,
 }
@@ -280,7 +280,7 @@ impl PathTo {
 impl fmt::Debug for PathTo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the path from {} to {}", self.from, self.to)?;
-        self.weight.iter().try_for_each(|name| write!(f, " by {name:?}"))
+        self.costs.iter().try_for_each(|name| write!(f, " by {name:?}"))
     }
 }
 
@@ -346,7 +346,7 @@ impl PlanOf {
             let ports = branch.ports.iter().map(|port| (Hop::new(ingress, *port), HopName::AsEnd));
             let mut hops: Vec<_> = ports.chain(branch.hops.iter().map(|hop| (*hop, HopName::AsHop))).collect();
             if let Some(path) = &branch.path {
-                match topology.path(path.from, path.to.switch, path.weight.as_ref(), path.within.as_ref()) {
+                match topology.path(path.from, path.to.switch, path.costs.as_ref(), path.within.as_ref()) {
                     Some(found) => hops.extend(found.iter().map(|hop| (*hop, HopName::AsHop)).chain([path.end()])),
                     None if topology.port(path.to).is_none() => hops.push(path.end()),
                     None => may_be_empty = true,

@@ -79,9 +79,9 @@ impl PathReads {
     pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
         let path = match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
-            Cell::Path { from, to, weight, within } if self.existence.load(Relaxed) => {
-                let (weight, within) = (weight.clone(), within.clone());
-                Some(Cell::HasPath { from: *from, to: *to, weight, within })
+            Cell::Path { from, to, costs, within } if self.existence.load(Relaxed) => {
+                let (costs, within) = (costs.clone(), within.clone());
+                Some(Cell::HasPath { from: *from, to: *to, costs, within })
             }
             _ => None,
         };
@@ -423,8 +423,8 @@ impl Route {
         let hops = hops.filter(|_| is_there != Some(false));
         let unreachable = hops.is_none();
         let (mut branches, mut found) = (Vec::new(), Vec::new());
-        if let Cell::Path { from, weight, within, .. } = path {
-            let path = PathTo { from: *from, to, weight: weight.clone(), within: within.clone() };
+        if let Cell::Path { from, costs, within, .. } = path {
+            let path = PathTo { from: *from, to, costs: costs.clone(), within: within.clone() };
             branches.push(Branch { path: Some(path.clone()), ..Branch::default() });
             found.push(Found { path, hops, reads: Arc::clone(&reads) });
         }

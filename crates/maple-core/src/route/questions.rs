@@ -121,6 +121,6 @@ impl Route {
 
 /// The cell of a path.
 fn cell(path: &PathTo) -> Cell {
-    let (weight, within) = (path.weight.clone(), path.within.clone());
-    Cell::Path { from: path.from, to: path.to.switch, weight, within }
+    let (costs, within) = (path.costs.clone(), path.within.clone());
+    Cell::Path { from: path.from, to: path.to.switch, costs, within }
 }

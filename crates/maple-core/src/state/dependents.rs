@@ -298,8 +298,8 @@ impl Dependents {
                 // No run depends on declared types. What a run sees of ports and hosts follows from the facts, by
                 // writes of its own.
                 Write::Types { .. } | Write::Kind { .. } | Write::Facts { .. } => {}
-                Write::Weight(name) | Write::Cost { name, .. } => {
-                    self.suspect(&mut suspects, [Cell::Weights]);
+                Write::CostName(name) | Write::Cost { name, .. } => {
+                    self.suspect(&mut suspects, [Cell::CostNames]);
                     suspects.extend(self.topology.iter().filter(|cell| cell.is_path_by(name)).cloned());
                 }
                 Write::Switch { .. } => {

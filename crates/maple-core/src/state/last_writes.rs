@@ -310,7 +310,7 @@ impl Store {
             Cell::TableAll(table) | Cell::TableLen(table) => {
                 last.newest_of(|place| matches!(place, WrittenPlace::Key(of, _) if of == table))
             }
-            Cell::Path { weight: Some(name), .. } | Cell::HasPath { weight: Some(name), .. } => {
+            Cell::Path { costs: Some(name), .. } | Cell::HasPath { costs: Some(name), .. } => {
                 last.newest_of(|place| matches!(place, WrittenPlace::Cost(of, _) if of == name))
             }
             _ => None,

@@ -100,7 +100,7 @@ pub enum Write {
         kind: Arc<Kind>,
     },
     /// Declares that links have costs by this name: 1 unless set. A name stays once it is declared.
-    Weight(Name),
+    CostName(Name),
     /// Sets the cost of a link by an attribute, and declares the attribute's name.
     Cost {
         /// The attribute.
@@ -275,7 +275,7 @@ impl Snapshot {
             self.vars.iter().map(|(name, value)| Write::Var { name: name.clone(), value: Some(value.clone()) }),
         );
         for (name, costs) in self.costs.iter() {
-            writes.push(Write::Weight(name.clone()));
+            writes.push(Write::CostName(name.clone()));
             let cost =
                 |(link, cost): (&LinkName, &u64)| Write::Cost { name: name.clone(), link: *link, cost: Some(*cost) };
             writes.extend(costs.iter().map(cost));
@@ -293,7 +293,7 @@ impl Snapshot {
             Write::Var { name, .. } | Write::Add { name, .. } | Write::Kind { name, .. } => {
                 self.var(name).is_none() && self.kind(name).is_none()
             }
-            Write::Weight(name) | Write::Cost { name, .. } => !self.costs.contains_key(name),
+            Write::CostName(name) | Write::Cost { name, .. } => !self.costs.contains_key(name),
             _ => false,
         };
         writes.iter().filter(is_free).for_each(|write| draft.apply(write));
@@ -306,7 +306,7 @@ impl Snapshot {
     }
 
     /// Returns the names that links have costs by, in order.
-    pub fn weights(&self) -> impl Iterator<Item = &Name> + '_ {
+    pub fn cost_names(&self) -> impl Iterator<Item = &Name> + '_ {
         self.costs.keys()
     }
 
@@ -433,7 +433,7 @@ impl Snapshot {
             }
             Write::Types { table, types } => Arc::make_mut(&mut self.declared).put_table(table, types),
             Write::Kind { name, kind } => Arc::make_mut(&mut self.declared).put_var(name, kind),
-            Write::Weight(name) => {
+            Write::CostName(name) => {
                 self.costs.entry(name.clone()).or_default();
                 self.change_links();
             }

@@ -9,7 +9,7 @@ use super::program::{Answer, Special, TABLES};
 /// Random answers.
 impl Domain {
     pub(super) fn answer(&self, random: &mut Random, depth: u32) -> Answer {
-        let weighted = random.one_in(2);
+        let by_costs = random.one_in(2);
         if self.all_answers && depth > 0 && random.one_in(5) {
             return Answer::Special(self.special(random, depth));
         }
@@ -23,9 +23,9 @@ impl Domain {
             }
             5..10 => {
                 let otherwise = random.pick(&[Answer::Flood, Answer::Flood, Answer::Drop]).clone();
-                Answer::Path { to: self.who(random), weighted, otherwise: Box::new(otherwise) }
+                Answer::Path { to: self.who(random), by_costs, otherwise: Box::new(otherwise) }
             }
-            10 => Answer::PathFromHere { to: self.who(random), weighted, otherwise: Box::new(Answer::Flood) },
+            10 => Answer::PathFromHere { to: self.who(random), by_costs, otherwise: Box::new(Answer::Flood) },
             11 => Answer::Hops(self.hops(random)),
             12 => Answer::ToEdges(1 + random.below(2)),
             13 => Answer::ToPort(*random.pick(&self.edges)),

@@ -25,7 +25,7 @@ pub use domain::{Domain, HostAddresses};
 pub use generate::{Driver, Kind, Theme};
 pub use listed::Listed;
 pub use packets::{Body, PacketSpec, Tag, Transport};
-pub use program::{Answer, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, WEIGHT, Who, int};
+pub use program::{Answer, COSTS, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, Who, int};
 pub use scenario::{CaseNetwork, Knows, Link, Scenario, Step, host};
 
 use super::Random;

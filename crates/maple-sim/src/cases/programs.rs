@@ -55,10 +55,10 @@ impl Domain {
             1 => self.answer(random, 1),
             2 => {
                 let otherwise = Box::new(Answer::Drop);
-                Answer::PathFromHere { to: Who::Host(self.host(random)), weighted: false, otherwise }
+                Answer::PathFromHere { to: Who::Host(self.host(random)), by_costs: false, otherwise }
             }
             3 => Answer::ToPort(*random.pick(&self.edges)),
-            _ => Answer::Path { to: Who::Destination, weighted: random.one_in(5), otherwise: Box::new(Answer::Flood) },
+            _ => Answer::Path { to: Who::Destination, by_costs: random.one_in(5), otherwise: Box::new(Answer::Flood) },
         };
         let mut program = Program::Answer(to_somewhere(random));
         for _ in 0..1 + random.below(6) {
@@ -82,7 +82,7 @@ impl Domain {
             return Program::Answer(match random.below(8) {
                 0..3 => Answer::ToStored { table, key, otherwise },
                 3..6 => Answer::ToPort(*random.pick(&self.edges)),
-                6 => Answer::Path { to: Who::Destination, weighted: false, otherwise },
+                6 => Answer::Path { to: Who::Destination, by_costs: false, otherwise },
                 _ => Answer::Drop,
             });
         }

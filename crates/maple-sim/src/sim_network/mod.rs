@@ -136,7 +136,7 @@ impl SimNetwork {
     /// Creates a controller with this many shards and no switch.
     pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> SimNetwork {
         let (store, trail) = new_store();
-        store.update(|_| vec![Write::Weight("cost".into())]);
+        store.update(|_| vec![Write::CostName("cost".into())]);
         let options = Options { remember: true, ..options.clone() };
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         let engines = (0..shards.max(1)).map(engine).collect();

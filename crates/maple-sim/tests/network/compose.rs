@@ -16,7 +16,7 @@ use maple_core::run::{Finished, Run};
 use maple_core::state::{Cell, CellValue, Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::{Cond, Trace};
 use maple_sim::Random;
-use maple_sim::cases::{Domain, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT};
+use maple_sim::cases::{COSTS, Domain, HostAddresses, PacketSpec, Program, TABLES, VARS};
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
@@ -112,7 +112,7 @@ impl Setting {
     /// Creates switches 1, 2 and 3 in a ring by their ports 1 and 2; ports 3 and 4 have hosts.
     fn new(random: &mut Random) -> Setting {
         let store = Store::new();
-        let mut writes = vec![Write::Weight(WEIGHT.into())];
+        let mut writes = vec![Write::CostName(COSTS.into())];
         let (mut links, mut edges, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for n in 1..=3u64 {
             let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
@@ -139,7 +139,7 @@ impl Setting {
         let (key, value) = (Value::Int(22), Some(Value::Int(1)));
         writes.push(Write::Table { table: TABLES[0].into(), key, value });
         let cost = Some(random.below(6) as u64);
-        writes.push(Write::Cost { name: WEIGHT.into(), link: LinkName::Port(at(1, 2)), cost });
+        writes.push(Write::Cost { name: COSTS.into(), link: LinkName::Port(at(1, 2)), cost });
         store.update(|_| writes);
         let world = Domain { switches: 3, links, edges, hosts, all_answers: false };
         Setting { world, state: store.snapshot() }

@@ -14,7 +14,7 @@ use maple_core::run::Run;
 use maple_core::state::{Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::Cond;
 use maple_sim::Random;
-use maple_sim::cases::{Body, Domain, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT};
+use maple_sim::cases::{Body, COSTS, Domain, HostAddresses, PacketSpec, Program, TABLES, VARS};
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
@@ -103,8 +103,8 @@ impl Setting {
                 }
             }
             if slice.is_empty() || random.one_in(2) {
-                let name: Name = format!("{slice}{WEIGHT}").into();
-                state.push(Write::Weight(name.clone()));
+                let name: Name = format!("{slice}{COSTS}").into();
+                state.push(Write::CostName(name.clone()));
                 for (a, _) in &links {
                     let cost = random.one_in(2).then(|| 1 + random.below(5) as u64);
                     state.push(Write::Cost { name: name.clone(), link: LinkName::Port(*a), cost });
@@ -167,8 +167,8 @@ impl Setting {
 fn alone(state: &[Write], prefixes: &[&str]) -> Vec<Write> {
     let own = prefixes.last().copied().unwrap_or_default();
     let costs = prefixes.iter().rev().chain([&""]).find(|prefix| {
-        let name: Name = format!("{prefix}{WEIGHT}").into();
-        state.contains(&Write::Weight(name))
+        let name: Name = format!("{prefix}{COSTS}").into();
+        state.contains(&Write::CostName(name))
     });
     let of = |name: &Name, prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.contains('/')).map(Name::from);
     let costs = costs.copied().unwrap_or_default();
@@ -177,7 +177,7 @@ fn alone(state: &[Write], prefixes: &[&str]) -> Vec<Write> {
         Write::Table { table, key, value } => {
             Some(Write::Table { table: of(table, own)?, key: key.clone(), value: value.clone() })
         }
-        Write::Weight(name) => Some(Write::Weight(of(name, costs)?)),
+        Write::CostName(name) => Some(Write::CostName(of(name, costs)?)),
         Write::Cost { name, link, cost } => Some(Write::Cost { name: of(name, costs)?, link: *link, cost: *cost }),
         _ => None,
     };
@@ -200,7 +200,7 @@ fn run(state: &Arc<Snapshot>, policy: &Composition<Part>, came_in: Location, fra
         Write::Table { table, key, value } => Write::Table { table: own(&table), key, value },
         Write::Cost { name, link, cost } => Write::Cost { name: own(&name), link, cost },
         Write::Add { name, amount } => Write::Add { name: own(&name), amount },
-        Write::Weight(name) => Write::Weight(own(&name)),
+        Write::CostName(name) => Write::CostName(own(&name)),
         other => panic!("{other:?}"),
     };
     (resolved, finished.txn.writes().iter().map(plain).collect())
@@ -232,7 +232,7 @@ fn program(setting: &Setting, random: &mut Random) -> Program {
 /// Reports whether costs are written. Costs that a slice sets are its own, and hide those of the network, while alone
 /// both are the same.
 fn sets_costs(writes: &[Write]) -> bool {
-    writes.iter().any(|write| matches!(write, Write::Cost { .. } | Write::Weight(_)))
+    writes.iter().any(|write| matches!(write, Write::Cost { .. } | Write::CostName(_)))
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
         let in_slice = run(&all, &slice, came_in, &frame, "red/");
         let reduced = setting.snapshot(&[&has], &alone(&setting.state, &["red/"]));
         let by_itself = run(&reduced, &part(program.clone()), came_in, &frame, "");
-        if sets_costs(&by_itself.1) && !setting.state.contains(&Write::Weight(format!("red/{WEIGHT}").into())) {
+        if sets_costs(&by_itself.1) && !setting.state.contains(&Write::CostName(format!("red/{COSTS}").into())) {
             counts[2] += 1;
             continue;
         }
@@ -277,7 +277,7 @@ fn a_slice_in_a_slice_has_what_both_have() {
         let in_slices = run(&all, &nested, came_in, &frame, "red/in/");
         let reduced = setting.snapshot(&[&outer, &inner], &alone(&setting.state, &["red/", "red/in/"]));
         let by_itself = run(&reduced, &part(program.clone()), came_in, &frame, "");
-        let own_costs = setting.state.contains(&Write::Weight(format!("red/in/{WEIGHT}").into()));
+        let own_costs = setting.state.contains(&Write::CostName(format!("red/in/{COSTS}").into()));
         if in_slices.0.is_err() != by_itself.0.is_err() && names_an_absent_place(&reduced, &program, came_in, &frame) {
             continue;
         }

@@ -366,7 +366,7 @@ mod tests {
             Event::PacketIn { dpid, packet_in },
             Event::SwitchError { dpid, xid: 5, error: ErrorMsg { kind: 3, code: 1, data: vec![1, 2] } },
             Event::LinkUp { a: at, b: at },
-            Event::Write(vec![Write::Weight("cost".into())]),
+            Event::Write(vec![Write::CostName("cost".into())]),
             Event::Declare {
                 number: 3,
                 facts: Arc::new(Facts::new([].into(), [(Mac([2; 6]), HostFacts::default())].into())),
