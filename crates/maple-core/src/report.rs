@@ -13,18 +13,18 @@ use crate::plan::Absence;
 
 /// The counters of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Counted {
+pub enum CounterKind {
     /// The packets and bytes of its ports.
     Ports,
     /// The packets and bytes of its rules.
     Rules,
 }
 
-impl fmt::Display for Counted {
+impl fmt::Display for CounterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Counted::Ports => "ports",
-            Counted::Rules => "rules",
+            CounterKind::Ports => "ports",
+            CounterKind::Rules => "rules",
         })
     }
 }
@@ -452,7 +452,7 @@ pub enum Report {
         /// The switch.
         switch: Dpid,
         /// The counters that it was asked for.
-        what: Counted,
+        what: CounterKind,
     },
     /// An audit found wrong rules in a switch, and a later audit found that they were put right.
     #[error(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use maple_core::engine::{Counted, LookUpStatus, Party, PortCount, Selection, TableRule, Traffic, Trial};
+use maple_core::engine::{CounterKind, LookUpStatus, Party, PortCount, Selection, TableRule, Traffic, Trial};
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
@@ -128,7 +128,7 @@ pub(super) fn errors(errors: &BTreeMap<Arc<str>, usize>) -> Value {
 /// Answers with the rules of one switch or of all: one object for each switch.
 fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, switches) = selected(handle, "show.rules", only)?;
-    handle.count(Counted::Rules, only, COUNT_TIMEOUT)?;
+    handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
     let one = |switch: &SwitchStatus| {
         let (rules, age) = handle.rules_with_age(switch.dpid)?;
         let rules: Value = rules.iter().map(|r| rule(switch.version, r)).collect();
@@ -176,7 +176,7 @@ fn selected(
 /// Answers with the ports of one switch or of all, with their counters: one object for each switch.
 fn ports(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, switches) = selected(handle, "show.ports", only)?;
-    handle.count(Counted::Ports, only, COUNT_TIMEOUT)?;
+    handle.count(CounterKind::Ports, only, COUNT_TIMEOUT)?;
     let (state, counts) = (handle.snapshot(), handle.port_counts()?);
     let counts: BTreeMap<Location, &(PortCount, Duration)> = counts.iter().map(|count| (count.0.at, count)).collect();
     let port = |dpid: Dpid, port: &SwitchPort| {
@@ -223,7 +223,7 @@ fn add_counters(port: &mut Value, count: &PortCount, age: Duration) {
 /// Answers with the traffic between hosts: one object for each pair and ingress switch.
 fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, _) = selected(handle, "show.flows", only)?;
-    handle.count(Counted::Rules, only, COUNT_TIMEOUT)?;
+    handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
     let traffic = handle.traffic()?;
     let one = |(traffic, age): &(Traffic, Duration)| {
         json!({
@@ -315,7 +315,7 @@ fn kind(kind: PortKind) -> &'static str {
         PortKind::New => "new",
         PortKind::Edge => "edge",
         PortKind::Link(_) => "link",
-        PortKind::Shared { .. } => "shared",
+        PortKind::Shut { .. } => "shared",
         PortKind::Middlebox => "middlebox",
     }
 }

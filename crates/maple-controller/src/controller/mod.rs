@@ -20,7 +20,7 @@ use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::Handle;
 use crate::control::socket::ControlSocket;
 use crate::listener::TooManyConditions;
-use crate::memory::record::{RecordingError, Writer as RecordWriter};
+use crate::memory::record::{RecordWriter, RecordingError};
 use crate::memory::{Persistence, PersistenceError};
 use crate::metrics::MetricsServer;
 use crate::shard::ListeningSocket;

@@ -25,7 +25,7 @@ use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listener::{Listener, Subscriptions, subscribe};
-use crate::memory::record::{Recording, Writer as RecordWriter};
+use crate::memory::record::{RecordWriter, Recording};
 use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart};
 use crate::metrics::MetricsServer;
 use crate::notice::{Notice, Notices};

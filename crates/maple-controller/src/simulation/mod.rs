@@ -26,7 +26,7 @@ use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
 use crate::kept_files::KeptFiles;
 use crate::listener::{Subscription, Subscriptions};
-use crate::memory::record::{RecordOptions, Recording, RecordingError, Writer as RecordWriter};
+use crate::memory::record::{RecordOptions, RecordWriter, Recording, RecordingError};
 use crate::notice::{Notice, Notices};
 use crate::session::Deadlines;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};

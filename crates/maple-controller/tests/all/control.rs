@@ -14,7 +14,7 @@ use crate::common::{Maple, eventually};
 use maple_controller::control::reload::{ReloadAnswer, ReloadTask};
 use maple_controller::control::socket::{Fingerprint, Tolerance, schema};
 use maple_controller::{Handle, LateShard};
-use maple_core::engine::Counted;
+use maple_core::engine::CounterKind;
 use maple_core::explain::EnteringPacket;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::snooped::{self, Lease};
@@ -382,7 +382,7 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
         ("ports", Box::new(|handle| handle.port_counts().err())),
         ("traffic", Box::new(|handle| handle.traffic().err())),
         ("drops", Box::new(|handle| handle.drops(1).err())),
-        ("count", Box::new(|handle| handle.count(Counted::Rules, None, Duration::from_secs(1)).err())),
+        ("count", Box::new(|handle| handle.count(CounterKind::Rules, None, Duration::from_secs(1)).err())),
         ("hits", Box::new(|handle| handle.access_hits().err())),
         ("errors of f", Box::new(|handle| handle.policy_errors().err())),
         ("violations", Box::new(|handle| handle.violations().err())),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::common::{LONG, Maple, Peer, SHORT, eventually, hello, packet_in, port};
 use maple_controller::Deadlines;
-use maple_core::engine::Counted;
+use maple_core::engine::CounterKind;
 use maple_wire::msg::{Features, Header, PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Version};
 
@@ -229,8 +229,8 @@ fn nobody_waits_for_the_counters_of_a_switch_without_a_connection() {
     eventually("it is unreachable", || maple.connected().is_empty() && maple.handle.switches().unwrap().len() == 1);
     let (handle, (to, done)) = (maple.handle.clone(), std::sync::mpsc::channel());
     std::thread::spawn(move || {
-        handle.count(Counted::Ports, None, LONG * 100).unwrap();
-        handle.count(Counted::Rules, Some(Dpid(1)), LONG * 100).unwrap();
+        handle.count(CounterKind::Ports, None, LONG * 100).unwrap();
+        handle.count(CounterKind::Rules, Some(Dpid(1)), LONG * 100).unwrap();
         to.send(())
     });
     assert_eq!(done.recv_timeout(LONG), Ok(()));

@@ -55,7 +55,7 @@ use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
 use crate::run::{Run, Violation};
 use crate::state::{Snapshot, Store, Txn, Write};
-use crate::trace::{Cond, Item, Source, Step};
+use crate::trace::{Cond, Item, Source, TraceStep};
 
 pub use cost::{MadeLookUp, Per, Wide};
 pub use coverage::{Coverage, OneSided};
@@ -522,9 +522,9 @@ impl Check {
         let mut hasher = DefaultHasher::new();
         for step in run.trace.steps() {
             match step {
-                Step::Item(Item::Read(read), _) => (read.field, read.mask).hash(&mut hasher),
-                Step::Item(Item::Test { cond, outcome }, _) => (cond, outcome).hash(&mut hasher),
-                Step::List(answer) => answer.key().hash(&mut hasher),
+                TraceStep::Item(Item::Read(read), _) => (read.field, read.mask).hash(&mut hasher),
+                TraceStep::Item(Item::Test { cond, outcome }, _) => (cond, outcome).hash(&mut hasher),
+                TraceStep::List(answer) => answer.key().hash(&mut hasher),
             }
         }
         let count = self.shapes.entry(hasher.finish()).or_default();

@@ -121,7 +121,7 @@ fn value_text(value: &CellValue) -> String {
                 PortKind::New => "new".into(),
                 PortKind::Edge => "edge".into(),
                 PortKind::Link(to) => format!("link to {to}"),
-                PortKind::Shared { with, .. } => format!("shut, with {with}"),
+                PortKind::Shut { with, .. } => format!("shut, with {with}"),
                 PortKind::Middlebox => "middlebox".into(),
             };
             format!("{kind}, {}", if port.up { "up" } else { "down" })

@@ -408,7 +408,7 @@ impl PlanOf {
             return Some(FarEnd::Hosts);
         }
         match topology.port(at)?.kind {
-            PortKind::New | PortKind::Shared { .. } => Some(FarEnd::Nothing),
+            PortKind::New | PortKind::Shut { .. } => Some(FarEnd::Nothing),
             PortKind::Edge | PortKind::Middlebox => Some(FarEnd::Hosts),
             PortKind::Link(_) if matches!(named, HopName::AsEnd) => None,
             PortKind::Link(far) => {

@@ -200,7 +200,7 @@ fn located(scope: &Scope, txn: &mut Txn, mac: Mac) -> Option<Location> {
 fn port(scope: &Scope, txn: &mut Txn, at: Location) -> Option<PortInfo> {
     match txn.read(Cell::Port(at)) {
         // The other port of a segment may belong to another slice.
-        CellValue::Port(Some(PortInfo { kind: PortKind::Shared { with, .. }, .. })) if !scope.has_port(with) => None,
+        CellValue::Port(Some(PortInfo { kind: PortKind::Shut { with, .. }, .. })) if !scope.has_port(with) => None,
         CellValue::Port(info) => info.filter(|info| scope.has(at, info)),
         _ => None,
     }

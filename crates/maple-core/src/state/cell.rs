@@ -171,7 +171,7 @@ pub(crate) fn is_place(port: Option<PortInfo>) -> bool {
 /// Reports whether packets can pass a port of which this is known. Nothing is sent out of a port that is new, or closed
 /// on a shared segment.
 pub(crate) fn is_up(port: Option<PortInfo>) -> bool {
-    port.is_some_and(|port| port.up && !matches!(port.kind, PortKind::New | PortKind::Shared { .. }))
+    port.is_some_and(|port| port.up && !matches!(port.kind, PortKind::New | PortKind::Shut { .. }))
 }
 
 impl Cell {

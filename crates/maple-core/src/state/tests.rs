@@ -201,7 +201,7 @@ fn whether_a_port_is_up_is_a_read_of_that_port_alone() {
     let is_up = |at| store.begin().read(Cell::IsUp(at)) == CellValue::Exists(true);
     assert!(is_up(at(1, 1)), "a link port");
     assert!(!is_up(at(1, 9)) && !is_up(at(9, 1)), "what does not exist is not up");
-    let shared = PortKind::Shared { with: at(2, 9), link: None };
+    let shared = PortKind::Shut { with: at(2, 9), link: None };
     for (kind, expected) in
         [(PortKind::Edge, true), (PortKind::Middlebox, true), (PortKind::New, false), (shared, false)]
     {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use super::knowledge::{ChainPrefix, Knowledge, KnownAnswer};
-use super::{Cond, Fields, Item, Range, Region, Source, Step, Trace};
+use super::{Cond, Fields, Item, Range, Region, Source, Trace, TraceStep};
 use crate::capabilities::Capabilities;
 
 /// A trace that is lowered item by item, as questions are asked; [`Trace::lower`] lowers a whole trace. The packet and
@@ -63,9 +63,9 @@ impl Trace {
         let mut lowering = Lowering { packet, capabilities, done: &mut lowered };
         for step in self.steps() {
             match step {
-                Step::Item(Item::Read(constraint), source) => lowering.read(constraint, &source.cloned()),
-                Step::Item(Item::Test { cond, .. }, source) => _ = lowering.test(cond, &source.cloned()),
-                Step::List(answer) => {
+                TraceStep::Item(Item::Read(constraint), source) => lowering.read(constraint, &source.cloned()),
+                TraceStep::Item(Item::Test { cond, .. }, source) => _ = lowering.test(cond, &source.cloned()),
+                TraceStep::List(answer) => {
                     answer.asked().iter().for_each(|cond| _ = lowering.test(cond, &answer.source));
                 }
             }

@@ -43,7 +43,7 @@ use maple_wire::Field;
 use super::chain::LongChain;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
-use crate::trace::{CaptureChecked, Cond, CondList, Fields, Item, ListAnswer, Lowered, Step, Trace};
+use crate::trace::{CaptureChecked, Cond, CondList, Fields, Item, ListAnswer, Lowered, Trace, TraceStep};
 
 /// A run that is under way: a tree answers its questions about its packet. All questions must be about the same packet.
 #[derive(Debug)]
@@ -267,9 +267,9 @@ impl<'t> Replay<'t> {
         self.reads_missing_bytes |= trace.reads_missing_bytes;
         for step in trace.steps() {
             match step {
-                Step::Item(Item::Read(read), _) => _ = self.read_there(packet, read.field, read.mask),
-                Step::Item(Item::Test { cond, .. }, _) => _ = self.fits(packet, cond),
-                Step::List(answer) => self.observe_list(packet, answer),
+                TraceStep::Item(Item::Read(read), _) => _ = self.read_there(packet, read.field, read.mask),
+                TraceStep::Item(Item::Test { cond, .. }, _) => _ = self.fits(packet, cond),
+                TraceStep::List(answer) => self.observe_list(packet, answer),
             }
         }
     }

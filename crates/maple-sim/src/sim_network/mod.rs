@@ -26,7 +26,7 @@ mod frames;
 mod restart;
 mod time;
 
-use crate::random::Random;
+use crate::choices::Choices;
 use crate::switch::{Out, Placed, SimSwitch};
 
 /// A frame that came out of the network.
@@ -129,7 +129,7 @@ pub struct SimNetwork {
     queue: BTreeMap<(Time, u64), Happening>,
     last: BTreeMap<Channel, Time>,
     sent: u64,
-    random: Random,
+    random: Choices,
 }
 
 impl SimNetwork {
@@ -176,7 +176,7 @@ impl SimNetwork {
             queue: BTreeMap::new(),
             last: BTreeMap::new(),
             sent: 0,
-            random: Random::new(seed),
+            random: Choices::new(seed),
         }
     }
 
@@ -262,7 +262,7 @@ impl SimNetwork {
 
     /// Draws delays and the like from another seed from now on.
     pub fn reseed(&mut self, seed: u64) {
-        self.random = Random::new(seed);
+        self.random = Choices::new(seed);
     }
 
     /// The engines, by shard.

@@ -13,7 +13,7 @@ use maple_core::route::{Limit, Meter, Resolved, Route, RouteError};
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::Cond;
-use maple_sim::Random;
+use maple_sim::Choices;
 use maple_sim::cases::{Body, COSTS, Domain, HostAddresses, PacketSpec, Program, TABLES, VARS};
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
@@ -76,7 +76,7 @@ struct Setting {
 impl Setting {
     /// Creates switches 1 to 4 in a ring by ports 1 and 2, with a link between 1 and 3 by port 5; ports 3 and 4 have
     /// hosts.
-    fn new(random: &mut Random) -> Setting {
+    fn new(random: &mut Choices) -> Setting {
         let (mut links, mut edges, mut hosts, mut located) = (vec![(at(1, 5), at(3, 5))], vec![], vec![], vec![]);
         for n in 1..=4u64 {
             links.push((at(n, 2), at(n % 4 + 1, 1)));
@@ -115,7 +115,7 @@ impl Setting {
         Setting { world, located, state }
     }
 
-    fn has(&self, random: &mut Random, came_in: Location) -> Has {
+    fn has(&self, random: &mut Choices, came_in: Location) -> Has {
         let edges = self.world.edges.iter();
         let ports =
             (!random.one_in(4)).then(|| edges.copied().filter(|_| !random.one_in(3)).chain([came_in]).collect());
@@ -149,7 +149,7 @@ impl Setting {
     }
 
     /// Returns a whole frame, and where it comes in.
-    fn frame(&self, random: &mut Random) -> (Location, Vec<u8>) {
+    fn frame(&self, random: &mut Choices) -> (Location, Vec<u8>) {
         let spec = loop {
             let spec: PacketSpec = self.world.packet(random, &[]);
             let is_fragment = matches!(spec.body, Body::V4 { fragment: Some(_), .. });
@@ -225,7 +225,7 @@ fn pass() -> Composition<Part> {
     Composition::single(Arc::new(pass) as Part)
 }
 
-fn program(setting: &Setting, random: &mut Random) -> Program {
+fn program(setting: &Setting, random: &mut Choices) -> Program {
     if random.one_in(2) { setting.world.program_of_filters(random) } else { setting.world.program(random, 4) }
 }
 
@@ -239,7 +239,7 @@ fn sets_costs(writes: &[Write]) -> bool {
 fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
     let mut counts = [0; 3];
     for seed in seeds(8_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let program = program(&setting, &mut random);
         let (came_in, frame) = setting.frame(&mut random);
@@ -266,7 +266,7 @@ fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
 fn a_slice_in_a_slice_has_what_both_have() {
     let mut compared = 0;
     for seed in seeds(4_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let program = program(&setting, &mut random);
         let (came_in, frame) = setting.frame(&mut random);
@@ -293,7 +293,7 @@ fn a_slice_in_a_slice_has_what_both_have() {
 fn what_one_slice_writes_changes_nothing_of_another() {
     let (mut wrote, mut compared) = (0, 0);
     for seed in seeds(4_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let (red, blue) = (setting.world.program(&mut random, 5), program(&setting, &mut random));
         let port = Constraint::exact(Field::TcpDst, 80);
@@ -332,7 +332,7 @@ fn what_one_slice_writes_changes_nothing_of_another() {
 fn packets_that_pass_the_trace_of_slices_get_their_answer() {
     let mut alike = 0;
     for seed in seeds(2_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let (came_in, frame) = setting.frame(&mut random);
         let has = setting.has(&mut random, came_in);
@@ -396,7 +396,7 @@ fn slices_with_a_packet_in_common_are_refused_with_an_example() {
 
 #[test]
 fn a_route_that_leaves_the_slice_names_slice_and_line() {
-    let setting = Setting::new(&mut Random::new(3));
+    let setting = Setting::new(&mut Choices::new(3));
     let state = setting.snapshot(&[], &setting.state);
     let frame = maple_wire::packet::Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
@@ -446,9 +446,9 @@ fn a_route_that_leaves_the_slice_names_slice_and_line() {
 
 #[test]
 fn a_fallback_in_a_slice_sees_that_a_route_leaves_it() {
-    let setting = Setting::new(&mut Random::new(3));
+    let setting = Setting::new(&mut Choices::new(3));
     let state = setting.snapshot(&[], &setting.state);
-    let (_, frame) = setting.frame(&mut Random::new(1));
+    let (_, frame) = setting.frame(&mut Choices::new(1));
     let to = |port| Composition::single(Arc::new(move |_: &PacketHandle, _: &Net| Route::to([PortNo(port)])) as Part);
     let slices = |policy| {
         let here = Slice::new("red", policy).ports([at(1, 3), at(1, 9)]);
@@ -464,9 +464,9 @@ fn a_fallback_in_a_slice_sees_that_a_route_leaves_it() {
 
 #[test]
 fn a_limit_is_the_slices_own() {
-    let setting = Setting::new(&mut Random::new(3));
+    let setting = Setting::new(&mut Choices::new(3));
     let state = setting.snapshot(&[], &[]);
-    let (_, frame) = setting.frame(&mut Random::new(1));
+    let (_, frame) = setting.frame(&mut Choices::new(1));
     let limited = |_: &PacketHandle, _: &Net| Route::flood().limit(Limit::packets("floods", 10));
     let limited = Composition::single(Arc::new(limited) as Part);
     let inner = Composition::slices([Slice::new("web", limited)], pass(), None).expect("one");
@@ -486,9 +486,9 @@ fn only_what_is_kept_outside_is_kept_in_slices() {
 
 #[test]
 fn an_error_in_a_slice_names_it() {
-    let setting = Setting::new(&mut Random::new(3));
+    let setting = Setting::new(&mut Choices::new(3));
     let state = setting.snapshot(&[], &[]);
-    let (_, frame) = setting.frame(&mut Random::new(1));
+    let (_, frame) = setting.frame(&mut Choices::new(1));
     struct Fails;
     impl Policy for Fails {
         fn decide(&self, _: &PacketHandle, _: &Net) -> Result<Route, PolicyError> {

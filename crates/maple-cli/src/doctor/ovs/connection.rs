@@ -4,7 +4,7 @@ use maple_controller::OPENFLOW_PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use super::super::finding::{FindingId, Level, quoted};
-use super::{Bridge, Expected, Finding, Listening, Target, at};
+use super::{Bridge, ControllerTarget, Expected, Finding, Listening, at};
 
 /// The relation of a target to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Fin
 /// controller on another host counts.
 pub fn is_ours(bridge: &Bridge, expected: &Expected) -> bool {
     let is_known = expected.runs || expected.is_known;
-    let may_be = |target: &Target| match fit(target, expected) {
+    let may_be = |target: &ControllerTarget| match fit(target, expected) {
         TargetFit::Yes { .. } => true,
         TargetFit::OtherPort => !is_known && !target.is_connected,
         TargetFit::Elsewhere => !is_known,
@@ -80,7 +80,7 @@ fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
 /// Finds a missing certificate: Open vSwitch has one certificate for all its bridges. Other findings report bridges
 /// that speak TLS by mistake.
 pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<Finding> {
-    let needs = |target: &Target| {
+    let needs = |target: &ControllerTarget| {
         target.target.starts_with("ssl:") && !matches!(fit(target, expected), TargetFit::Yes { tls: false })
     };
     let bridge = bridges.iter().find(|bridge| bridge.targets.iter().any(needs))?;
@@ -107,8 +107,8 @@ fn set_controller(bridge: &Bridge, expected: &Expected) -> String {
     format!("ovs-vsctl set-controller {} {}", quoted(&bridge.name), quoted(wanted(expected)))
 }
 
-fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Finding> {
-    let Target { target: address, last_error, .. } = target;
+fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) -> Option<Finding> {
+    let ControllerTarget { target: address, last_error, .. } = target;
     if is_served(bridge, expected) {
         return None;
     }
@@ -165,7 +165,7 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
 
 /// Reports whether a connection is up. Open vSwitch updates its own status only every few seconds; the controller knows
 /// at once.
-fn is_connected(bridge: &Bridge, target: &Target, expected: &Expected) -> bool {
+fn is_connected(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) -> bool {
     target.is_connected || matches!(fit(target, expected), TargetFit::Yes { .. }) && is_connected_here(bridge, expected)
 }
 
@@ -177,7 +177,7 @@ fn several(bridge: &Bridge, expected: &Expected) -> Finding {
         .mend(set_controller(bridge, expected))
 }
 
-fn fit(target: &Target, expected: &Expected) -> TargetFit {
+fn fit(target: &ControllerTarget, expected: &Expected) -> TargetFit {
     let Some(address) = parse(&target.target) else { return TargetFit::Elsewhere };
     let is_it = |listening: &&Listening| {
         let own = listening.address;

@@ -12,7 +12,7 @@ mod system;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use self::bridge::{Bridge, Interface, Target};
+use self::bridge::{Bridge, ControllerTarget, Interface};
 use self::connection::is_ours;
 use self::database::{DatabaseRow, rows};
 use super::command::output;

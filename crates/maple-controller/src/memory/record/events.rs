@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use maple_core::engine::{Candidate, Counted, Event, InstalledFlow, LiveFilter, Mail};
+use maple_core::engine::{Candidate, CounterKind, Event, InstalledFlow, LiveFilter, Mail};
 use maple_core::ids::ShardId;
 use maple_core::network::{Facts, Location, Mac, OwnFrame};
 use maple_core::policy::Policy;
@@ -100,7 +100,7 @@ enum SwitchEvent<'a> {
     FlowsRead(#[serde(with = "serde_bytes")] &'a [u8]),
     FlowStats(u32, #[serde(with = "serde_bytes")] &'a [u8]),
     Unsent(u32),
-    ShowCounters(Counted),
+    ShowCounters(CounterKind),
     CountRule(u64, #[serde(with = "serde_bytes")] &'a [u8]),
 }
 

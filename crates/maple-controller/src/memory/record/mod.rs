@@ -164,15 +164,15 @@ impl RecordingError {
 pub struct Recording(Arc<SharedRecording>);
 
 /// The thread that writes a recording. Dropping this writes everything and ends the thread.
-pub struct Writer {
+pub struct RecordWriter {
     recording: Recording,
     store: Arc<Store>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for RecordWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("recording", &self.recording).finish_non_exhaustive()
+        f.debug_struct("RecordWriter").field("recording", &self.recording).finish_non_exhaustive()
     }
 }
 
@@ -385,7 +385,7 @@ impl Recording {
         policy: &Arc<dyn Policy>,
         clock: Clock,
         kept: &KeptFiles,
-    ) -> Result<(Recording, Writer), RecordingError> {
+    ) -> Result<(Recording, RecordWriter), RecordingError> {
         let began = now_at_zero(&clock);
         let header = Header::new(began, shards, &options.compiler, engine.look_up_tables);
         let mut files = Files::create(&options.folder, options.limit, &header)?;
@@ -418,7 +418,7 @@ impl Recording {
         let work = move || shared.run(files);
         let thread = std::thread::Builder::new().name("record".into()).spawn(work);
         let thread = Some(thread.map_err(|error| RecordingError::io(&path, error))?);
-        Ok((recording.clone(), Writer { recording, store: Arc::clone(store), thread }))
+        Ok((recording.clone(), RecordWriter { recording, store: Arc::clone(store), thread }))
     }
 
     /// The folder of this run.
@@ -513,7 +513,7 @@ impl Sources {
     }
 }
 
-impl Drop for Writer {
+impl Drop for RecordWriter {
     fn drop(&mut self) {
         self.store.stop_recording();
         self.recording.0.wake(|wanted| wanted.is_over = true);

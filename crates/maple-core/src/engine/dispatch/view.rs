@@ -17,7 +17,7 @@ use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
 use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions};
 use crate::ids::{LeafId, Time};
 use crate::network::Location;
-use crate::report::Counted;
+use crate::report::CounterKind;
 
 /// An engine as it is: what it knows, has decided and counted. [`Engine::view`] makes it.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +166,7 @@ impl<'a> EngineView<'a> {
     }
 
     /// When a switch last answered with these counters.
-    pub fn counted_at(self, dpid: Dpid, what: Counted) -> Option<Time> {
+    pub fn counted_at(self, dpid: Dpid, what: CounterKind) -> Option<Time> {
         self.0.fabric.switches.counted_at(dpid, what)
     }
 

@@ -110,7 +110,7 @@ fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &
         None => return Err("no such port"),
         Some(PortKind::New) => return Err("new port"),
         Some(PortKind::Link(_)) => return Err("link port"),
-        Some(PortKind::Shared { .. }) => return Err("shut port"),
+        Some(PortKind::Shut { .. }) => return Err("shut port"),
         Some(PortKind::Edge | PortKind::Middlebox) => {}
     }
     if !track_hosts {

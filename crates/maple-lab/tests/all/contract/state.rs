@@ -72,7 +72,7 @@ impl State {
     pub fn is_up(&self, at: Location) -> bool {
         match self.ports.get(&at) {
             Some(PortInfo { up, kind: PortKind::Edge | PortKind::Link(_) | PortKind::Middlebox }) => *up,
-            Some(PortInfo { kind: PortKind::New | PortKind::Shared { .. }, .. }) | None => false,
+            Some(PortInfo { kind: PortKind::New | PortKind::Shut { .. }, .. }) | None => false,
         }
     }
 
