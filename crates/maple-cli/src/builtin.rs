@@ -71,7 +71,7 @@ fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
     if pkt.is(Field::TcpDst, 22) { net.path(src, dst, COSTS) } else { net.shortest_path(src, dst) }
 }
 
-/// The locations of a unicast packet's source and destination, if both are known.
+/// Returns the locations of a unicast packet's source and destination, if both are known.
 fn ends(pkt: &PacketHandle, net: &Net) -> Option<(Location, Location)> {
     if pkt.is_multicast() {
         return None;

@@ -204,7 +204,7 @@ impl Subscriptions {
     }
 }
 
-/// A number whose lowest `bits` bits are set.
+/// Returns a number whose lowest `bits` bits are set.
 fn mask(bits: usize) -> u64 {
     1u64.checked_shl(bits as u32).map_or(u64::MAX, |bit| bit - 1)
 }

@@ -593,7 +593,7 @@ fn list(first: &Location, others: &[Location]) -> String {
     all.join(", ")
 }
 
-/// The reads, if any are known, as the beginning of what follows.
+/// Returns the reads, if any are known, as the beginning of what follows.
 fn listed(reads: &[Arc<str>]) -> String {
     if reads.is_empty() { String::new() } else { format!("{}; ", reads.join("; ")) }
 }

@@ -61,7 +61,7 @@ pub fn for_policy(
     Ok(chosen)
 }
 
-/// The options of the recording, if there is one.
+/// Returns the options of the recording, if there is one.
 fn recorded(options: &RunOptions, of: Option<&ReloadSettings<'_>>) -> anyhow::Result<Option<RecordOptions>> {
     let Some(folder) = options.record.clone() else { return Ok(None) };
     let policy = of.map(|of| source(of.policy())).transpose()?.unwrap_or(PolicySource::Program);

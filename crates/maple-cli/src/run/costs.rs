@@ -43,7 +43,7 @@ impl Costs {
         }
     }
 
-    /// The writes that lead from `before` to these costs, by writer. A cost that no file has any more is reset
+    /// Returns the writes that lead from `before` to these costs, by writer. A cost that no file has any more is reset
     /// to 1, and `by` is its writer.
     pub fn since(&self, before: &Costs, by: &Writer) -> Vec<(Writer, Vec<Write>)> {
         let mut writes = Vec::new();

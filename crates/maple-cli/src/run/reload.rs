@@ -83,7 +83,7 @@ impl<'a> ReloadSettings<'a> {
         ReloadSettings { policy, configured, start_policy, limit: args.policy_time_limit, loader, watches: args.watch }
     }
 
-    /// The policy's name.
+    /// Returns the policy's name.
     pub fn policy(&self) -> &str {
         &self.policy
     }

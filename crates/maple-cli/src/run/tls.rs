@@ -46,7 +46,7 @@ pub fn apply(
     Ok(())
 }
 
-/// The files, if there are any.
+/// Returns the files, if there are any.
 ///
 /// # Errors
 /// If the options do not fit together.
@@ -126,7 +126,7 @@ impl Renewal {
     }
 }
 
-/// The warning about a certificate with this expiry, if there is one.
+/// Returns the warning about a certificate with this expiry, if there is one.
 fn lines_of_expiry(expires: SystemTime, now: SystemTime) -> Option<String> {
     match expires.duration_since(now) {
         Err(_) => Some("warning: the controller's certificate has expired; switches refuse it".into()),

@@ -157,7 +157,7 @@ fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     switches.iter().zip(handle.table_sizes(&ids)).map(one).collect()
 }
 
-/// The requested switch, if only one is requested, and the switches to show.
+/// Returns the requested switch, if only one is requested, and the switches to show.
 fn selected(
     handle: &Handle,
     field: &str,
@@ -242,7 +242,7 @@ fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     Ok(traffic.iter().filter(|(one, _)| only.is_none_or(|dpid| one.switch == dpid)).map(one).collect())
 }
 
-/// The port at which one of several hosts is that rules do not tell apart.
+/// Returns the port at which one of several hosts is that rules do not tell apart.
 fn place_of(party: Party) -> Option<Value> {
     match party {
         Party::At(at) => Some(location(at)),
@@ -250,7 +250,7 @@ fn place_of(party: Party) -> Option<Value> {
     }
 }
 
-/// A duration in seconds, rounded to milliseconds.
+/// Returns a duration in seconds, rounded to milliseconds.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
@@ -309,7 +309,7 @@ fn port_of(state: &Snapshot, dpid: Dpid, port: &SwitchPort) -> Value {
     json!({ "port": number(port.number), "name": port.name, "up": port.up, "kind": kind })
 }
 
-/// The name of a kind of port. Reserved ports (the switch's own) have no kind.
+/// Returns the name of a kind of port. Reserved ports (the switch's own) have no kind.
 fn kind(kind: PortKind) -> &'static str {
     match kind {
         PortKind::New => "new",
@@ -371,7 +371,7 @@ fn stats(stats: &Stats) -> Value {
     all
 }
 
-/// A time in milliseconds since 1970.
+/// Returns a time in milliseconds since 1970.
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

@@ -224,7 +224,7 @@ impl PreparingTakeover {
     }
 }
 
-/// The events that lead from the presumed surroundings to the present ones.
+/// Returns the events that lead from the presumed surroundings to the present ones.
 fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
     let mut events = Vec::new();
     let is_there = |a, b| now.links.contains(&(a, b)) || now.links.contains(&(b, a));

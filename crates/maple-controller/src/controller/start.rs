@@ -212,12 +212,12 @@ impl StartingController {
         Ok(())
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
     }
 
-    /// The shard with the fewest connections, and counts one more for it.
+    /// Returns the shard with the fewest connections, and counts one more for it.
     pub fn assign(&self) -> ShardId {
         self.common.registry.assign()
     }
@@ -307,13 +307,13 @@ fn io_parts(
     IoParts { poll, deadlines, limits, listeners, programs: options.programs.clone(), write_each, balancer }
 }
 
-/// The metric of the heap's bytes, if the process counts them.
+/// Returns the metric of the heap's bytes, if the process counts them.
 fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
     let meaning = "Bytes of the heap in use. Only with --count-heap.";
     Gauge::new("maple_heap_bytes", meaning, move || count().map(|bytes| bytes as f64))
 }
 
-/// The metric of the files that can't be kept.
+/// Returns the metric of the files that can't be kept.
 fn files_gauge(files: KeptFiles) -> Gauge {
     let meaning = "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of \
                    switches, the certificates, the control socket. No row for files that there are not.";
@@ -322,15 +322,15 @@ fn files_gauge(files: KeptFiles) -> Gauge {
     Gauge { name: "maple_file_failed", meaning, label: Some("file"), read: Box::new(read) }
 }
 
-/// The metric of the certificate's expiry.
+/// Returns the metric of the certificate's expiry.
 fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
     let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
     let seconds = move || tls.expires().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
     Gauge::new("maple_certificate_expires_seconds", meaning, seconds)
 }
 
-/// The sockets to listen on: those that another process has handed over, each with whether its connections begin
-/// with TLS, or new ones.
+/// Returns the sockets to listen on: those that another process has handed over, each with whether its connections
+/// begin with TLS, or new ones.
 pub(super) fn listeners(
     options: &ControllerOptions,
     taken: Vec<(net::TcpListener, bool)>,
@@ -455,7 +455,7 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: ShardParts) -> io::
     })
 }
 
-/// The cores that this process may use.
+/// Returns the cores that this process may use.
 fn cores() -> Vec<CoreId> {
     core_affinity::get_core_ids().unwrap_or_default()
 }

@@ -244,7 +244,7 @@ impl Outgoing {
         self.waiting.iter().any(|waiting| !waiting.is_empty())
     }
 
-    /// The number of batches that wait because a mailbox was full.
+    /// Returns the number of batches that wait because a mailbox was full.
     pub fn waiting(&self) -> usize {
         self.waiting.iter().map(VecDeque::len).sum()
     }

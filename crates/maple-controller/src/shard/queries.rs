@@ -237,7 +237,7 @@ fn copied_switches(turn: &EngineTurn, switches: &Switches, io: &Io) -> Vec<Copie
     io.connections().iter().filter_map(copied).chain(unreachable).collect()
 }
 
-/// The status of a connection's switch, if its handshake is done.
+/// Returns the status of a connection's switch, if its handshake is done.
 fn status(connection: &Connection, registry: &Registry) -> Option<SwitchStatus> {
     let (switch, dpid) = (connection.switch.as_ref()?, connection.dpid?);
     Some(SwitchStatus {

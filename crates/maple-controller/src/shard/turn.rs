@@ -88,7 +88,7 @@ impl EngineTurn {
         self.decide_times
     }
 
-    /// The number of packets that wait for the engine.
+    /// Returns the number of packets that wait for the engine.
     pub fn waiting(&self) -> usize {
         self.backlog.len()
     }

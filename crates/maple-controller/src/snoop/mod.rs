@@ -393,7 +393,7 @@ fn is_edge(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }
 
-/// The source address of an IP packet.
+/// Returns the source address of an IP packet.
 fn source(packet: &Packet) -> IpAddr {
     let bits = |field| packet.get(field).unwrap_or_default();
     match packet.get(Field::Ipv6Src) {

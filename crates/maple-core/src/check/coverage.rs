@@ -42,7 +42,7 @@ impl StepKey {
     }
 }
 
-/// The keys of a trace's steps, which distinguish it from other traces.
+/// Returns the keys of a trace's steps, which distinguish it from other traces.
 pub(super) fn keys(trace: &Trace) -> Vec<StepKey> {
     trace.steps().map(StepKey::from_step).collect()
 }
@@ -135,7 +135,7 @@ impl MergedTraces {
         items
     }
 
-    /// The number of sides of tests, and of those that no trace took.
+    /// Returns the number of sides of tests, and of those that no trace took.
     fn branches(&self) -> (u64, u64) {
         let (mut sides, mut open) = (0, 0);
         for children in &self.nodes {

@@ -220,7 +220,7 @@ pub(crate) fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     all
 }
 
-/// A prefix of more than one value as a range.
+/// Returns a prefix of more than one value as a range.
 fn block(constraint: &Constraint) -> Option<Range> {
     let Constraint { field, value, mask } = *constraint;
     let rest = field.full_mask() & !mask;

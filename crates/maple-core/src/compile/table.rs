@@ -47,13 +47,13 @@ pub struct RuleTable {
 
 /// A compiler that maintains a table: the product's, or one to compare it with.
 pub trait TableBackend: fmt::Debug + Send {
-    /// An independent copy.
+    /// Returns an independent copy.
     fn boxed_clone(&self) -> Box<dyn TableBackend>;
 
-    /// The tree, for look-ups.
+    /// Returns the tree, for look-ups.
     fn tree(&self) -> &Tree;
 
-    /// The switch's capabilities of matching.
+    /// Returns the switch's capabilities of matching.
     fn capabilities(&self) -> &Capabilities;
 
     /// Adds a trace that ends in `leaf`, to whose packets `action` applies. All traces of a table are lowered for its
@@ -114,13 +114,13 @@ pub trait TableBackend: fmt::Debug + Send {
         let _ = (leaf, packet);
     }
 
-    /// The matches that have a priority, with that priority: those of the rules, and those of barrier rules that are
-    /// not required.
+    /// Returns the matches that have a priority, with that priority: those of the rules, and those of barrier rules
+    /// that are not required.
     fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
         Vec::new()
     }
 
-    /// The rules as they should be now, by falling priority.
+    /// Returns the rules as they should be now, by falling priority.
     fn rules(&self) -> Vec<Rule>;
 
     /// Reports whether something may have changed since changes were last taken.
@@ -129,8 +129,8 @@ pub trait TableBackend: fmt::Debug + Send {
     /// Returns what has changed since the last call, in an order whose every prefix is safe.
     fn take_changes(&mut self) -> Vec<Change>;
 
-    /// The number of times that entries of the table were looked at so far: a measure of the work that edits took. The
-    /// paper's compiler does not count and returns 0.
+    /// Returns the number of times that entries of the table were looked at so far: a measure of the work that edits
+    /// took. The paper's compiler does not count and returns 0.
     fn visited(&self) -> u64 {
         0
     }

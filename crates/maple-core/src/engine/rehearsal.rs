@@ -254,7 +254,7 @@ impl Rehearsal {
             .collect()
     }
 
-    /// A copy of the event for each engine.
+    /// Returns a copy of the event for each engine.
     fn all(&self, event: &Event) -> Vec<Vec<Event>> {
         self.engines.iter().map(|_| vec![event.clone()]).collect()
     }

@@ -63,7 +63,7 @@ impl AccountStep {
     }
 }
 
-/// A cell as people write it.
+/// Returns a cell as people write it.
 pub(super) fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Table(table, key) => format!("{table}[{key}]"),

@@ -16,14 +16,14 @@ pub trait Graph {
     /// Reports whether the switch is there.
     fn has_switch(&self, switch: Dpid) -> bool;
 
-    /// The links of a switch that are up and known at both ends, in order: its port, and the port at the other
+    /// Returns the links of a switch that are up and known at both ends, in order: its port, and the port at the other
     /// end.
     fn links_of(&self, switch: Dpid) -> impl Iterator<Item = (Location, Location)>;
 
-    /// The ports of a switch, in order.
+    /// Returns the ports of a switch, in order.
     fn ports_of(&self, switch: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)>;
 
-    /// The cost of the link that leaves by this port, under a link attribute; `to` is the switch at its far
+    /// Returns the cost of the link that leaves by this port, under a link attribute; `to` is the switch at its far
     /// end.
     fn cost(&self, costs: &Name, from: Location, to: Dpid) -> u64;
 }
@@ -36,7 +36,7 @@ pub fn path(network: &impl Graph, from: Dpid, to: Dpid, costs: Option<&Name>) ->
     path_along(network, from, to, costs, &distances_to(network, to, costs))
 }
 
-/// The best path, as [`path`], from the result of [`distances_to`] for `to` in this network.
+/// Returns the best path, as [`path`], from the result of [`distances_to`] for `to` in this network.
 pub(crate) fn path_along(
     network: &impl Graph,
     from: Dpid,

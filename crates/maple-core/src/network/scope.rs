@@ -66,7 +66,7 @@ impl Scope {
         Scope(Arc::new(ScopeOf { hash: hasher.finish(), limits }))
     }
 
-    /// The intersection of this scope and an outer one: the scope of the slice `outer/inner`.
+    /// Returns the intersection of this scope and an outer one: the scope of the slice `outer/inner`.
     #[must_use]
     pub(crate) fn inside(&self, outer: &Scope) -> Scope {
         let (here, outer) = (&self.0.limits, &outer.0.limits);
@@ -101,7 +101,7 @@ impl Scope {
         name.strip_prefix(&**self.name()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The names in the state that the slice's `name` for link costs can mean: its own, those of the slices
+    /// Returns the names in the state that the slice's `name` for link costs can mean: its own, those of the slices
     /// that it is in, and those of the network. The first that exists counts. A name with a slash is the slice's own,
     /// because otherwise it could mean the costs of another slice.
     pub(crate) fn cost_names(&self, name: &str) -> Vec<Name> {
@@ -114,7 +114,7 @@ impl Scope {
         all
     }
 
-    /// The names by which the slice knows costs, of those that exist.
+    /// Returns the names by which the slice knows costs, of those that exist.
     pub(crate) fn known_cost_names(&self, all: &[Name]) -> Vec<Name> {
         let last = |name: &Name| name.rsplit('/').next().unwrap_or_default().to_owned();
         let own = |name: &Name| Some(name.strip_prefix(&**self.name())?.strip_prefix('/')?.to_owned());
@@ -123,17 +123,17 @@ impl Scope {
         known.into_iter().map(Name::from).collect()
     }
 
-    /// The scope as it affects paths; `None` if paths may take all links.
+    /// Returns the scope as it affects paths; `None` if paths may take all links.
     pub(crate) fn of_links(&self) -> Option<Scope> {
         (!self.0.limits.links.is_empty()).then(|| self.clone())
     }
 
-    /// The scope as it affects floods; `None` if floods may take all ports and links.
+    /// Returns the scope as it affects floods; `None` if floods may take all ports and links.
     pub(crate) fn of_ports_and_links(&self) -> Option<Scope> {
         (self.0.limits.ports.is_some() || !self.0.limits.links.is_empty()).then(|| self.clone())
     }
 
-    /// The edge ports of the scope; `None` for all.
+    /// Returns the edge ports of the scope; `None` for all.
     pub(crate) fn ports(&self) -> Option<&BTreeSet<Location>> {
         self.0.limits.ports.as_ref()
     }
@@ -165,7 +165,7 @@ impl Scope {
 }
 
 impl ScopeLimits {
-    /// The intersection of both limits.
+    /// Returns the intersection of both limits.
     fn common(&self, other: &ScopeLimits) -> ScopeLimits {
         let mut links = self.links.clone();
         links.extend(other.links.iter().filter(|set| !self.links.contains(set)).cloned());

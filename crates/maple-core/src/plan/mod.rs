@@ -38,11 +38,11 @@ pub(crate) trait Topology {
     /// Returns the information about a port; `None` if the port does not exist.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
 
-    /// The far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not
+    /// Returns the far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not
     /// recorded.
     fn peer(&self, at: Location) -> Option<Location>;
 
-    /// The ports of a switch, for the text of an error. They are not recorded.
+    /// Returns the ports of a switch, for the text of an error. They are not recorded.
     fn ports_of(&self, switch: Dpid) -> Vec<PortNo>;
 }
 
@@ -85,7 +85,7 @@ impl Flood {
         self != Flood::No
     }
 
-    /// The place in the order. Whether the packet was asked makes no other route.
+    /// Returns the place in the order. Whether the packet was asked makes no other route.
     fn rank(self) -> u8 {
         match self {
             Flood::No => 0,
@@ -180,12 +180,12 @@ impl Plan {
         self.0.resolve(topology)
     }
 
-    /// The switch where the plan's packets enter.
+    /// Returns the switch where the plan's packets enter.
     pub(crate) fn ingress(&self) -> Dpid {
         self.0.ingress
     }
 
-    /// The places that the plan leaves out because they are absent. A hop may lead to another switch.
+    /// Returns the places that the plan leaves out because they are absent. A hop may lead to another switch.
     pub(crate) fn left_out(&self, absence: impl Fn(Location) -> Option<Absence>) -> Vec<OmittedPlace> {
         let ingress = self.0.ingress;
         let mut all = Vec::new();
@@ -209,7 +209,7 @@ impl Plan {
         self.0.branches.iter().all(|branch| branch.is_empty() && branch.path.is_none())
     }
 
-    /// The meter that packets pass at the ingress.
+    /// Returns the meter that packets pass at the ingress.
     pub(crate) fn meter(&self) -> Option<&Meter> {
         self.0.meter.as_ref()
     }
@@ -419,7 +419,7 @@ impl PlanOf {
     }
 }
 
-/// The hops that leave a switch.
+/// Returns the hops that leave a switch.
 fn of_switch(ways: &Ways, switch: Dpid) -> impl Iterator<Item = (&Hop, &HopWay)> {
     ways.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
 }

@@ -93,7 +93,7 @@ impl PathReads {
 /// The number of bits of a packet that choose between routes: with 8, at most 256 rules replace one rule for each flow.
 pub const SPREAD_BITS: u32 = 8;
 
-/// A number whose every bit depends on all bits of the argument (the finish of SplitMix64).
+/// Returns a number whose every bit depends on all bits of the argument (the finish of SplitMix64).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -101,7 +101,7 @@ impl Route {
         self.found.iter().for_each(|found| found.reads.hops.store(true, Relaxed));
     }
 
-    /// The branches with the hops of their paths, without those branches for which no path was found.
+    /// Returns the branches with the hops of their paths, without those branches for which no path was found.
     pub(super) fn spelled_out(&self) -> Vec<Branch> {
         self.look();
         let hops = |path: &PathTo| {
@@ -119,7 +119,7 @@ impl Route {
     }
 }
 
-/// The cell of a path.
+/// Returns the cell of a path.
 fn cell(path: &PathTo) -> Cell {
     let (costs, within) = (path.costs.clone(), path.within.clone());
     Cell::Path { from: path.from, to: path.to.switch, costs, within }

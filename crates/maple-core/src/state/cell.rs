@@ -238,7 +238,7 @@ impl Cell {
         self.evaluate(now) == *seen
     }
 
-    /// The table that the cell is about.
+    /// Returns the table that the cell is about.
     pub(super) fn table(&self) -> Option<&Name> {
         match self {
             Cell::Table(table, _) | Cell::TableAll(table) | Cell::TableLen(table) => Some(table),
@@ -246,7 +246,7 @@ impl Cell {
         }
     }
 
-    /// The rate that must be measured for the cell.
+    /// Returns the rate that must be measured for the cell.
     pub(super) fn gauge(&self) -> Option<Gauge> {
         match self {
             Cell::Rate(gauge, _) => Some(*gauge),

@@ -68,12 +68,12 @@ impl RememberedValue {
 }
 
 impl Snapshot {
-    /// The value of a path, flood or route.
+    /// Returns the value of a path, flood or route.
     pub(super) fn derive(&self, cell: &Cell) -> CellValue {
         self.derive_with_inputs(cell).0
     }
 
-    /// The value of a path, flood or route, and for a route the cells that it rests on.
+    /// Returns the value of a path, flood or route, and for a route the cells that it rests on.
     pub(super) fn derive_with_inputs(&self, cell: &Cell) -> (CellValue, Inputs) {
         let (of, changed) = match cell {
             Cell::Path { .. } => (&self.derived.links, self.links_changed),
@@ -119,7 +119,7 @@ impl Snapshot {
         }
     }
 
-    /// The places that a route's plan leaves out because they are absent.
+    /// Returns the places that a route's plan leaves out because they are absent.
     pub(crate) fn left_out(&self, plan: &Plan) -> Vec<OmittedPlace> {
         plan.left_out(|at| self.absence(at))
     }

@@ -162,7 +162,7 @@ impl Snapshot {
         self.version
     }
 
-    /// A copy for writes that are not committed.
+    /// Returns a copy for writes that are not committed.
     pub(super) fn draft(&self) -> Snapshot {
         Snapshot { draft: true, ..self.clone() }
     }
@@ -192,7 +192,7 @@ impl Snapshot {
         self.vars.get(name)
     }
 
-    /// The declared types.
+    /// Returns the declared types.
     pub(super) fn declared(&self) -> &Declarations {
         &self.declared
     }
@@ -213,7 +213,7 @@ impl Snapshot {
         self.facts.as_ref().map_or(&NOTHING, |(_, facts)| facts)
     }
 
-    /// The number of the declaration in force; 0 if it has none.
+    /// Returns the number of the declaration in force; 0 if it has none.
     pub(crate) fn facts_number(&self) -> u64 {
         self.facts.as_ref().map_or(0, |(number, _)| *number)
     }
@@ -283,7 +283,7 @@ impl Snapshot {
         writes
     }
 
-    /// A draft to which those of these writes are applied whose names this snapshot does not have.
+    /// Returns a draft to which those of these writes are applied whose names this snapshot does not have.
     pub(crate) fn beneath(&self, writes: &[Write]) -> Snapshot {
         let mut draft = self.draft();
         let is_free = |write: &&Write| match write {
@@ -400,17 +400,17 @@ impl Snapshot {
         self.rates.get(gauge).map(|history| &**history)
     }
 
-    /// The step of a scale that a rate has reached; 0 if nothing was measured.
+    /// Returns the step of a scale that a rate has reached; 0 if nothing was measured.
     pub(super) fn step(&self, gauge: &Gauge, scale: Scale) -> u8 {
         self.rate(gauge).map_or(0, |history| history.step(scale))
     }
 
-    /// The measured rates of what a host sends to others.
+    /// Returns the measured rates of what a host sends to others.
     pub(super) fn traffic_from(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
         self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
     }
 
-    /// The hosts at a switch.
+    /// Returns the hosts at a switch.
     pub(crate) fn hosts_of(&self, dpid: Dpid) -> impl Iterator<Item = Mac> + '_ {
         let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
         self.by_port.range(all).flat_map(|(_, hosts)| hosts.iter().copied())
@@ -553,7 +553,7 @@ fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<
     }
 }
 
-/// The first and the last address of a prefix.
+/// Returns the first and the last address of a prefix.
 pub(super) fn first_and_last(network: IpAddr, bits: u8) -> std::ops::RangeInclusive<IpAddr> {
     match network {
         IpAddr::V4(ip) => {

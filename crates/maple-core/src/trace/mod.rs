@@ -40,8 +40,8 @@ pub(crate) use source::caller;
 /// A packet has a field exactly if the field's prerequisites hold ([`Field::prerequisites`]). Implementations must keep
 /// to this rule: the recorder proves absence by the prerequisites alone.
 pub trait Fields {
-    /// The field's value as a switch sees it (0 if its bytes are missing or malformed); `None` if the packet has no
-    /// such field.
+    /// Returns the field's value as a switch sees it (0 if its bytes are missing or malformed); `None` if the packet
+    /// has no such field.
     fn value(&self, field: Field) -> Option<u128>;
 
     /// Reports whether [`Fields::value`] is what a switch sees, and not a stand-in for bytes that the controller was
@@ -236,7 +236,7 @@ impl Trace {
         self.items.iter().all(|item| item.holds(packet)) && self.lists.iter().all(|answer| answer.holds(packet))
     }
 
-    /// The bits of the metadata that the trace reads: the classes of what look-ups found.
+    /// Returns the bits of the metadata that the trace reads: the classes of what look-ups found.
     pub(crate) fn metadata(&self) -> ReadMetadata {
         self.items.iter().fold(ReadMetadata::default(), |all, item| match item {
             Item::Read(Constraint { field: Field::Metadata, value, mask }) => {
@@ -299,7 +299,7 @@ impl fmt::Display for TraceStep<'_> {
     }
 }
 
-/// A constraint as text: `tcp_dst=22`, `ipv4_src=10.0.0.0/8`, `vlan_vid=0x1000/0x1000`.
+/// Returns a constraint as text: `tcp_dst=22`, `ipv4_src=10.0.0.0/8`, `vlan_vid=0x1000/0x1000`.
 pub(crate) fn show(constraint: &Constraint) -> String {
     let Constraint { field, value, mask } = *constraint;
     if constraint.is_exact() {

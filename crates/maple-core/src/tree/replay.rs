@@ -239,7 +239,7 @@ impl<'t> Replay<'t> {
         fits
     }
 
-    /// The value of a field under a mask, as [`crate::Recorder::read_there`] returns it.
+    /// Returns the value of a field under a mask, as [`crate::Recorder::read_there`] returns it.
     pub fn read_there<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) -> u128 {
         let mask = mask & field.full_mask();
         self.catch_up();
@@ -352,7 +352,7 @@ impl<'t> Replay<'t> {
         self.go_ahead(ahead);
     }
 
-    /// The number of expected questions, all of which are denied.
+    /// Returns the number of expected questions, all of which are denied.
     #[cfg(test)]
     pub(super) fn expected(&self) -> usize {
         self.next.len()
@@ -444,7 +444,7 @@ impl QuestionMemo {
         self.question == Question::End
     }
 
-    /// The condition that is asked at the node, if the memo says that no packet that reaches the node fits it.
+    /// Returns the condition that is asked at the node, if the memo says that no packet that reaches the node fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo { question: Question::Fits(cond), ago: 0, becomes: ReducedTo::Known(false) } => Some(cond),
@@ -452,8 +452,8 @@ impl QuestionMemo {
         }
     }
 
-    /// The condition that is asked at the node and that the node's test prefixes. Packets that fail the test don't fit
-    /// it.
+    /// Returns the condition that is asked at the node and that the node's test prefixes. Packets that fail the test
+    /// don't fit it.
     pub(super) fn begun(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo {

@@ -111,7 +111,7 @@ impl Bridge {
     }
 }
 
-/// The faults of each of these bridges. `has_kernel`: the kernel has a datapath.
+/// Returns the faults of each of these bridges. `has_kernel`: the kernel has a datapath.
 pub fn findings(bridges: &[&Bridge], has_kernel: bool) -> Vec<Finding> {
     let mut found: Vec<Finding> = bridges.iter().flat_map(|bridge| of_bridge(bridge, has_kernel)).collect();
     found.extend(duplicates(bridges));

@@ -17,7 +17,7 @@ enum TargetFit {
     Elsewhere,
 }
 
-/// The faults of all bridges' connections. `named`: the user named the bridges, so they should be Maple's.
+/// Returns the faults of all bridges' connections. `named`: the user named the bridges, so they should be Maple's.
 /// Otherwise only bridges that are Maple's already are judged: another program may need the others as they are.
 pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Finding> {
     let is_any_ours = bridges.iter().any(|bridge| is_ours(bridge, expected));
@@ -58,7 +58,7 @@ fn is_connected_here(bridge: &Bridge, expected: &Expected) -> bool {
     bridge.dpid.is_some_and(|dpid| expected.connected.contains(&dpid))
 }
 
-/// The finding about a bridge that seems to have another controller, or none. It suggests no command that would
+/// Returns the finding about a bridge that seems to have another controller, or none. It suggests no command that would
 /// change that by mistake.
 fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
     let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
@@ -215,7 +215,7 @@ fn binds_others(ip: IpAddr) -> bool {
     std::fs::read_to_string(format!("/proc/sys/net/{family}/ip_nonlocal_bind")).is_ok_and(|text| text.trim() != "0")
 }
 
-/// The target that a bridge of this host should have.
+/// Returns the target that a bridge of this host should have.
 fn wanted(expected: &Expected) -> String {
     let first = expected.listening.first().filter(|_| expected.runs || expected.is_known);
     // Without a controller on this host it may be anywhere.

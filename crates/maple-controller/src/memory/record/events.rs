@@ -105,7 +105,7 @@ enum SwitchEvent<'a> {
 }
 
 impl Events {
-    /// The version that a switch speaks; 1.3 if that is not known.
+    /// Returns the version that a switch speaks; 1.3 if that is not known.
     pub fn version(&self, dpid: Dpid) -> Version {
         self.versions.get(&dpid).copied().unwrap_or(Version::Of13)
     }

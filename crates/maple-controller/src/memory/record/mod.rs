@@ -231,7 +231,7 @@ impl fmt::Debug for Recording {
 }
 
 impl SharedRecording {
-    /// The number of times that the store had moved at the start.
+    /// Returns the number of times that the store had moved at the start.
     pub fn from(&self) -> u64 {
         self.from.load(Ordering::Relaxed)
     }
@@ -421,7 +421,7 @@ impl Recording {
         Ok((recording.clone(), RecordWriter { recording, store: Arc::clone(store), thread }))
     }
 
-    /// The folder of this run.
+    /// Returns the folder of this run.
     pub fn folder(&self) -> &Path {
         &self.0.folder
     }
@@ -431,12 +431,12 @@ impl Recording {
         lock(&self.0.failure).clone()
     }
 
-    /// The present time, for people: `2026-11-26T04:15:11.000Z`.
+    /// Returns the present time, for people: `2026-11-26T04:15:11.000Z`.
     pub fn now(&self) -> String {
         timestamp_of(self.0.began, self.0.clock.now())
     }
 
-    /// A text for the report of a crash: where the recording is, and when the crash was.
+    /// Returns a text for the report of a crash: where the recording is, and when the crash was.
     pub(crate) fn crash_text(&self) -> String {
         match self.failure() {
             None => format!("; maple replay {} comes there too, at {}", self.folder().display(), self.now()),
@@ -525,7 +525,7 @@ impl Drop for RecordWriter {
     }
 }
 
-/// The time when this clock was at zero.
+/// Returns the time when this clock was at zero.
 fn now_at_zero(clock: &Clock) -> SystemTime {
     let since = Duration::from_nanos(clock.now().0);
     SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)

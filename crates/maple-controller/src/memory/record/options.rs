@@ -59,7 +59,7 @@ fn max_classes() -> u16 {
     Options::default().max_classes
 }
 
-/// The compiler of engines that nobody has given another.
+/// Returns the compiler of engines that nobody has given another.
 fn compiler() -> fn(TableTarget) -> RuleTable {
     Options::default().new_table
 }

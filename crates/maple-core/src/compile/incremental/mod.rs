@@ -335,7 +335,7 @@ impl IncrementalCompiler {
         1u128.checked_shl((values.mask & !known).count_ones()) == Some(u128::from(children))
     }
 
-    /// The region of a leaf's class.
+    /// Returns the region of a leaf's class.
     fn region_of_leaf(&self, leaf: NodeId, class: ClassId) -> Arc<Region> {
         let under_value = || {
             let (above, branch) = self.tree.parent(leaf)?;

@@ -87,7 +87,8 @@ impl Context {
         Some(timer)
     }
 
-    /// How late the next timer is, if the engine handled nothing for long. Our own lateness is never another's silence.
+    /// Returns how late the next timer is, if the engine handled nothing for long. Our own lateness is never another's
+    /// silence.
     pub fn standstill(&self) -> Option<Duration> {
         let late = Duration::from_nanos(self.now.0.saturating_sub(self.next_deadline()?.0));
         Some(late).filter(|late| *late >= STANDSTILL)

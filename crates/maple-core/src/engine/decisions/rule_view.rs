@@ -44,7 +44,7 @@ impl Decisions {
         rules
     }
 
-    /// A rule of a switch, with its purpose.
+    /// Returns a rule of a switch, with its purpose.
     pub fn table_rule(&self, fabric: &Fabric, switch: &Switch, table_id: u8, rule: Rule) -> TableRule {
         let subject = subject_of(fabric.ctx.options.epoch, rule.cookie);
         let leaf = match subject {

@@ -86,7 +86,7 @@ impl<'a> EngineView<'a> {
         self.0.live.watches()
     }
 
-    /// What the open waits for removals still wait for.
+    /// Returns what the open waits for removals still wait for.
     pub fn unsettled(self) -> Vec<Unsettled> {
         self.0.decisions.unsettled(&self.0.fabric)
     }
@@ -165,7 +165,7 @@ impl<'a> EngineView<'a> {
         self.0.fabric.switches.traffic(&self.0.fabric.ctx, dpid)
     }
 
-    /// When a switch last answered with these counters.
+    /// Returns when a switch last answered with these counters.
     pub fn counted_at(self, dpid: Dpid, what: CounterKind) -> Option<Time> {
         self.0.fabric.switches.counted_at(dpid, what)
     }

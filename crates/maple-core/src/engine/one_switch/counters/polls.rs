@@ -116,7 +116,7 @@ impl PollSeries {
         !self.wanted.is_empty() || !self.measured.is_empty()
     }
 
-    /// When the switch is to be asked, if at all.
+    /// Returns when the switch is to be asked, if at all.
     fn due(&self, now: Time, period: Duration) -> Option<Time> {
         let since = |span: Duration| self.asked.map_or(Time(0), |asked| asked + span);
         let is_shown = self.shown.is_some_and(|shown| now < shown + SHOWN_FOR);
