@@ -101,6 +101,14 @@ pub struct Options {
     pub check_rate: u32,
 }
 
+impl Options {
+    /// Returns the options of an engine that does nothing by itself.
+    pub(in crate::engine) fn quiet(&self) -> Options {
+        let (poll, audit, flow_mod_rate) = (Duration::ZERO, Duration::ZERO, None);
+        Options { poll, audit, flow_mod_rate, check_rate: 0, remember: false, ..self.clone() }
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {

@@ -70,11 +70,6 @@ impl Context {
         self.timers.insert((time, timer));
     }
 
-    /// Sets those of another engine's timers that pass `is_kept`, in place of its own.
-    pub fn copy_timers(&mut self, from: &Context, is_kept: impl Fn(&Timer) -> bool) {
-        self.timers = from.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
-    }
-
     /// Returns the time when the next timer is due.
     pub fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(time, _)| *time)

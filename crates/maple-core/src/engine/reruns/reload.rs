@@ -91,6 +91,11 @@ pub(in crate::engine) struct Reload {
 }
 
 impl Reload {
+    /// Returns a copy without the trial.
+    pub fn copy(&self) -> Reload {
+        Reload { former: self.former.clone(), ..Reload::default() }
+    }
+
     /// Begins the trial of a candidate, in place of any other trial.
     pub fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
         let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
