@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
-use maple::PrefixError;
+use maple::field::PrefixError;
 use maple::prelude::*;
 
 const ARP: u16 = 0x0806;

@@ -113,7 +113,7 @@ fn main() -> ExitCode {
     };
     let broker = Arc::new(Broker::new(capacity));
     let policy = Arc::clone(&broker);
-    let serve = move |controller: maple::Handle| {
+    let serve = move |controller: maple::controller::Handle| {
         std::thread::spawn(move || while controller.atomically(None, |tx| broker.step(tx)).is_ok() {});
     };
     maple_cli::run(App::new(move |pkt: &Packet, net: &Net| policy.decide(pkt, net)).on_start(serve))

@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     };
     let first = |tx: &Tx| change(&blocked, tx, &BTreeSet::new(), &listed);
     let app = App::new(policy).table(&blocked).with_state(first);
-    let watch = move |controller: maple::Handle| {
+    let watch = move |controller: maple::controller::Handle| {
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(Duration::from_millis(200));

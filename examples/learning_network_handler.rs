@@ -11,11 +11,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use maple::App;
 use maple::handlers::{Handler, Replies, SwitchInfo, install_table_miss};
+use maple::net::{Dpid, Mac, PortNo};
+use maple::state::{Attempt, Store, Table, Tx};
 use maple::wire::msg::{FlowMod, FlowModCommand, PacketOut};
 use maple::wire::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple::wire::{Action, Field, Instruction, Match, Message, Packet};
-use maple::{App, Attempt, Dpid, Mac, PortNo, Store, Table, Tx};
 
 const IDLE_TIMEOUT: u16 = 5;
 const PRIORITY: u16 = 0x8000;

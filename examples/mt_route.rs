@@ -7,7 +7,7 @@
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
-use maple::PacketField;
+use maple::field::PacketField;
 use maple::prelude::*;
 
 const ARP: u16 = 0x0806;

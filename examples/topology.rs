@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use maple::Handle;
+use maple::controller::Handle;
 use maple::prelude::*;
 
 fn shortest_path(pkt: &Packet, net: &Net) -> Route {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use maple_core::{Augmented, Cond, Item, LeafId, Recorder, Table};
+use maple_core::{Augmented, Cond, Item, LeafId, Recorder, RuleTable};
 use maple_wire::{Constraint, Field};
 use serde::Serialize;
 
@@ -88,7 +88,7 @@ pub fn measure(args: &GrowthArgs) -> Result<Vec<Cost>, BenchError> {
 
 /// A table under test.
 struct Subject {
-    table: Table,
+    table: RuleTable,
     tests: Vec<Arc<Cond>>,
     /// The number of headers; each has its own trace.
     headers: usize,

@@ -54,7 +54,10 @@ pub fn run(app: App) -> ExitCode {
     if let Some(error) = options.refusal() {
         return print_usage(&error).into();
     }
-    let (controller, started) = app.into_parts();
+    let (controller, started) = match app.into_parts() {
+        Ok(parts) => parts,
+        Err(error) => return exit_status(Err(error.into())).into(),
+    };
     let started = Box::new(move |handle: Handle| started.into_iter().for_each(|started| started(handle.clone())));
     let is_handlers = controller.programs.is_some();
     let unrecorded = || Err(anyhow::anyhow!("handlers can't be recorded, so there is no recording of this program"));

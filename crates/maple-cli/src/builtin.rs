@@ -12,7 +12,7 @@ use maple_handlers::{HandlerFactory, Hub, LearningSwitch};
 use maple_wire::Field;
 
 /// The link cost that `builtin:secure-routing` uses for ssh.
-pub const WEIGHT: &str = "secure";
+pub const COSTS: &str = "secure";
 
 /// Finds a built-in policy.
 ///
@@ -68,10 +68,10 @@ fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
 /// Routes ssh along the path of least `secure` cost, everything else along the shortest path.
 fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
     let Some((src, dst)) = ends(pkt, net) else { return Route::flood() };
-    if pkt.is(Field::TcpDst, 22) { net.path(src, dst, WEIGHT) } else { net.shortest_path(src, dst) }
+    if pkt.is(Field::TcpDst, 22) { net.path(src, dst, COSTS) } else { net.shortest_path(src, dst) }
 }
 
-/// The locations of a unicast packet's source and destination, if both are known.
+/// Returns the locations of a unicast packet's source and destination, if both are known.
 fn ends(pkt: &PacketHandle, net: &Net) -> Option<(Location, Location)> {
     if pkt.is_multicast() {
         return None;

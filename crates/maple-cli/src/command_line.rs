@@ -48,7 +48,7 @@ impl From<clap::Error> for ParseError {
     }
 }
 
-/// The definition of the command line.
+/// Returns the definition of the command line.
 pub fn definition() -> clap::Command {
     let of_config = |command: clap::Command| if command.get_name() == "show" { with_values(command) } else { command };
     CommandLine::command().mut_subcommands(|command| match command.get_name() {
@@ -140,7 +140,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The reason why options that are valid one by one can't be used together.
+    /// Returns the reason why options that are valid one by one can't be used together.
     pub fn refusal(&self) -> Option<clap::Error> {
         match self {
             Command::Run(args) => args.refusal(),

@@ -164,7 +164,7 @@ impl ConnectionReport {
     }
 }
 
-/// The options of the network.
+/// Returns the options of the network.
 pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs) -> EmulationOptions {
     let mut options = EmulationOptions::new(topology, controller, args.version());
     options.network.seed = args.seed();
@@ -174,7 +174,7 @@ pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs)
     options
 }
 
-/// The options of its hosts' traffic.
+/// Returns the options of its hosts' traffic.
 pub fn traffic(args: &EmulationArgs, duration: Duration) -> TrafficOptions {
     TrafficOptions {
         flows_per_second: args.rate(),

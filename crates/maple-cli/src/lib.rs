@@ -5,11 +5,11 @@
 
 #![warn(clippy::match_bool)]
 
+mod link_costs;
 mod service;
 mod signal;
 mod usage_error;
 mod values;
-mod weights;
 
 mod declared;
 mod logging;

@@ -85,7 +85,7 @@ impl Logging {
         self.threshold(area, Level::Info).is_some_and(|lowest| level <= lowest)
     }
 
-    /// The lowest level that is written of an area, without a threshold `default`.
+    /// Returns the lowest level that is written of an area, without a threshold `default`.
     fn threshold(&self, area: &str, default: Level) -> Option<Level> {
         let last = |wanted: Option<&str>| self.thresholds.iter().rev().find(|one| one.area == wanted);
         last(Some(area)).or_else(|| last(None)).map_or(Some(default), |threshold| threshold.level)

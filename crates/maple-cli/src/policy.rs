@@ -143,7 +143,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// The file and the name in it, if the policy is a program and not an access list.
+    /// Returns the file and the name in it, if the policy is a program and not an access list.
     pub fn program(&self) -> Option<(&Path, Option<&str>)> {
         match self {
             PolicyName::File { file, name } if !is_access_list(file) => Some((file, name.as_deref())),
@@ -222,7 +222,7 @@ pub fn load_aside(
     loader: Option<&dyn PolicyLoader>,
 ) -> anyhow::Result<Loaded> {
     if matches!(PolicyName::parse(policy), PolicyName::Builtin(_)) {
-        store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+        store.update(|_| vec![Write::CostName(builtin::COSTS.into())]);
     }
     let write_to = |store: Option<&Arc<Store>>| {
         loader.into_iter().for_each(|loader| loader.write_to(store.map(Arc::clone)));
@@ -254,7 +254,7 @@ pub fn load_for_replay(
     loaded
 }
 
-/// The most important findings of `maple check` about a policy.
+/// Returns the most important findings of `maple check` about a policy.
 pub fn suspicions(policy: &str, loader: Option<&dyn PolicyLoader>) -> Vec<String> {
     let parsed = PolicyName::parse(policy);
     if let PolicyName::File { file, name: None } = &parsed
@@ -269,13 +269,13 @@ pub fn suspicions(policy: &str, loader: Option<&dyn PolicyLoader>) -> Vec<String
     found.iter().map(|found| format!("{}:{}: {}", found.file, found.line, found.text)).collect()
 }
 
-/// The time of the latest change of the policy's files: its own, or one in the same folder.
+/// Returns the time of the latest change of the policy's files: its own, or one in the same folder.
 pub fn newest(policy: &str) -> Option<SystemTime> {
     let files = files(policy)?.into_iter();
     files.filter_map(|path| std::fs::metadata(path).and_then(|about| about.modified()).ok()).max()
 }
 
-/// The policy's name for a program that runs in another folder.
+/// Returns the policy's name for a program that runs in another folder.
 ///
 /// # Errors
 /// If the working folder is unknown.
@@ -289,7 +289,7 @@ pub fn absolute(policy: &str) -> anyhow::Result<String> {
     })
 }
 
-/// The identity of a policy: its name for any working folder, and the present content of its files.
+/// Returns the identity of a policy: its name for any working folder, and the present content of its files.
 ///
 /// # Errors
 /// If a file of the policy can't be read.
@@ -297,7 +297,7 @@ pub fn identity(policy: &str) -> anyhow::Result<PolicyIdentity> {
     Ok(PolicyIdentity { name: absolute(policy)?, hash: sources(policy)? })
 }
 
-/// A fingerprint of the policy's files.
+/// Returns a fingerprint of the policy's files.
 ///
 /// # Errors
 /// If a file of the policy can't be read.
@@ -313,7 +313,7 @@ pub fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
     Ok(Fingerprint::from_parts(parts))
 }
 
-/// The source of a policy with all its files, for a recording.
+/// Returns the source of a policy with all its files, for a recording.
 ///
 /// # Errors
 /// If a file of the policy can't be read.
@@ -334,7 +334,7 @@ pub fn source(policy: &str) -> anyhow::Result<PolicySource> {
     Ok(PolicySource::Files { name, files })
 }
 
-/// The files that may be part of a policy: its own, and for a program those in the same folder. `None` for a
+/// Returns the files that may be part of a policy: its own, and for a program those in the same folder. `None` for a
 /// policy without a file.
 fn files(policy: &str) -> Option<Vec<PathBuf>> {
     let PolicyName::File { file, .. } = PolicyName::parse(policy) else { return None };
@@ -355,7 +355,7 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
         PolicyName::Builtin(name) => {
             let options = ControllerOptions::new(builtin::named(&name).or_usage_error()?);
             // Links without a cost of this name have cost 1.
-            options.store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+            options.store.update(|_| vec![Write::CostName(builtin::COSTS.into())]);
             return Ok(Loaded::Policy(options));
         }
         PolicyName::File { file, name } => (file, name),

@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 
 use crate::command_line::definition;
 
-/// The whole page.
+/// Returns the whole page.
 ///
 /// ```
 /// let page = maple_cli::reference::markdown();
@@ -70,7 +70,7 @@ fn table(page: &mut String, kind: &str, arguments: &[&Arg]) {
     }
 }
 
-/// The form of an argument, such as `--listen ADDR…`.
+/// Returns the form of an argument, such as `--listen ADDR…`.
 fn spelling(argument: &Arg) -> String {
     let values: Vec<&str> = argument.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
     let takes_values = argument.get_action().takes_values();
@@ -85,7 +85,7 @@ fn spelling(argument: &Arg) -> String {
     }
 }
 
-/// The help of an argument, its possible values, and its default.
+/// Returns the help of an argument, its possible values, and its default.
 fn meaning(argument: &Arg) -> String {
     let help = argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut text = help.split_whitespace().collect::<Vec<_>>().join(" ");

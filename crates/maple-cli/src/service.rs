@@ -20,7 +20,7 @@ pub fn tell(state: &str) {
     }
 }
 
-/// The sockets that the service manager has opened for this program, each with whether connections to it begin
+/// Returns the sockets that the service manager has opened for this program, each with whether connections to it begin
 /// with TLS: those with the name `tls` (`FileDescriptorName=`). They replace `--listen`.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn listeners() -> anyhow::Result<Vec<(TcpListener, bool)>> {
     (0..count).map(&mut take).collect()
 }
 
-/// The path of a file in the folder that this variable names, such as `$STATE_DIRECTORY`. If it names several,
+/// Returns the path of a file in the folder that this variable names, such as `$STATE_DIRECTORY`. If it names several,
 /// the first is used.
 pub fn in_folder(variable: &str, file: &str) -> Option<PathBuf> {
     let folders = std::env::var(variable).ok()?;

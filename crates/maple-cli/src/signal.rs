@@ -36,7 +36,7 @@ pub fn take_interrupt() -> bool {
 /// The exit status after a second request to stop.
 const AT_ONCE: i32 = 130;
 
-/// A flag that becomes true on SIGHUP. Closing the terminal sends it too, which changes nothing: the same
+/// Returns a flag that becomes true on SIGHUP. Closing the terminal sends it too, which changes nothing: the same
 /// policy is loaded again, and the network keeps running.
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub fn hangup_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(hangup)
 }
 
-/// A flag that becomes true when the program is asked to stop. A second request ends the program immediately.
+/// Returns a flag that becomes true when the program is asked to stop. A second request ends the program immediately.
 /// Closing the terminal is not a request: the network keeps running.
 ///
 /// # Errors

@@ -22,7 +22,7 @@ pub fn usage_error(error: impl Into<anyhow::Error>) -> anyhow::Error {
 
 /// Converts the error of a result to a usage error.
 pub trait OrUsageError<T> {
-    /// The result with a usage error.
+    /// Returns the result with a usage error.
     ///
     /// # Errors
     /// The error of the result, as a usage error.

@@ -22,11 +22,11 @@ fn main() {
     let file = std::env::current_exe().expect("a program has a file").with_extension("state");
     drop(std::fs::remove_file(&file));
     let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
-    options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    (options.workers, options.pin) = (1, false);
+    options.openflow.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    (options.workers.count, options.workers.pin) = (1, false);
     options.store = Store::new();
     options.store.keep("kept");
-    options.state_file = Some(file.clone());
+    options.memory.state_file = Some(file.clone());
     let controller = Controller::start(options).expect("the file can be made");
     println!("acknowledged writes a second, each thread to a key of its own; the file is {}", file.display());
     println!("  threads  not kept     kept  kept, for each thread");

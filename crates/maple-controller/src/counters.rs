@@ -20,7 +20,7 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
 
-            /// What each counter counts, in the same order.
+            /// Returns what each counter counts, in the same order.
             pub fn meanings() -> impl Iterator<Item = &'static str> {
                 [$(concat!($($doc),*)),*].into_iter().map(str::trim_start)
             }

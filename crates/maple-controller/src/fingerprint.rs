@@ -34,7 +34,7 @@ impl Fingerprint {
         Fingerprint(format!("{:016x}{:016x}", sum.h1, sum.h2))
     }
 
-    /// Its first digits, for people.
+    /// Returns its first digits, for people.
     pub fn short(&self) -> &str {
         self.0.get(..SHORT).unwrap_or(&self.0)
     }

@@ -59,7 +59,7 @@ impl Framer {
         Ok(StreamPart::Rest(header))
     }
 
-    /// The start of a message that has not arrived whole.
+    /// Returns the start of a message that has not arrived whole.
     pub fn started(&self) -> &[u8] {
         if self.is_whole { &[] } else { &self.partial }
     }
@@ -69,7 +69,7 @@ impl Framer {
         self.partial.extend_from_slice(started);
     }
 
-    /// The number of kept bytes of an incomplete message.
+    /// Returns the number of kept bytes of an incomplete message.
     pub fn held(&self) -> usize {
         if self.is_whole { 0 } else { self.partial.len() }
     }

@@ -39,7 +39,7 @@ impl KeptFile {
         }
     }
 
-    /// The noun phrase of this file for messages.
+    /// Returns the noun phrase of this file for messages.
     const fn noun(self) -> &'static str {
         match self {
             KeptFile::State => "the state file",
@@ -51,7 +51,7 @@ impl KeptFile {
         }
     }
 
-    /// The consequence of a failure, for messages.
+    /// Returns the consequence of a failure, for messages.
     const fn consequence(self) -> &'static str {
         match self {
             KeptFile::State => "what changes waits in memory; a restart before it is written loses it",
@@ -208,7 +208,7 @@ impl KeptFiles {
         }
     }
 
-    /// The files that fail, each with the time since when.
+    /// Returns the files that fail, each with the time since when.
     pub(crate) fn troubles(&self) -> Vec<(SystemTime, FileNews)> {
         let failing = |(file, kept): (&KeptFile, &KeptEntry)| {
             let trouble = kept.trouble.as_ref()?;
@@ -218,7 +218,7 @@ impl KeptFiles {
         self.lock().iter().filter_map(failing).collect()
     }
 
-    /// The status of all files.
+    /// Returns the status of all files.
     pub(crate) fn all(&self) -> Vec<FileStatus> {
         let status = |(file, kept): (&KeptFile, &KeptEntry)| {
             let trouble = kept.trouble.as_ref().map(|trouble| (trouble.why().to_owned(), trouble.at));

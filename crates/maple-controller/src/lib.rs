@@ -47,7 +47,7 @@ pub mod status;
 pub mod tls;
 
 pub mod discovery;
-pub mod listen;
+pub mod listener;
 pub mod session;
 pub mod snoop;
 
@@ -69,7 +69,10 @@ pub mod metrics;
 mod controller;
 
 pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
-pub use controller::{Controller, ControllerOptions, OPENFLOW_PORT, StartError, Stopped};
+pub use controller::{
+    ControlOptions, Controller, ControllerOptions, MemoryOptions, OPENFLOW_PORT, OpenFlowOptions, StartError, Stopped,
+    WorkerOptions,
+};
 pub use counters::Counters;
 pub use gauge::Gauge;
 pub use memory::{PersistenceError, last_policy, offline, record, replay, takeover};

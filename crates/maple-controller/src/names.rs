@@ -116,7 +116,7 @@ impl Names {
         Ok(Location::new(self.switch(switch)?, port))
     }
 
-    /// The id of the switch or host with this name, or of a port of a switch with a name, as text.
+    /// Returns the id of the switch or host with this name, or of a port of a switch with a name, as text.
     pub(crate) fn id_of(&self, text: &str) -> Option<String> {
         match self.by_name.get(text) {
             Some(Named::Switch(dpid)) => Some(dpid.to_string()),
@@ -161,7 +161,7 @@ impl Names {
         out
     }
 
-    /// The length of the id with which the text begins, and the name of its switch or host.
+    /// Returns the length of the id with which the text begins, and the name of its switch or host.
     fn at_start(&self, text: &str) -> Option<(usize, &str)> {
         let ends = |length: usize| {
             let next = text.as_bytes().get(length);

@@ -25,7 +25,7 @@ impl Clock {
         Clock::Real(Instant::now())
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         match self {
             Clock::Real(start) => Time(start.elapsed().as_nanos() as u64),
@@ -35,17 +35,17 @@ impl Clock {
     }
 }
 
-/// The time this long after `time`.
+/// Returns the time this long after `time`.
 pub fn after(time: Time, duration: Duration) -> Time {
     Time(time.0.saturating_add(duration.as_nanos() as u64))
 }
 
-/// The time this long before `time`.
+/// Returns the time this long before `time`.
 pub fn before(time: Time, duration: Duration) -> Time {
     Time(time.0.saturating_sub(duration.as_nanos() as u64))
 }
 
-/// The duration from `now` to `time`; zero if that is past.
+/// Returns the duration from `now` to `time`; zero if that is past.
 pub fn until(now: Time, time: Time) -> Duration {
     Duration::from_nanos(time.0.saturating_sub(now.0))
 }

@@ -70,7 +70,7 @@ pub struct AccessList {
 
 /// A list in the form in which people wrote it.
 pub trait WrittenList: Any + fmt::Debug + Send + Sync {
-    /// The name of the file.
+    /// Returns the name of the file.
     fn file(&self) -> &str;
 
     /// Describes a rule, given by its index among [`AccessList::rules`], as people know it: `rule no-ssh
@@ -171,13 +171,13 @@ impl AccessList {
         rule(place.unwrap_or(entries.rule_of.len()))
     }
 
-    /// The index of the rule that owns the condition at a place. A place after the last one gives the default's
+    /// Returns the index of the rule that owns the condition at a place. A place after the last one gives the default's
     /// index.
     fn rule_at(&self, entries: &Entries, place: usize) -> usize {
         entries.rule_of.get(place).map_or(self.rules.len() - 1, |rule| *rule as usize)
     }
 
-    /// The index of the rule that decided, if `answer` is an answer of this list.
+    /// Returns the index of the rule that decided, if `answer` is an answer of this list.
     pub(crate) fn rule_of(&self, answer: &ListAnswer) -> Option<usize> {
         let asked = self.at.values().chain([&self.elsewhere]).filter_map(OnceLock::get);
         let entries = asked.into_iter().find(|entries| Arc::ptr_eq(&entries.conds, &answer.list))?;

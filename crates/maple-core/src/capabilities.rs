@@ -214,7 +214,7 @@ fn fits_open_vswitch(constraint: &Constraint) -> bool {
     }
 }
 
-/// The number of leading bits of the field in the mask; `None` if the mask has other bits too.
+/// Returns the number of leading bits of the field in the mask; `None` if the mask has other bits too.
 pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
     let rest = field.full_mask() & !mask;
     (rest & rest.wrapping_add(1) == 0).then(|| mask.count_ones())

@@ -29,7 +29,7 @@ pub(crate) struct Forwarding<'a> {
     pub replaced: Option<u16>,
 }
 
-/// The actions of the ingress switch for a packet. The `shared` fields are rewritten in all copies.
+/// Returns the actions of the ingress switch for a packet. The `shared` fields are rewritten in all copies.
 pub(crate) fn at_ingress(version: Version, shared: &BTreeMap<Field, u128>, forwarding: &Forwarding<'_>) -> Vec<Action> {
     let mut actions = rewrites(version, shared, forwarding.tagged);
     if version == Version::Of13 && !forwarding.links.is_empty() {
@@ -39,7 +39,7 @@ pub(crate) fn at_ingress(version: Version, shared: &BTreeMap<Field, u128>, forwa
     actions
 }
 
-/// The actions of a later switch for a packet that arrives under a label.
+/// Returns the actions of a later switch for a packet that arrives under a label.
 pub(crate) fn under_label(version: Version, forwarding: &Forwarding<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
     forward(version, true, forwarding, &mut actions);
@@ -67,12 +67,12 @@ fn set_vlan(version: Version, vid: u16) -> Action {
     }
 }
 
-/// The constraint that a packet has this VLAN id in its first tag.
+/// Returns the constraint that a packet has this VLAN id in its first tag.
 pub(crate) fn has_vlan(vid: u16) -> Constraint {
     Constraint::exact(Field::VlanVid, u128::from(TAG_PRESENT | vid))
 }
 
-/// The actions that send a packet, as it entered the network, straight out of a switch's edge ports.
+/// Returns the actions that send a packet, as it entered the network, straight out of a switch's edge ports.
 pub(crate) fn egress(version: Version, hops: &SwitchHops) -> Vec<Action> {
     leave(version, &hops.edges, &hops.treatment, hops.tagged)
 }
@@ -117,7 +117,7 @@ fn rewrite(version: Version, field: Field, value: u128, tagged: bool) -> Vec<Act
     }
 }
 
-/// The actions as instructions, after a meter if the version has meters. An empty list drops the packet.
+/// Returns the actions as instructions, after a meter if the version has meters. An empty list drops the packet.
 pub(crate) fn instructions(version: Version, actions: Vec<Action>, meter: Option<u32>) -> Vec<Instruction> {
     if actions.is_empty() {
         return Vec::new();
@@ -126,7 +126,7 @@ pub(crate) fn instructions(version: Version, actions: Vec<Action>, meter: Option
     meter.into_iter().chain([Instruction::ApplyActions(actions)]).collect()
 }
 
-/// The instructions of a rule that sends to the controller.
+/// Returns the instructions of a rule that sends to the controller.
 pub(crate) fn to_controller() -> Vec<Instruction> {
     vec![Instruction::ApplyActions(vec![Action::to_controller()])]
 }

@@ -52,7 +52,7 @@ pub mod engine;
 pub mod report;
 
 pub use capabilities::Capabilities;
-pub use compile::{LeafAction, Table, TableBackend, Target, Tuning};
+pub use compile::{LeafAction, RuleTable, TableBackend, TableTarget, Tuning};
 pub use compose::{Composed, Composition};
 pub use engine::{Effect, Engine, Event, LOOK_UP_TABLES, Mail, Options};
 pub use ids::{DependentId, LeafId, ShardId, Time};

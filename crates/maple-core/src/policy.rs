@@ -34,7 +34,7 @@ pub trait Policy: Send + Sync {
         runs.iter().map(decide).collect()
     }
 
-    /// The policy that this one runs for its answers and only adds to, if there is one. What a policy says of
+    /// Returns the policy that this one runs for its answers and only adds to, if there is one. What a policy says of
     /// itself, by the methods below, is what that one says, unless it overrides them.
     fn wrapped(&self) -> Option<&dyn Policy> {
         None
@@ -46,17 +46,17 @@ pub trait Policy: Send + Sync {
         self.wrapped().map_or_else(Vec::new, Policy::samples)
     }
 
-    /// The access lists that the policy asks, in order. Their counters and differences are shown to people.
+    /// Returns the access lists that the policy asks, in order. Their counters and differences are shown to people.
     fn access_lists(&self) -> Vec<Arc<AccessList>> {
         self.wrapped().map_or_else(Vec::new, Policy::access_lists)
     }
 
-    /// The names of the constraints that the policy's routes must satisfy: see [`crate::guard`].
+    /// Returns the names of the constraints that the policy's routes must satisfy: see [`crate::guard`].
     fn constraints(&self) -> Vec<Arc<str>> {
         self.wrapped().map_or_else(Vec::new, Policy::constraints)
     }
 
-    /// The reads in the policy's source that can't be tracked, as far as its language can find them:
+    /// Returns the reads in the policy's source that can't be tracked, as far as its language can find them:
     /// `file:line: text`. A report that the policy depends on such a read names them.
     fn untracked_reads(&self) -> Vec<Arc<str>> {
         self.wrapped().map_or_else(Vec::new, Policy::untracked_reads)

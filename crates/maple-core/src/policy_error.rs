@@ -71,7 +71,7 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
-    /// The error as that of a tier of a composition. An error that already names its tier keeps it.
+    /// Returns the error as that of a tier of a composition. An error that already names its tier keeps it.
     pub(crate) fn in_tier(self, tier: &Name) -> PolicyError {
         match self {
             PolicyError::Retry | PolicyError::InTier { .. } => self,
@@ -111,7 +111,7 @@ impl From<Stop> for PolicyError {
     }
 }
 
-/// The line that an error is about, as the beginning of its text.
+/// Returns the line that an error is about, as the beginning of its text.
 fn line(at: Option<&Source>) -> String {
     at.map(|at| format!("{at}: ")).unwrap_or_default()
 }
@@ -122,7 +122,7 @@ fn names(known: &[Name]) -> String {
     if known.is_empty() { "there are none of any name".into() } else { format!("known: {}", known.join(", ")) }
 }
 
-/// The text of a panic in `who`.
+/// Returns the text of a panic in `who`.
 pub(crate) fn panic_text(who: &str, panic: &(dyn Any + Send)) -> Arc<str> {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");

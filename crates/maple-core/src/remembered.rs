@@ -110,7 +110,7 @@ impl Surroundings {
         self.look_ups.extend(others.look_ups.iter().cloned());
     }
 
-    /// The ports of a switch that links or edges name.
+    /// Returns the ports of a switch that links or edges name.
     pub(crate) fn ports_of(&self, dpid: Dpid) -> BTreeSet<PortNo> {
         let links = self.links.iter().flat_map(|(a, b)| [*a, *b]);
         links.chain(self.edges.iter().copied()).filter(|at| at.switch == dpid).map(|at| at.port).collect()
@@ -125,7 +125,7 @@ impl Surroundings {
     }
 }
 
-/// The ports of a switch that are up and have hosts, or a middlebox, behind them.
+/// Returns the ports of a switch that are up and have hosts, or a middlebox, behind them.
 fn edges_of(state: &Snapshot, dpid: Dpid) -> impl Iterator<Item = Location> {
     let is_edge = |info: &PortInfo| info.up && matches!(info.kind, PortKind::Edge | PortKind::Middlebox);
     state.ports_of(dpid).filter(move |(_, info)| is_edge(info)).map(move |(port, _)| Location::new(dpid, port))

@@ -13,18 +13,18 @@ use crate::plan::Absence;
 
 /// The counters of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Counted {
+pub enum CounterKind {
     /// The packets and bytes of its ports.
     Ports,
     /// The packets and bytes of its rules.
     Rules,
 }
 
-impl fmt::Display for Counted {
+impl fmt::Display for CounterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Counted::Ports => "ports",
-            Counted::Rules => "rules",
+            CounterKind::Ports => "ports",
+            CounterKind::Rules => "rules",
         })
     }
 }
@@ -455,7 +455,7 @@ pub enum Report {
         /// The switch.
         switch: Dpid,
         /// The counters that it was asked for.
-        what: Counted,
+        what: CounterKind,
     },
     /// An audit found wrong rules in a switch, and a later audit found that they were put right.
     #[error(
@@ -596,7 +596,7 @@ fn list(first: &Location, others: &[Location]) -> String {
     all.join(", ")
 }
 
-/// The reads, if any are known, as the beginning of what follows.
+/// Returns the reads, if any are known, as the beginning of what follows.
 fn listed(reads: &[Arc<str>]) -> String {
     if reads.is_empty() { String::new() } else { format!("{}; ", reads.join("; ")) }
 }

@@ -53,7 +53,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The rule that is added, modified or deleted.
+    /// Returns the rule that is added, modified or deleted.
     pub fn rule(&self) -> &Rule {
         match self {
             Change::Add(rule) | Change::Modify(rule) | Change::Delete(rule) => rule,
@@ -66,7 +66,7 @@ impl Change {
         rule
     }
 
-    /// The message that makes the change in `table`.
+    /// Returns the message that makes the change in `table`.
     ///
     /// A modification is sent as an add, which replaces the entry in one step: `OFPFC_MODIFY` would leave the cookie
     /// as it was (1.3 §6.4).
@@ -84,7 +84,7 @@ impl Change {
     }
 }
 
-/// The changes that lead from `installed` to `wanted`, in an order whose every prefix is safe.
+/// Returns the changes that lead from `installed` to `wanted`, in an order whose every prefix is safe.
 ///
 /// If a list has an entry twice, the later one counts, as on a switch. The order of the changes depends only on the two
 /// sets, not on the order of the lists.
@@ -137,7 +137,7 @@ impl EntryKey {
         !u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// The match, with its fields in order.
+    /// Returns the match, with its fields in order.
     pub(crate) fn matching(&self) -> Match {
         Match { fields: self.fields().collect() }
     }
@@ -198,7 +198,7 @@ impl HeldRule {
         self.cookie != rule.cookie || self.instructions != rule.instructions
     }
 
-    /// The rule with this key.
+    /// Returns the rule with this key.
     pub(crate) fn at(&self, key: &EntryKey) -> Rule {
         let (priority, matching) = (key.priority(), key.matching());
         Rule { priority, matching, instructions: self.instructions.clone(), cookie: self.cookie }
@@ -206,7 +206,7 @@ impl HeldRule {
 }
 
 impl InstalledRules {
-    /// All rules, by falling priority.
+    /// Returns all rules, by falling priority.
     pub(crate) fn rules(&self) -> Vec<Rule> {
         let mut all: Vec<(&EntryKey, &HeldRule)> = self.entries.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
@@ -253,34 +253,34 @@ impl InstalledRules {
         self.barrier_rules -= usize::from(old.is_some_and(|old| old.is_barrier_rule(key.priority())));
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The number of barrier rules among them.
+    /// Returns the number of barrier rules among them.
     pub(crate) fn barrier_rules(&self) -> usize {
         self.barrier_rules
     }
 
-    /// The keys of all entries, in no particular order.
+    /// Returns the keys of all entries, in no particular order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &EntryKey> {
         self.entries.keys()
     }
 
-    /// The rule that the switch has at an entry.
+    /// Returns the rule that the switch has at an entry.
     pub(crate) fn get(&self, key: &EntryKey) -> Option<&HeldRule> {
         self.entries.get(key)
     }
 }
 
-/// The entry that a rule has on a switch.
+/// Returns the entry that a rule has on a switch.
 pub(crate) fn key_of(rule: &Rule) -> EntryKey {
     entry_key(rule.priority, &rule.matching)
 }
 
-/// The entry of a rule with this priority and match. The key states the fields in a fixed order, because switches give
-/// them in any order.
+/// Returns the entry of a rule with this priority and match. The key states the fields in a fixed order, because
+/// switches give them in any order.
 pub(crate) fn entry_key(priority: u16, matching: &Match) -> EntryKey {
     let (known, unknown) = match_key(matching);
     let mut bytes = (!priority).to_be_bytes().to_vec();

@@ -24,7 +24,7 @@ pub fn costs_of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
             }
         }
     }
-    names.into_iter().map(Write::Weight).chain(writes).collect()
+    names.into_iter().map(Write::CostName).chain(writes).collect()
 }
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
         let store = Store::new();
         let ring = Topology::parse("ring:3").unwrap();
         let costs = costs_of(&ring, &store.snapshot());
-        assert_eq!(costs[0], Write::Weight("secure".into()));
+        assert_eq!(costs[0], Write::CostName("secure".into()));
         assert_eq!(costs.len(), 3);
         store.update(|_| costs);
         assert_eq!(costs_of(&ring, &store.snapshot()), []);

@@ -7,7 +7,7 @@ use maple_core::network::RESERVED;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
-use maple_core::trace::{Cond, Item, Source, Step};
+use maple_core::trace::{Cond, Item, Source, TraceStep};
 use maple_wire::{Constraint, Field};
 
 /// The maximum number of tests, and of lines, that are counted separately: bounds memory.
@@ -85,7 +85,7 @@ impl Decisions {
         let mut open: Option<(TestKey, bool)> = None;
         for step in trace.steps() {
             let test = match step {
-                Step::Item(Item::Test { cond, outcome }, Some(source)) if !is_of_floods(cond) => {
+                TraceStep::Item(Item::Test { cond, outcome }, Some(source)) if !is_of_floods(cond) => {
                     Some(((Arc::clone(&source.file), source.line, subject(cond)), *outcome))
                 }
                 _ => None,

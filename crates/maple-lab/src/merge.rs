@@ -34,7 +34,7 @@ pub fn besides(network: &Snapshot, other: &Snapshot, topology: &Topology) -> Res
             Write::Var { name, .. } => network.var(name).is_none(),
             Write::Types { table, types } => declared(network.types(table), types, table)?,
             Write::Kind { name, kind } => declared(network.kind(name), kind, name)?,
-            Write::Weight(name) | Write::Cost { name, .. } => !our_costs.contains_key(&**name),
+            Write::CostName(name) | Write::Cost { name, .. } => !our_costs.contains_key(&**name),
             _ => false,
         };
         if is_new {
@@ -62,7 +62,7 @@ fn costs(writes: &[Write]) -> Costs<'_> {
     let mut costs = Costs::new();
     for write in writes {
         match write {
-            Write::Weight(name) => _ = costs.entry(&**name).or_default(),
+            Write::CostName(name) => _ = costs.entry(&**name).or_default(),
             Write::Cost { name, link, cost } => costs.entry(&**name).or_default().push(format!("{link:?}={cost:?}")),
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use maple::Mac;
+use maple::net::Mac;
 use maple_core::check::frame_of;
 use maple_emulator::topology::HostSpec;
 use maple_wire::eth_type::value::{ARP, IPV4};
@@ -40,7 +40,7 @@ impl PacketExpectation {
     /// Sets a field to a value, as OpenFlow encodes it.
     ///
     /// ```
-    /// let arp = maple_lab::with().field(maple::Field::EthType, 0x806);
+    /// let arp = maple_lab::with().field(maple::field::Field::EthType, 0x806);
     /// ```
     pub fn field(mut self, field: Field, value: u128) -> PacketExpectation {
         self.fields.insert(field, value);
@@ -86,7 +86,7 @@ impl PacketExpectation {
     /// Sets the destination's hardware address.
     ///
     /// ```
-    /// let broadcast = maple_lab::with().eth_dst(maple::Mac([0xff; 6]));
+    /// let broadcast = maple_lab::with().eth_dst(maple::net::Mac([0xff; 6]));
     /// ```
     pub fn eth_dst(self, mac: Mac) -> PacketExpectation {
         self.field(Field::EthDst, mac.bits())
@@ -114,7 +114,7 @@ impl PacketExpectation {
     /// Expects a field to have this value when the packet arrives.
     ///
     /// ```
-    /// let rewritten = maple_lab::with().tcp_dst(80).arrives(maple::Field::TcpDst, 8080);
+    /// let rewritten = maple_lab::with().tcp_dst(80).arrives(maple::field::Field::TcpDst, 8080);
     /// ```
     pub fn arrives(mut self, field: Field, value: u128) -> PacketExpectation {
         self.arrives.insert(field, value);

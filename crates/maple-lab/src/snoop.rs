@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_controller::listen::{Listener, Subscription, listen};
+use maple_controller::listener::{Listener, Subscription, subscribe};
 use maple_controller::snoop::{SnoopEffect, Snooper, Snooping};
 use maple_core::engine::{Event, Time};
 use maple_core::state::Store;
@@ -29,7 +29,7 @@ impl LabSnooper {
             return Ok((Vec::new(), None));
         }
         let (subscription, listener) =
-            listen(snooping.conditions()).map_err(|error| CommandError::Failed(error.to_string()))?;
+            subscribe(snooping.conditions()).map_err(|error| CommandError::Failed(error.to_string()))?;
         let snooper = Snooper::new(snooping.clone(), Duration::ZERO, &store.snapshot());
         Ok((vec![subscription], Some(LabSnooper { snooper, listener, store: Arc::clone(store) })))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maple::{App, Policy, Tx};
+use maple::prelude::*;
 use maple_core::network::Location;
 use maple_core::state::Attempt;
 use maple_emulator::Topology;
@@ -57,11 +57,11 @@ impl TestNetwork {
     /// ```
     ///
     /// # Panics
-    /// If `topology` does not name a topology.
+    /// If `topology` does not name a topology, or if the declaration of a table or a variable failed.
     #[track_caller]
     pub fn with_app(topology: &str, app: App) -> TestNetwork {
         let topology = Topology::parse(topology).unwrap_or_else(|error| panic!("{error}"));
-        let (options, _) = app.into_parts();
+        let (options, _) = app.into_parts().unwrap_or_else(|error| panic!("{error}"));
         let laboratory = LaboratoryOptions {
             topology,
             version: Version::Of13,
@@ -300,5 +300,5 @@ fn receivers(journey: &Journey) -> impl Iterator<Item = &str> {
 
 /// The policy in the form that the engine runs.
 pub(crate) fn engine(policy: impl Policy + 'static) -> Arc<dyn maple_core::Policy> {
-    App::new(policy).into_parts().0.policy
+    App::new(policy).options().policy.clone()
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_cli::{Loaded, PolicyLoader, Suspicion, print_plain};
-use maple_controller::listen::{Listener, Subscription, listen};
+use maple_controller::listener::{Listener, Subscription, subscribe};
 use maple_controller::log::Level;
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::state::Store;
@@ -187,7 +187,7 @@ fn listening(py: Python<'_>) -> anyhow::Result<Option<Subscription>> {
     };
     let wanted = wanted().map_err(|error| anyhow::anyhow!("@on: {error}"))?;
     let Some(wanted) = wanted else { return Ok(None) };
-    let (listening, listener) = listen(wanted)?;
+    let (listening, listener) = subscribe(wanted)?;
     *LISTENER.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     Ok(Some(listening))
 }

@@ -14,7 +14,7 @@ use crate::state::write;
 /// Sets the costs of links by a name. Other links cost 1.
 #[pyfunction]
 pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResult<()> {
-    let mut writes = vec![Write::Weight(name.into())];
+    let mut writes = vec![Write::CostName(name.into())];
     for (link, cost) in costs.iter() {
         let cost: u64 = cost.extract().ok().filter(|cost| *cost > 0).ok_or_else(|| {
             PyValueError::new_err(format!(

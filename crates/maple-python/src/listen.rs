@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use maple_cli::print_plain;
 use maple_controller::LateShard;
-use maple_controller::listen::{ListenError, Listener, NetworkEvent};
+use maple_controller::listener::{Listener, ListenerError, NetworkEvent};
 use maple_controller::log::Level;
-use maple_core::engine::{Counted, ListenerPacket, PortCount, Time, Traffic};
+use maple_core::engine::{CounterKind, ListenerPacket, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
 use maple_wire::{Field, Packet};
@@ -54,8 +54,8 @@ impl PyListener {
         let timeout = Duration::try_from_secs_f64(timeout).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let next = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).next(timeout));
         match next {
-            Err(ListenError::Timeout) => ("nothing",).into_pyobject(py),
-            Err(ListenError::Ended) => ("end",).into_pyobject(py),
+            Err(ListenerError::Timeout) => ("nothing",).into_pyobject(py),
+            Err(ListenerError::Ended) => ("end",).into_pyobject(py),
             Ok(NetworkEvent::Packet(heard)) => ("packet_in", heard.by, PyHeard(heard)).into_pyobject(py),
             Ok(NetworkEvent::Port { at, name, is_up, reason }) => {
                 let reason = match reason {
@@ -97,7 +97,7 @@ type Counters = [Option<u64>; 8];
 pub fn port_counts(py: Python<'_>) -> PyResult<Vec<(PyLocation, f64, Counters)>> {
     let Some(controller) = host::controller() else { return Ok(Vec::new()) };
     let counts = py.detach(|| {
-        controller.count(Counted::Ports, None, COUNT)?;
+        controller.count(CounterKind::Ports, None, COUNT)?;
         controller.port_counts()
     });
     let counts = counts.map_err(late)?;
@@ -118,7 +118,7 @@ type Pair<'py> = (u64, Option<Bound<'py, Mac>>, Option<Bound<'py, Mac>>);
 pub fn traffic_counts(py: Python<'_>) -> PyResult<Vec<(Pair<'_>, f64, u64, u64)>> {
     let Some(controller) = host::controller() else { return Ok(Vec::new()) };
     let counts = py.detach(|| {
-        controller.count(Counted::Rules, None, COUNT)?;
+        controller.count(CounterKind::Rules, None, COUNT)?;
         controller.traffic()
     });
     let counts = counts.map_err(late)?;

@@ -11,10 +11,10 @@ pub mod cases;
 pub mod oracles;
 pub mod seeds;
 
-mod random;
+mod choices;
 mod sim_network;
 mod switch;
 
-pub use random::Random;
+pub use choices::Choices;
 pub use sim_network::{Delivery, SimNetwork};
 pub use switch::{Out, SimSwitch};

@@ -41,6 +41,6 @@ pub use flow::{Action, ActionSet, Constraint, Instruction, Match, MatchField};
 pub use msg::{Header, Message};
 pub use numbers::{eth_type, icmpv6_type, ip_proto};
 pub use packet::Packet;
-pub use port::{Port, PortNo};
+pub use port::{BadPort, Port, PortNo};
 pub use spelling::nearest;
 pub use version::Version;

@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p maple --bench paths`
 
+use maple::net::{Dpid, Location, PortNo};
 use maple::paths::ParallelPaths;
-use maple::{Dpid, Location, PortNo};
 
 fn main() {
     divan::main();

@@ -3,7 +3,9 @@
 //! ```
 //! use maple::bindings::Observe as _;
 //! use maple::testing::{Bench, tcp};
-//! use maple::{Field, Net, Packet, Route, Source};
+//! use maple::{Net, Packet, Route};
+//! use maple::field::Field;
+//! use maple::policy::Source;
 //!
 //! let bench = Bench::new().switch(1, 1..=2);
 //! let script = |pkt: &Packet, _: &Net| {
@@ -17,7 +19,8 @@
 /// ```
 /// use maple::bindings::Observe;
 /// use maple::testing::{ask, tcp};
-/// use maple::{Field, Source};
+/// use maple::field::Field;
+/// use maple::policy::Source;
 ///
 /// /// The tenant that an address belongs to, as a script of another language asks it at this line.
 /// fn tenant(packet: &impl Observe, line: Source) -> Option<u128> {

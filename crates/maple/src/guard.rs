@@ -26,11 +26,11 @@ use maple_core::state::Table;
 use maple_core::trace::{Cond, Source};
 use maple_wire::Dpid;
 
+use crate::field::Address;
+use crate::field::Prefix;
 use crate::net::Net;
 use crate::packet::Packet;
 use crate::policy::Policy;
-use crate::prefix::Prefix;
-use crate::value::Address;
 
 /// ```
 /// use maple::guard::constraint;
@@ -48,11 +48,11 @@ use crate::value::Address;
 #[doc(inline)]
 pub use maple_core::route::{Delivery, RouteView};
 
-/// A condition on every route of a policy, for [`Compose::guarded`](crate::Compose::guarded).
+/// A condition on every route of a policy, for [`Compose::guarded`](crate::compose::Compose::guarded).
 ///
 /// ```
 /// use maple::guard::{HostGroup, RouteConstraint, avoid, max_hops};
-/// use maple::{Dpid, LinkName};
+/// use maple::net::{Dpid, LinkName};
 ///
 /// let all = HostGroup::all();
 /// let both: [RouteConstraint; 2] = [max_hops(4, &all), avoid(LinkName::Switches(Dpid(1), Dpid(2)), &all)];
@@ -75,12 +75,13 @@ impl fmt::Debug for RouteConstraint {
 /// use std::net::Ipv4Addr;
 ///
 /// use maple::guard::HostGroup;
-/// use maple::{Mac, Prefix};
+/// use maple::field::Prefix;
+/// use maple::net::Mac;
 ///
 /// let staff: Prefix<Ipv4Addr> = "10.0.1.0/24".parse()?;
 /// let group = HostGroup::hosts(staff).and(HostGroup::mac(Mac([0, 0, 0, 0, 0, 5])));
 /// assert_ne!(group, HostGroup::hosts(staff));
-/// # Ok::<(), maple::PrefixError>(())
+/// # Ok::<(), maple::field::PrefixError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
@@ -90,7 +91,7 @@ impl HostGroup {
     /// Creates the group of all hosts and packets.
     ///
     /// ```
-    /// use maple::Cond;
+    /// use maple::field::Cond;
     /// use maple::guard::HostGroup;
     ///
     /// assert_eq!(HostGroup::all(), HostGroup::fits(Cond::default()));
@@ -121,7 +122,7 @@ impl HostGroup {
     /// ```
     /// use std::net::Ipv4Addr;
     ///
-    /// use maple::Prefix;
+    /// use maple::field::Prefix;
     /// use maple::guard::{HostGroup, max_hops};
     /// use maple::prelude::*;
     /// use maple::testing::{Bench, tcp};
@@ -132,7 +133,7 @@ impl HostGroup {
     ///     bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().len()
     /// };
     /// assert_eq!((exits("10.0.0.0/24".parse()?), exits("10.0.9.0/24".parse()?)), (0, 1), "10.0.0.1 sends");
-    /// # Ok::<(), maple::PrefixError>(())
+    /// # Ok::<(), maple::field::PrefixError>(())
     /// ```
     pub fn hosts<T: Address + Into<IpAddr>>(prefix: Prefix<T>) -> HostGroup {
         HostGroup(vec![Member::Ip(prefix.address().into(), prefix.length())])
@@ -142,7 +143,7 @@ impl HostGroup {
     ///
     /// ```
     /// use maple::guard::HostGroup;
-    /// use maple::{Dpid, Location, PortNo};
+    /// use maple::net::{Dpid, Location, PortNo};
     ///
     /// assert_eq!(HostGroup::place((1, 4)), HostGroup::place(Location::new(Dpid(1), PortNo(4))));
     /// ```
@@ -156,7 +157,7 @@ impl HostGroup {
     /// use maple::guard::{HostGroup, never};
     /// use maple::prelude::*;
     /// use maple::testing::{Bench, tcp};
-    /// use maple::{Cond, Constraint};
+    /// use maple::field::{Cond, Constraint};
     ///
     /// let web = HostGroup::fits(Cond::default().and(Constraint::exact(Field::TcpDst, 80)));
     /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([never((1, 2), &web)]);
@@ -216,7 +217,7 @@ pub fn waypoint(src: &HostGroup, dst: &HostGroup, via: impl IntoIterator<Item = 
 /// ```
 /// use std::net::Ipv4Addr;
 ///
-/// use maple::Prefix;
+/// use maple::field::Prefix;
 /// use maple::guard::{HostGroup, isolate};
 /// use maple::prelude::*;
 /// use maple::testing::{Bench, tcp};
@@ -226,7 +227,7 @@ pub fn waypoint(src: &HostGroup, dst: &HostGroup, via: impl IntoIterator<Item = 
 /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([apart]);
 /// let bench = Bench::new().switch(1, 1..=3);
 /// assert!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
-/// # Ok::<(), maple::PrefixError>(())
+/// # Ok::<(), maple::field::PrefixError>(())
 /// ```
 #[track_caller]
 pub fn isolate(a: &HostGroup, b: &HostGroup) -> RouteConstraint {
@@ -275,7 +276,7 @@ pub fn max_hops(max: usize, src: &HostGroup) -> RouteConstraint {
 /// use maple::guard::{HostGroup, avoid};
 /// use maple::prelude::*;
 /// use maple::testing::{Bench, tcp};
-/// use maple::LinkName;
+/// use maple::net::LinkName;
 ///
 /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
 /// let (a, b) = (bench.port(1, 1), bench.port(2, 1));

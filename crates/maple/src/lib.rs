@@ -19,42 +19,45 @@
 //! }
 //! ```
 //!
-//! * [`App`] puts a [`Policy`] and what it needs together, and starts the controller.
+//! * [`App`] puts a [`Policy`] and what it needs together, and starts the [`controller`].
 //! * A policy reads its [`Packet`] and the [`Net`], and answers with a [`Route`]. Maple records what it observed, and
 //!   installs rules for all packets that would get the same answer. [`field`] lists what each question records.
-//! * [`Table`], [`Var`] and [`Counter`] are state: a policy that read it decides again when it changes. [`Query`] is a
-//!   function of state whose answer is remembered.
-//! * [`Compose`] makes policies of policies: tiers, rewrites, restrictions.
+//! * [`state`] is what policies and programs share: tables, variables, counters, and queries of them. A policy that
+//!   read it decides again when it changes.
+//! * [`compose`] makes policies of policies: tiers, rewrites, restrictions, slices. [`guard`] constrains their routes.
+//! * [`listener`] is for programs besides a policy that hear what happens in the network.
 //! * [`testing`] runs policies without a network.
 //! * [`handlers`] is the second way to program a network: a program for each switch, which works with OpenFlow
 //!   messages.
+//!
+//! [`prelude`] has the names that most policies need.
 //!
 //! The crate `maple-cli` gives such a program the options of `maple run`: `maple_cli::run(app)`.
 
 #![warn(missing_debug_implementations, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
 mod app;
-mod compose;
-mod policy;
-mod slices;
-
-mod query;
-
-pub mod field;
-pub mod net;
 mod packet;
-mod prefix;
-mod value;
 
+pub mod compose;
+pub mod field;
 pub mod guard;
+pub mod net;
+pub mod policy;
+pub mod route;
+pub mod state;
+
+pub mod controller;
+pub mod listener;
+pub mod snoop;
+
+#[cfg(feature = "parallel-paths")]
 pub mod paths;
 pub mod testing;
 
 pub mod bindings;
 pub mod handlers;
 pub mod prelude;
-
-mod exports;
 
 /// OpenFlow messages, for handlers, and packet headers.
 ///
@@ -67,7 +70,7 @@ mod exports;
 /// ```
 pub use maple_wire as wire;
 
-/// Access lists: read from files, checked, compared. [`access_lists`] makes policies of them.
+/// Access lists: read from files, checked, compared. [`compose::access_lists`] makes policies of them.
 ///
 /// ```
 /// let list = maple::acl::List::read("version: 1\nrules: [{action: deny, service: tcp/23}]", "a.yaml")?;
@@ -76,14 +79,22 @@ pub use maple_wire as wire;
 /// ```
 pub use maple_acl as acl;
 
-pub use exports::*;
+/// The crates that this one is made of, for types that programs rarely name.
+///
+/// ```
+/// use maple::crates::maple_core::network::HostInfo;
+/// use maple::net::Mac;
+///
+/// fn hosts(controller: &maple::controller::Handle) -> Vec<(Mac, HostInfo)> {
+///     controller.hosts()
+/// }
+/// ```
+pub mod crates {
+    pub use {maple_acl, maple_controller, maple_core, maple_handlers, maple_wire};
+}
 
-pub use app::{App, Error, Started, Tracked};
-pub use compose::{Compose, Composed, access_lists, choose, tiers};
-pub use field::PacketField;
+pub use app::{App, Error, Started};
 pub use net::Net;
 pub use packet::Packet;
-pub use policy::{IntoRoute, Policy};
-pub use prefix::{Prefix, PrefixError};
-pub use query::Query;
-pub use slices::{Slice, SliceError, slices};
+pub use policy::Policy;
+pub use route::Route;

@@ -53,7 +53,8 @@ impl Packet {
     /// Returns the switch where the packet entered the network.
     ///
     /// ```
-    /// # use maple::{Dpid, testing::{ask, tcp}};
+    /// # use maple::net::Dpid;
+    /// # use maple::testing::{ask, tcp};
     /// # ask(&tcp(1024, 22), |pkt| {
     /// assert_eq!(pkt.switch(), Dpid(1));
     /// # });
@@ -98,7 +99,7 @@ impl Packet {
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
-    /// use maple::{Cond, Constraint, Field, Range};
+    /// use maple::field::{Cond, Constraint, Field, Range};
     ///
     /// let low_ports = Cond::default()
     ///     .and(Constraint::exact(Field::EthType, 0x0800))
@@ -167,7 +168,8 @@ macro_rules! fields {
             ///
             /// ```
             /// # use std::net::{Ipv4Addr, Ipv6Addr};
-            /// # use maple::{Mac, PortNo, testing::{ask, tcp}};
+            /// # use maple::net::{Mac, PortNo};
+            /// # use maple::testing::{ask, tcp};
             /// # ask(&tcp(1024, 22), |pkt| {
             #[doc = concat!("assert!(", $example, ");")]
             /// # });

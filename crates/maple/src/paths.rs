@@ -1,5 +1,5 @@
 //! Shortest paths between all switches, computed on several cores in parallel (McNettle's demo, "deterministic parallel
-//! programming").
+//! programming"). The feature `parallel-paths`, which is on by default, has this module and its dependency rayon.
 //!
 //! # What it computes
 //! For each destination a breadth-first search gives the distance of every switch. The next hop of a switch is the
@@ -32,7 +32,7 @@ use crate::net::Net;
 /// A link, as a pair of its ends.
 ///
 /// ```
-/// use maple::{Dpid, Location, PortNo};
+/// use maple::net::{Dpid, Location, PortNo};
 ///
 /// let link: maple::paths::Link = (Location::new(Dpid(1), PortNo(2)), Location::new(Dpid(2), PortNo(1)));
 /// assert_eq!(link.0.switch, Dpid(1));
@@ -86,7 +86,7 @@ impl fmt::Debug for ParallelPaths {
 /// The next hops from every switch to every other.
 ///
 /// ```
-/// use maple::Dpid;
+/// use maple::net::Dpid;
 /// use maple::paths::AllPaths;
 ///
 /// assert_eq!(AllPaths::over(&[]).hops(Dpid(1), Dpid(2)), None);
@@ -146,7 +146,7 @@ impl ParallelPaths {
     ///
     /// ```
     /// use maple::paths::ParallelPaths;
-    /// use maple::{Dpid, Location, PortNo};
+    /// use maple::net::{Dpid, Location, PortNo};
     ///
     /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
     /// let paths = ParallelPaths::new(2)?.for_links(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
@@ -170,7 +170,8 @@ impl AllPaths {
     /// Computes the paths over these links, in the threads of the current pool.
     ///
     /// ```
-    /// use maple::{Dpid, paths::AllPaths};
+    /// use maple::net::Dpid;
+    /// use maple::paths::AllPaths;
     ///
     /// assert_eq!(AllPaths::over(&[]).hops(Dpid(1), Dpid(1)), Some(Vec::new()));
     /// ```
@@ -195,7 +196,7 @@ impl AllPaths {
     ///
     /// ```
     /// use maple::paths::ParallelPaths;
-    /// use maple::{Dpid, Location, PortNo};
+    /// use maple::net::{Dpid, Location, PortNo};
     ///
     /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
     /// let paths = ParallelPaths::new(2)?.for_links(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
@@ -222,7 +223,7 @@ impl AllPaths {
     ///
     /// ```
     /// use maple::paths::ParallelPaths;
-    /// use maple::{Dpid, Location, PortNo};
+    /// use maple::net::{Dpid, Location, PortNo};
     ///
     /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
     /// let paths = ParallelPaths::new(2)?.for_links(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);

@@ -3,13 +3,50 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use maple_core::access::AccessList;
-use maple_core::policy::{PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::{Net as CoreNet, PacketHandle};
 
 use crate::net::Net;
 use crate::packet::Packet;
+
+/// ```
+/// use maple::policy::PolicyError;
+///
+/// assert_eq!(PolicyError::from(maple::state::Stop::Retry), PolicyError::Retry);
+/// ```
+#[doc(inline)]
+pub use maple_core::policy::PolicyError;
+
+/// ```
+/// use maple::testing::tcp;
+///
+/// let telnet = maple::policy::SamplePacket::new(tcp(1024, 23));
+/// assert!(telnet.frame.len() > 50);
+/// ```
+#[doc(inline)]
+pub use maple_core::policy::SamplePacket;
+
+/// ```
+/// #[track_caller]
+/// fn question() -> u32 {
+///     maple::policy::Source::here().line
+/// }
+/// assert_eq!(question(), line!());
+/// ```
+#[doc(inline)]
+pub use maple_core::trace::Source;
+
+/// ```
+/// use std::sync::Arc;
+///
+/// use maple::policy::AccessList;
+/// use maple::prelude::*;
+///
+/// let lists: Vec<Arc<AccessList>> = (|_: &Packet, net: &Net| net.flood()).access_lists();
+/// assert!(lists.is_empty());
+/// ```
+#[doc(inline)]
+pub use maple_core::access::AccessList;
 
 /// A function of a packet and the network. Closures and functions are policies. A type with a state of its own
 /// implements the trait.
@@ -73,8 +110,8 @@ pub trait Policy: Send + Sync {
     ///         Ok(if pkt.tcp_dst() == 23 { Route::drop() } else { net.flood() })
     ///     }
     ///
-    ///     fn samples(&self) -> Vec<maple::SamplePacket> {
-    ///         vec![maple::SamplePacket::new(tcp(1024, 23))]
+    ///     fn samples(&self) -> Vec<maple::policy::SamplePacket> {
+    ///         vec![maple::policy::SamplePacket::new(tcp(1024, 23))]
     ///     }
     /// }
     ///
@@ -85,13 +122,13 @@ pub trait Policy: Send + Sync {
     }
 
     /// Returns the policy's access lists, in the order in which they are asked. Policies that
-    /// [`access_lists`](crate::access_lists) makes return their lists; other policies have none.
+    /// [`access_lists`](crate::compose::access_lists) makes return their lists; other policies have none.
     fn access_lists(&self) -> Vec<Arc<AccessList>> {
         Vec::new()
     }
 
     /// Returns the names of the constraints that the policy's routes are under. Policies that
-    /// [`Compose::guarded`](crate::Compose::guarded) makes implement this; policies of your own need not.
+    /// [`Compose::guarded`](crate::compose::Compose::guarded) makes implement this; policies of your own need not.
     ///
     /// ```
     /// use maple::guard::{HostGroup, max_hops};
@@ -126,7 +163,8 @@ pub trait IntoRoute {
     /// Returns the route.
     ///
     /// ```
-    /// use maple::{IntoRoute as _, Route};
+    /// use maple::Route;
+    /// use maple::policy::IntoRoute as _;
     ///
     /// assert!(Route::drop().into_route().unwrap().is_drop());
     /// ```

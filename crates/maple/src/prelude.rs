@@ -7,16 +7,11 @@
 //! assert!(format!("{app:?}").starts_with("App"));
 //! ```
 
-pub use maple_core::network::{Location, Mac};
-pub use maple_core::policy::PolicyError;
-pub use maple_core::route::Route;
-pub use maple_core::state::{Access, Counter, Stop, Table, Tx, Var};
-pub use maple_wire::{Dpid, Field, PortNo};
-
 pub use crate::app::App;
 pub use crate::compose::Compose;
-pub use crate::net::Net;
+pub use crate::field::{Field, Prefix};
+pub use crate::net::{Dpid, Location, Mac, Net, PortNo};
 pub use crate::packet::Packet;
-pub use crate::policy::Policy;
-pub use crate::prefix::Prefix;
-pub use crate::query::Query;
+pub use crate::policy::{Policy, PolicyError};
+pub use crate::route::Route;
+pub use crate::state::{Access, Counter, Query, Stop, Table, Tx, Var};

@@ -26,7 +26,7 @@ use maple_core::trace::Source;
 use maple_wire::packet::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
-use crate::app::write_now;
+use crate::app::state::write_now;
 use crate::net::Net;
 use crate::packet::Packet;
 use crate::policy::{Policy, PolicyAdapter};
@@ -96,7 +96,7 @@ impl Bench {
     ///
     /// ```
     /// use maple::testing::{Bench, tcp};
-    /// use maple::{Net, Packet, PolicyError, Route};
+    /// use maple::prelude::*;
     ///
     /// let bench = Bench::new().switch(1, 1..=2).without_hosts();
     /// let policy = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), None);
@@ -167,7 +167,7 @@ impl Bench {
     ///
     /// ```
     /// use maple::testing::Bench;
-    /// use maple::{Mac, Table};
+    /// use maple::prelude::*;
     ///
     /// let blocked = Table::<Mac, bool>::new("blocked");
     /// let bench = Bench::new().with_state(|tx| blocked.set(tx, &Mac([0, 0, 0, 0, 0, 1]), &true));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use maple_core::{Augmented, Change, Fields, LeafAction, LeafId, Rule, Table};
+use maple_core::{Augmented, Change, Fields, LeafAction, LeafId, Rule, RuleTable};
 use maple_emulator::Random;
 use maple_sim::oracles::Strategy;
 use maple_wire::{Action, Field, Instruction, PortNo};
@@ -179,7 +179,7 @@ fn traffic(centre: &DataCentre, pairs: usize, seed: u64) -> Vec<FiveTuple> {
 /// A controller and its switch.
 struct Play<'a> {
     centre: &'a DataCentre,
-    table: Table,
+    table: RuleTable,
     switch: RackRules,
     /// The leaves of each rack as source or destination, by subnet.
     by_rack: HashMap<u32, Vec<LeafId>>,
@@ -289,7 +289,7 @@ fn played<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple])
 
 impl Augments {
     /// Decides for a new header, as the controller.
-    fn learn(&mut self, table: &mut Table, centre: &DataCentre, header: &FiveTuple, leaf: LeafId) -> Learned {
+    fn learn(&mut self, table: &mut RuleTable, centre: &DataCentre, header: &FiveTuple, leaf: LeafId) -> Learned {
         let begin = Instant::now();
         let mut run = table.begin_replay();
         let route = centre.decide(|field, mask| run.read_there(header, field, mask));

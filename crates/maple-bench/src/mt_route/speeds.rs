@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::Duration;
 
-use maple_core::{LeafId, Table};
+use maple_core::{LeafId, RuleTable};
 use maple_sim::oracles::Strategy;
 
 use super::data_centre::DataCentre;
@@ -102,7 +102,7 @@ impl<'a> Played<'a> {
     }
 
     /// Builds the table after all misses.
-    fn grow(&mut self) -> Table {
+    fn grow(&mut self) -> RuleTable {
         let (mut table, mut augments) = (table(self.strategy), Augments::default());
         for (miss, leaf) in self.misses.iter().zip(0..) {
             black_box(augments.learn(&mut table, self.centre, miss, LeafId(leaf)));
@@ -135,7 +135,7 @@ impl<'a> Played<'a> {
 }
 
 /// Removes leaves group by group.
-fn invalidate(table: &mut Table, groups: &[Vec<LeafId>]) {
+fn invalidate(table: &mut RuleTable, groups: &[Vec<LeafId>]) {
     for group in groups {
         table.remove_all(group);
         black_box(table.take_changes());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use maple_core::{Change, LeafId, Table};
+use maple_core::{Change, LeafId, RuleTable};
 use maple_wire::{Constraint, Field};
 
 use super::play::{Expected, Learned};
@@ -22,14 +22,14 @@ pub(super) fn ports(learned: &[Learned]) -> Vec<Vec<LeafId>> {
 }
 
 /// Removes the leaves whose packets may come from or go to a host. Returns the changes.
-pub(super) fn invalidate_host(table: &mut Table, host: u32) -> Vec<Change> {
+pub(super) fn invalidate_host(table: &mut RuleTable, host: u32) -> Vec<Change> {
     let mut leaves = table.tree().leaves_fitting(&Constraint::exact(Field::Ipv4Src, host.into()));
     leaves.extend(table.tree().leaves_fitting(&Constraint::exact(Field::Ipv4Dst, host.into())));
     withdraw(table, &leaves)
 }
 
 /// Removes leaves, for example those of a port. Returns the changes.
-pub(super) fn withdraw(table: &mut Table, leaves: &[LeafId]) -> Vec<Change> {
+pub(super) fn withdraw(table: &mut RuleTable, leaves: &[LeafId]) -> Vec<Change> {
     table.remove_all(leaves);
     table.take_changes()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use maple_core::{Change, Table};
+use maple_core::{Change, RuleTable};
 use maple_heap::bytes_kept;
 use maple_sim::oracles::Strategy;
 
@@ -95,10 +95,10 @@ impl Task<'_> {
     /// end.
     fn invalidations<T>(
         &self,
-        table: Table,
+        table: RuleTable,
         learned: &[Learned],
         all: &[T],
-        invalidate: impl Fn(&mut Table, &T) -> Vec<Change>,
+        invalidate: impl Fn(&mut RuleTable, &T) -> Vec<Change>,
     ) -> Result<Counts, BenchError> {
         let mut play = Play::new(self.strategy);
         (play.table, play.learned) = (table, learned.to_vec());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Table, Target};
+use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, RuleTable, TableTarget};
 use maple_sim::oracles::Strategy;
 use maple_wire::{Action, Instruction, PortNo};
 
@@ -18,7 +18,7 @@ pub(crate) type Expected = (FiveTuple, Option<usize>);
 
 /// A controller and its switch.
 pub(super) struct Play {
-    pub(super) table: Table,
+    pub(super) table: RuleTable,
     pub(super) switch: RuleList,
     pub(super) learned: Vec<Learned>,
     pub(super) counts: Counts,
@@ -143,10 +143,10 @@ pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>
 }
 
 /// Creates an empty table for headers.
-pub(crate) fn table(strategy: Strategy) -> Table {
+pub(crate) fn table(strategy: Strategy) -> RuleTable {
     let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
     let capabilities = Capabilities::of_abstract_headers();
-    (strategy.new_table())(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
+    (strategy.new_table())(TableTarget { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
 /// The actions for f's decision: each filter has its own port.

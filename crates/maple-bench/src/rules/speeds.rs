@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use maple_core::{LeafId, Table};
+use maple_core::{LeafId, RuleTable};
 use maple_sim::oracles::Strategy;
 
 use super::invalidation::{hosts, invalidate_host, ports, withdraw};
@@ -83,7 +83,7 @@ impl<'a> Speeds<'a> {
         Ok(())
     }
 
-    fn grow(&mut self, policy: &mut dyn FilterPolicy) -> Result<Table, BenchError> {
+    fn grow(&mut self, policy: &mut dyn FilterPolicy) -> Result<RuleTable, BenchError> {
         let (table, augments) = grown(self.strategy, policy, &self.learned)?;
         self.augments.push(augments);
         Ok(table)
@@ -119,7 +119,7 @@ pub(super) fn grown(
     strategy: Strategy,
     policy: &mut dyn FilterPolicy,
     learned: &[Learned],
-) -> Result<(Table, Augments), BenchError> {
+) -> Result<(RuleTable, Augments), BenchError> {
     let (mut table, mut augments) = (table(strategy), Augments::default());
     for Learned { leaf, header, .. } in learned {
         let begin = Instant::now();

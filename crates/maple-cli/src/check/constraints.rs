@@ -18,7 +18,7 @@ pub struct ConstraintResult {
     complete: Result<(), String>,
 }
 
-/// The verdicts on all constraints, in order. `is_suspicious`: the source reads something that is not tracked.
+/// Returns the verdicts on all constraints, in order. `is_suspicious`: the source reads something that is not tracked.
 pub fn verdicts(check: &Check, is_suspicious: bool) -> Vec<ConstraintResult> {
     let complete = match check.is_complete() {
         Ok(()) if is_suspicious => Err("the policy reads something that is not tracked".to_owned()),
@@ -57,7 +57,7 @@ impl ConstraintResult {
         }
     }
 
-    /// The verdict as JSON.
+    /// Returns the verdict as JSON.
     pub fn json(&self) -> Value {
         let violation = |(violation, counted): &(Violation, Counted)| {
             let at = violation.place.as_ref().map(ToString::to_string);

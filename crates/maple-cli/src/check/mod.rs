@@ -22,7 +22,7 @@ use crate::options::{CheckArgs, CheckOptions};
 use crate::policy::{Loaded, PolicyLoader, PolicyName, Suspicion, load};
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::OnOff;
-use crate::{decode, weights};
+use crate::{decode, link_costs};
 
 /// Runs `maple check POLICY`. The exit status is 1 if something was found.
 ///
@@ -84,7 +84,7 @@ fn prepare(store: &Store, topology: &Topology, options: &CheckOptions) -> anyhow
     let costs = costs_of(topology, &store.snapshot());
     store.update(|_| costs);
     if let Some(path) = &options.weights {
-        let costs = weights::read(path)?;
+        let costs = link_costs::read(path)?;
         store.update(|_| costs);
     }
     Ok(())

@@ -9,7 +9,7 @@ use maple_core::state::{SwitchInfo, Write};
 use maple_emulator::Topology;
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
-/// The topology's switches and links as writes to the store.
+/// Returns the topology's switches and links as writes to the store.
 pub fn writes(topology: &Topology) -> Vec<Write> {
     let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
     let port = |at, kind| Write::Port { at, info: Some(PortInfo { up: true, kind }) };
@@ -23,7 +23,7 @@ pub fn writes(topology: &Topology) -> Vec<Write> {
     switches.chain(links).chain(edges).collect()
 }
 
-/// The topology's hosts, and the sources of these frames, which are put at the ports of the topology's hosts in
+/// Returns the topology's hosts, and the sources of these frames, which are put at the ports of the topology's hosts in
 /// turn.
 pub fn hosts(topology: &Topology, frames: &[Vec<u8>]) -> Vec<Host> {
     let ports: Vec<Location> = topology.hosts.iter().map(|host| Location::new(host.switch, host.port)).collect();
@@ -52,7 +52,7 @@ pub fn hosts(topology: &Topology, frames: &[Vec<u8>]) -> Vec<Host> {
     hosts
 }
 
-/// Each frame with the port of its source. Leaves out frames without a valid source.
+/// Returns each frame with the port of its source. Leaves out frames without a valid source.
 pub fn samples(hosts: &[Host], frames: Vec<Vec<u8>>) -> Vec<Sample> {
     let place = |frame: &[u8]| {
         let source = Packet::new(frame, 0).get(Field::EthSrc).map(Mac::from_bits);

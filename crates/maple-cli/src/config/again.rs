@@ -20,7 +20,7 @@ pub struct RereadConfig {
 }
 
 impl Configured {
-    /// The place where the file sets this option, or else the start of the file.
+    /// Returns the place where the file sets this option, or else the start of the file.
     pub fn place_of(&self, id: &str) -> FileLine {
         let setting = self.settings.iter().find(|setting| setting.id == id);
         setting.map_or(FileLine { file: self.file.clone(), line: 1 }, |setting| setting.at.clone())
@@ -56,7 +56,7 @@ pub fn read_again(before: &Configured) -> anyhow::Result<RereadConfig> {
     Ok(RereadConfig { args, configured, changed })
 }
 
-/// The options that differ: their ids, with their keys.
+/// Returns the options that differ: their ids, with their keys.
 fn changes(before: &[Setting], now: &[Setting]) -> BTreeMap<String, String> {
     let says = |all: &[Setting], of: &Setting| {
         all.iter().find(|setting| setting.id == of.id).map(|setting| setting.arguments.clone()).unwrap_or_default()

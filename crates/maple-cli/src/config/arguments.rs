@@ -21,12 +21,12 @@ const SECTIONS: [&str; 4] = ["tls", "metrics", "log", "max"];
 /// The options that only the command line can set.
 const NOT_IN_FILE: [&str; 3] = ["config", "help", "version"];
 
-/// The definition of `maple run`.
+/// Returns the definition of `maple run`.
 pub fn definition() -> Command {
     with_values(RunArgs::augment_args(Command::new("run").no_binary_name(true).disable_help_flag(true)))
 }
 
-/// The options that a file may set, with their keys.
+/// Returns the options that a file may set, with their keys.
 pub fn keys(command: &Command) -> Vec<(String, &Arg)> {
     let is_open = |(key, _): &(String, &Arg)| !NOT_IN_FILE.contains(&key.as_str());
     command.get_arguments().map(|arg| (key_of(arg), arg)).filter(is_open).collect()
@@ -80,7 +80,7 @@ pub fn is_option(name: &str) -> bool {
     keys(&definition()).iter().any(|(key, _)| key == name)
 }
 
-/// The options whose names begin with `name`, with the rest of their names.
+/// Returns the options whose names begin with `name`, with the rest of their names.
 fn grouped<'a>(keys: &'a [(String, &'a Arg)], name: &str) -> Vec<(&'a str, &'a Arg)> {
     let rest = |key: &'a str| key.strip_prefix(name)?.strip_prefix('-');
     keys.iter().filter_map(|(key, arg)| Some((rest(key)?, *arg))).collect()
@@ -172,7 +172,7 @@ fn what_is_wrong(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// The arguments of those settings that the command line does not set.
+/// Returns the arguments of those settings that the command line does not set.
 pub fn arguments(settings: &[Setting], given: &ArgMatches) -> Vec<OsString> {
     settings
         .iter()

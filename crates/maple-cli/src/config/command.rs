@@ -128,7 +128,7 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The default that the help text names.
+/// Returns the default that the help text names.
 fn default(arg: &Arg) -> Option<String> {
     if is_flag(arg) {
         return Some("false".into());

@@ -193,11 +193,11 @@ fn cost(name: &str, entry: &ConfigEntry<'_>, mut section: Section<'_>, names: &N
             return None;
         }
     };
-    let weight = [Write::Weight(name.into())];
+    let named = [Write::CostName(name.into())];
     let costs = links.into_iter().map(|link| Write::Cost { name: name.into(), link, cost: Some(cost.into()) });
     Some(Cost {
         at: entry.at.clone(),
-        writes: weight.into_iter().chain(costs).collect(),
+        writes: named.into_iter().chain(costs).collect(),
         text: format!("{name}: {text}"),
     })
 }

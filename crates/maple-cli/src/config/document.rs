@@ -50,17 +50,17 @@ impl Document {
         Ok(Document { file: file.to_owned(), toml, problems: RefCell::default() })
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub fn root(&self) -> Section<'_> {
         Section { document: self, name: String::new(), table: self.toml.as_table(), known: Vec::new() }
     }
 
-    /// The folder to which paths of the document are relative.
+    /// Returns the folder to which paths of the document are relative.
     pub fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// The faults, in the order of lines.
+    /// Returns the faults, in the order of lines.
     pub fn problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| problem.at.line);
@@ -113,7 +113,7 @@ impl<'a> Section<'a> {
         found
     }
 
-    /// All keys, known or not.
+    /// Returns all keys, known or not.
     pub fn all(self) -> Vec<ConfigEntry<'a>> {
         let name = |(key, _): (&str, &'a Item)| self.table.get_key_value(key).map(|(key, item)| self.entry(key, item));
         self.table.iter().filter_map(name).collect()
@@ -145,12 +145,12 @@ impl<'a> ConfigEntry<'a> {
         self.document.problems.borrow_mut().push(problem);
     }
 
-    /// The value of a result, or records its error.
+    /// Returns the value of a result, or records its error.
     pub fn ok<T>(&self, result: Result<T, impl fmt::Display>) -> Option<T> {
         result.map_err(|error| self.wrong(error.to_string())).ok()
     }
 
-    /// The entry as a table.
+    /// Returns the entry as a table.
     pub fn section(&self) -> Option<Section<'a>> {
         let Some(table) = self.item.as_table_like() else {
             self.wrong("this is a table with keys and values, not one value");
@@ -164,7 +164,7 @@ impl<'a> ConfigEntry<'a> {
         self.item.is_table_like()
     }
 
-    /// The tables of an array of tables, each with an entry of its own.
+    /// Returns the tables of an array of tables, each with an entry of its own.
     pub fn sections(&self) -> Vec<(ConfigEntry<'a>, Section<'a>)> {
         let tables: Vec<(Option<Range<usize>>, &'a dyn TableLike)> = match self.item {
             Item::ArrayOfTables(all) => all.iter().map(|table| (table.span(), table as &dyn TableLike)).collect(),
@@ -185,7 +185,7 @@ impl<'a> ConfigEntry<'a> {
         tables.into_iter().enumerate().map(section).collect()
     }
 
-    /// The entry as text.
+    /// Returns the entry as text.
     pub fn text(&self) -> Option<&'a str> {
         let text = self.item.as_str();
         if text.is_none() {
@@ -194,7 +194,7 @@ impl<'a> ConfigEntry<'a> {
         text
     }
 
-    /// The entry as a number, at least `least`.
+    /// Returns the entry as a number, at least `least`.
     pub fn number(&self, least: u32) -> Option<u32> {
         let number = self.item.as_integer().and_then(|n| u32::try_from(n).ok()).filter(|n| *n >= least);
         if number.is_none() {
@@ -203,7 +203,7 @@ impl<'a> ConfigEntry<'a> {
         number
     }
 
-    /// The items of an array, or the single value.
+    /// Returns the items of an array, or the single value.
     pub fn items(&self) -> Vec<&'a Value> {
         match self.item {
             Item::Value(Value::Array(all)) => all.iter().collect(),
@@ -220,7 +220,7 @@ impl<'a> ConfigEntry<'a> {
         self.item.is_array()
     }
 
-    /// The value as JSON. Datapath ids, addresses and dates are text.
+    /// Returns the value as JSON. Datapath ids, addresses and dates are text.
     pub fn json(&self) -> Option<serde_json::Value> {
         match self.item {
             Item::Value(value) => Some(to_json(value)),

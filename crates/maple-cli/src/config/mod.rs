@@ -102,7 +102,7 @@ pub fn run_options(file: &Path) -> anyhow::Result<RunOptions> {
     Ok(RunOptions { network: config.network, ..options })
 }
 
-/// The file that the command line names. Without one and without a policy, returns the default file if it
+/// Returns the file that the command line names. Without one and without a policy, returns the default file if it
 /// exists.
 fn file(given: &ArgMatches) -> Option<PathBuf> {
     if let Some(file) = given.get_one::<PathBuf>("config") {

@@ -229,7 +229,7 @@ fn costs_and_rows_are_read_with_names() {
     let network = parse(text).unwrap_or_else(|problems| panic!("{problems:?}")).network;
     let costs: Vec<&str> = network.costs.iter().map(|cost| cost.text.as_str()).collect();
     assert_eq!(costs, ["w: s - 2: 10", "w: s:3: 5"]);
-    assert_eq!(network.costs[0].writes.len(), 3, "the weight, and both directions");
+    assert_eq!(network.costs[0].writes.len(), 3, "the name of the costs, and both directions");
     assert_eq!(network.rows.len(), 2);
     assert!(wrong("[[weights.w]]\na = \"1\"\ncost = 1\n")[0].ends_with("a port such as core1:3"));
     assert!(wrong("[[weights.w]]\na = \"1\"\nb = \"2\"\ncost = 0\n")[0].contains("m.toml:4: weights.w[0].cost"));

@@ -5,7 +5,7 @@ use maple_emulator::commands::CommandRunner;
 
 use super::asking::ControllerCommand;
 
-/// The start of the last word before the cursor, and its possible completions, in order.
+/// Returns the start of the last word before the cursor, and its possible completions, in order.
 pub fn complete(runner: &CommandRunner, asks: bool, before: &str) -> (usize, Vec<String>) {
     let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let (words, begun) = (before[..start].split_whitespace().collect::<Vec<_>>(), &before[start..]);
@@ -22,7 +22,7 @@ pub fn complete(runner: &CommandRunner, asks: bool, before: &str) -> (usize, Vec
     (start, all)
 }
 
-/// The possible next words of a question to the controller: subcommands or options.
+/// Returns the possible next words of a question to the controller: subcommands or options.
 fn of_question(words: &[&str], is_option: bool) -> Vec<String> {
     let words = words.iter().skip_while(|word| **word == "not");
     let mut command = ControllerCommand::command();

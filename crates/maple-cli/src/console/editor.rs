@@ -50,7 +50,7 @@ impl Editor {
         Editor { prompt, line, cursor: 0, history, at: 0, new, row: 0 }
     }
 
-    /// The text before the cursor.
+    /// Returns the text before the cursor.
     pub fn before_cursor(&self) -> String {
         self.line[..self.cursor].iter().collect()
     }
@@ -186,7 +186,7 @@ impl Editor {
     }
 }
 
-/// The row and column after these characters. A wide character is not split.
+/// Returns the row and column after these characters. A wide character is not split.
 fn place(text: impl Iterator<Item = char>, columns: usize) -> (usize, usize) {
     let columns = columns.max(2);
     text.fold((0, 0), |(row, column), c| {

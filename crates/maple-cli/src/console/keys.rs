@@ -59,7 +59,7 @@ impl Keys {
     }
 }
 
-/// The key of a control character, as in readline.
+/// Returns the key of a control character, as in readline.
 fn of_control(byte: u8) -> Option<Key> {
     Some(match byte {
         b'\r' | b'\n' => Key::Enter,
@@ -81,7 +81,7 @@ fn of_control(byte: u8) -> Option<Key> {
     })
 }
 
-/// The key of an escape sequence (ECMA-48, and xterm's for keys), without the escape character.
+/// Returns the key of an escape sequence (ECMA-48, and xterm's for keys), without the escape character.
 fn of_sequence(sequence: &[u8]) -> Option<Key> {
     Some(match sequence {
         b"[A" | b"OA" => Key::Up,

@@ -86,7 +86,7 @@ pub(super) fn parse_line(line: &[u8], number: usize, bytes: &mut Vec<u8>) -> any
     Ok(())
 }
 
-/// The value of a hex digit.
+/// Returns the value of a hex digit.
 pub(super) fn value(digit: u8) -> u8 {
     char::from(digit).to_digit(16).unwrap_or_default() as u8
 }

@@ -20,7 +20,7 @@ pub(super) enum LinkType {
 }
 
 impl LinkType {
-    /// The link type with this number in a capture.
+    /// Returns the link type with this number in a capture.
     pub(super) fn of_capture(number: u32) -> anyhow::Result<LinkType> {
         Ok(match number {
             0 | 108 => LinkType::Loopback,
@@ -39,7 +39,7 @@ impl LinkType {
         all.into_iter().find(|link_type| link_type.ip_of(packet).is_some_and(begins_with_header))
     }
 
-    /// The IP packet in a captured packet, if there is one.
+    /// Returns the IP packet in a captured packet, if there is one.
     fn ip_of(self, packet: &[u8]) -> Option<&[u8]> {
         match self {
             LinkType::Ethernet => ip_behind_type(packet, 12),
@@ -51,7 +51,7 @@ impl LinkType {
     }
 }
 
-/// The bytes after an Ethernet type at `at`, perhaps after VLAN tags, if the type is IP.
+/// Returns the bytes after an Ethernet type at `at`, perhaps after VLAN tags, if the type is IP.
 fn ip_behind_type(packet: &[u8], mut at: usize) -> Option<&[u8]> {
     while matches!(u16_at(packet, at)?, eth_type::VLAN | eth_type::QINQ) {
         at += 4;

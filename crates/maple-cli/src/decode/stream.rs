@@ -34,7 +34,7 @@ impl Decoder {
         Decoder { prefix, buffer: Vec::new(), offset: 0, failures: 0, lost: false, skipped: 0 }
     }
 
-    /// The number of messages that could not be decoded, or only in part.
+    /// Returns the number of messages that could not be decoded, or only in part.
     pub(super) fn failures(&self) -> u64 {
         self.failures
     }
@@ -279,13 +279,13 @@ pub(super) fn are_messages(mut data: &[u8]) -> bool {
     data.is_empty()
 }
 
-/// The length of the message whose start these bytes look like.
+/// Returns the length of the message whose start these bytes look like.
 fn length_of_first(data: &[u8]) -> Option<usize> {
     let known = |header: &Header| (1..=6).contains(&header.version) && header.kind <= 35;
     Header::peek(data).ok().flatten().filter(known).map(|header| header.length.into())
 }
 
-/// An address and port as Open vSwitch prints them.
+/// Returns an address and port as Open vSwitch prints them.
 fn endpoint(address: SocketAddr) -> String {
     format!("{}.{}", address.ip(), address.port())
 }

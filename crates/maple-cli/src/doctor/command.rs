@@ -12,7 +12,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// The maximum number of bytes that are read of its output, which bounds memory.
 const MAX_OUTPUT: u64 = 64 << 20;
 
-/// The output of a program.
+/// Returns the output of a program.
 ///
 /// # Errors
 /// A text, if the program does not exist, fails, or takes too long, in which case it is ended.

@@ -57,17 +57,18 @@ impl ConfiguredOptions {
         self.0.is_some()
     }
 
-    /// The control socket that it names.
+    /// Returns the control socket that it names.
     pub fn control(&self) -> Option<&Path> {
         self.0.as_ref()?.control.as_deref().filter(|path| *path != Path::new("none"))
     }
 
-    /// The state file that it names.
+    /// Returns the state file that it names.
     pub fn state_file(&self) -> Option<&Path> {
         self.0.as_ref()?.state.as_deref()
     }
 
-    /// The addresses on which a controller with this configuration listens; without one, the default of `maple run`.
+    /// Returns the addresses on which a controller with this configuration listens; without one, the default of `maple
+    /// run`.
     pub fn listening(&self) -> Vec<Listening> {
         let given = self.given_listening();
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, OPENFLOW_PORT));
@@ -75,13 +76,13 @@ impl ConfiguredOptions {
         if given.is_empty() { vec![Listening { address, tls }] } else { given }
     }
 
-    /// The addresses on which the configuration says to listen.
+    /// Returns the addresses on which the configuration says to listen.
     pub fn given_listening(&self) -> Vec<Listening> {
         let listen = self.0.iter().flat_map(|options| &options.listen);
         listen.map(|one| Listening { address: one.address, tls: one.is_tls }).collect()
     }
 
-    /// The certificate files that it names.
+    /// Returns the certificate files that it names.
     pub fn certificates(&self) -> Vec<PathBuf> {
         let tls = self.0.as_ref().map(|options| &options.tls);
         tls.into_iter().flat_map(|tls| [&tls.tls_cert, &tls.tls_ca]).flatten().cloned().collect()
@@ -109,7 +110,7 @@ fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
     );
 }
 
-/// The system's error, if it is one.
+/// Returns the system's error, if it is one.
 fn of_system(error: &TlsError) -> Option<&io::Error> {
     match error {
         TlsError::Read(_, error)

@@ -21,7 +21,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The level's name, as JSON has it.
+    /// Returns the level's name, as JSON has it.
     pub fn name(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -44,14 +44,14 @@ macro_rules! ids {
             /// All ids, in the order of the page.
             pub const ALL: &[FindingId] = &[$(FindingId::$name),*];
 
-            /// The id's name for people and programs. It never changes.
+            /// Returns the id's name for people and programs. It never changes.
             pub fn name(self) -> &'static str {
                 match self {
                     $(FindingId::$name => $id,)*
                 }
             }
 
-            /// The meaning of the id in a sentence.
+            /// Returns the meaning of the id in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(FindingId::$name => concat!($($doc),*).trim_ascii(),)*
@@ -185,7 +185,7 @@ ids! {
 }
 
 impl FindingId {
-    /// The page and heading that explain it.
+    /// Returns the page and heading that explain it.
     pub fn page(self) -> String {
         format!("{PAGE}#{}", self.name())
     }
@@ -224,7 +224,7 @@ impl Finding {
         Finding { mend: clean(text.as_ref()), ..self }
     }
 
-    /// The severity.
+    /// Returns the severity.
     pub fn level(&self) -> Level {
         self.level
     }
@@ -309,22 +309,22 @@ impl Report {
         }
     }
 
-    /// The findings.
+    /// Returns the findings.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The list of what was checked.
+    /// Returns the list of what was checked.
     pub fn checked(&self) -> &[String] {
         &self.looked_at
     }
 
-    /// The list of what could not be checked, with the reasons.
+    /// Returns the list of what could not be checked, with the reasons.
     pub fn unchecked(&self) -> &[(String, String)] {
         &self.not_looked_at
     }
 
-    /// The report as JSON.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Value {
         let unseen = |(what, why): &(String, String)| json!({ "what": what, "why": why });
         json!({

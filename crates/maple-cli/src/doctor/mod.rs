@@ -149,7 +149,7 @@ fn is_of_another(args: &DoctorArgs, configured: &ConfiguredOptions) -> bool {
     })
 }
 
-/// The addresses on which the controller of this host listens, and its switches.
+/// Returns the addresses on which the controller of this host listens, and its switches.
 fn expected(controller: Option<&Controller>, configured: &ConfiguredOptions) -> Expected {
     let of_controller = controller.and_then(Controller::listening);
     let is_known = of_controller.is_some() || configured.is_given();
@@ -173,7 +173,7 @@ fn report_remote_switches(controller: Option<&Controller>, open_vswitch: Option<
     }
 }
 
-/// The process of a controller, if it is visible.
+/// Returns the process of a controller, if it is visible.
 fn process(controller: Option<&Controller>) -> Option<Process> {
     controller.and_then(Controller::pid).and_then(Process::read)
 }

@@ -82,7 +82,7 @@ fn short(text: &str) -> String {
     text.trim_start_matches('0').to_owned()
 }
 
-/// The reason, with the text of the line.
+/// Returns the reason, with the text of the line.
 fn reason(one: &Value) -> String {
     let why = one["why"].as_str().unwrap_or_default();
     match one["text"].as_str() {

@@ -154,7 +154,7 @@ impl ExplainArgs {
         Ok(0)
     }
 
-    /// The questions, one for each packet.
+    /// Returns the questions, one for each packet.
     fn questions(&self) -> anyhow::Result<Vec<ExplainRequest>> {
         let counters = self.no_counters.then_some(false);
         if self.rule.is_some() || self.matching.is_some() {

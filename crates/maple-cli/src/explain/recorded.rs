@@ -17,7 +17,7 @@ use crate::replay::ReplayParameters;
 /// The maximum time of a policy's run. It is longer than in the recorded controller, since the machine may be slower.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The explanations of packets at the end of the replayed part of a recording.
+/// Returns the explanations of packets at the end of the replayed part of a recording.
 ///
 /// # Errors
 /// If the recording is damaged, a policy can't be loaded, or a question does not describe a packet.

@@ -38,7 +38,7 @@ pub struct EmulationArgs {
 }
 
 impl EmulationArgs {
-    /// The version that the emulated switches speak.
+    /// Returns the version that the emulated switches speak.
     pub fn version(&self) -> Version {
         self.of.unwrap_or(Version::Of13)
     }
@@ -48,7 +48,7 @@ impl EmulationArgs {
         self.rate.unwrap_or(20)
     }
 
-    /// Whether commands come from a console or a script.
+    /// Reports whether commands come from a console or a script.
     pub fn has_commands(&self) -> bool {
         self.console || self.script.is_some()
     }

@@ -19,13 +19,14 @@ pub use show::{DoctorArgs, ShowArgs, ShowWhat};
 
 use crate::service;
 
-/// Where commands look for the control socket: `$MAPLE_CONTROL`, or in the user's own folder, or that of a controller that
-/// the system runs.
+/// Returns where commands look for the control socket: `$MAPLE_CONTROL`, or in the user's own folder, or that of a
+/// controller that the system runs.
 pub fn default_control() -> PathBuf {
     own_control().unwrap_or_else(maple_controller::control::socket::find)
 }
 
-/// The controller that a command asks: at the socket that is given, or this process's own, or one that is found.
+/// Returns the controller that a command asks: at the socket that is given, or this process's own, or one that is
+/// found.
 pub fn controller_to_ask(given: Option<PathBuf>, own: Option<&dyn Reach>) -> Box<dyn Reach + '_> {
     match (given, own) {
         (Some(path), _) => Box::new(path),
@@ -34,8 +35,8 @@ pub fn controller_to_ask(given: Option<PathBuf>, own: Option<&dyn Reach>) -> Box
     }
 }
 
-/// Where a controller makes its control socket: `$MAPLE_CONTROL`, or in the folder that the service manager gives, or in
-/// the user's own folder.
+/// Returns where a controller makes its control socket: `$MAPLE_CONTROL`, or in the folder that the service manager
+/// gives, or in the user's own folder.
 pub fn control_of_controller() -> PathBuf {
     own_control().unwrap_or_else(maple_controller::control::socket::default_path)
 }

@@ -216,17 +216,17 @@ impl RunArgs {
 }
 
 impl RunOptions {
-    /// How the log is written.
+    /// Returns how the log is written.
     pub fn logging(&self) -> Logging {
         Logging::new(self.log_format.unwrap_or_default(), &self.log, self.verbose)
     }
 
-    /// The ports with a middlebox behind them.
+    /// Returns the ports with a middlebox behind them.
     pub fn middleboxes(&self) -> anyhow::Result<Vec<Location>> {
         self.locations(&self.middlebox)
     }
 
-    /// The ports where DHCP servers are believed.
+    /// Returns the ports where DHCP servers are believed.
     pub fn dhcp_servers(&self) -> anyhow::Result<Vec<Location>> {
         self.locations(&self.dhcp_server)
     }

@@ -13,7 +13,7 @@ use crate::policy::{Loaded, PolicyLoader, load, load_aside, sources, suspicions}
 /// The maximum time of a policy's run: the default of `--policy-time-limit`.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The changes that the policy `name` would make in the network of a state file, in which the policy `from`
+/// Returns the changes that the policy `name` would make in the network of a state file, in which the policy `from`
 /// ran.
 ///
 /// # Errors

@@ -148,7 +148,7 @@ impl ReplayParameters<'_> {
     }
 }
 
-/// The outcome of a replay as a document.
+/// Returns the outcome of a replay as a document.
 fn document(recorded: &Recorded, replayed: &Replayed, took: Duration, other: Option<Value>) -> Value {
     let Replayed { counts, difference, is_cut, .. } = replayed;
     let span = Duration::from_nanos(counts.at.0).as_secs_f64();

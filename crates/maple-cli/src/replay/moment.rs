@@ -52,7 +52,7 @@ fn of_day(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(whole) + Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-/// The number of days from 1970 to a date: `2026-11-26`.
+/// Returns the number of days from 1970 to a date: `2026-11-26`.
 fn day(text: &str) -> Option<u64> {
     let parts: Vec<u64> = text.split('-').map(str::parse).collect::<Result<_, _>>().ok()?;
     let [year, month, day] = parts[..] else { return None };

@@ -23,7 +23,7 @@ use crate::policy::source;
 use crate::replay::COMPILER;
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::{OnOff, Pause, Unreachable};
-use crate::{service, weights};
+use crate::{link_costs, service};
 
 /// The default number of leaves that are checked each second.
 const CHECK_RATE: u32 = 2;
@@ -48,7 +48,7 @@ pub fn for_policy(
         loaded.store.update(|_| costs);
     }
     if let Some(path) = &options.weights {
-        let costs = weights::read(path)?;
+        let costs = link_costs::read(path)?;
         loaded.store.update(|_| costs);
     }
     let servers = options.dhcp_servers()?;
@@ -57,11 +57,11 @@ pub fn for_policy(
     if let Some(topology) = topology {
         chosen.names = Arc::new(with_names_of(topology, options.network.names.clone()));
     }
-    chosen.record = recorded(options, reloading)?;
+    chosen.memory.record = recorded(options, reloading)?;
     Ok(chosen)
 }
 
-/// The options of the recording, if there is one.
+/// Returns the options of the recording, if there is one.
 fn recorded(options: &RunOptions, of: Option<&ReloadSettings<'_>>) -> anyhow::Result<Option<RecordOptions>> {
     let Some(folder) = options.record.clone() else { return Ok(None) };
     let policy = of.map(|of| source(of.policy())).transpose()?.unwrap_or(PolicySource::Program);
@@ -83,11 +83,11 @@ fn with_policy_options(options: &RunOptions, mut chosen: ControllerOptions) -> a
     if let Some(seconds) = options.host_timeout {
         chosen.engine.host_timeout = Duration::from_secs(seconds.into());
     }
-    chosen.forget_switch_after = match (options.unreachable, options.forget_switch_after) {
+    chosen.openflow.forget_switch_after = match (options.unreachable, options.forget_switch_after) {
         (Some(Unreachable::Forget), _) => Some(Duration::ZERO),
         (_, Some(Pause(Duration::ZERO))) => None,
         (_, Some(Pause(wait))) => Some(wait),
-        (_, None) => chosen.forget_switch_after,
+        (_, None) => chosen.openflow.forget_switch_after,
     };
     chosen.engine.middleboxes.extend(options.middleboxes()?);
     declare(&options.network, &mut chosen)?;
@@ -134,26 +134,26 @@ fn declare(network: &DeclaredNetwork, chosen: &mut ControllerOptions) -> anyhow:
 pub fn with_common(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
     file_limit::raise();
     if !options.cores.is_empty() {
-        chosen.workers = options.cores.len();
-        chosen.cores.clone_from(&options.cores);
+        chosen.workers.count = options.cores.len();
+        chosen.workers.cores.clone_from(&options.cores);
     }
-    chosen.workers = options.workers.map_or(chosen.workers, usize::from);
-    chosen.write_each = options.batch == Some(OnOff::Off);
-    chosen.heap_bytes = Some(maple_heap::held);
+    chosen.workers.count = options.workers.map_or(chosen.workers.count, usize::from);
+    chosen.openflow.write_each = options.batch == Some(OnOff::Off);
+    chosen.control.heap_bytes = Some(maple_heap::held);
     chosen.names = Arc::new(options.network.names.clone());
-    chosen.metrics = options.metrics.or(chosen.metrics);
+    chosen.control.metrics = options.metrics.or(chosen.control.metrics);
     if options.listen.is_empty() && options.emulate.is_some() {
-        chosen.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
-        chosen.pin = false;
+        chosen.openflow.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        chosen.workers.pin = false;
     }
     tls::apply(&options.tls, &options.listen, &options.network, &mut chosen)?;
     let service = || service::state_file().filter(|_| options.emulate.is_none());
-    chosen.state_file = options.state.clone().or(chosen.state_file).or_else(service);
-    chosen.remember = options.emulate.is_none();
-    chosen.control = match &options.control {
+    chosen.memory.state_file = options.state.clone().or(chosen.memory.state_file).or_else(service);
+    chosen.memory.remember = options.emulate.is_none();
+    chosen.control.socket = match &options.control {
         Some(path) if path == Path::new("none") => None,
         Some(path) => Some(path.clone()),
-        None => chosen.control.or_else(|| options.emulate.is_none().then(control_of_controller)),
+        None => chosen.control.socket.or_else(|| options.emulate.is_none().then(control_of_controller)),
     };
     Ok(chosen)
 }

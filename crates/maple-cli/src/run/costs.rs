@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_core::network::LinkName;
 use maple_core::state::{Name, Write, Writer};
 
+use crate::link_costs;
 use crate::options::RunOptions;
-use crate::weights;
 
 /// Costs with their writers, and the names of link costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Costs {
     pub fn from_options(options: &RunOptions) -> anyhow::Result<Costs> {
         let mut all = Costs::default();
         if let Some(file) = &options.weights {
-            all.take(weights::read(file)?, &Writer::File(file.display().to_string().into()));
+            all.take(link_costs::read(file)?, &Writer::File(file.display().to_string().into()));
         }
         for cost in &options.network.costs {
             all.take(cost.writes.clone(), &Writer::File(cost.at.to_string().into()));
@@ -34,7 +34,7 @@ impl Costs {
     fn take(&mut self, writes: Vec<Write>, by: &Writer) {
         for write in writes {
             match write {
-                Write::Weight(name) => drop(self.names.insert(name)),
+                Write::CostName(name) => drop(self.names.insert(name)),
                 Write::Cost { name, link, cost: Some(cost) } => {
                     self.costs.insert((name, link), (cost, by.clone()));
                 }
@@ -43,11 +43,11 @@ impl Costs {
         }
     }
 
-    /// The writes that lead from `before` to these costs, by writer. A cost that no file has any more is reset
+    /// Returns the writes that lead from `before` to these costs, by writer. A cost that no file has any more is reset
     /// to 1, and `by` is its writer.
     pub fn since(&self, before: &Costs, by: &Writer) -> Vec<(Writer, Vec<Write>)> {
         let mut writes = Vec::new();
-        let names = self.names.difference(&before.names).cloned().map(Write::Weight).collect::<Vec<_>>();
+        let names = self.names.difference(&before.names).cloned().map(Write::CostName).collect::<Vec<_>>();
         if !names.is_empty() {
             writes.push((by.clone(), names));
         }
@@ -80,7 +80,7 @@ mod tests {
         let costs = |all: &[(u64, u64)]| {
             let mut costs = Costs::default();
             let cost = |(n, cost): &(u64, u64)| Write::Cost { name: "w".into(), link: link(*n), cost: Some(*cost) };
-            costs.take([Write::Weight("w".into())].into_iter().chain(all.iter().map(cost)).collect(), &by);
+            costs.take([Write::CostName("w".into())].into_iter().chain(all.iter().map(cost)).collect(), &by);
             costs
         };
         let (before, now) = (costs(&[(1, 5), (2, 6), (3, 7)]), costs(&[(1, 5), (2, 8)]));
@@ -88,6 +88,6 @@ mod tests {
         let cost = |n, cost| Write::Cost { name: "w".into(), link: link(n), cost };
         assert_eq!(writes, [cost(3, None), cost(2, Some(8))]);
         assert_eq!(now.since(&now, &by), []);
-        assert_eq!(now.since(&Costs::default(), &by)[0].1, [Write::Weight("w".into())]);
+        assert_eq!(now.since(&Costs::default(), &by)[0].1, [Write::CostName("w".into())]);
     }
 }

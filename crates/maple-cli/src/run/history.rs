@@ -83,13 +83,13 @@ impl History {
         Ok(History { states, is_over, is_awaited, replay: Some(replay) })
     }
 
-    /// The time up to which the controller has handled the messages of switches, and asks it again.
+    /// Returns the time up to which the controller has handled the messages of switches, and asks it again.
     pub fn answered(&self) -> Instant {
         self.is_awaited.store(true, Ordering::Relaxed);
         lock(&self.states).answered
     }
 
-    /// The states that a packet can have met that entered at `from` and was in flight until `to`. `None` if
+    /// Returns the states that a packet can have met that entered at `from` and was in flight until `to`. `None` if
     /// that is too long ago.
     pub fn between(&self, from: Instant, to: Instant) -> Option<Vec<Arc<Snapshot>>> {
         lock(&self.states).between(from, to)
@@ -177,7 +177,7 @@ mod tests {
         let store = Store::new();
         let mut states = States::new();
         let next = || {
-            store.update(|_| vec![Write::Weight("cost".into())]);
+            store.update(|_| vec![Write::CostName("cost".into())]);
             store.snapshot()
         };
         let before = Instant::now();

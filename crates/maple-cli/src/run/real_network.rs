@@ -62,7 +62,7 @@ impl<'a> RealNetwork<'a> {
     }
 }
 
-/// The addresses at which the controller listens, as a line.
+/// Returns the addresses at which the controller listens, as a line.
 fn listening(handle: &Handle) -> String {
     let addresses: Vec<String> = handle.addresses().iter().map(SocketAddr::to_string).collect();
     format!("listening on {}", addresses.join(", "))

@@ -82,7 +82,7 @@ impl Reconfiguring {
             places: Places::from_options(options)?,
             network: options.network.clone(),
             costs: Costs::from_options(options)?,
-            tls: chosen.tls.clone(),
+            tls: chosen.openflow.tls.clone(),
             track_hosts: chosen.engine.track_hosts,
         }))
     }

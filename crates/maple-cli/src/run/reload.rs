@@ -83,7 +83,7 @@ impl<'a> ReloadSettings<'a> {
         ReloadSettings { policy, configured, start_policy, limit: args.policy_time_limit, loader, watches: args.watch }
     }
 
-    /// The policy's name.
+    /// Returns the policy's name.
     pub fn policy(&self) -> &str {
         &self.policy
     }
@@ -259,7 +259,7 @@ impl ReloadService<'_> {
         let reloaded = self.fitting(loaded).and_then(|policy| {
             self.handle.migrate()?;
             if matches!(PolicyName::parse(name), PolicyName::Builtin(_)) {
-                self.handle.change(vec![Write::Weight(builtin::WEIGHT.into())])?;
+                self.handle.change(vec![Write::CostName(builtin::COSTS.into())])?;
             }
             let runs: Arc<dyn Policy> = match canary {
                 None => Arc::clone(&policy),

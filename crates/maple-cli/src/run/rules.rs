@@ -82,7 +82,7 @@ fn append(text: &mut String, switch: Dpid, version: Version, rule: &TableRule) {
     let _ = write!(text, "  switch {:x}  # {why}\n    {}\n", switch.0, line.trim_start());
 }
 
-/// The number of the route that a rule selects for its packets.
+/// Returns the number of the route that a rule selects for its packets.
 fn metadata(rule: &TableRule) -> Option<u128> {
     rule.rule.instructions.iter().find_map(|instruction| match instruction {
         Instruction::WriteMetadata { metadata, .. } => Some(u128::from(*metadata)),

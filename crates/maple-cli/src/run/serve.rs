@@ -118,8 +118,8 @@ impl FailureThreshold {
 
 /// Requests a copy of its knowledge from the controller with the same control socket.
 fn take_over(chosen: &ControllerOptions) -> anyhow::Result<Takeover> {
-    let control = chosen.control.as_deref().context("--takeover needs a control socket")?;
-    Takeover::ask(control, chosen.tls.is_some())
+    let control = chosen.control.socket.as_deref().context("--takeover needs a control socket")?;
+    Takeover::ask(control, chosen.openflow.tls.is_some())
         .with_context(|| format!("can't take over from the controller at {}", control.display()))
 }
 

@@ -64,7 +64,7 @@ impl StartPolicy {
         self.record.by == BroughtBy::Resumption
     }
 
-    /// The name of the chosen policy.
+    /// Returns the name of the chosen policy.
     pub fn name(&self) -> &str {
         &self.record.policy.name
     }
@@ -101,7 +101,7 @@ impl StartPolicy {
         }
     }
 
-    /// The policy that runs.
+    /// Returns the policy that runs.
     pub fn policy(&self) -> &PolicyIdentity {
         &self.record.policy
     }
@@ -128,7 +128,7 @@ impl StartPolicy {
     }
 }
 
-/// The identity of a policy with its present content. A policy whose files can't be read has no content.
+/// Returns the identity of a policy with its present content. A policy whose files can't be read has no content.
 pub fn identity_or_none(policy: &str) -> PolicyIdentity {
     identity(policy).unwrap_or_else(|_| PolicyIdentity {
         name: absolute(policy).unwrap_or_else(|_| policy.to_owned()),
@@ -136,7 +136,7 @@ pub fn identity_or_none(policy: &str) -> PolicyIdentity {
     })
 }
 
-/// The reason why a start that names a policy does not continue with the one that ran before.
+/// Returns the reason why a start that names a policy does not continue with the one that ran before.
 fn refusal(before: &PolicyRecord, named: &PolicyIdentity) -> Option<&'static str> {
     if before.configured != *named {
         return Some("what the command line or the configuration names has changed since");
@@ -147,7 +147,7 @@ fn refusal(before: &PolicyRecord, named: &PolicyIdentity) -> Option<&'static str
     (identity_or_none(&before.policy.name) != before.policy).then_some("its files have changed since")
 }
 
-/// The policy that ran before, if the start must know it before it loads one.
+/// Returns the policy that ran before, if the start must know it before it loads one.
 fn before(args: &RunArgs) -> anyhow::Result<Option<PolicyRecord>> {
     let options = &args.options;
     if options.emulate.is_some() {

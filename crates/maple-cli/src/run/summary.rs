@@ -119,7 +119,7 @@ impl Flows {
     }
 }
 
-/// The reason why a run on an emulated network failed.
+/// Returns the reason why a run on an emulated network failed.
 pub fn failure(handle: &Handle, verdicts: Option<&Verdicts>, flows: Flows) -> Option<String> {
     let engine = match handle.stats() {
         Ok(stats) => stats.total.engine,

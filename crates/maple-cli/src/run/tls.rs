@@ -35,18 +35,18 @@ pub fn apply(
     let (tls, plain): (Vec<Listen>, Vec<Listen>) = listen.iter().partition(|one| one.is_tls);
     let addresses = |all: Vec<Listen>| all.into_iter().map(|one| one.address).collect::<Vec<_>>();
     if !listen.is_empty() {
-        (chosen.listen, chosen.listen_tls) = (addresses(plain), addresses(tls));
+        (chosen.openflow.listen, chosen.openflow.listen_tls) = (addresses(plain), addresses(tls));
     }
     if let Some(files) = files(args, listen, declared)? {
         if listen.is_empty() {
-            chosen.listen_tls = std::mem::take(&mut chosen.listen);
+            chosen.openflow.listen_tls = std::mem::take(&mut chosen.openflow.listen);
         }
-        chosen.tls = Some(Arc::new(Tls::open(files).or_usage_error()?));
+        chosen.openflow.tls = Some(Arc::new(Tls::open(files).or_usage_error()?));
     }
     Ok(())
 }
 
-/// The files, if there are any.
+/// Returns the files, if there are any.
 ///
 /// # Errors
 /// If the options do not fit together.
@@ -97,7 +97,7 @@ impl Renewal {
     /// # Errors
     /// If the signal handler can't be installed.
     pub fn from_options(chosen: &ControllerOptions) -> anyhow::Result<Option<Renewal>> {
-        let Some(tls) = chosen.tls.clone() else { return Ok(None) };
+        let Some(tls) = chosen.openflow.tls.clone() else { return Ok(None) };
         Ok(Some(Renewal { tls, hangup: signal::hangup_flag()?, looked: None, warned: None }))
     }
 
@@ -126,7 +126,7 @@ impl Renewal {
     }
 }
 
-/// The warning about a certificate with this expiry, if there is one.
+/// Returns the warning about a certificate with this expiry, if there is one.
 fn lines_of_expiry(expires: SystemTime, now: SystemTime) -> Option<String> {
     match expires.duration_since(now) {
         Err(_) => Some("warning: the controller's certificate has expired; switches refuse it".into()),

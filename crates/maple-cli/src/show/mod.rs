@@ -181,7 +181,7 @@ fn named(all: &Value, id: &str) -> String {
     items(all).map(|one| format!("{} is {}\n", plain(&one["name"]), plain(&one[id]))).collect()
 }
 
-/// The names that a controller has. An older controller has none.
+/// Returns the names that a controller has. An older controller has none.
 pub fn names(controller: &(impl Reach + ?Sized)) -> Names {
     ask(controller, &Request::Show(Show::Names)).map(|answer| Names::from_json(&answer)).unwrap_or_default()
 }
@@ -304,7 +304,7 @@ pub fn location(at: &Value) -> String {
     format!("{}:{}", plain(&at["switch"]), plain(&at["port"]))
 }
 
-/// A value without quotes.
+/// Returns a value without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -77,14 +77,14 @@ impl<'a> RuleSelection<'a> {
     }
 }
 
-/// All addresses of the host with this hardware address.
+/// Returns all addresses of the host with this hardware address.
 fn addresses(mac: &str, hosts: &Value) -> Vec<String> {
     let host = items(hosts).filter(|host| host["mac"] == *mac);
     let others = host.flat_map(|host| items(&host["ipv4"]).chain(items(&host["ipv6"]))).map(plain);
     [mac.to_owned()].into_iter().chain(others).collect()
 }
 
-/// The parts of a rule's match, in the form of `ovs-ofctl`.
+/// Returns the parts of a rule's match, in the form of `ovs-ofctl`.
 fn parts(flow: &str) -> impl Iterator<Item = &str> {
     let matching = flow.split(" actions=").next().unwrap_or_default();
     matching.split([',', ' ']).filter(|part| !part.is_empty())

@@ -67,7 +67,7 @@ impl Topology {
         text
     }
 
-    /// The links and hosts of a switch, by port.
+    /// Returns the links and hosts of a switch, by port.
     fn neighbours(&self, switch: &str) -> BTreeSet<(u64, String)> {
         let port = |at: &str| {
             let (dpid, port) = at.rsplit_once(':')?;
@@ -104,7 +104,7 @@ impl Topology {
         all
     }
 
-    /// The topology as JSON.
+    /// Returns the topology as JSON.
     fn json(&self) -> Value {
         let host = |(mac, (at, addresses)): (&String, &(String, String))| json!({"mac": mac, "at": at, "addresses": addresses.split_whitespace().collect::<Vec<_>>()});
         json!({

@@ -75,7 +75,7 @@ fn send(control: &dyn Reach, batch: &[Row], check: bool, settled: bool, create: 
     }
 }
 
-/// The error for a refusal, with the place of the wrong row in the file.
+/// Returns the error for a refusal, with the place of the wrong row in the file.
 fn located(why: &str, field: &str, batch: &[Row]) -> anyhow::Error {
     let number = field.strip_prefix("state.load.rows[").and_then(|rest| rest.split_once(']'));
     match number.and_then(|(number, _)| batch.get(number.parse::<usize>().ok()?)) {

@@ -152,7 +152,7 @@ impl StateTarget {
     }
 }
 
-/// A word as the controller expects it. The controller determines its type by its position.
+/// Returns a word as the controller expects it. The controller determines its type by its position.
 fn word(text: &str) -> Value {
     json!({ "word": text })
 }

@@ -58,7 +58,7 @@ impl About {
         *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
-    /// The running policy, if the program has reported it.
+    /// Returns the running policy, if the program has reported it.
     fn policy(&self) -> Option<PolicyRecord> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

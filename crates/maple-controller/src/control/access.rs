@@ -15,7 +15,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::geteuid;
 
-/// The default folder of control sockets: `maple` in `$XDG_RUNTIME_DIR`; without that, `/run/maple` for root
+/// Returns the default folder of control sockets: `maple` in `$XDG_RUNTIME_DIR`; without that, `/run/maple` for root
 /// and `/tmp/maple-UID` for other users.
 pub(super) fn folder() -> PathBuf {
     let user = geteuid();
@@ -122,7 +122,7 @@ impl PeerProcess {
     }
 }
 
-/// The user at the other end of a socket, if it is neither this user nor root.
+/// Returns the user at the other end of a socket, if it is neither this user nor root.
 ///
 /// # Errors
 /// The system's error if the socket does not report its peer.
@@ -131,7 +131,7 @@ pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
     Ok((!peer.is_trusted()).then_some(peer.user))
 }
 
-/// The id of the process that listens on a socket, as it is numbered here.
+/// Returns the id of the process that listens on a socket, as it is numbered here.
 ///
 /// # Errors
 /// The system's error if the socket does not report its peer.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::access::{AccessAction, AccessList, ListDifference};
-use maple_core::engine::Counted;
+use maple_core::engine::CounterKind;
 use serde_json::{Value, json};
 
 use super::Handle;
@@ -20,7 +20,7 @@ const MAX_DIFFERENCES: usize = 1000;
 
 /// Answers with the lists of the policy, and with the packets that each rule has decided since the policy was loaded.
 pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {
-    handle.count(Counted::Rules, None, COUNT_TIMEOUT)?;
+    handle.count(CounterKind::Rules, None, COUNT_TIMEOUT)?;
     let mut lines = SourceLines::new(Some(handle.policy_loaded()));
     Ok(handle.access_hits()?.iter().map(|(list, packets)| hits(list, packets, &mut lines)).collect())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use maple_core::engine::{Counted, LookUpStatus, Party, PortCount, Selection, TableRule, Traffic, Trial};
+use maple_core::engine::{CounterKind, LookUpStatus, Party, PortCount, Selection, TableRule, Traffic, Trial};
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
@@ -128,7 +128,7 @@ pub(super) fn errors(errors: &BTreeMap<Arc<str>, usize>) -> Value {
 /// Answers with the rules of one switch or of all: one object for each switch.
 fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, switches) = selected(handle, "show.rules", only)?;
-    handle.count(Counted::Rules, only, COUNT_TIMEOUT)?;
+    handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
     let one = |switch: &SwitchStatus| {
         let (rules, age) = handle.rules_with_age(switch.dpid)?;
         let rules: Value = rules.iter().map(|r| rule(switch.version, r)).collect();
@@ -157,7 +157,7 @@ fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     switches.iter().zip(handle.table_sizes(&ids)).map(one).collect()
 }
 
-/// The requested switch, if only one is requested, and the switches to show.
+/// Returns the requested switch, if only one is requested, and the switches to show.
 fn selected(
     handle: &Handle,
     field: &str,
@@ -176,7 +176,7 @@ fn selected(
 /// Answers with the ports of one switch or of all, with their counters: one object for each switch.
 fn ports(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, switches) = selected(handle, "show.ports", only)?;
-    handle.count(Counted::Ports, only, COUNT_TIMEOUT)?;
+    handle.count(CounterKind::Ports, only, COUNT_TIMEOUT)?;
     let (state, counts) = (handle.snapshot(), handle.port_counts()?);
     let counts: BTreeMap<Location, &(PortCount, Duration)> = counts.iter().map(|count| (count.0.at, count)).collect();
     let port = |dpid: Dpid, port: &SwitchPort| {
@@ -223,7 +223,7 @@ fn add_counters(port: &mut Value, count: &PortCount, age: Duration) {
 /// Answers with the traffic between hosts: one object for each pair and ingress switch.
 fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, _) = selected(handle, "show.flows", only)?;
-    handle.count(Counted::Rules, only, COUNT_TIMEOUT)?;
+    handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
     let traffic = handle.traffic()?;
     let one = |(traffic, age): &(Traffic, Duration)| {
         json!({
@@ -242,7 +242,7 @@ fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     Ok(traffic.iter().filter(|(one, _)| only.is_none_or(|dpid| one.switch == dpid)).map(one).collect())
 }
 
-/// The port at which one of several hosts is that rules do not tell apart.
+/// Returns the port at which one of several hosts is that rules do not tell apart.
 fn place_of(party: Party) -> Option<Value> {
     match party {
         Party::At(at) => Some(location(at)),
@@ -250,7 +250,7 @@ fn place_of(party: Party) -> Option<Value> {
     }
 }
 
-/// A duration in seconds, rounded to milliseconds.
+/// Returns a duration in seconds, rounded to milliseconds.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
@@ -309,13 +309,13 @@ fn port_of(state: &Snapshot, dpid: Dpid, port: &SwitchPort) -> Value {
     json!({ "port": number(port.number), "name": port.name, "up": port.up, "kind": kind })
 }
 
-/// The name of a kind of port. Reserved ports (the switch's own) have no kind.
+/// Returns the name of a kind of port. Reserved ports (the switch's own) have no kind.
 fn kind(kind: PortKind) -> &'static str {
     match kind {
         PortKind::New => "new",
         PortKind::Edge => "edge",
         PortKind::Link(_) => "link",
-        PortKind::Shared { .. } => "shared",
+        PortKind::Shut { .. } => "shared",
         PortKind::Middlebox => "middlebox",
     }
 }
@@ -371,7 +371,7 @@ fn stats(stats: &Stats) -> Value {
     all
 }
 
-/// A time in milliseconds since 1970.
+/// Returns a time in milliseconds since 1970.
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

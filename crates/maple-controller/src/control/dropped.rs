@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maple_core::engine::{Counted, DropCause, Dropped as Drops, KEPT_MINUTES};
+use maple_core::engine::{CounterKind, DropCause, Dropped as Drops, KEPT_MINUTES};
 use maple_core::network::{Location, Mac};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(super) fn answer(handle: &Handle, minutes: u64) -> Result<Value, RequestErro
         let text = format!("the last {KEPT_MINUTES} minutes are kept, so it must be from 1 to {KEPT_MINUTES}");
         return Err(RequestError::at("show.dropped", text));
     }
-    handle.count(Counted::Rules, None, COUNT_TIMEOUT)?;
+    handle.count(CounterKind::Rules, None, COUNT_TIMEOUT)?;
     let mut all = handle.drops(minutes)?;
     all.sort_by(|a, b| {
         b.packets.cmp(&a.packets).then_with(|| (a.switch, a.port, a.host).cmp(&(b.switch, b.port, b.host)))

@@ -43,7 +43,7 @@ use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
-use crate::listen::SendError;
+use crate::listener::SendError;
 use crate::log::LogEntry;
 use crate::memory::record::Recording;
 use crate::memory::{Archive, PendingWrites};
@@ -144,7 +144,7 @@ impl Handle {
         self.shared.policy_before.as_ref()
     }
 
-    /// The time at which the running policy was loaded.
+    /// Returns the time at which the running policy was loaded.
     pub(crate) fn policy_loaded(&self) -> SystemTime {
         self.shared.about.policy_loaded()
     }
@@ -212,12 +212,12 @@ impl Handle {
         self.shared.gauges.add(gauge);
     }
 
-    /// The gauges that were registered.
+    /// Returns the gauges that were registered.
     pub(crate) fn gauges(&self) -> &Gauges {
         &self.shared.gauges
     }
 
-    /// The number of open connections of switches.
+    /// Returns the number of open connections of switches.
     pub(crate) fn connections(&self) -> usize {
         self.shared.registry.connections()
     }

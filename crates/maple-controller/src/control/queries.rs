@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::access::AccessList;
-use maple_core::engine::{Counted, Dropped, Engine, PortCount, RuleCount, TableRule, Traffic};
+use maple_core::engine::{CounterKind, Dropped, Engine, PortCount, RuleCount, TableRule, Traffic};
 use maple_core::rule::Rule;
 use maple_wire::Dpid;
 
@@ -130,7 +130,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
-    pub fn count(&self, what: Counted, only: Option<Dpid>, timeout: Duration) -> Result<(), LateShard> {
+    pub fn count(&self, what: CounterKind, only: Option<Dpid>, timeout: Duration) -> Result<(), LateShard> {
         let deadline = Instant::now() + timeout;
         loop {
             let ages = self.query_all(|to| ShardQuery::Watch(what, only, to))?;

@@ -111,7 +111,7 @@ fn typed(
     })
 }
 
-/// The only value. Without any, the error is `None`; with several, it names them.
+/// Returns the only value. Without any, the error is `None`; with several, it names them.
 fn only(values: impl Iterator<Item = Stored>) -> Result<Stored, Option<String>> {
     let mut values: Vec<Stored> = values.collect();
     match (values.pop(), values.as_slice()) {
@@ -124,7 +124,7 @@ fn only(values: impl Iterator<Item = Stored>) -> Result<Stored, Option<String>> 
     }
 }
 
-/// The ids of what has this name, as text. For a host, these are its hardware address and its known IP
+/// Returns the ids of what has this name, as text. For a host, these are its hardware address and its known IP
 /// addresses.
 fn ids_of(names: &Names, state: &Snapshot, text: &str) -> Vec<String> {
     let info = names.host(text).ok().and_then(|mac| state.host(mac));
@@ -137,7 +137,7 @@ fn untyped(value: &Value, names: &Names) -> Result<Stored, String> {
     from_json(&word(value).map_or_else(|| value.clone(), |word| interpret(word, names)))
 }
 
-/// The word of a command line, if the value is one.
+/// Returns the word of a command line, if the value is one.
 fn word(value: &Value) -> Option<&str> {
     value.as_object().filter(|members| members.len() == 1)?.get("word")?.as_str()
 }

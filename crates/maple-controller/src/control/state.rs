@@ -91,7 +91,7 @@ pub enum StatePlace {
 }
 
 impl StatePlace {
-    /// The place in the version of its table that is in use.
+    /// Returns the place in the version of its table that is in use.
     pub(super) fn in_use(&self, handle: &Handle) -> StatePlace {
         let in_use = |table: &String| handle.store().table_in_use(table).to_string();
         match self {
@@ -254,7 +254,7 @@ fn list(handle: &Handle) -> Value {
     tables.chain(vars).collect()
 }
 
-/// The place in the version that is in use, and its cell. The place must be known.
+/// Returns the place in the version that is in use, and its cell. The place must be known.
 fn known_cell(handle: &Handle, place: &StatePlace, at: &str) -> Result<(StatePlace, Cell), RequestError> {
     let place = place.in_use(handle);
     if !is_known(handle, &place) {

@@ -122,20 +122,20 @@ impl PreparingTakeover {
     /// Takes over what the other controller knows. Returns its switches.
     fn new(basics: CheckedOptions, copy: &Copy) -> Result<(PreparingTakeover, Vec<CopiedSwitch>), StartError> {
         let options = &basics.options;
-        if options.tls.is_some() && !copy.listening.iter().any(|(_, is_tls)| *is_tls) {
+        if options.openflow.tls.is_some() && !copy.listening.iter().any(|(_, is_tls)| *is_tls) {
             return Err(StartError::NoSocketWithTls);
         }
         let clock = Clock::start();
         let (release, released) = channel::<Release>();
-        let memory = match (&options.state_file, &copy.state_file) {
+        let memory = match (&options.memory.state_file, &copy.state_file) {
             (Some(ours), Some(theirs)) if is_same(ours, theirs) => {
                 check_kept(ours, options, copy)?;
                 take_state(&options.store, &copy.names, copy.state.clone());
-                let files = &options.files;
+                let files = &options.memory.files;
                 let epoch = copy.remembered.as_ref().map(|remembered| next_epoch(remembered.epoch));
                 let persistence = Persistence::open_later(ours, &options.store, &copy.kept, epoch, released, files)?;
                 match (&copy.remembered, epoch) {
-                    (Some(remembered), Some(epoch)) if options.remember => {
+                    (Some(remembered), Some(epoch)) if options.memory.remember => {
                         EarlierRun::from_persistence(persistence, epoch, restart(&clock, options, remembered, copy))?
                     }
                     _ => EarlierRun::none(Some(persistence))?,
@@ -224,7 +224,7 @@ impl PreparingTakeover {
     }
 }
 
-/// The events that lead from the presumed surroundings to the present ones.
+/// Returns the events that lead from the presumed surroundings to the present ones.
 fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
     let mut events = Vec::new();
     let is_there = |a, b| now.links.contains(&(a, b)) || now.links.contains(&(b, a));

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use maple_core::state::{Write, Writer, Written};
 
 use crate::control::Handle;
-use crate::listen::{ListenError, Listener};
+use crate::listener::{Listener, ListenerError};
 use crate::notice::Notice;
 use crate::snoop::{SnoopEffect, Snooper};
 use crate::time::{Clock, until};
@@ -21,8 +21,8 @@ pub(super) fn run(mut snooper: Snooper, listener: &Listener, clock: &Clock, hand
         for _ in 0..MAX_EVENTS {
             match next {
                 Ok(event) => snooper.on_event(clock.now(), &event, &mut effects),
-                Err(ListenError::Timeout) => break,
-                Err(ListenError::Ended) => return,
+                Err(ListenerError::Timeout) => break,
+                Err(ListenerError::Ended) => return,
             }
             next = listener.next(Duration::ZERO);
         }

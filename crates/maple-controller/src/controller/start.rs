@@ -16,7 +16,7 @@ use maple_core::state::Write;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
-use super::{Controller, ControllerOptions, MAX_WORKERS, StartError};
+use super::{Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartError};
 use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
@@ -24,8 +24,8 @@ use crate::control::{Handle, Shared, TakeoverState};
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
-use crate::listen::{Listener, Subscriptions, listen as make_listener};
-use crate::memory::record::{Recording, Writer as RecordWriter};
+use crate::listener::{Listener, Subscriptions, subscribe};
+use crate::memory::record::{RecordWriter, Recording};
 use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart};
 use crate::metrics::MetricsServer;
 use crate::notice::{Notice, Notices};
@@ -62,11 +62,12 @@ impl CheckedOptions {
             let facts = Write::Facts { number: 0, facts: Arc::clone(&options.engine.facts) };
             drop(options.store.update(|_| vec![facts]));
         }
-        let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
+        let workers =
+            if options.workers.count == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers.count };
         if workers > MAX_WORKERS {
             return Err(StartError::TooManyWorkers(workers));
         }
-        if let Some(missing) = options.cores.iter().find(|id| !cores().iter().any(|core| core.id == **id)) {
+        if let Some(missing) = options.workers.cores.iter().find(|id| !cores().iter().any(|core| core.id == **id)) {
             return Err(StartError::NoCore(*missing, cores().iter().map(|core| core.id).collect()));
         }
         Ok(CheckedOptions { options, subscriptions, snoop, workers })
@@ -91,7 +92,7 @@ impl EarlierRun {
     /// [`StartError`] if the state file can't be used, or the system refuses random bytes.
     pub fn open(options: &ControllerOptions, now: Time) -> Result<EarlierRun, StartError> {
         let Some((persistence, remembered)) = open_persistence(options)? else { return EarlierRun::none(None) };
-        if !options.remember || options.programs.is_some() {
+        if !options.memory.remember || options.programs.is_some() {
             return EarlierRun::none(Some(persistence));
         }
         let RememberedRows { epoch, switches, policy } = remembered;
@@ -151,11 +152,11 @@ impl StartingController {
         options.engine.remember |= known.is_some();
         let (recording, record) = begin_recording(&options, workers, &clock)?.unzip();
         let (notices, receiver) = Notices::new(Arc::clone(&options.names));
-        if let Some(tls) = &options.tls {
-            tls.report_to(&options.files);
+        if let Some(tls) = &options.openflow.tls {
+            tls.report_to(&options.memory.files);
         }
         let publisher = notices.clone();
-        options.files.report_to(move |news| publisher.publish(Notice::File(news)));
+        options.memory.files.report_to(move |news| publisher.publish(Notice::File(news)));
         let (mut mailboxes, mut shards) = (Vec::new(), Vec::new());
         for _ in 0..workers {
             let poll = Poll::new()?;
@@ -166,7 +167,7 @@ impl StartingController {
         let (registry, key) = (Arc::new(Registry::new(workers)), Key::new()?);
         let shared = Shared {
             addresses: listening.iter().map(|(address, _)| *address).collect(),
-            deadlines: options.shard_deadlines,
+            deadlines: options.control.deadlines,
             mailboxes: mailboxes.clone(),
             store: Arc::clone(&options.store),
             registry: Arc::clone(&registry),
@@ -174,15 +175,15 @@ impl StartingController {
             receiver,
             failure: OnceLock::new(),
             pending_writes: persistence.as_ref().map(Persistence::pending_writes),
-            heap_bytes: options.heap_bytes,
+            heap_bytes: options.control.heap_bytes,
             reloads: ReloadQueue::default(),
-            about: About::new(listening, options.tls.clone(), options.state_file.clone(), key),
+            about: About::new(listening, options.openflow.tls.clone(), options.memory.state_file.clone(), key),
             takeover: TakeoverState::default(),
             archive,
             policy_before,
             recording: recording.clone(),
             gauges: Gauges::default(),
-            files: options.files.clone(),
+            files: options.memory.files.clone(),
             metrics: OnceLock::new(),
         };
         let (handle, threads) = (Handle::new(shared), Vec::new());
@@ -197,7 +198,8 @@ impl StartingController {
     /// # Errors
     /// [`StartError`] if the system refuses a thread or random bytes.
     pub fn run_shards(&mut self, listeners: Vec<ListeningSocket>) -> Result<(), StartError> {
-        let (mut listeners, period, shards) = (Some(listeners), self.options.balance_period, self.mailboxes.len());
+        let (mut listeners, period, shards) =
+            (Some(listeners), self.options.workers.balance_period, self.mailboxes.len());
         let balancers = self.options.programs.as_ref().map(|programs| programs.balancers(shards, period));
         let mut balancers = balancers.unwrap_or_default().into_iter();
         for (id, (poll, inbox)) in std::mem::take(&mut self.shards).into_iter().enumerate() {
@@ -210,12 +212,12 @@ impl StartingController {
         Ok(())
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
     }
 
-    /// The shard with the fewest connections, and counts one more for it.
+    /// Returns the shard with the fewest connections, and counts one more for it.
     pub fn assign(&self) -> ShardId {
         self.common.registry.assign()
     }
@@ -232,18 +234,18 @@ impl StartingController {
         }
         // This drops a sender of the listeners' queues, so that the shards' end closes these queues.
         drop(common);
-        if let Some(path) = options.control {
+        if let Some(path) = options.control.socket {
             let socket = ControlSocket::open(&path, controller.handle.clone());
             controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
         }
-        controller.handle.register_gauge(files_gauge(options.files.clone()));
-        if let Some(count) = options.heap_bytes {
+        controller.handle.register_gauge(files_gauge(options.memory.files.clone()));
+        if let Some(count) = options.control.heap_bytes {
             controller.handle.register_gauge(heap_gauge(count));
         }
-        if let Some(tls) = options.tls.clone() {
+        if let Some(tls) = options.openflow.tls.clone() {
             controller.handle.register_gauge(expiry_gauge(tls));
         }
-        if let Some(address) = options.metrics {
+        if let Some(address) = options.control.metrics {
             let server = MetricsServer::open(address, controller.handle.clone());
             let server = server.map_err(|error| StartError::Metrics { address, error })?;
             controller.handle.exports_metrics_at(server.address());
@@ -281,13 +283,13 @@ impl ShardCommons {
         Ok(ShardParts {
             ctx: Context::new(id, clock, registry, inbox, outgoing, notices),
             io,
-            tls: options.tls.clone(),
-            discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?))
+            tls: options.openflow.tls.clone(),
+            discovery: Discovery::new(self.key, options.openflow.timing, u64::from_le_bytes(random()?))
                 .in_place_of(self.former_key)
                 .without(options.engine.middleboxes.clone())
                 .with_facts(Arc::clone(&options.engine.facts)),
             subscriptions: self.subscriptions.clone(),
-            forget_after: options.forget_switch_after,
+            forget_after: options.openflow.forget_switch_after,
             known: self.known.clone(),
             recorder: self.recording.as_ref().map(|recording| recording.shard(id)),
         })
@@ -301,17 +303,17 @@ fn io_parts(
     listeners: Vec<ListeningSocket>,
     balancer: Option<Box<dyn Balancer>>,
 ) -> IoParts {
-    let ControllerOptions { deadlines, limits, write_each, .. } = *options;
+    let OpenFlowOptions { deadlines, limits, write_each, .. } = options.openflow;
     IoParts { poll, deadlines, limits, listeners, programs: options.programs.clone(), write_each, balancer }
 }
 
-/// The metric of the heap's bytes, if the process counts them.
+/// Returns the metric of the heap's bytes, if the process counts them.
 fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
     let meaning = "Bytes of the heap in use. Only with --count-heap.";
     Gauge::new("maple_heap_bytes", meaning, move || count().map(|bytes| bytes as f64))
 }
 
-/// The metric of the files that can't be kept.
+/// Returns the metric of the files that can't be kept.
 fn files_gauge(files: KeptFiles) -> Gauge {
     let meaning = "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of \
                    switches, the certificates, the control socket. No row for files that there are not.";
@@ -320,31 +322,31 @@ fn files_gauge(files: KeptFiles) -> Gauge {
     Gauge { name: "maple_file_failed", meaning, label: Some("file"), read: Box::new(read) }
 }
 
-/// The metric of the certificate's expiry.
+/// Returns the metric of the certificate's expiry.
 fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
     let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
     let seconds = move || tls.expires().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
     Gauge::new("maple_certificate_expires_seconds", meaning, seconds)
 }
 
-/// The sockets to listen on: those that another process has handed over, each with whether its connections begin
-/// with TLS, or new ones.
+/// Returns the sockets to listen on: those that another process has handed over, each with whether its connections
+/// begin with TLS, or new ones.
 pub(super) fn listeners(
     options: &ControllerOptions,
     taken: Vec<(net::TcpListener, bool)>,
 ) -> Result<Vec<ListeningSocket>, StartError> {
-    let with = |address: SocketAddr, is_tls: bool| match (is_tls, &options.tls) {
+    let with = |address: SocketAddr, is_tls: bool| match (is_tls, &options.openflow.tls) {
         (false, _) => Ok(None),
         (true, Some(tls)) => Ok(Some(Arc::clone(tls))),
         (true, None) => Err(StartError::NoCertificate(address)),
     };
     if taken.is_empty() {
-        let plain = options.listen.iter().map(|address| (*address, false));
-        let all = plain.chain(options.listen_tls.iter().map(|address| (*address, true)));
+        let plain = options.openflow.listen.iter().map(|address| (*address, false));
+        let all = plain.chain(options.openflow.listen_tls.iter().map(|address| (*address, true)));
         let new = |(address, is_tls)| Ok(ListeningSocket { listener: listen(address)?, tls: with(address, is_tls)? });
         return all.map(new).collect();
     }
-    if options.tls.is_some() && !taken.iter().any(|(_, is_tls)| *is_tls) {
+    if options.openflow.tls.is_some() && !taken.iter().any(|(_, is_tls)| *is_tls) {
         return Err(StartError::NoSocketWithTls);
     }
     let taken = taken.into_iter().map(|(listener, is_tls)| {
@@ -361,18 +363,18 @@ fn begin_recording(
     shards: usize,
     clock: &Clock,
 ) -> Result<Option<(Recording, RecordWriter)>, StartError> {
-    let Some(to) = &options.record else { return Ok(None) };
+    let Some(to) = &options.memory.record else { return Ok(None) };
     if options.programs.is_some() {
         return Err(StartError::RecordedHandlers);
     }
-    let ControllerOptions { engine, store, policy, files, .. } = options;
-    Ok(Some(Recording::begin(to, shards, engine, store, policy, clock.clone(), files)?))
+    let ControllerOptions { engine, store, policy, memory, .. } = options;
+    Ok(Some(Recording::begin(to, shards, engine, store, policy, clock.clone(), &memory.files)?))
 }
 
 /// Opens the state file, if there is persistent state.
 fn open_persistence(options: &ControllerOptions) -> Result<Option<(Persistence, RememberedRows)>, PersistenceError> {
-    match (&options.state_file, options.store.kept().first()) {
-        (Some(path), _) => Persistence::open(path, &options.store, &options.files).map(Some),
+    match (&options.memory.state_file, options.store.kept().first()) {
+        (Some(path), _) => Persistence::open(path, &options.store, &options.memory.files).map(Some),
         (None, Some(name)) => Err(PersistenceError::NoFile(name.to_string())),
         (None, None) => Ok(None),
     }
@@ -382,10 +384,10 @@ fn open_persistence(options: &ControllerOptions) -> Result<Option<(Persistence, 
 fn subscribe_snooper(options: &mut ControllerOptions) -> Result<Listener, StartError> {
     // No shard runs yet, so the commits need no distribution.
     drop(options.snooping.declare(&options.store)?);
-    if options.snooping.on_leases() && options.state_file.is_some() {
+    if options.snooping.on_leases() && options.memory.state_file.is_some() {
         options.store.keep(LEASES);
     }
-    let (subscription, listener) = make_listener(options.snooping.conditions())?;
+    let (subscription, listener) = subscribe(options.snooping.conditions())?;
     options.subscriptions.push(subscription);
     Ok(listener)
 }
@@ -415,9 +417,12 @@ fn spawn_snooper(
 /// stops: otherwise some of its switches would silently be without service.
 fn spawn(options: &ControllerOptions, handle: Handle, parts: ShardParts) -> io::Result<JoinHandle<()>> {
     let id = parts.ctx.id;
-    let selected =
-        if options.cores.is_empty() { cores() } else { options.cores.iter().map(|id| CoreId { id: *id }).collect() };
-    let core = if options.pin { selected.into_iter().cycle().nth(usize::from(id.0)) } else { None };
+    let selected = if options.workers.cores.is_empty() {
+        cores()
+    } else {
+        options.workers.cores.iter().map(|id| CoreId { id: *id }).collect()
+    };
+    let core = if options.workers.pin { selected.into_iter().cycle().nth(usize::from(id.0)) } else { None };
     let (store, policy, options, programs) =
         (Arc::clone(handle.store()), Arc::clone(&options.policy), options.engine.clone(), options.programs.clone());
     std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
@@ -450,7 +455,7 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: ShardParts) -> io::
     })
 }
 
-/// The cores that this process may use.
+/// Returns the cores that this process may use.
 fn cores() -> Vec<CoreId> {
     core_affinity::get_core_ids().unwrap_or_default()
 }

@@ -345,7 +345,7 @@ impl Discovery {
         self.conclude(now, at, out);
     }
 
-    /// The latest time for the next call of [`Discovery::on_timer`].
+    /// Returns the latest time for the next call of [`Discovery::on_timer`].
     pub fn deadline(&self) -> Option<Time> {
         self.schedule.peek().map(|Reverse((time, _))| *time)
     }

@@ -46,7 +46,7 @@ pub enum Attachment {
 }
 
 impl Attachment {
-    /// The attached ports of switches.
+    /// Returns the attached ports of switches.
     pub fn peers(&self) -> BTreeSet<Location> {
         match self {
             Attachment::New | Attachment::Edge => BTreeSet::new(),
@@ -230,7 +230,7 @@ impl PortState {
         self.peers.get(&peer).and_then(|peer| peer.received).is_some_and(|(_, latest)| latest > sent)
     }
 
-    /// The peers of a link or segment that have reported no probe for too long, and the time when the last
+    /// Returns the peers of a link or segment that have reported no probe for too long, and the time when the last
     /// reported one was sent.
     pub(super) fn unanswered(&self, now: Time, timing: &Timing) -> Vec<(Location, Time)> {
         let silent = |(by, peer): (&Location, &PortPeer)| {
@@ -275,7 +275,7 @@ impl PortState {
         received || reported
     }
 
-    /// The peers that may believe that they have a link with this port.
+    /// Returns the peers that may believe that they have a link with this port.
     pub(super) fn peers(&self) -> Vec<Location> {
         self.peers.keys().copied().collect()
     }
@@ -285,7 +285,7 @@ impl PortState {
         self.grace_until = self.grace_until.max(time);
     }
 
-    /// The end of a new port's grace period, if that is soon and all quick probes are sent.
+    /// Returns the end of a new port's grace period, if that is soon and all quick probes are sent.
     pub(super) fn grace_ends_soon(&self, now: Time, timing: &Timing) -> Option<Time> {
         let soon = now < self.grace_until && self.grace_until <= after(now, timing.fast);
         (soon && self.attachment == Attachment::New && self.probes >= timing.fast_probes).then_some(self.grace_until)

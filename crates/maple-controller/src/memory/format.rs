@@ -146,7 +146,7 @@ mod tests {
             Write::Add { name: "n".into(), amount: -3 },
             Write::Types { table: "t".into(), types: Arc::new(types) },
             Write::Cost { name: "c".into(), link: LinkName::Switches(Dpid(1), Dpid(2)), cost: Some(9) },
-            Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Shared { with: at, link: None } }) },
+            Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Shut { with: at, link: None } }) },
             Write::Rate { gauge: Gauge::Traffic { from: Mac([1; 6]), to: Mac([2; 6]) }, rate: None },
             Write::Host { mac: Mac([2, 0, 0, 0, 0, 1]), info: Some(host) },
             Write::Facts {

@@ -101,7 +101,7 @@ impl Restart {
         Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
     }
 
-    /// The leaves of all departed switches, with their rows.
+    /// Returns the leaves of all departed switches, with their rows.
     pub fn departed_rows(&self) -> Vec<(u64, Witness)> {
         let inner = self.lock();
         let rows =
@@ -173,7 +173,7 @@ impl Restart {
         if self.is_waited.load(Ordering::Relaxed) { self.lock().until } else { None }
     }
 
-    /// The switches to restore because the others have not come in time.
+    /// Returns the switches to restore because the others have not come in time.
     pub fn on_deadline(&self, now: Time) -> Option<BTreeSet<Dpid>> {
         self.deadline().filter(|until| *until <= now)?;
         let mut inner = self.lock();
@@ -183,7 +183,7 @@ impl Restart {
         Some(std::mem::take(&mut inner.waiting))
     }
 
-    /// The combined surroundings of these switches.
+    /// Returns the combined surroundings of these switches.
     pub fn around(&self, switches: &BTreeSet<Dpid>) -> Surroundings {
         let (inner, mut all) = (self.lock(), Surroundings::default());
         switches.iter().filter_map(|dpid| inner.departed.get(dpid)).for_each(|switch| all.extend(&switch.surroundings));
@@ -224,7 +224,7 @@ impl Restart {
         all
     }
 
-    /// The tracked state.
+    /// Returns the tracked state.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }

@@ -64,12 +64,12 @@ impl RememberedNetwork {
         Ok(network)
     }
 
-    /// The number of packets that it had decided about.
+    /// Returns the number of packets that it had decided about.
     pub fn packets(&self) -> usize {
         self.witnesses.values().map(Vec::len).sum()
     }
 
-    /// The switches, with the OpenFlow versions of their sessions; 1.3 if that is not known.
+    /// Returns the switches, with the OpenFlow versions of their sessions; 1.3 if that is not known.
     pub fn versions(&self) -> BTreeMap<Dpid, Version> {
         let known = self.surroundings.models.iter().map(|(dpid, model)| (*dpid, model.version));
         let all = self.witnesses.keys().map(|dpid| (*dpid, Version::Of13));

@@ -29,7 +29,7 @@ pub(super) fn classic(openmetrics: &str) -> String {
     text
 }
 
-/// The name by which the older format describes a family.
+/// Returns the name by which the older format describes a family.
 fn described(name: &str, kind: &str) -> String {
     match kind {
         "counter" => format!("{name}_total"),
@@ -38,7 +38,7 @@ fn described(name: &str, kind: &str) -> String {
     }
 }
 
-/// The nearest type that the older format has.
+/// Returns the nearest type that the older format has.
 fn known(kind: &str) -> &str {
     match kind {
         "info" => "gauge",

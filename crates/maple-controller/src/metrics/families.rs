@@ -48,7 +48,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// The name in the text format.
+    /// Returns the name in the text format.
     pub fn name(self) -> &'static str {
         match self {
             MetricKind::Counter => "counter",
@@ -69,7 +69,7 @@ impl MetricKind {
 }
 
 impl Family {
-    /// The names of its values in the text format.
+    /// Returns the names of its values in the text format.
     pub fn samples(&self) -> Vec<String> {
         let suffixes: &[&str] = match self.kind {
             MetricKind::Counter => &["_total"],
@@ -151,7 +151,7 @@ metrics! {
     PROCESS_MAX_FDS: Gauge "process_max_fds" &[], "How many file descriptors the process may have.";
 }
 
-/// All metrics, in the order in which they are exported. Gauges that other parts of the program register are
+/// Returns all metrics, in the order in which they are exported. Gauges that other parts of the program register are
 /// not among them.
 pub fn families() -> Vec<Family> {
     let own = ALL.iter().map(|all| Family {
@@ -163,7 +163,7 @@ pub fn families() -> Vec<Family> {
     own.chain(counts().into_iter().map(|(name, kind, meaning)| Family { name, kind, labels: &[], meaning })).collect()
 }
 
-/// The metrics that are the counts of `maple show stats`: first the controller's, then the engine's.
+/// Returns the metrics that are the counts of `maple show stats`: first the controller's, then the engine's.
 pub(super) fn counts() -> Vec<(String, MetricKind, &'static str)> {
     let (controller, engine) = (Counters::default(), Stats::default());
     let controller = controller.iter().zip(Counters::meanings()).map(|((name, _), of)| (name, MetricKind::Counter, of));

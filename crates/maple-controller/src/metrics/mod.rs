@@ -63,7 +63,7 @@ impl MetricsServer {
         Ok(MetricsServer { address, waker, closing, thread: Some(thread) })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

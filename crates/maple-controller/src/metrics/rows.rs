@@ -66,7 +66,7 @@ pub(super) struct SwitchRow {
     pub metrics: SwitchMetrics,
 }
 
-/// The rows of switches. If there are too many, those that are connected come first.
+/// Returns the rows of switches. If there are too many, those that are connected come first.
 pub(super) fn switch_rows(all: BTreeMap<Dpid, SwitchMetrics>, names: &Names) -> Listed<SwitchRow> {
     let (connected, former): (Vec<_>, Vec<_>) = all.into_values().partition(|switch| switch.now.is_some());
     let switch_row = |metrics: SwitchMetrics| {
@@ -86,7 +86,7 @@ pub(super) struct PortRow<'a> {
     pub up: bool,
 }
 
-/// The rows of the ports of these switches.
+/// Returns the rows of the ports of these switches.
 pub(super) fn port_rows(switches: &[SwitchRow]) -> Listed<PortRow<'_>> {
     let ports = switches.iter().flat_map(|switch| {
         let ports: &[Port] = switch.metrics.now.as_ref().map_or(&[], |now| &now.ports);
@@ -159,13 +159,13 @@ fn label(text: &str) -> String {
     text.chars().skip(long).collect()
 }
 
-/// The line of the policy that an error's text is about: the last one of a traceback of Python, or the one that
+/// Returns the line of the policy that an error's text is about: the last one of a traceback of Python, or the one that
 /// the text begins with. The rest of a text may be about a packet, so it is not searched for a line.
 fn source_line(text: &str) -> Option<String> {
     traceback_line(text).or_else(|| first_line(text))
 }
 
-/// The place of the last frame of a traceback. The lines of frames are indented; the error's message follows
+/// Returns the place of the last frame of a traceback. The lines of frames are indented; the error's message follows
 /// them.
 fn traceback_line(text: &str) -> Option<String> {
     let (mut is_inside, mut last) = (false, None);
@@ -185,7 +185,7 @@ fn python_place(frame: &str) -> Option<String> {
     Some(format!("{file}:{}", line.parse::<u32>().ok()?))
 }
 
-/// The place at the beginning of a text, perhaps after the names of tiers.
+/// Returns the place at the beginning of a text, perhaps after the names of tiers.
 fn first_line(text: &str) -> Option<String> {
     let place = |part: &str| {
         let (file, line) = part.rsplit_once(':')?;

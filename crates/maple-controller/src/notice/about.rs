@@ -6,7 +6,7 @@ use super::Notice;
 use crate::kept_files::KeptFile;
 use crate::log::Source;
 
-/// The cause of a notice, and its area.
+/// Returns the cause of a notice, and its area.
 pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
     match notice {
         Notice::Connected { dpid, .. } | Notice::Disconnected { dpid, .. } => (Source::Switch(*dpid), "session"),
@@ -82,7 +82,7 @@ fn about_report(report: &Report) -> (Source, &'static str) {
     }
 }
 
-/// The error of the policy that a notice is about. Each shard reports an error once.
+/// Returns the error of the policy that a notice is about. Each shard reports an error once.
 pub(super) fn policy_error(notice: &Notice) -> Option<std::sync::Arc<str>> {
     match notice {
         Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),

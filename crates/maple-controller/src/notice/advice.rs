@@ -2,7 +2,7 @@
 
 use maple_core::report::Report;
 
-/// The end of a notice's text: what to do, or where to read on. Empty if there is nothing to say.
+/// Returns the end of a notice's text: what to do, or where to read on. Empty if there is nothing to say.
 pub(super) fn advice(report: &Report) -> String {
     let to_declare = "declare its ports (--middlebox";
     let without = "or do without host tracking (track_hosts=False)";

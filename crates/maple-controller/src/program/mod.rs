@@ -61,7 +61,7 @@ pub trait Program: Send {
     /// Handles a message that the session delivers after the handshake.
     fn message(&mut self, xid: u32, message: Message, line: ProgramConnection<'_>);
 
-    /// The time at which [`Program::timer`] is due.
+    /// Returns the time at which [`Program::timer`] is due.
     fn wake(&self) -> Option<Time>;
 
     /// Handles the timer, which is due and does not ring again.

@@ -89,7 +89,7 @@ impl DescriptionRequests {
         self.deadline
     }
 
-    /// The name of a missing answer, for the log.
+    /// Returns the name of a missing answer, for the log.
     pub(super) fn waiting_for(&self) -> &'static str {
         match self.pending.first() {
             Some((_, DescriptionItem::Ports)) => "port description",

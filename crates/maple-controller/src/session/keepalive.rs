@@ -115,7 +115,7 @@ impl Keepalive {
         self.awaited.front().map(|(_, sent)| after(self.progress.max(*sent), request))
     }
 
-    /// The next deadline. `is_busy` says that a read of rules is open, which has its own deadline.
+    /// Returns the next deadline. `is_busy` says that a read of rules is open, which has its own deadline.
     pub(super) fn deadline(&self, deadlines: &Deadlines, is_busy: bool) -> Time {
         let silence = match self.echo_sent {
             Some(_) if self.is_silent && (is_busy || !self.awaited.is_empty()) => Time(u64::MAX),

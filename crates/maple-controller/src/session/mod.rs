@@ -182,7 +182,7 @@ impl Session {
         session
     }
 
-    /// The version to encode messages in. Before the versions are negotiated it is 1.3, as in the hello.
+    /// Returns the version to encode messages in. Before the versions are negotiated it is 1.3, as in the hello.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -271,7 +271,7 @@ impl Session {
         self.keepalive.challenge(xid, after(now, self.deadlines.challenge));
     }
 
-    /// The latest time for the next call of [`Session::on_timer`].
+    /// Returns the latest time for the next call of [`Session::on_timer`].
     pub fn deadline(&self) -> Option<Time> {
         match &self.phase {
             Phase::Hello(deadline) | Phase::Features(deadline) => Some(*deadline),
@@ -515,7 +515,7 @@ fn error_of(kind: u16, code: u16, bytes: &[u8]) -> Message {
     Message::Error(ErrorMsg { kind, code, data: bytes[..bytes.len().min(ERROR_DATA)].to_vec() })
 }
 
-/// The text of an error message, made safe to print.
+/// Returns the text of an error message, made safe to print.
 fn error_text(error: &ErrorMsg) -> String {
     let text = String::from_utf8_lossy(&error.data);
     let text: String = text.trim_end_matches('\0').chars().take(200).collect();

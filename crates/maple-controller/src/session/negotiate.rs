@@ -48,12 +48,12 @@ impl Incompatible {
     }
 }
 
-/// The bits of the versions from 1 to this one.
+/// Returns the bits of the versions from 1 to this one.
 fn up_to(version: u8) -> u32 {
     (u64::from(u32::MAX) >> (31 - version.min(31))) as u32 & !1
 }
 
-/// The versions of a bitmap in words, or the version byte if the bitmap has no named version.
+/// Returns the versions of a bitmap in words, or the version byte if the bitmap has no named version.
 fn names(bitmap: u32, version: u8) -> String {
     let known: Vec<&str> = [(2, "1.1"), (3, "1.2"), (5, "1.4"), (6, "1.5")]
         .iter()

@@ -99,7 +99,7 @@ pub enum ProtocolWarning {
 }
 
 impl ProtocolWarning {
-    /// The bit of this kind of warning.
+    /// Returns the bit of this kind of warning.
     pub(super) fn bit(self) -> u8 {
         match self {
             ProtocolWarning::UnknownType(_) => 1,
@@ -208,7 +208,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// The reason for a socket error. Whether a peer that closes is seen as an end or as a reset depends on
+    /// Returns the reason for a socket error. Whether a peer that closes is seen as an end or as a reset depends on
     /// what the controller had sent at that moment.
     pub(crate) fn from_socket_error(kind: std::io::ErrorKind) -> CloseReason {
         use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};

@@ -132,7 +132,7 @@ pub(super) enum PieceTurn {
 }
 
 impl PieceTurn {
-    /// The time at which the next piece is requested, if the switch rests.
+    /// Returns the time at which the next piece is requested, if the switch rests.
     pub fn rest_until(self) -> Option<Time> {
         match self {
             PieceTurn::Answer(_) => None,

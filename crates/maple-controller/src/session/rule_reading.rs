@@ -38,7 +38,7 @@ pub(super) struct RuleReading {
 }
 
 impl RuleReading {
-    /// The time at which the next piece is requested, or by which the switch must have answered.
+    /// Returns the time at which the next piece is requested, or by which the switch must have answered.
     pub(super) fn deadline(&self) -> Time {
         self.turn.rest_until().unwrap_or(self.part_due)
     }

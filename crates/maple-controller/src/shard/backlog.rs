@@ -55,7 +55,7 @@ impl Backlog {
         self.len == 0
     }
 
-    /// The number of packets that wait.
+    /// Returns the number of packets that wait.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -140,7 +140,7 @@ impl Waiting {
         })
     }
 
-    /// The number of packets.
+    /// Returns the number of packets.
     fn len(&self) -> usize {
         self.ports.values().map(|queue| queue.packets.len()).sum()
     }

@@ -206,7 +206,7 @@ impl Connection {
         }
     }
 
-    /// The time of the next deadline or timer.
+    /// Returns the time of the next deadline or timer.
     pub fn deadline(&self) -> Option<Time> {
         match &self.state {
             ConnectionState::Open { session, .. } => {
@@ -415,7 +415,7 @@ impl Connection {
         is_read
     }
 
-    /// The number of bytes that were taken from the system.
+    /// Returns the number of bytes that were taken from the system.
     fn taken(&self) -> u64 {
         self.socket.taken().unwrap_or(self.input.bytes)
     }
@@ -454,7 +454,7 @@ impl Drop for Connection {
     }
 }
 
-/// The numbers of packet-ins, and of flow-mods with packet-outs.
+/// Returns the numbers of packet-ins, and of flow-mods with packet-outs.
 fn flow_counts(counters: &Counters) -> (u64, u64) {
     (counters.of_packet_ins, counters.of_flow_mods + counters.of_packet_outs)
 }

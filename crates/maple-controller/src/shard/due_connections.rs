@@ -56,7 +56,7 @@ impl DueConnections {
         }
     }
 
-    /// The number of connections to read.
+    /// Returns the number of connections to read.
     pub fn reads(&self) -> usize {
         self.to_read.len()
     }
@@ -100,7 +100,7 @@ impl DueConnections {
         self.to_write = buffer;
     }
 
-    /// The time of the next timer.
+    /// Returns the time of the next timer.
     pub fn deadline(&self) -> Option<Time> {
         self.timers.peek().map(|Reverse((time, _))| *time)
     }

@@ -490,19 +490,19 @@ impl Shard {
         self.switches.drop_connection(slot, reason, self.turn.engine(), &mut self.io, &mut self.ctx);
     }
 
-    /// The engine.
+    /// Returns the engine.
     #[cfg(feature = "simulation")]
     pub fn engine(&self) -> &Engine {
         self.turn.engine()
     }
 
-    /// The shard's counters.
+    /// Returns the shard's counters.
     #[cfg(feature = "simulation")]
     pub fn counters(&self) -> Counters {
         self.ctx.counters
     }
 
-    /// The conditions of the listeners.
+    /// Returns the conditions of the listeners.
     #[cfg(feature = "simulation")]
     pub fn listener_conditions(&self) -> Arc<[Cond]> {
         Arc::clone(self.turn.subscriptions().conditions())

@@ -339,7 +339,7 @@ impl Io {
 
     // Reading.
 
-    /// The number of connections that wait to be read.
+    /// Returns the number of connections that wait to be read.
     pub fn waiting_reads(&self) -> usize {
         self.due.reads()
     }
@@ -450,7 +450,7 @@ impl Io {
 
     // Connections and their sessions.
 
-    /// The connections.
+    /// Returns the connections.
     pub fn connections(&self) -> &Slots {
         &self.connections
     }
@@ -546,7 +546,7 @@ impl Io {
 
     // Timers.
 
-    /// The time of the next timer, or of the end of a pause of accepting.
+    /// Returns the time of the next timer, or of the end of a pause of accepting.
     pub fn deadline(&self) -> Option<Time> {
         self.due.deadline().into_iter().chain(self.listeners.deadline()).min()
     }

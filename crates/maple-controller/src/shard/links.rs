@@ -92,7 +92,7 @@ impl Links {
         self.discovery.declare(now, facts, switches, &mut self.outputs);
     }
 
-    /// The time of the next deadline.
+    /// Returns the time of the next deadline.
     pub fn deadline(&self) -> Option<Time> {
         self.discovery.deadline()
     }
@@ -167,7 +167,7 @@ fn report(at: Location, anomaly: Anomaly, first: bool, ctx: &mut Context) {
     }
 }
 
-/// The engine's event for a change of what is attached to a port.
+/// Returns the engine's event for a change of what is attached to a port.
 fn event_of(at: Location, now: Attachment, before: &Attachment) -> Event {
     match (now, before) {
         (Attachment::Edge, _) => Event::PortIsEdge { port: at },

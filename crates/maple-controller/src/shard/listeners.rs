@@ -74,7 +74,7 @@ impl Listeners {
         self.ready && self.paused_until.is_none()
     }
 
-    /// The time at which accepting resumes.
+    /// Returns the time at which accepting resumes.
     pub fn deadline(&self) -> Option<Time> {
         self.paused_until
     }

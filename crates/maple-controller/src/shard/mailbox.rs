@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use maple_core::engine::{
-    Candidate, Counted, Dropped, Engine, EngineCopy, Event, LiveFilter, LiveNews, Mail, PortCount, RuleCount, ShardId,
-    TableRule, Traffic, Trial, ViolationKey,
+    Candidate, CounterKind, Dropped, Engine, EngineCopy, Event, LiveFilter, LiveNews, Mail, PortCount, RuleCount,
+    ShardId, TableRule, Traffic, Trial, ViolationKey,
 };
 use maple_core::network::{Facts, Location};
 use maple_core::rule::Rule;
@@ -120,7 +120,7 @@ pub(crate) enum ShardQuery {
     /// The rules of a switch, and the age of their counters.
     Rules(Dpid, Sender<(Vec<TableRule>, Option<Duration>)>),
     /// The age of the counters of all switches, or of one. Requests fresh counters.
-    Watch(Counted, Option<Dpid>, Sender<Vec<Option<Duration>>>),
+    Watch(CounterKind, Option<Dpid>, Sender<Vec<Option<Duration>>>),
     /// The port counters with their age.
     Ports(Sender<Vec<(PortCount, Duration)>>),
     /// The traffic between hosts, with the age of the counters.
@@ -244,7 +244,7 @@ impl Outgoing {
         self.waiting.iter().any(|waiting| !waiting.is_empty())
     }
 
-    /// The number of batches that wait because a mailbox was full.
+    /// Returns the number of batches that wait because a mailbox was full.
     pub fn waiting(&self) -> usize {
         self.waiting.iter().map(VecDeque::len).sum()
     }

@@ -111,7 +111,7 @@ impl SwitchEnd {
         lock(&self.0).is_closed
     }
 
-    /// The number of bytes that the controller has not read.
+    /// Returns the number of bytes that the controller has not read.
     pub fn unread(&self) -> usize {
         lock(&self.0).to_controller.len()
     }

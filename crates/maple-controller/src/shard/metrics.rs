@@ -47,7 +47,7 @@ fn switch_metrics(io: &Io, switches: &Switches, engine: &Engine) -> Vec<SwitchMe
     all
 }
 
-/// The metrics of a connection's switch, if its handshake is done.
+/// Returns the metrics of a connection's switch, if its handshake is done.
 fn connected_metrics(connection: &Connection, engine: &Engine) -> Option<SwitchMetrics> {
     let (switch, dpid) = (connection.switch.as_ref()?, connection.dpid?);
     let (waiting_bytes, ports) = (connection.outbox.len(), Arc::clone(&switch.ports));

@@ -60,7 +60,7 @@ impl Outbox {
         }
     }
 
-    /// The number of waiting bytes.
+    /// Returns the number of waiting bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.written
     }

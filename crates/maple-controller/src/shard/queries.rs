@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use maple_core::engine::{Counted, Event, LiveNews, RuleCount, Trial};
+use maple_core::engine::{CounterKind, Event, LiveNews, RuleCount, Trial};
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
@@ -121,7 +121,7 @@ impl Queries {
         let now = ctx.clock.now();
         match query {
             ShardQuery::Rules(dpid, to) => {
-                let age = engine.view().counted_at(dpid, Counted::Rules).map(|at| until(at, now));
+                let age = engine.view().counted_at(dpid, CounterKind::Rules).map(|at| until(at, now));
                 _ = to.send((engine.view().rules(dpid), age));
             }
             ShardQuery::Watch(what, only, to) => _ = to.send(request_counters(what, only, turn, switches, ctx)),
@@ -212,7 +212,7 @@ impl Queries {
 /// Has the engine request counters of all its switches, or of one. Returns the ages of the known counters. Switches
 /// without a connection are left out, so nobody waits for them.
 fn request_counters(
-    what: Counted,
+    what: CounterKind,
     only: Option<Dpid>,
     turn: &EngineTurn,
     switches: &Switches,
@@ -237,7 +237,7 @@ fn copied_switches(turn: &EngineTurn, switches: &Switches, io: &Io) -> Vec<Copie
     io.connections().iter().filter_map(copied).chain(unreachable).collect()
 }
 
-/// The status of a connection's switch, if its handshake is done.
+/// Returns the status of a connection's switch, if its handshake is done.
 fn status(connection: &Connection, registry: &Registry) -> Option<SwitchStatus> {
     let (switch, dpid) = (connection.switch.as_ref()?, connection.dpid?);
     Some(SwitchStatus {

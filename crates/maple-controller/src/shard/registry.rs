@@ -114,7 +114,7 @@ impl Registry {
         }
     }
 
-    /// The shard that serves this switch, or has it while it is unreachable.
+    /// Returns the shard that serves this switch, or has it while it is unreachable.
     pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
         self.lock().get(&dpid).map(|claim| match claim.owner {
             DpidOwner::Connection(connection) => connection.shard,
@@ -153,7 +153,7 @@ impl Registry {
         }
     }
 
-    /// The number of connections.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::context::Context;
 use super::io::IoParts;
 use crate::discovery::Discovery;
-use crate::listen::Subscriptions;
+use crate::listener::Subscriptions;
 use crate::memory::KnownSwitches;
 use crate::memory::record::ShardRecorder;
 use crate::tls::Tls;

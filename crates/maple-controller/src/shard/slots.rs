@@ -46,7 +46,7 @@ impl Slots {
         self.by_dpid.remove(&dpid);
     }
 
-    /// The slot of a connected switch.
+    /// Returns the slot of a connected switch.
     pub fn slot_of(&self, dpid: Dpid) -> Option<usize> {
         self.by_dpid.get(&dpid).copied()
     }
@@ -87,7 +87,7 @@ impl Slots {
         self.slots.iter_mut().filter_map(|(_, connection)| connection.as_deref_mut())
     }
 
-    /// All connections in slot order.
+    /// Returns all connections in slot order.
     pub fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.slots.iter().filter_map(|(_, connection)| connection.as_deref())
     }

@@ -60,7 +60,7 @@ impl Socket {
         }
     }
 
-    /// The number of received bytes that are not read yet. With TLS they are encrypted.
+    /// Returns the number of received bytes that are not read yet. With TLS they are encrypted.
     pub fn unread(&self) -> io::Result<u64> {
         match self {
             Socket::Tcp(stream) => Ok(rustix::io::ioctl_fionread(stream)?),
@@ -70,7 +70,7 @@ impl Socket {
         }
     }
 
-    /// The number of bytes that were read, counted as [`Socket::unread`] does; `None` if they are the bytes
+    /// Returns the number of bytes that were read, counted as [`Socket::unread`] does; `None` if they are the bytes
     /// that reading returned.
     pub fn taken(&self) -> Option<u64> {
         match self {

@@ -357,7 +357,7 @@ impl Switches {
 
     // Time passes.
 
-    /// The time of the next deadline.
+    /// Returns the time of the next deadline.
     pub fn deadline(&self) -> Option<Time> {
         self.links.deadline().into_iter().chain(self.away.deadline()).min()
     }

@@ -25,7 +25,7 @@ use super::registry::Registry;
 use super::{Context, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, QueueLimits, Shard, ShardParts, sync};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::framing::{Framer, StreamPart};
-use crate::listen::Subscriptions;
+use crate::listener::Subscriptions;
 use crate::notice::Notices;
 use crate::program::{Balancer, Program, ProgramConnection, ProgramErrors, ProgramFactory, Progress};
 use crate::session::{Deadlines, SwitchInfo};

@@ -71,7 +71,7 @@ impl TlsSocket {
         self.session.wants_write()
     }
 
-    /// The number of bytes that were read, encrypted.
+    /// Returns the number of bytes that were read, encrypted.
     pub fn taken(&self) -> u64 {
         self.taken
     }

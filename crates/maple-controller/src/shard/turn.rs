@@ -12,7 +12,7 @@ use maple_wire::msg::PacketIn;
 use super::backlog::Backlog;
 use super::context::Context;
 use super::io::Io;
-use crate::listen::Subscriptions;
+use crate::listener::Subscriptions;
 use crate::memory::record::ShardRecorder;
 use crate::notice::{Notice, Notices};
 use crate::time::until;
@@ -88,7 +88,7 @@ impl EngineTurn {
         self.decide_times
     }
 
-    /// The number of packets that wait for the engine.
+    /// Returns the number of packets that wait for the engine.
     pub fn waiting(&self) -> usize {
         self.backlog.len()
     }

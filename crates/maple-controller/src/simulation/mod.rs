@@ -25,8 +25,8 @@ use mio::{Poll, Waker};
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
 use crate::kept_files::KeptFiles;
-use crate::listen::{Subscription, Subscriptions};
-use crate::memory::record::{RecordOptions, Recording, RecordingError, Writer as RecordWriter};
+use crate::listener::{Subscription, Subscriptions};
+use crate::memory::record::{RecordOptions, RecordWriter, Recording, RecordingError};
 use crate::notice::{Notice, Notices};
 use crate::session::Deadlines;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
@@ -187,47 +187,47 @@ impl Simulation {
         self.shards[shard].shard.timeout().map(|wait| after(Time(self.clock.load(Ordering::Relaxed)), wait))
     }
 
-    /// The shard that serves a switch.
+    /// Returns the shard that serves a switch.
     pub fn shard_of(&self, dpid: Dpid) -> Option<usize> {
         self.registry.shard_of(dpid).map(|shard| usize::from(shard.0))
     }
 
-    /// The notices since the last call.
+    /// Returns the notices since the last call.
     pub fn notices(&self) -> Vec<Notice> {
         self.notices.try_iter().collect()
     }
 
-    /// A shard's counters.
+    /// Returns a shard's counters.
     pub fn counters(&self, shard: usize) -> Counters {
         self.shards[shard].shard.counters()
     }
 
-    /// The counters of a shard's engine.
+    /// Returns the counters of a shard's engine.
     pub fn stats(&self, shard: usize) -> Stats {
         self.shards[shard].shard.engine().view().stats()
     }
 
-    /// The rules of a switch, as its shard believes them to be.
+    /// Returns the rules of a switch, as its shard believes them to be.
     pub fn rules(&self, shard: usize, dpid: Dpid) -> Vec<TableRule> {
         self.shards[shard].shard.engine().view().rules(dpid)
     }
 
-    /// The engines, in the order of their shards.
+    /// Returns the engines, in the order of their shards.
     pub fn engines(&self) -> Vec<&Engine> {
         self.shards.iter().map(|simulated| simulated.shard.engine()).collect()
     }
 
-    /// The trace tree of a switch as text: empty if the shard does not serve the switch.
+    /// Returns the trace tree of a switch as text: empty if the shard does not serve the switch.
     pub fn tree(&self, shard: usize, dpid: Dpid) -> String {
         self.shards[shard].shard.engine().view().tree(dpid)
     }
 
-    /// The policy's errors on a shard, each with the number of packets dropped because of it.
+    /// Returns the policy's errors on a shard, each with the number of packets dropped because of it.
     pub fn failures(&self, shard: usize) -> Vec<(Arc<str>, u64)> {
         self.shards[shard].shard.engine().view().failures()
     }
 
-    /// The routes that constraints refused on a shard, by constraint and line, each with the number of times.
+    /// Returns the routes that constraints refused on a shard, by constraint and line, each with the number of times.
     pub fn violations(&self, shard: usize) -> Vec<(ViolationKey, u64)> {
         self.shards[shard].shard.engine().view().violations()
     }

@@ -161,7 +161,7 @@ impl Groups {
         ports.into_iter().for_each(|at| self.forget_port(at));
     }
 
-    /// The ports that belong to any group.
+    /// Returns the ports that belong to any group.
     pub fn ports(&self) -> impl Iterator<Item = Location> {
         self.of_port.keys().copied()
     }

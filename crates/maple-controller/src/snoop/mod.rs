@@ -2,7 +2,7 @@
 //!
 //! # How
 //!
-//! A [`Snooper`] receives these packets as a listener does ([`crate::listen`]): each one comes to the controller, and
+//! A [`Snooper`] receives these packets as a listener does ([`crate::listener`]): each one comes to the controller, and
 //! the policy decides where it goes. The snooper writes what it learns into tables of tracked state
 //! ([`maple_core::snooped`]), which `net.members` and `net.lease` read. So a leaf depends exactly on the groups and
 //! leases that the policy asked for.
@@ -36,7 +36,7 @@ use maple_wire::packet::membership::Membership;
 use maple_wire::packet::{dhcp, igmp, mld};
 use maple_wire::{Constraint, Field, Packet};
 
-use crate::listen::NetworkEvent;
+use crate::listener::NetworkEvent;
 use crate::time::after;
 pub use querier::MAC as QUERIER_MAC;
 
@@ -393,7 +393,7 @@ fn is_edge(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }
 
-/// The source address of an IP packet.
+/// Returns the source address of an IP packet.
 fn source(packet: &Packet) -> IpAddr {
     let bits = |field| packet.get(field).unwrap_or_default();
     match packet.get(Field::Ipv6Src) {

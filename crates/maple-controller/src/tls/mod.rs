@@ -281,7 +281,7 @@ impl Tls {
         UNIX_EPOCH + Duration::from_secs(lock(&self.read).not_after)
     }
 
-    /// The settings for sessions that begin.
+    /// Returns the settings for sessions that begin.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.config.load_full()
     }
@@ -313,7 +313,7 @@ impl Tls {
     }
 }
 
-/// The earliest expiry of the certificates in a PEM file.
+/// Returns the earliest expiry of the certificates in a PEM file.
 ///
 /// # Errors
 /// [`TlsError`] if the file can't be read, or is not such a file.
@@ -383,7 +383,7 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
     Ok((config, own.not_after))
 }
 
-/// The ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not. The
+/// Returns the ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not. The
 /// shorter key of AES is safe, and takes less time.
 fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();

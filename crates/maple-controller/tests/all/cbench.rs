@@ -349,8 +349,8 @@ fn echo_replies_without_data_keep_a_switch_alive() {
     let quick = Duration::from_millis(200);
     let maple = Maple::with(|options| {
         options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
-        options.deadlines.idle = quick;
-        options.deadlines.echo = LONG;
+        options.openflow.deadlines.idle = quick;
+        options.openflow.deadlines.echo = LONG;
     });
     let mut fakes = ready(&maple, 1);
     let until_later = Instant::now() + quick * 5;

@@ -14,7 +14,7 @@ use crate::common::{Maple, eventually};
 use maple_controller::control::reload::{ReloadAnswer, ReloadTask};
 use maple_controller::control::socket::{Fingerprint, Tolerance, schema};
 use maple_controller::{Handle, LateShard};
-use maple_core::engine::Counted;
+use maple_core::engine::CounterKind;
 use maple_core::explain::EnteringPacket;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::snooped::{self, Lease};
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 fn controller(name: &str) -> (Maple, PathBuf) {
     let path = std::env::temp_dir().join(format!("maple-control-{name}-{}.sock", std::process::id()));
     let socket = path.clone();
-    let maple = Maple::with(move |options| options.control = Some(socket));
+    let maple = Maple::with(move |options| options.control.socket = Some(socket));
     (maple, path)
 }
 
@@ -362,8 +362,8 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
         Route::flood()
     };
     let maple = Maple::with(|options| {
-        (options.policy, options.workers, options.control) = (Arc::new(policy), 2, Some(path.clone()));
-        options.shard_deadlines.query = Duration::from_millis(500);
+        (options.policy, options.workers.count, options.control.socket) = (Arc::new(policy), 2, Some(path.clone()));
+        options.control.deadlines.query = Duration::from_millis(500);
     });
     let topology = Topology::parse("linear:2").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
@@ -382,7 +382,7 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
         ("ports", Box::new(|handle| handle.port_counts().err())),
         ("traffic", Box::new(|handle| handle.traffic().err())),
         ("drops", Box::new(|handle| handle.drops(1).err())),
-        ("count", Box::new(|handle| handle.count(Counted::Rules, None, Duration::from_secs(1)).err())),
+        ("count", Box::new(|handle| handle.count(CounterKind::Rules, None, Duration::from_secs(1)).err())),
         ("hits", Box::new(|handle| handle.access_hits().err())),
         ("errors of f", Box::new(|handle| handle.policy_errors().err())),
         ("violations", Box::new(|handle| handle.violations().err())),
@@ -424,8 +424,8 @@ fn a_policy_that_a_late_worker_has_not_confirmed_runs_nevertheless() {
         Route::drop()
     };
     let maple = Maple::with(|options| {
-        (options.policy, options.workers) = (Arc::new(old_policy), 2);
-        options.shard_deadlines.reload = Duration::from_secs(2);
+        (options.policy, options.workers.count) = (Arc::new(old_policy), 2);
+        options.control.deadlines.reload = Duration::from_secs(2);
     });
     let topology = Topology::parse("linear:2").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();

@@ -161,7 +161,7 @@ fn a_handler_hears_everything_in_order_and_wakes_in_time() {
 fn handlers_of_many_workers_serve_all_switches() {
     let maple = Maple::with(|options| {
         options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
-        options.workers = 3;
+        options.workers.count = 3;
     });
     let mut peers: Vec<Peer> = (1..=12).map(|dpid| up(&maple, Version::Of13, dpid)).collect();
     for peer in &mut peers {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::common::{LONG, Maple, Peer, SHORT, eventually, hello, packet_in, port};
 use maple_controller::Deadlines;
-use maple_core::engine::Counted;
+use maple_core::engine::CounterKind;
 use maple_wire::msg::{Features, Header, PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Version};
 
@@ -102,7 +102,7 @@ fn nothing_before_a_hello_is_believed() {
 
 #[test]
 fn garbage_instead_of_a_hello_ends_the_connection_at_once() {
-    let maple = Maple::with(|options| options.deadlines.handshake = LONG * 6);
+    let maple = Maple::with(|options| options.openflow.deadlines.handshake = LONG * 6);
     let garbage: [&[u8]; 5] =
         [b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &[0xff; 4096], b"SSH-2.0-OpenSSH_9.2\r\n", &[4, 0, 0, 0, 0, 0, 0, 0]];
     for bytes in garbage {
@@ -153,7 +153,7 @@ fn auxiliary_connections_are_refused_politely() {
 #[test]
 fn a_second_connection_with_a_live_switchs_id_is_refused_and_reported() {
     for workers in [1, 2] {
-        let maple = Maple::with(|options| options.workers = workers);
+        let maple = Maple::with(|options| options.workers.count = workers);
         let mut first = Peer::up(&maple, Version::Of13, 7);
         maple.notices();
         let address = maple.address;
@@ -180,8 +180,8 @@ fn a_second_connection_with_a_live_switchs_id_is_refused_and_reported() {
 fn a_second_connection_replaces_one_that_is_dead() {
     for workers in [1, 2] {
         let maple = Maple::with(|options| {
-            options.workers = workers;
-            options.deadlines.challenge = Duration::from_millis(300);
+            options.workers.count = workers;
+            options.openflow.deadlines.challenge = Duration::from_millis(300);
         });
         // This switch stays open and never answers again, as after a crash of the switch's host.
         let dead = Peer::up(&maple, Version::Of13, 7);
@@ -229,8 +229,8 @@ fn nobody_waits_for_the_counters_of_a_switch_without_a_connection() {
     eventually("it is unreachable", || maple.connected().is_empty() && maple.handle.switches().unwrap().len() == 1);
     let (handle, (to, done)) = (maple.handle.clone(), std::sync::mpsc::channel());
     std::thread::spawn(move || {
-        handle.count(Counted::Ports, None, LONG * 100).unwrap();
-        handle.count(Counted::Rules, Some(Dpid(1)), LONG * 100).unwrap();
+        handle.count(CounterKind::Ports, None, LONG * 100).unwrap();
+        handle.count(CounterKind::Rules, Some(Dpid(1)), LONG * 100).unwrap();
         to.send(())
     });
     assert_eq!(done.recv_timeout(LONG), Ok(()));

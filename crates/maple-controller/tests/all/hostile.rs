@@ -142,7 +142,7 @@ fn two_thousand_idle_connections_disturb_no_one() {
     if !descriptors(2 * count as u64) {
         return;
     }
-    let maple = Maple::with(|options| options.deadlines.handshake = LONG * 6);
+    let maple = Maple::with(|options| options.openflow.deadlines.handshake = LONG * 6);
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let idle: Vec<Peer> = (0..count).map(|_| Peer::connect(maple.address)).collect();
     eventually("all are accepted", || maple.handle.stats().unwrap().connections == count + 1);
@@ -156,8 +156,8 @@ fn two_thousand_idle_connections_disturb_no_one() {
 fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
     let quick = Duration::from_secs(3);
     let maple = Maple::with(|options| {
-        options.deadlines = Deadlines { idle: quick, echo: quick, ..Deadlines::default() };
-        options.limits = QueueLimits { pause: 64 * 1024, ..QueueLimits::default() };
+        options.openflow.deadlines = Deadlines { idle: quick, echo: quick, ..Deadlines::default() };
+        options.openflow.limits = QueueLimits { pause: 64 * 1024, ..QueueLimits::default() };
     });
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let deaf = Peer::up(&maple, Version::Of13, 2);
@@ -188,7 +188,8 @@ fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
 
 #[test]
 fn a_switch_is_cut_off_at_the_hard_bound() {
-    let maple = Maple::with(|options| options.limits = QueueLimits { pause: usize::MAX, disconnect: 256 * 1024 });
+    let maple =
+        Maple::with(|options| options.openflow.limits = QueueLimits { pause: usize::MAX, disconnect: 256 * 1024 });
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let mut deaf = Peer::up(&maple, Version::Of13, 2);
     let mut bytes = Vec::new();

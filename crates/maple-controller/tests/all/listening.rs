@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{LONG, Maple, SHORT, eventually};
 use maple_controller::ControllerOptions;
-use maple_controller::listen::{ListenError, Listener, NetworkEvent, SendError, listen};
+use maple_controller::listener::{Listener, ListenerError, NetworkEvent, SendError, subscribe};
 use maple_core::network::PortKind;
 use maple_core::trace::Cond;
 use maple_core::{Location, Net, PacketHandle, Route};
@@ -23,10 +23,10 @@ fn ring(
     policy: fn(&PacketHandle, &Net) -> Route,
 ) -> (Maple, Emulation, Listener) {
     let heard = heard.iter().map(|(field, value)| Cond::default().and(Constraint::exact(*field, *value))).collect();
-    let (subscription, listener) = listen(heard).unwrap();
+    let (subscription, listener) = subscribe(heard).unwrap();
     let maple = Maple::with(|options: &mut ControllerOptions| {
         options.policy = Arc::new(policy);
-        options.workers = 2;
+        options.workers.count = 2;
         options.subscriptions.push(subscription);
     });
     let topology = Topology::parse("ring:4").unwrap();
@@ -105,7 +105,7 @@ fn a_listener_hears_of_switches_ports_and_the_packets_that_it_wants() {
         });
         assert_eq!(listener.lost(), 0);
         drop(maple);
-        assert_eq!(listener.next(LONG), Err(ListenError::Ended));
+        assert_eq!(listener.next(LONG), Err(ListenerError::Ended));
     }
 }
 

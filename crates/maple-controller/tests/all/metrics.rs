@@ -19,7 +19,7 @@ use maple_wire::{Field, Message, Version};
 /// Starts a controller that exports metrics.
 fn exporting(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
     Maple::with(|options| {
-        options.metrics = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        options.control.metrics = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         change(options);
     })
 }
@@ -99,7 +99,8 @@ fn an_address_in_use_is_an_error_that_names_it() {
     let maple = exporting(|_| {});
     let address = maple.handle.metrics_address();
     let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
-    (options.listen, options.metrics, options.pin) = (vec![SocketAddr::from(([127, 0, 0, 1], 0))], address, false);
+    (options.openflow.listen, options.control.metrics, options.workers.pin) =
+        (vec![SocketAddr::from(([127, 0, 0, 1], 0))], address, false);
     let error = Controller::start(options).expect_err("it is in use");
     assert!(matches!(error, StartError::Metrics { .. }) && error.to_string().contains(&address.unwrap().to_string()));
 }
@@ -108,8 +109,8 @@ fn an_address_in_use_is_an_error_that_names_it() {
 fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     let authority = crate::common::tls::Authority::new("metrics");
     let maple = exporting(|options| {
-        options.heap_bytes = Some(|| Some(7));
-        options.tls = Some(authority.tls());
+        options.control.heap_bytes = Some(|| Some(7));
+        options.openflow.tls = Some(authority.tls());
     });
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
@@ -189,7 +190,7 @@ fn check_page(listed: &[Family]) {
 #[test]
 fn a_switch_counts_what_it_sent_and_was_sent_over_all_its_connections() {
     // Probes of its ports are messages too. They come at once, and not while the test counts.
-    let maple = exporting(|options| options.timing.fast = Duration::from_millis(1));
+    let maple = exporting(|options| options.openflow.timing.fast = Duration::from_millis(1));
     let dp = [("dp_id", "0xa1"), ("dp_name", "0xa1")];
     let mut sent = 0.0;
     for round in 1..=3 {

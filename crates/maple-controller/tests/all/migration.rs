@@ -77,8 +77,8 @@ impl Shards {
         };
         let maple = Maple::with(|options| {
             options.programs = Some(Arc::new(Handlers::new(diary)));
-            options.workers = 2;
-            options.balance_period = period;
+            options.workers.count = 2;
+            options.workers.balance_period = period;
         });
         let mut peers: Vec<Peer> = (1..=4).map(|dpid| Peer::begin(maple.address, version, dpid)).collect();
         peers.iter_mut().for_each(Peer::finish);

@@ -27,8 +27,8 @@ fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
 fn controller(workers: usize, flight: Duration) -> Maple {
     Maple::with(|options| {
         options.policy = Arc::new(shortest_path);
-        options.workers = workers;
-        options.timing.flight = flight;
+        options.workers.count = workers;
+        options.openflow.timing.flight = flight;
     })
 }
 
@@ -166,9 +166,9 @@ fn links_stay_while_a_slow_policy_holds_up_their_shards() {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
         let maple = Maple::with(|options| {
-            options.workers = workers;
-            options.timing.interval = Duration::from_millis(400);
-            options.timing.flight = Duration::from_secs(1);
+            options.workers.count = workers;
+            options.openflow.timing.interval = Duration::from_millis(400);
+            options.openflow.timing.flight = Duration::from_secs(1);
             options.policy = Arc::new(move |pkt: &PacketHandle, net: &Net| {
                 counted.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(SLOW);
@@ -206,8 +206,8 @@ fn a_switch_that_restarted_with_an_empty_table_works_again() {
 #[test]
 fn a_switch_whose_old_connection_is_half_open_gets_a_new_one() {
     let maple = Maple::with(|options| {
-        options.workers = 2;
-        options.deadlines.challenge = Duration::from_millis(200);
+        options.workers.count = 2;
+        options.openflow.deadlines.challenge = Duration::from_millis(200);
     });
     let silent = Peer::up(&maple, Version::Of13, 1);
     let topology = Topology::parse("linear:1").unwrap();
@@ -260,7 +260,7 @@ fn the_control_socket_answers_in_json() {
     let path = std::env::temp_dir().join(format!("maple-control-{}.sock", std::process::id()));
     let maple = Maple::with(|options| {
         options.policy = Arc::new(shortest_path);
-        options.control = Some(path.clone());
+        options.control.socket = Some(path.clone());
     });
     let topology = Topology::parse("linear:2").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
@@ -299,7 +299,7 @@ fn the_control_socket_answers_in_json() {
 fn a_controller_says_which_address_it_can_not_have() {
     let maple = Maple::start();
     let mut options = ControllerOptions::new(Arc::new(shortest_path));
-    options.listen = vec![maple.address];
+    options.openflow.listen = vec![maple.address];
     let error = Controller::start(options).expect_err("the address is taken").to_string();
     assert!(error.starts_with(&format!("can't listen on {}: ", maple.address)), "{error}");
 }

@@ -63,9 +63,9 @@ fn open_vswitch_connects_and_stays_with_default_protocols_and_each_version_force
         return;
     }
     let maple = Maple::with(|options| {
-        options.workers = 2;
-        options.deadlines.idle = Duration::from_millis(400);
-        options.deadlines.echo = LONG;
+        options.workers.count = 2;
+        options.openflow.deadlines.idle = Duration::from_millis(400);
+        options.openflow.deadlines.echo = LONG;
     });
     let wanted = [("d", "", Version::Of13), ("v10", "OpenFlow10", Version::Of10), ("v13", "OpenFlow13", Version::Of13)];
     let bridges: Vec<Bridge> = wanted.iter().map(|(name, protocols, _)| bridge(name, protocols, &maple)).collect();
@@ -108,7 +108,7 @@ fn a_link_between_two_open_vswitch_bridges_is_found_and_vanishes_with_its_port()
         return;
     }
     for version in [Version::Of10, Version::Of13] {
-        let maple = Maple::with(|options| options.workers = 2);
+        let maple = Maple::with(|options| options.workers.count = 2);
         let bridges = ["a", "b"].map(|name| bridge(name, protocol(version), &maple));
         let ports = ["p", "q"].map(own);
         for (i, bridge) in bridges.iter().enumerate() {

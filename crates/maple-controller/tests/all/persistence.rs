@@ -22,11 +22,11 @@ const WRITERS: i64 = 4;
 
 fn start_with(file: Option<&Path>, prepare: impl FnOnce(&Store)) -> Result<Controller, StartError> {
     let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
-    options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    (options.workers, options.pin) = (1, false);
+    options.openflow.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    (options.workers.count, options.workers.pin) = (1, false);
     options.store = Store::new();
     prepare(&options.store);
-    options.state_file = file.map(Path::to_owned);
+    options.memory.state_file = file.map(Path::to_owned);
     Controller::start(options)
 }
 

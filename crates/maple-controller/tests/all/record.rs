@@ -50,8 +50,8 @@ fn recorded_run(folder: &Path, shards: usize, version: Version, other: Option<Ar
     let first: Arc<dyn Policy> = Arc::new(policy);
     let maple = Maple::with(|options_of| {
         options_of.policy = Arc::clone(&first);
-        options_of.workers = shards;
-        options_of.record = Some(options(folder));
+        options_of.workers.count = shards;
+        options_of.memory.record = Some(options(folder));
     });
     let topology = Topology::parse("ring:4").expect("a ring");
     let mut options = EmulationOptions::new(topology, maple.address, version);
@@ -171,7 +171,7 @@ fn a_crash_names_the_recording_and_the_replay_comes_there() {
     let folder = tempfile::tempdir().expect("a folder");
     let maple = Maple::with(|options_of| {
         options_of.policy = Arc::new(Crashing);
-        options_of.record = Some(options(folder.path()));
+        options_of.memory.record = Some(options(folder.path()));
     });
     let topology = Topology::parse("linear:2").expect("a line");
     let mut of_network = EmulationOptions::new(topology, maple.address, Version::Of13);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use crate::common::{Maple, SHORT, eventually};
-use maple_controller::listen::{NetworkEvent, listen};
+use maple_controller::listener::{NetworkEvent, subscribe};
 use maple_controller::snoop::{SnoopedProtocol, Snooping};
 use maple_core::Mac;
 use maple_core::snooped::{LEASES, Lease, MEMBERS, group_key};
@@ -39,12 +39,12 @@ fn groups_are_learned_beside_a_listener_that_hears_the_same_packets() {
     for version in [Version::Of10, Version::Of13] {
         let snooping =
             Snooping::new([SnoopedProtocol::Igmp, SnoopedProtocol::Mld], []).unwrap().with_querier().unwrap();
-        let (subscription, listener) = listen(snooping.conditions()).unwrap();
+        let (subscription, listener) = subscribe(snooping.conditions()).unwrap();
         let maple = Maple::with(|options| {
-            options.workers = 2;
+            options.workers.count = 2;
             options.subscriptions.push(subscription);
             options.snooping = snooping;
-            options.forget_switch_after = Some(Duration::ZERO);
+            options.openflow.forget_switch_after = Some(Duration::ZERO);
         });
         let topology = Topology::parse("linear:2").unwrap();
         let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, version)).unwrap();
@@ -73,7 +73,7 @@ fn leases_survive_a_restart_where_state_is_kept() {
     let start = || {
         Maple::with(|options| {
             options.snooping = Snooping::new([SnoopedProtocol::Dhcp], [Location::new(Dpid(1), PortNo(1))]).unwrap();
-            options.state_file = Some(file.clone());
+            options.memory.state_file = Some(file.clone());
         })
     };
     let maple = start();

@@ -32,8 +32,8 @@ fn controller(name: &str) -> (Maple, PathBuf) {
     let socket = path.clone();
     let maple = Maple::with(move |options| {
         options.policy = Arc::new(blocklist);
-        options.control = Some(socket);
-        options.workers = 2;
+        options.control.socket = Some(socket);
+        options.workers.count = 2;
     });
     (maple, path)
 }
@@ -203,7 +203,7 @@ fn no_packet_is_counted_in_the_old_phase_after_the_acknowledgement() {
     };
     let maple = Maple::with(|options| {
         options.policy = Arc::new(policy);
-        options.workers = 2;
+        options.workers.count = 2;
     });
     let topology = Topology::parse("linear:2").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();

@@ -42,9 +42,9 @@ fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
 fn a_storm_of_reconnects_leaves_everything_as_it_was() {
     let maple = Maple::with(|options| {
         options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
-        options.workers = 2;
+        options.workers.count = 2;
         // The bystander answers no echo during the storm.
-        options.deadlines.idle = LONG * 6;
+        options.openflow.deadlines.idle = LONG * 6;
     });
     let mut bystander = up(&maple, Version::Of13, 99);
     let storm = |thread: u64| {
@@ -253,7 +253,7 @@ fn silent_switches_cost_no_turns() {
     const SWITCHES: u64 = 200;
     let maple = Maple::with(|options| {
         options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
-        options.deadlines.idle = LONG * 6;
+        options.openflow.deadlines.idle = LONG * 6;
     });
     let peers: Vec<Peer> = (1..=SWITCHES)
         .map(|dpid| {

@@ -54,13 +54,13 @@ fn policy(pkt: &PacketHandle, net: &Net) -> Route {
 
 fn options(folder: &Folder, remembers: bool) -> ControllerOptions {
     let mut options = ControllerOptions::new(Arc::new(policy));
-    options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    (options.workers, options.pin) = (2, false);
+    options.openflow.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    (options.workers.count, options.workers.pin) = (2, false);
     // Nothing is given up while the test runs.
     (options.engine.hold, options.engine.new_port_hold) = (LONG, LONG);
-    options.deadlines.handshake = 6 * LONG;
-    options.control = Some(folder.control());
-    options.state_file = remembers.then(|| folder.state());
+    options.openflow.deadlines.handshake = 6 * LONG;
+    options.control.socket = Some(folder.control());
+    options.memory.state_file = remembers.then(|| folder.state());
     options
 }
 
@@ -229,7 +229,9 @@ fn switches_that_read_nothing_do_not_hold_up_a_take_over_one_after_the_other() {
     // If each had a time of its own, together they would take longer than a shard may.
     const SILENT: u64 = 12;
     let folder = Folder::new();
-    let old = Controller::start(ControllerOptions { workers: 1, ..options(&folder, false) }).expect("it starts");
+    let mut single = options(&folder, false);
+    single.workers.count = 1;
+    let old = Controller::start(single).expect("it starts");
     let handle = old.handle();
     let connect = |dpid| Peer::begin(handle.addresses()[0], Version::Of13, dpid);
     let mut peers: Vec<Peer> = (1..=SILENT).map(connect).collect();

@@ -20,9 +20,9 @@ fn start(files: TlsFiles) -> (Maple, Arc<Tls>) {
 
 fn with(tls: &Arc<Tls>, deadlines: Deadlines) -> Maple {
     Maple::with(|options| {
-        options.listen_tls = std::mem::take(&mut options.listen);
-        options.tls = Some(Arc::clone(tls));
-        options.deadlines = deadlines;
+        options.openflow.listen_tls = std::mem::take(&mut options.openflow.listen);
+        options.openflow.tls = Some(Arc::clone(tls));
+        options.openflow.deadlines = deadlines;
     })
 }
 
@@ -241,8 +241,8 @@ fn a_bound_switch_is_none_without_tls() {
     files.declared = vec![(Dpid(1), "name:own.example".to_owned())];
     let tls = Arc::new(Tls::open(files).expect("the files are right"));
     let maple = Maple::with(|options| {
-        options.listen_tls = options.listen.clone();
-        options.tls = Some(tls);
+        options.openflow.listen_tls = options.openflow.listen.clone();
+        options.openflow.tls = Some(tls);
     });
     Peer::begin(maple.address, Version::Of13, 1).pump(LONG, |_, _| false);
     assert_eq!(maple.count("of_wrong_certificates"), 1);
@@ -293,8 +293,8 @@ fn wrong_files_are_named() {
         maple_controller::ControllerOptions::new(Arc::new(|_: &maple_core::PacketHandle, _: &maple_core::Net| {
             maple_core::Route::flood()
         }));
-    options.listen_tls = vec![([127, 0, 0, 1], 0).into()];
-    options.listen.clear();
+    options.openflow.listen_tls = vec![([127, 0, 0, 1], 0).into()];
+    options.openflow.listen.clear();
     assert!(matches!(maple_controller::Controller::start(options).err(), Some(StartError::NoCertificate(_))));
 }
 

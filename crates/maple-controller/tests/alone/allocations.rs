@@ -43,7 +43,8 @@ fn packets_of_the_learning_switch_and_hits_of_a_policy_allocate_nothing() {
 /// Makes probes of ports and echoes so rare that they are not counted.
 fn seldom(options: &mut ControllerOptions) {
     let hour = Duration::from_secs(3600);
-    (options.timing.interval, options.deadlines.idle, options.balance_period) = (hour, hour, Duration::ZERO);
+    (options.openflow.timing.interval, options.openflow.deadlines.idle, options.workers.balance_period) =
+        (hour, hour, Duration::ZERO);
 }
 
 /// Teaches the controller a stream, whose packets it then answers with this many messages. Returns the number of

@@ -8,7 +8,7 @@ use crate::{alone, held_bytes};
 #[test]
 fn five_hundred_reconnects_leak_nothing() {
     let _alone = alone();
-    let maple = Maple::with(|options| options.workers = 2);
+    let maple = Maple::with(|options| options.workers.count = 2);
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let round = |n: u64| {
         let version = if n.is_multiple_of(2) { Version::Of10 } else { Version::Of13 };

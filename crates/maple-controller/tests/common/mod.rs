@@ -58,12 +58,12 @@ impl Maple {
     /// Starts a controller that floods, with options changed.
     pub fn with(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
         let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
-        options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-        options.workers = 1;
-        options.pin = false;
+        options.openflow.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        options.workers.count = 1;
+        options.workers.pin = false;
         if speaks_tls() {
-            options.listen_tls = std::mem::take(&mut options.listen);
-            options.tls = Some(Arc::clone(&TLS.0));
+            options.openflow.listen_tls = std::mem::take(&mut options.openflow.listen);
+            options.openflow.tls = Some(Arc::clone(&TLS.0));
         }
         change(&mut options);
         let controller = Controller::start(options).expect("the controller starts");
@@ -73,7 +73,7 @@ impl Maple {
 
     /// Starts a controller with these deadlines.
     pub fn impatient(deadlines: Deadlines) -> Maple {
-        Maple::with(|options| options.deadlines = deadlines)
+        Maple::with(|options| options.openflow.deadlines = deadlines)
     }
 
     /// Returns a counter's value.

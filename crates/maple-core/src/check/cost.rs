@@ -113,7 +113,7 @@ impl Costs {
         wide.reads.extend(reads(run).map(|(field, source)| (field, source.clone())));
     }
 
-    /// The look-ups that runs made, in order.
+    /// Returns the look-ups that runs made, in order.
     pub fn look_ups(&self) -> impl Iterator<Item = &MadeLookUp> {
         self.look_ups.iter()
     }
@@ -124,7 +124,7 @@ impl Costs {
     }
 }
 
-/// The fields of hosts and connections that a run read with a full mask. A field is left out if a test had
+/// Returns the fields of hosts and connections that a run read with a full mask. A field is left out if a test had
 /// shown that its value is one of few: a server's port below 1024, for example.
 fn reads(run: &Observation) -> impl Iterator<Item = (Field, &Option<Source>)> {
     let mut bounded = BTreeSet::new();

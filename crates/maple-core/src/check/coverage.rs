@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::observe::Observation;
-use crate::trace::{Item, Source, Step, Trace};
+use crate::trace::{Item, Source, Trace, TraceStep};
 
 /// All traces of one check merged into a tree.
 #[derive(Default)]
@@ -31,10 +31,10 @@ pub(super) enum StepKey {
 }
 
 impl StepKey {
-    fn from_step(step: Step<'_>) -> StepKey {
+    fn from_step(step: TraceStep<'_>) -> StepKey {
         match step {
-            Step::Item(item, _) => StepKey::Item(item.clone()),
-            Step::List(answer) => {
+            TraceStep::Item(item, _) => StepKey::Item(item.clone()),
+            TraceStep::List(answer) => {
                 let (list, first) = answer.key();
                 StepKey::List { list, length: answer.list.conds().len(), first }
             }
@@ -42,7 +42,7 @@ impl StepKey {
     }
 }
 
-/// The keys of a trace's steps, which distinguish it from other traces.
+/// Returns the keys of a trace's steps, which distinguish it from other traces.
 pub(super) fn keys(trace: &Trace) -> Vec<StepKey> {
     trace.steps().map(StepKey::from_step).collect()
 }
@@ -95,7 +95,7 @@ impl MergedTraces {
         }
         let (mut at, mut is_new) = (0, run.trace.steps().next().is_none() && self.traces == 0);
         for step in run.trace.steps() {
-            if let Step::Item(Item::Test { cond, outcome }, source) = step {
+            if let TraceStep::Item(Item::Test { cond, outcome }, source) = step {
                 let place = source.map(|source| (source.file.clone(), source.line));
                 self.questions.entry((place, cond.to_string())).or_default()[usize::from(*outcome)] += 1;
             }
@@ -135,7 +135,7 @@ impl MergedTraces {
         items
     }
 
-    /// The number of sides of tests, and of those that no trace took.
+    /// Returns the number of sides of tests, and of those that no trace took.
     fn branches(&self) -> (u64, u64) {
         let (mut sides, mut open) = (0, 0);
         for children in &self.nodes {

@@ -55,7 +55,7 @@ use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
 use crate::run::{Run, Violation};
 use crate::state::{Snapshot, Store, Txn, Write};
-use crate::trace::{Cond, Item, Source, Step};
+use crate::trace::{Cond, Item, Source, TraceStep};
 
 pub use cost::{MadeLookUp, Per, Wide};
 pub use coverage::{Coverage, OneSided};
@@ -245,17 +245,17 @@ impl Check {
         self.explored = Some(Explored::with_last_tests(last_tests));
     }
 
-    /// The names of the constraints that the policy's routes must satisfy.
+    /// Returns the names of the constraints that the policy's routes must satisfy.
     pub fn constraints(&self) -> Vec<Arc<str>> {
         self.policy.constraints()
     }
 
-    /// The packets that f decided so far, in order, each with the state and the observation of the first run.
+    /// Returns the packets that f decided so far, in order, each with the state and the observation of the first run.
     pub fn decided(&self) -> impl Iterator<Item = (&Sample, &Arc<Snapshot>, &Observation)> {
         self.tried.iter().map(|tried| (&tried.sample, &tried.state, &tried.first))
     }
 
-    /// The routes that constraints refused: the first one for each constraint and line, with the number of
+    /// Returns the routes that constraints refused: the first one for each constraint and line, with the number of
     /// packets.
     pub fn violations(&self) -> impl Iterator<Item = (&Violation, &Counted)> {
         self.violations.values().map(|(violation, counted)| (violation, counted))
@@ -344,40 +344,40 @@ impl Check {
         self.tried = tried;
     }
 
-    /// The places where runs differed, by file and line.
+    /// Returns the places where runs differed, by file and line.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.values()
     }
 
-    /// The error texts of f, at most 1,000, each with the packets on which it failed in that way.
+    /// Returns the error texts of f, at most 1,000, each with the packets on which it failed in that way.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.failures.iter().map(|(error, counted)| (&**error, counted))
     }
 
-    /// The lines that made routes whose only port is the one where the packet came in, and the packets.
+    /// Returns the lines that made routes whose only port is the one where the packet came in, and the packets.
     /// Switches send nothing out of that port.
     pub fn routes_back(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.goes_back.iter().map(|(place, counted)| (&**place, counted))
     }
 
-    /// The runs that make the number of the policy's rules grow, one entry for each kind, those with the most
+    /// Returns the runs that make the number of the policy's rules grow, one entry for each kind, those with the most
     /// rules last.
     pub fn costs(&self) -> impl Iterator<Item = &Wide> {
         self.costs.all()
     }
 
-    /// The look-ups that the policy makes on switches with tables for them, in order.
+    /// Returns the look-ups that the policy makes on switches with tables for them, in order.
     pub fn look_ups(&self) -> impl Iterator<Item = &MadeLookUp> {
         self.costs.look_ups()
     }
 
-    /// The lines that write for a packet, and again for the next one like it, and those packets: they can have
+    /// Returns the lines that write for a packet, and again for the next one like it, and those packets: they can have
     /// no rules.
     pub fn writes_each(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.writes_each.iter().map(|(place, counted)| (&**place, counted))
     }
 
-    /// The average time that f takes for a packet, if that is longer than [`SLOW_RUN`].
+    /// Returns the average time that f takes for a packet, if that is longer than [`SLOW_RUN`].
     pub fn slow(&self) -> Option<Duration> {
         let runs = u32::try_from(self.coverage.runs).unwrap_or(u32::MAX);
         self.spent.checked_div(runs).filter(|each| *each > SLOW_RUN)
@@ -388,7 +388,7 @@ impl Check {
         self.too_long >= TOO_LONG || self.spent > SLOW_RUNS_TIME && self.slow().is_some()
     }
 
-    /// The coverage so far.
+    /// Returns the coverage so far.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
         self.merged.report(&mut coverage);
@@ -522,9 +522,9 @@ impl Check {
         let mut hasher = DefaultHasher::new();
         for step in run.trace.steps() {
             match step {
-                Step::Item(Item::Read(read), _) => (read.field, read.mask).hash(&mut hasher),
-                Step::Item(Item::Test { cond, outcome }, _) => (cond, outcome).hash(&mut hasher),
-                Step::List(answer) => answer.key().hash(&mut hasher),
+                TraceStep::Item(Item::Read(read), _) => (read.field, read.mask).hash(&mut hasher),
+                TraceStep::Item(Item::Test { cond, outcome }, _) => (cond, outcome).hash(&mut hasher),
+                TraceStep::List(answer) => answer.key().hash(&mut hasher),
             }
         }
         let count = self.shapes.entry(hasher.finish()).or_default();

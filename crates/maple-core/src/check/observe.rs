@@ -146,7 +146,7 @@ impl Observation {
         }
     }
 
-    /// The difference between two runs with equal traces, as a text for each.
+    /// Returns the difference between two runs with equal traces, as a text for each.
     fn ends(&self, later: &Observation) -> (String, String) {
         if !self.answers_like(later) {
             return (self.end(), later.end());
@@ -170,7 +170,7 @@ fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {
     format!("{what} {}", things.join(", "))
 }
 
-/// A route in one line: drop, or the ports that each switch sends the packet out of, with the rewrites.
+/// Returns a route in one line: drop, or the ports that each switch sends the packet out of, with the rewrites.
 fn route_text(route: &Resolved) -> String {
     let own = |own: &OwnFrame| format!("send {} bytes to {}", own.bytes.len(), own.at);
     let own: Vec<String> = route.own.iter().map(own).collect();

@@ -44,7 +44,8 @@ pub struct PacketScope {
 
 /// A packet that the scope tests: in a run, which records the tests, or by itself.
 trait Asked {
-    /// The switch where the packet enters. This is not a question, because it is the same for all packets of a tree.
+    /// Returns the switch where the packet enters. This is not a question, because it is the same for all packets of a
+    /// tree.
     fn switch(&self) -> Dpid;
     fn fits(&self, cond: &Cond) -> bool;
 }
@@ -79,7 +80,7 @@ impl PacketScope {
         self.asks(sample)
     }
 
-    /// The last test for a sender at each switch: a packet that fails it is out of the scope.
+    /// Returns the last test for a sender at each switch: a packet that fails it is out of the scope.
     pub(super) fn last_tests(&self) -> BTreeSet<(Dpid, Cond)> {
         let tests = self.senders.iter().map(|host| (host.1.location.switch, self.sends(host)));
         tests.collect::<BTreeMap<Dpid, Cond>>().into_iter().collect()

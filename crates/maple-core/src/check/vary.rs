@@ -17,7 +17,7 @@ use super::observe::Observation;
 use super::packet::{Headers, Sample};
 use super::proof::BITS;
 use crate::state::{Cell, Snapshot, Value};
-use crate::trace::{Cond, Item, Range, Step};
+use crate::trace::{Cond, Item, Range, TraceStep};
 
 /// The maximum number of known values that are tried for one read.
 const VALUES: usize = 12;
@@ -162,11 +162,13 @@ pub(super) fn variants(
     let mut all = Vec::new();
     for step in run.trace.steps() {
         let changes = match step {
-            Step::Item(Item::Test { cond, outcome: false }, _) => fitting(cond, &headers),
-            Step::Item(Item::Test { cond, outcome: true }, _) => failing(cond, &headers),
-            Step::Item(Item::Read(constraint), _) if all_values && is_small(constraint) => every(constraint, values),
-            Step::Item(Item::Read(constraint), _) => other_values(constraint, values, random),
-            Step::List(answer) => {
+            TraceStep::Item(Item::Test { cond, outcome: false }, _) => fitting(cond, &headers),
+            TraceStep::Item(Item::Test { cond, outcome: true }, _) => failing(cond, &headers),
+            TraceStep::Item(Item::Read(constraint), _) if all_values && is_small(constraint) => {
+                every(constraint, values)
+            }
+            TraceStep::Item(Item::Read(constraint), _) => other_values(constraint, values, random),
+            TraceStep::List(answer) => {
                 let conds = answer.list.conds();
                 let spread = conds.iter().step_by(conds.len() / ENTRIES + 1);
                 spread.chain(answer.cond()).flat_map(|cond| fitting(cond, &headers)).collect()
@@ -218,7 +220,7 @@ pub(crate) fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     all
 }
 
-/// A prefix of more than one value as a range.
+/// Returns a prefix of more than one value as a range.
 fn block(constraint: &Constraint) -> Option<Range> {
     let Constraint { field, value, mask } = *constraint;
     let rest = field.full_mask() & !mask;

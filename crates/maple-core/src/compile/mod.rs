@@ -1,6 +1,6 @@
 //! The compiler of a trace tree to prioritised rules (paper §4.1 and §4.3).
 //!
-//! [`Table`] is what drives a switch. It owns the tree and follows it edit by edit: `incremental/` turns an edit of
+//! [`RuleTable`] is what drives a switch. It owns the tree and follows it edit by edit: `incremental/` turns an edit of
 //! the tree into an edit of a few entries, `entries/` keeps the entries and says which of them are rules.
 //! `docs/algorithm.md` explains what they do and why.
 
@@ -13,7 +13,7 @@ mod incremental;
 mod entries;
 mod tuning;
 
-pub use table::{Table, TableBackend, Target};
+pub use table::{RuleTable, TableBackend, TableTarget};
 pub use tuning::Tuning;
 
 /// The action of the switch for a leaf's packets.

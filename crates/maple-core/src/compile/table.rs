@@ -2,7 +2,7 @@
 //!
 //! # What
 //!
-//! [`Table`] makes a switch's rules: the engine uses it for the packets that enter, and so do the benchmarks. It owns
+//! [`RuleTable`] makes a switch's rules: the engine uses it for the packets that enter, and so do the benchmarks. It owns
 //! the tree and knows what each leaf does. After each edit it says which changes lead from the old rules to the new
 //! ones, in an order whose every prefix is safe (`update.rs`).
 //!
@@ -25,7 +25,7 @@ use crate::update::Change;
 
 /// The switch that a table is made for, and the limits of its rules.
 #[derive(Clone)]
-pub struct Target {
+pub struct TableTarget {
     /// The constraints that all packets with rules fit, in OXM order, one for each field. Traces need not state them.
     pub under: Vec<Constraint>,
     /// The switch's capabilities of matching.
@@ -41,19 +41,19 @@ pub struct Target {
 /// If no rule takes a packet, or its rule sends it to the controller, then the tree does not know the packet, its
 /// leaf's action sends it to the controller, or the switch can't tell it apart from others.
 #[derive(Debug)]
-pub struct Table {
+pub struct RuleTable {
     backend: Box<dyn TableBackend>,
 }
 
 /// A compiler that maintains a table: the product's, or one to compare it with.
 pub trait TableBackend: fmt::Debug + Send {
-    /// An independent copy.
+    /// Returns an independent copy.
     fn boxed_clone(&self) -> Box<dyn TableBackend>;
 
-    /// The tree, for look-ups.
+    /// Returns the tree, for look-ups.
     fn tree(&self) -> &Tree;
 
-    /// The switch's capabilities of matching.
+    /// Returns the switch's capabilities of matching.
     fn capabilities(&self) -> &Capabilities;
 
     /// Adds a trace that ends in `leaf`, to whose packets `action` applies. All traces of a table are lowered for its
@@ -114,13 +114,13 @@ pub trait TableBackend: fmt::Debug + Send {
         let _ = (leaf, packet);
     }
 
-    /// The matches that have a priority, with that priority: those of the rules, and those of barrier rules that are
-    /// not required.
+    /// Returns the matches that have a priority, with that priority: those of the rules, and those of barrier rules
+    /// that are not required.
     fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
         Vec::new()
     }
 
-    /// The rules as they should be now, by falling priority.
+    /// Returns the rules as they should be now, by falling priority.
     fn rules(&self) -> Vec<Rule>;
 
     /// Reports whether something may have changed since changes were last taken.
@@ -129,31 +129,31 @@ pub trait TableBackend: fmt::Debug + Send {
     /// Returns what has changed since the last call, in an order whose every prefix is safe.
     fn take_changes(&mut self) -> Vec<Change>;
 
-    /// The number of times that entries of the table were looked at so far: a measure of the work that edits took. The
-    /// paper's compiler does not count and returns 0.
+    /// Returns the number of times that entries of the table were looked at so far: a measure of the work that edits
+    /// took. The paper's compiler does not count and returns 0.
     fn visited(&self) -> u64 {
         0
     }
 }
 
-impl Table {
+impl RuleTable {
     /// Creates a table without leaves and rules.
-    pub fn new(target: Target) -> Table {
-        Table::tuned(target, Tuning::default())
+    pub fn new(target: TableTarget) -> RuleTable {
+        RuleTable::tuned(target, Tuning::default())
     }
 
     /// Creates a table with thresholds other than the product's.
-    pub fn tuned(target: Target, tuning: Tuning) -> Table {
-        Table::with_backend(Box::new(IncrementalCompiler::new(target, tuning)))
+    pub fn tuned(target: TableTarget, tuning: Tuning) -> RuleTable {
+        RuleTable::with_backend(Box::new(IncrementalCompiler::new(target, tuning)))
     }
 
     /// Creates a table whose rules come from another compiler.
-    pub fn with_backend(backend: Box<dyn TableBackend>) -> Table {
-        Table { backend }
+    pub fn with_backend(backend: Box<dyn TableBackend>) -> RuleTable {
+        RuleTable { backend }
     }
 }
 
-impl Deref for Table {
+impl Deref for RuleTable {
     type Target = dyn TableBackend;
 
     fn deref(&self) -> &(dyn TableBackend + 'static) {
@@ -161,21 +161,21 @@ impl Deref for Table {
     }
 }
 
-impl DerefMut for Table {
+impl DerefMut for RuleTable {
     fn deref_mut(&mut self) -> &mut (dyn TableBackend + 'static) {
         &mut *self.backend
     }
 }
 
-impl Clone for Table {
-    fn clone(&self) -> Table {
-        Table { backend: self.backend.boxed_clone() }
+impl Clone for RuleTable {
+    fn clone(&self) -> RuleTable {
+        RuleTable { backend: self.backend.boxed_clone() }
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for TableTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { under, priorities, .. } = self;
-        f.debug_struct("Target").field("under", under).field("priorities", priorities).finish_non_exhaustive()
+        let TableTarget { under, priorities, .. } = self;
+        f.debug_struct("TableTarget").field("under", under).field("priorities", priorities).finish_non_exhaustive()
     }
 }

@@ -30,7 +30,7 @@ pub struct Tuning {
 }
 
 impl Default for Tuning {
-    /// The values with which `maple-bench rules` measures (`docs/algorithm.md`).
+    /// Returns the values with which `maple-bench rules` measures (`docs/algorithm.md`).
     fn default() -> Tuning {
         Tuning {
             few_overlaps: 16,

@@ -64,7 +64,7 @@ enum Node<P> {
     Policy(P),
     Named { name: Name, of: Box<Node<P>> },
     Tiers(Vec<Node<P>>),
-    Observe { of: Box<Node<P>>, beside: Box<Node<P>> },
+    Beside { of: Box<Node<P>>, beside: Box<Node<P>> },
     Restrict { only: Vec<Cond>, at: Option<Source>, of: Box<Node<P>> },
     Lists { lists: Vec<Arc<AccessList>>, allowed: Box<Node<P>> },
     Choose { by: Choice, cases: Vec<(Value, Node<P>)>, otherwise: Box<Node<P>> },
@@ -124,7 +124,7 @@ impl<P> Composition<P> {
     /// along paths, or where its route makes copies.
     #[must_use]
     pub fn observed_by(self, beside: Composition<P>) -> Composition<P> {
-        Composition(Node::Observe { of: Box::new(self.0), beside: Box::new(beside.0) })
+        Composition(Node::Beside { of: Box::new(self.0), beside: Box::new(beside.0) })
     }
 
     /// Restricts this policy to packets that fit one of the conditions; others pass. `at` is the line that says so.
@@ -223,7 +223,7 @@ impl<P> Node<P> {
             Node::Policy(policy) => Node::Policy(policy),
             Node::Named { name, of } => Node::Named { name: format!("{outer}/{name}").into(), of: inside(of) },
             Node::Tiers(tiers) => Node::Tiers(tiers.into_iter().map(|tier| tier.within(outer)).collect()),
-            Node::Observe { of, beside } => Node::Observe { of: inside(of), beside: inside(beside) },
+            Node::Beside { of, beside } => Node::Beside { of: inside(of), beside: inside(beside) },
             Node::Restrict { only, at, of } => Node::Restrict { only, at, of: inside(of) },
             Node::Lists { lists, allowed } => Node::Lists { lists, allowed: inside(allowed) },
             Node::Choose { by, cases, otherwise } => {
@@ -270,7 +270,7 @@ impl<P> Node<P> {
             | Node::Lists { allowed: of, .. }
             | Node::Guard { of, .. } => of.visit_nodes(see),
             Node::Tiers(tiers) => tiers.iter().for_each(|tier| tier.visit_nodes(see)),
-            Node::Observe { of, beside: other } | Node::Fallback { of, on_error: other } => {
+            Node::Beside { of, beside: other } | Node::Fallback { of, on_error: other } => {
                 of.visit_nodes(see);
                 other.visit_nodes(see);
             }
@@ -293,7 +293,7 @@ impl<P> Running<'_, P> {
             Node::Policy(policy) => self.call(policy),
             Node::Named { name, of } => self.in_tier(name, of),
             Node::Tiers(tiers) => self.tiers(tiers),
-            Node::Observe { of, beside } => {
+            Node::Beside { of, beside } => {
                 let (route, beside) = (self.decide(of)?, self.decide(beside)?);
                 let made_at = beside.made_at().cloned();
                 let with_copies = route.with_copies(beside, self.pkt.ingress());

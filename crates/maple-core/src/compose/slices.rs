@@ -184,7 +184,7 @@ impl Tenant {
     }
 }
 
-/// A packet that fits both conditions and comes in by a port, if there is one.
+/// Returns a packet that fits both conditions and comes in by a port, if there is one.
 fn entering(a: &Cond, b: &Cond, at: Location) -> Option<Example> {
     let port = Cond::default().and(Constraint::exact(Field::InPort, at.port.0.into()));
     example_of_both(b, &port)?;

@@ -33,7 +33,7 @@ mod rehearsal;
 #[doc(hidden)]
 pub mod testing;
 
-pub use crate::report::Counted;
+pub use crate::report::CounterKind;
 pub use crate::state::Selection;
 pub use context::cause::{DropCause, Origin};
 pub use context::event::{Effect, Event, InstalledFlow, ListenerPacket, RuleCount};

@@ -34,7 +34,6 @@ use crate::engine::context::uses::EngineStore;
 use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::dispatch::Engine;
 use crate::engine::dispatch::copy::EngineCopy;
-use crate::engine::dispatch::copy::quiet;
 use crate::engine::one_switch::Switch;
 use crate::ids::{DependentId, ShardId, Time};
 use crate::labels::RehearsedLabel;
@@ -135,8 +134,7 @@ impl Rehearsal {
         earlier: Surroundings,
         mut witnesses: BTreeMap<Dpid, Vec<Witness>>,
     ) -> Rehearsal {
-        let options = quiet(&options);
-        let engine = Engine::new(ShardId(0), Arc::clone(&store), policy, options);
+        let engine = Engine::new(ShardId(0), Arc::clone(&store), policy, options.quiet());
         let earlier = Arc::new(earlier);
         let mut rehearsal =
             Rehearsal { engines: vec![engine], store, now: Time(1), span: SPAN, before: BTreeMap::new() };
@@ -254,7 +252,7 @@ impl Rehearsal {
             .collect()
     }
 
-    /// A copy of the event for each engine.
+    /// Returns a copy of the event for each engine.
     fn all(&self, event: &Event) -> Vec<Vec<Event>> {
         self.engines.iter().map(|_| vec![event.clone()]).collect()
     }

@@ -63,7 +63,7 @@ impl AccountStep {
     }
 }
 
-/// A cell as people write it.
+/// Returns a cell as people write it.
 pub(super) fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Table(table, key) => format!("{table}[{key}]"),
@@ -84,12 +84,12 @@ pub(super) fn cell_text(cell: &Cell) -> String {
         Cell::LinkPorts(from, to) => format!("ports of {from} that lead to {to}"),
         Cell::Speed(at) => format!("speed of {at}"),
         Cell::Rate(gauge, _) => format!("rate of {gauge:?}"),
-        Cell::Path { from, to, weight: Some(weight), .. } => format!("path from {from} to {to} by {weight}"),
+        Cell::Path { from, to, costs: Some(costs), .. } => format!("path from {from} to {to} by {costs}"),
         Cell::Path { from, to, .. } => format!("path from {from} to {to}"),
         Cell::HasPath { from, to, .. } => format!("whether a path leads from {from} to {to}"),
         Cell::IsPlace(at) => format!("whether {at} is a place"),
         Cell::IsUp(at) => format!("whether port {at} is up"),
-        Cell::Weights => "the names of link costs".into(),
+        Cell::CostNames => "the names of link costs".into(),
         Cell::Flood(from, _) => format!("flood from {from}"),
         Cell::Route(plan) => format!("route of {plan:?}"),
         Cell::Query(question) => format!("{question:?}"),
@@ -121,7 +121,7 @@ fn value_text(value: &CellValue) -> String {
                 PortKind::New => "new".into(),
                 PortKind::Edge => "edge".into(),
                 PortKind::Link(to) => format!("link to {to}"),
-                PortKind::Shared { with, .. } => format!("shut, with {with}"),
+                PortKind::Shut { with, .. } => format!("shut, with {with}"),
                 PortKind::Middlebox => "middlebox".into(),
             };
             format!("{kind}, {}", if port.up { "up" } else { "down" })
@@ -131,7 +131,7 @@ fn value_text(value: &CellValue) -> String {
         CellValue::Hops(None) => "none".into(),
         CellValue::Hops(Some(hops)) => listed(hops.iter().map(|hop| hop.location().to_string()), hops.len()),
         CellValue::Exists(exists) => if *exists { "yes" } else { "no" }.into(),
-        CellValue::NoSuchWeight => "no link has such costs".into(),
+        CellValue::NoSuchCosts => "no link has such costs".into(),
         other => short(other),
     }
 }

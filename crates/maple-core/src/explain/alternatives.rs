@@ -123,7 +123,7 @@ fn differs(decision: &Decision, other: &Decision) -> bool {
     }
 }
 
-/// The changes of one answer that are worth a try.
+/// Returns the changes of one answer that are worth a try.
 fn candidates(what: &AccountItem, source: Option<&Source>, sample: &Sample, state: &Snapshot) -> Vec<HypothesisTrial> {
     let headers = sample.headers();
     let with_packet = |hypothesis: Hypothesis, changes: Headers| {
@@ -179,7 +179,7 @@ fn candidates(what: &AccountItem, source: Option<&Source>, sample: &Sample, stat
     }
 }
 
-/// The changes of packets that still come in by the same port.
+/// Returns the changes of packets that still come in by the same port.
 fn without_moves(changes: Vec<Headers>) -> impl Iterator<Item = Headers> {
     changes.into_iter().filter(|changes| !changes.contains_key(&Field::InPort))
 }

@@ -116,7 +116,7 @@ impl Decision {
         self.made_at.as_ref().or_else(|| self.account.iter().rev().find_map(|step| step.source.as_ref()))
     }
 
-    /// The places where copies leave and the number of copies at each.
+    /// Returns the places where copies leave and the number of copies at each.
     pub(super) fn exits(&self) -> Option<BTreeMap<Location, usize>> {
         let mut exits = BTreeMap::new();
         for (at, _) in self.copies.as_ref()? {
@@ -126,7 +126,7 @@ impl Decision {
     }
 }
 
-/// A route as text. The run is over, so this does not count as reading its hops.
+/// Returns a route as text. The run is over, so this does not count as reading its hops.
 fn text(route: &Route) -> String {
     route.to_string()
 }

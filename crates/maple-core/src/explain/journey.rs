@@ -83,7 +83,7 @@ impl Journey {
                 self.arrivals.push(Arrival { at: from, frame });
             }
             // The segment's hosts receive it once.
-            Some(PortKind::Shared { .. }) => self.arrivals.push(Arrival { at: from, frame }),
+            Some(PortKind::Shut { .. }) => self.arrivals.push(Arrival { at: from, frame }),
             None => self.lost.push((from, "the port is down".into())),
         }
     }

@@ -15,7 +15,7 @@ const MAX_TABLES: usize = 256;
 
 /// The rules of a switch.
 pub trait TableRules {
-    /// The OpenFlow version of the switch.
+    /// Returns the OpenFlow version of the switch.
     fn version(&self) -> Version;
 
     /// Returns the rule of a table that takes a packet with these fields.
@@ -147,7 +147,7 @@ impl PacketInSwitch<'_> {
         })
     }
 
-    /// The fate of the copy that an action sends to a port.
+    /// Returns the fate of the copy that an action sends to a port.
     fn output(&self, port: PortNo, action: &Action) -> Option<PassageOutcome> {
         let copy = || self.flight.frame.clone();
         match port {

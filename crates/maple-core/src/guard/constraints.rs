@@ -87,7 +87,7 @@ impl<P> RouteConstraints<P> {
 }
 
 impl<P> Requirement<P> {
-    /// The groups whose packets the requirement is about; `None` for all packets.
+    /// Returns the groups whose packets the requirement is about; `None` for all packets.
     fn senders(&self) -> Option<Vec<&HostGroup>> {
         match self {
             Requirement::Waypoint { src, .. }

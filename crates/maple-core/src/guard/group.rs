@@ -139,12 +139,12 @@ impl HostGroup {
         Ok(false)
     }
 
-    /// The hardware addresses of the members, if all members are named by one.
+    /// Returns the hardware addresses of the members, if all members are named by one.
     pub(super) fn only_macs(&self) -> Option<Vec<u128>> {
         (self.sends.is_empty() && self.places.is_empty()).then(|| self.macs.keys().copied().collect())
     }
 
-    /// The conditions on packets that a member sends, apart from hardware addresses, ports, and conditions that
+    /// Returns the conditions on packets that a member sends, apart from hardware addresses, ports, and conditions that
     /// all packets fit.
     pub(super) fn named_senders(&self) -> impl Iterator<Item = &Cond> {
         self.sends.iter().filter(|cond| !is_for_all(cond))
@@ -192,14 +192,14 @@ impl Member {
         }
     }
 
-    /// The prefix as a condition on each of these fields.
+    /// Returns the prefix as a condition on each of these fields.
     fn within<const N: usize>(&self, fields: [Field; N]) -> Vec<Cond> {
         let Some((value, mask)) = self.prefix() else { return Vec::new() };
         let cond = |field: Field| Cond::default().and(Constraint::masked(field, value & mask, mask));
         fields.map(cond).into()
     }
 
-    /// The value and the mask of a prefix.
+    /// Returns the value and the mask of a prefix.
     fn prefix(&self) -> Option<(u128, u128)> {
         let Member::Ip(network, length) = self else { return None };
         let (value, width) = bits(*network);
@@ -221,7 +221,7 @@ impl Member {
     }
 }
 
-/// An address as a number, and its number of bits.
+/// Returns an address as a number, and its number of bits.
 fn bits(ip: IpAddr) -> (u128, u32) {
     match ip {
         IpAddr::V4(ip) => (u32::from(ip).into(), 32),

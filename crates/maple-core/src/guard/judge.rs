@@ -162,7 +162,7 @@ impl RouteJudge<'_> {
         group.sends(self.pkt, self.source, self.is_named)
     }
 
-    /// The view of the route. The run depends on it.
+    /// Returns the view of the route. The run depends on it.
     fn view(&self) -> Result<&RouteView, JudgeError> {
         Ok(&self.way()?.0)
     }
@@ -182,7 +182,7 @@ impl RouteJudge<'_> {
         Ok(self.view.get_or_init(|| (view, rewrites)))
     }
 
-    /// The first delivery that `is_wrong` and that is made: a packet is not sent back out of the port that it
+    /// Returns the first delivery that `is_wrong` and that is made: a packet is not sent back out of the port that it
     /// came in by, unless the route says so by name.
     fn delivered(&self, is_wrong: impl Fn(&Delivery) -> bool) -> Result<Option<&Delivery>, JudgeError> {
         let named = self.route.sends_back_by_name();
@@ -230,7 +230,7 @@ impl RouteJudge<'_> {
         Ok(missed.map(|delivery| format!("it misses the waypoint on its way to {}", delivery.at)))
     }
 
-    /// The places where the route delivers to members of a group.
+    /// Returns the places where the route delivers to members of a group.
     fn members(&self, group: &HostGroup) -> Result<BTreeSet<Location>, JudgeError> {
         let deliveries: Vec<Location> = self.view()?.deliveries.iter().map(|delivery| delivery.at).collect();
         Ok(group.among(self.net, &deliveries)?)

@@ -60,12 +60,12 @@ impl LabelRange {
         if fits { Ok(LabelRange { first, last }) } else { Err(LabelRangeError { first, last }) }
     }
 
-    /// The ids of the range.
+    /// Returns the ids of the range.
     pub fn ids(self) -> RangeInclusive<u16> {
         self.first..=self.last
     }
 
-    /// The ids for labels of this scope. Labels of one arrival port take the last quarter of the range, and
+    /// Returns the ids for labels of this scope. Labels of one arrival port take the last quarter of the range, and
     /// other labels the rest, so that a packet never matches both. With `only_scoped`, labels of one arrival port take
     /// the whole range.
     fn of_scope(self, scope: Option<PortNo>, only_scoped: bool) -> RangeInclusive<u16> {
@@ -127,12 +127,12 @@ impl AllLabelIds {
         self.by_switch.entry(dpid).or_insert_with(|| LabelIds { serial, ..LabelIds::default() })
     }
 
-    /// The ids of each switch.
+    /// Returns the ids of each switch.
     pub fn iter(&self) -> impl Iterator<Item = (Dpid, &LabelIds)> {
         self.by_switch.iter().map(|(dpid, ids)| (*dpid, ids))
     }
 
-    /// The number of switches.
+    /// Returns the number of switches.
     pub fn len(&self) -> usize {
         self.by_switch.len()
     }
@@ -239,7 +239,7 @@ impl LabelIds {
         self.taken.values().all(|rests| rests.is_some_and(|until| until <= now))
     }
 
-    /// The serial number of the newest label.
+    /// Returns the serial number of the newest label.
     pub fn newest(&self) -> u64 {
         self.serial
     }
@@ -249,7 +249,7 @@ impl LabelIds {
         !self.taken.get(&key).copied().is_some_and(is_taken) && !self.other_scopes(key).any(is_taken)
     }
 
-    /// The times until which the id rests in each other scope that its packets could match; `None` while it is
+    /// Returns the times until which the id rests in each other scope that its packets could match; `None` while it is
     /// in use.
     fn other_scopes(&self, LabelKey { port, id }: LabelKey) -> impl Iterator<Item = Option<Time>> {
         let of_ports = self.ports.iter().filter(move |_| port.is_none()).map(|port| Some(*port));
@@ -292,7 +292,7 @@ impl LabelIds {
         self.reserved.clear();
     }
 
-    /// The ids in use, with their meanings.
+    /// Returns the ids in use, with their meanings.
     pub fn meanings(&self) -> impl Iterator<Item = (LabelKey, u64)> {
         self.meanings.iter().map(|(key, meaning)| (*key, *meaning))
     }

@@ -68,12 +68,12 @@ impl Suffix {
         Suffix { hash: hasher.finish(), switch, links, exit }
     }
 
-    /// A number that, very likely, only equal suffixes have, in every run of the program.
+    /// Returns a number that, very likely, only equal suffixes have, in every run of the program.
     pub fn meaning(&self) -> u64 {
         self.hash
     }
 
-    /// The edge ports where packets leave, with their switches, in no particular order.
+    /// Returns the edge ports where packets leave, with their switches, in no particular order.
     pub fn exits(&self) -> Vec<Location> {
         let (mut found, mut next) = (Vec::new(), vec![self]);
         while let Some(here) = next.pop() {
@@ -150,7 +150,7 @@ impl Carriage {
         Carriage { replaced: vlan.map(|vid| vid as u16 & 0xfff), ..Carriage::default() }
     }
 
-    /// The treatment that is left for a switch where packets leave.
+    /// Returns the treatment that is left for a switch where packets leave.
     pub fn left(&self, hops: &SwitchHops) -> Treatment {
         let mut treatment = hops.treatment.clone();
         let untagged = self.shared.get(&Field::VlanVid) == Some(&0);
@@ -160,7 +160,7 @@ impl Carriage {
         treatment
     }
 
-    /// The suffixes that a route's packets follow from the ingress on, by the ingress' links.
+    /// Returns the suffixes that a route's packets follow from the ingress on, by the ingress' links.
     pub fn suffixes(&self, route: &Resolved, ingress: Dpid) -> Vec<(PortNo, Location, Arc<Suffix>)> {
         let mut made: FxHashMap<Dpid, Arc<Suffix>> = FxHashMap::default();
         let links = |hops: &SwitchHops, made: &FxHashMap<Dpid, Arc<Suffix>>| {
@@ -182,7 +182,7 @@ impl Carriage {
     }
 }
 
-/// The rewrites that all copies share and that a switch of this version can do before it pushes a label. In 1.0
+/// Returns the rewrites that all copies share and that a switch of this version can do before it pushes a label. In 1.0
 /// the packet's tag becomes the label, so the tag is not among them.
 fn shared<'a>(mut all: impl Iterator<Item = &'a Treatment>, version: Version) -> BTreeMap<Field, u128> {
     let can = |field: Field| is_settable(field, version) && !(version == Version::Of10 && is_vlan(field));
@@ -198,7 +198,7 @@ fn is_vlan(field: Field) -> bool {
     matches!(field, Field::VlanVid | Field::VlanPcp)
 }
 
-/// The prerequisites of these fields that a packet meets; `None` if it does not have a field. Those about its
+/// Returns the prerequisites of these fields that a packet meets; `None` if it does not have a field. Those about its
 /// VLAN tag are left out, because a label's rule states the label.
 fn needs(fields: &BTreeSet<Field>, packet: &Packet<'_>) -> Option<Vec<Constraint>> {
     let mut needs = BTreeSet::new();
@@ -212,7 +212,7 @@ fn needs(fields: &BTreeSet<Field>, packet: &Packet<'_>) -> Option<Vec<Constraint
     Some(needs.into_iter().collect())
 }
 
-/// The switches after the ingress, each listed after all switches that packets reach from it.
+/// Returns the switches after the ingress, each listed after all switches that packets reach from it.
 fn from_the_ends(route: &Resolved, ingress: Dpid) -> Vec<Dpid> {
     let mut order = Vec::new();
     let mut next: Vec<Dpid> = vec![ingress];

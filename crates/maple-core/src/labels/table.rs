@@ -467,7 +467,7 @@ impl LabelTable {
         self.touched.extend(self.awaited.keys().filter_map(|serial| self.by_serial.get(serial)));
     }
 
-    /// The labels that are newer than the one with this serial number.
+    /// Returns the labels that are newer than the one with this serial number.
     pub fn newer_than(&self, serial: u64) -> Vec<RehearsedLabel> {
         let all = self.labels.iter().filter(|(_, label)| label.serial > serial);
         let rehearsed = |(key, label): (&LabelKey, &Label)| RehearsedLabel {
@@ -478,23 +478,23 @@ impl LabelTable {
         all.map(rehearsed).collect()
     }
 
-    /// The number of labels.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// The serial number of the label whose cookie has `number` in place of a leaf.
+    /// Returns the serial number of the label whose cookie has `number` in place of a leaf.
     pub fn of_cookie(number: u64) -> Option<u64> {
         (number & !MAX_SERIAL == COOKIE).then_some(number & MAX_SERIAL)
     }
 
-    /// The rule that was sent to the switch for a label, and is not confirmed.
+    /// Returns the rule that was sent to the switch for a label, and is not confirmed.
     pub fn unconfirmed_rule(&self, serial: u64) -> Option<&Rule> {
         let label = self.labels.get(self.by_serial.get(&serial)?)?;
         if let LabelState::Sent(rule) = &label.state { Some(rule) } else { None }
     }
 
-    /// The rules that the switch has confirmed for labels that may be used, with the labels' serial numbers.
+    /// Returns the rules that the switch has confirmed for labels that may be used, with the labels' serial numbers.
     pub fn confirmed_rules(&self) -> impl Iterator<Item = (u64, &Rule)> {
         self.labels.values().filter(|label| label.refused.is_none()).filter_map(|label| match &label.state {
             LabelState::Confirmed(rule) => Some((label.serial, rule)),
@@ -502,14 +502,14 @@ impl LabelTable {
         })
     }
 
-    /// The label of a rule with this priority and match.
+    /// Returns the label of a rule with this priority and match.
     pub fn key_of_rule(priority: u16, matching: &Match) -> Option<LabelKey> {
         let id = matching.get(Field::VlanVid).filter(|_| [LABEL, SCOPED_LABEL].contains(&priority))?;
         let port = matching.get(Field::InPort).map(|port| PortNo(port.value as u32));
         Some(LabelKey { port, id: (id.value & 0xfff) as u16 })
     }
 
-    /// The serial numbers of the labels that are not ready for packets because of this switch.
+    /// Returns the serial numbers of the labels that are not ready for packets because of this switch.
     pub fn unready(&self) -> impl Iterator<Item = u64> {
         let is_unready = |label: &&Label| {
             matches!(label.state, LabelState::Waiting | LabelState::Sent(_)) || self.awaited.contains_key(&label.serial)
@@ -517,12 +517,12 @@ impl LabelTable {
         self.labels.values().filter(is_unready).map(|label| label.serial)
     }
 
-    /// The serial numbers of the labels whose rule the switch has, or was sent.
+    /// Returns the serial numbers of the labels whose rule the switch has, or was sent.
     pub fn installed(&self) -> impl Iterator<Item = u64> {
         self.labels.values().filter(|label| label.rule().is_some() && label.refused.is_none()).map(|label| label.serial)
     }
 
-    /// A label, given by its serial number, as text for users.
+    /// Returns a label, given by its serial number, as text for users.
     pub fn describe(&self, serial: u64) -> Option<String> {
         let key = self.by_serial.get(&serial)?;
         let label = self.labels.get(key)?;

@@ -16,32 +16,32 @@ pub trait Graph {
     /// Reports whether the switch is there.
     fn has_switch(&self, switch: Dpid) -> bool;
 
-    /// The links of a switch that are up and known at both ends, in order: its port, and the port at the other
+    /// Returns the links of a switch that are up and known at both ends, in order: its port, and the port at the other
     /// end.
     fn links_of(&self, switch: Dpid) -> impl Iterator<Item = (Location, Location)>;
 
-    /// The ports of a switch, in order.
+    /// Returns the ports of a switch, in order.
     fn ports_of(&self, switch: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)>;
 
-    /// The cost of the link that leaves by this port, under a link attribute; `to` is the switch at its far
+    /// Returns the cost of the link that leaves by this port, under a link attribute; `to` is the switch at its far
     /// end.
-    fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64;
+    fn cost(&self, costs: &Name, from: Location, to: Dpid) -> u64;
 }
 
 /// Returns the hops of the best path from one switch to another: the port by which each switch but the last is left.
 /// The path is empty if both are the same switch. Returns `None` if there is no path or one of them is not there.
 ///
 /// The best path has the least sum of costs, then the fewest hops, then the hops that come first in order.
-pub fn path(network: &impl Graph, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Vec<Hop>> {
-    path_along(network, from, to, weight, &distances_to(network, to, weight))
+pub fn path(network: &impl Graph, from: Dpid, to: Dpid, costs: Option<&Name>) -> Option<Vec<Hop>> {
+    path_along(network, from, to, costs, &distances_to(network, to, costs))
 }
 
-/// The best path, as [`path`], from the result of [`distances_to`] for `to` in this network.
+/// Returns the best path, as [`path`], from the result of [`distances_to`] for `to` in this network.
 pub(crate) fn path_along(
     network: &impl Graph,
     from: Dpid,
     to: Dpid,
-    weight: Option<&Name>,
+    costs: Option<&Name>,
     distance: &Distances,
 ) -> Option<Vec<Hop>> {
     if !network.has_switch(from) || !network.has_switch(to) {
@@ -53,7 +53,7 @@ pub(crate) fn path_along(
     while at != to {
         let here = distance.get(&at)?;
         let next = network.links_of(at).find(|(out, peer)| {
-            let step = cost(network, *out, peer.switch, weight);
+            let step = cost(network, *out, peer.switch, costs);
             distance.get(&peer.switch).is_some_and(|(sum, len)| (sum.saturating_add(step), len + 1) == *here)
         });
         let (out, peer) = next?;
@@ -128,7 +128,7 @@ fn reachable(network: &impl Graph, from: Dpid) -> BTreeSet<Dpid> {
 pub type Distances = BTreeMap<Dpid, (u64, u32)>;
 
 /// Returns the least (cost, hops) from each switch to `to`.
-pub fn distances_to(network: &impl Graph, to: Dpid, weight: Option<&Name>) -> Distances {
+pub fn distances_to(network: &impl Graph, to: Dpid, costs: Option<&Name>) -> Distances {
     let mut distance = BTreeMap::from([(to, (0, 0))]);
     let mut heap = BinaryHeap::from([Reverse((0u64, 0u32, to))]);
     while let Some(Reverse((sum, len, at))) = heap.pop() {
@@ -137,7 +137,7 @@ pub fn distances_to(network: &impl Graph, to: Dpid, weight: Option<&Name>) -> Di
         }
         for (near, far) in network.links_of(at) {
             // The link is used from its far end towards this switch.
-            let next = (sum.saturating_add(cost(network, far, near.switch, weight)), len + 1);
+            let next = (sum.saturating_add(cost(network, far, near.switch, costs)), len + 1);
             if distance.get(&far.switch).is_none_or(|best| next < *best) {
                 distance.insert(far.switch, next);
                 heap.push(Reverse((next.0, next.1, far.switch)));
@@ -147,6 +147,6 @@ pub fn distances_to(network: &impl Graph, to: Dpid, weight: Option<&Name>) -> Di
     distance
 }
 
-fn cost(network: &impl Graph, from: Location, to: Dpid, weight: Option<&Name>) -> u64 {
-    weight.map_or(1, |name| network.cost(name, from, to))
+fn cost(network: &impl Graph, from: Location, to: Dpid, costs: Option<&Name>) -> u64 {
+    costs.map_or(1, |name| network.cost(name, from, to))
 }

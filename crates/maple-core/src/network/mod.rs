@@ -166,8 +166,8 @@ pub enum PortKind {
     /// Another of our switches is behind the port, at this port of it.
     Link(Location),
     /// A segment that several ports share is behind the port. Its hosts enter and leave by another port; this one is
-    /// closed.
-    Shared {
+    /// shut: the switch drops what comes in by it.
+    Shut {
         /// The port that is open, which is an edge port.
         with: Location,
         /// The port of this switch where the link through the controller to the other port's switch begins. `None` if

@@ -24,7 +24,7 @@ pub enum Gauge {
 }
 
 impl Gauge {
-    /// The gauges of the traffic from a host to any other.
+    /// Returns the gauges of the traffic from a host to any other.
     pub(crate) fn all_from(from: Mac) -> RangeInclusive<Gauge> {
         let to = |mac| Gauge::Traffic { from, to: Mac(mac) };
         to([0; 6])..=to([0xff; 6])

@@ -66,7 +66,7 @@ impl Scope {
         Scope(Arc::new(ScopeOf { hash: hasher.finish(), limits }))
     }
 
-    /// The intersection of this scope and an outer one: the scope of the slice `outer/inner`.
+    /// Returns the intersection of this scope and an outer one: the scope of the slice `outer/inner`.
     #[must_use]
     pub(crate) fn inside(&self, outer: &Scope) -> Scope {
         let (here, outer) = (&self.0.limits, &outer.0.limits);
@@ -101,10 +101,10 @@ impl Scope {
         name.strip_prefix(&**self.name()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The names in the state that the slice's `name` for link costs can mean: its own, those of the slices
+    /// Returns the names in the state that the slice's `name` for link costs can mean: its own, those of the slices
     /// that it is in, and those of the network. The first that exists counts. A name with a slash is the slice's own,
     /// because otherwise it could mean the costs of another slice.
-    pub(crate) fn weights(&self, name: &str) -> Vec<Name> {
+    pub(crate) fn cost_names(&self, name: &str) -> Vec<Name> {
         let mut all = vec![self.own(name)];
         if !name.contains('/') {
             let outer = self.name().rmatch_indices('/').map(|(end, _)| &self.name()[..end]);
@@ -114,26 +114,26 @@ impl Scope {
         all
     }
 
-    /// The names by which the slice knows costs, of those that exist.
-    pub(crate) fn known_weights(&self, all: &[Name]) -> Vec<Name> {
+    /// Returns the names by which the slice knows costs, of those that exist.
+    pub(crate) fn known_cost_names(&self, all: &[Name]) -> Vec<Name> {
         let last = |name: &Name| name.rsplit('/').next().unwrap_or_default().to_owned();
         let own = |name: &Name| Some(name.strip_prefix(&**self.name())?.strip_prefix('/')?.to_owned());
-        let outer = |name: &Name| Some(last(name)).filter(|short| self.weights(short).contains(name));
+        let outer = |name: &Name| Some(last(name)).filter(|short| self.cost_names(short).contains(name));
         let known: BTreeSet<String> = all.iter().filter_map(|name| own(name).or_else(|| outer(name))).collect();
         known.into_iter().map(Name::from).collect()
     }
 
-    /// The scope as it affects paths; `None` if paths may take all links.
+    /// Returns the scope as it affects paths; `None` if paths may take all links.
     pub(crate) fn of_links(&self) -> Option<Scope> {
         (!self.0.limits.links.is_empty()).then(|| self.clone())
     }
 
-    /// The scope as it affects floods; `None` if floods may take all ports and links.
+    /// Returns the scope as it affects floods; `None` if floods may take all ports and links.
     pub(crate) fn of_ports_and_links(&self) -> Option<Scope> {
         (self.0.limits.ports.is_some() || !self.0.limits.links.is_empty()).then(|| self.clone())
     }
 
-    /// The edge ports of the scope; `None` for all.
+    /// Returns the edge ports of the scope; `None` for all.
     pub(crate) fn ports(&self) -> Option<&BTreeSet<Location>> {
         self.0.limits.ports.as_ref()
     }
@@ -165,7 +165,7 @@ impl Scope {
 }
 
 impl ScopeLimits {
-    /// The intersection of both limits.
+    /// Returns the intersection of both limits.
     fn common(&self, other: &ScopeLimits) -> ScopeLimits {
         let mut links = self.links.clone();
         links.extend(other.links.iter().filter(|set| !self.links.contains(set)).cloned());
@@ -237,8 +237,8 @@ impl<G: Graph> Graph for Reduced<'_, G> {
         self.network.ports_of(switch).filter(move |(port, info)| self.scope.has(Location::new(switch, *port), info))
     }
 
-    fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64 {
-        self.network.cost(weight, from, to)
+    fn cost(&self, costs: &Name, from: Location, to: Dpid) -> u64 {
+        self.network.cost(costs, from, to)
     }
 }
 
@@ -253,10 +253,10 @@ mod tests {
     #[test]
     fn costs_of_other_slices_have_no_name() {
         let inner = Scope::new("inner").inside(&Scope::new("red"));
-        assert_eq!(inner.weights("cost"), names(&["red/inner/cost", "red/cost", "cost"]));
-        assert_eq!(inner.weights("blue/cost"), names(&["red/inner/blue/cost"]));
+        assert_eq!(inner.cost_names("cost"), names(&["red/inner/cost", "red/cost", "cost"]));
+        assert_eq!(inner.cost_names("blue/cost"), names(&["red/inner/blue/cost"]));
         let all = names(&["blue/cost", "cost", "red/far", "red/inner/own", "red/other/x"]);
-        assert_eq!(inner.known_weights(&all), names(&["cost", "far", "own"]));
+        assert_eq!(inner.known_cost_names(&all), names(&["cost", "far", "own"]));
     }
 
     #[test]

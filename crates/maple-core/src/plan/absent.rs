@@ -89,7 +89,7 @@ pub(super) fn remove_ways_to(absent: &[Hop], ways: &mut Ways, ingress: Dpid) {
     ways.retain(|hop, _| reached.contains(&hop.switch));
 }
 
-/// The switches that hops lead to from the ingress.
+/// Returns the switches that hops lead to from the ingress.
 fn reached(ways: &Ways, ingress: Dpid) -> BTreeSet<Dpid> {
     let (mut reached, mut next) = (BTreeSet::from([ingress]), vec![ingress]);
     while let Some(switch) = next.pop() {

@@ -33,16 +33,16 @@ pub(crate) trait Topology {
 
     /// Returns the best path between two switches, by a link attribute or by hop count, in a part of the network;
     /// `None` if there is none.
-    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
+    fn path(&mut self, from: Dpid, to: Dpid, costs: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
 
     /// Returns the information about a port; `None` if the port does not exist.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
 
-    /// The far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not
+    /// Returns the far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not
     /// recorded.
     fn peer(&self, at: Location) -> Option<Location>;
 
-    /// The ports of a switch, for the text of an error. They are not recorded.
+    /// Returns the ports of a switch, for the text of an error. They are not recorded.
     fn ports_of(&self, switch: Dpid) -> Vec<PortNo>;
 }
 
@@ -85,7 +85,7 @@ impl Flood {
         self != Flood::No
     }
 
-    /// The place in the order. Whether the packet was asked makes no other route.
+    /// Returns the place in the order. Whether the packet was asked makes no other route.
     fn rank(self) -> u8 {
         match self {
             Flood::No => 0,
@@ -127,7 +127,7 @@ impl Hash for Flood {
 pub(crate) struct PathTo {
     pub from: Dpid,
     pub to: Location,
-    pub weight: Option<Name>,
+    pub costs: Option<Name>,
     /// The part of the network whose links the path may take; `None` for all links.
     pub within: Option<Scope>,
 }
@@ -180,12 +180,12 @@ impl Plan {
         self.0.resolve(topology)
     }
 
-    /// The switch where the plan's packets enter.
+    /// Returns the switch where the plan's packets enter.
     pub(crate) fn ingress(&self) -> Dpid {
         self.0.ingress
     }
 
-    /// The places that the plan leaves out because they are absent. A hop may lead to another switch.
+    /// Returns the places that the plan leaves out because they are absent. A hop may lead to another switch.
     pub(crate) fn left_out(&self, absence: impl Fn(Location) -> Option<Absence>) -> Vec<OmittedPlace> {
         let ingress = self.0.ingress;
         let mut all = Vec::new();
@@ -209,7 +209,7 @@ impl Plan {
         self.0.branches.iter().all(|branch| branch.is_empty() && branch.path.is_none())
     }
 
-    /// The meter that packets pass at the ingress.
+    /// Returns the meter that packets pass at the ingress.
     pub(crate) fn meter(&self) -> Option<&Meter> {
         self.0.meter.as_ref()
     }
@@ -280,7 +280,7 @@ impl PathTo {
 impl fmt::Debug for PathTo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the path from {} to {}", self.from, self.to)?;
-        self.weight.iter().try_for_each(|name| write!(f, " by {name:?}"))
+        self.costs.iter().try_for_each(|name| write!(f, " by {name:?}"))
     }
 }
 
@@ -346,7 +346,7 @@ impl PlanOf {
             let ports = branch.ports.iter().map(|port| (Hop::new(ingress, *port), HopName::AsEnd));
             let mut hops: Vec<_> = ports.chain(branch.hops.iter().map(|hop| (*hop, HopName::AsHop))).collect();
             if let Some(path) = &branch.path {
-                match topology.path(path.from, path.to.switch, path.weight.as_ref(), path.within.as_ref()) {
+                match topology.path(path.from, path.to.switch, path.costs.as_ref(), path.within.as_ref()) {
                     Some(found) => hops.extend(found.iter().map(|hop| (*hop, HopName::AsHop)).chain([path.end()])),
                     None if topology.port(path.to).is_none() => hops.push(path.end()),
                     None => may_be_empty = true,
@@ -408,7 +408,7 @@ impl PlanOf {
             return Some(FarEnd::Hosts);
         }
         match topology.port(at)?.kind {
-            PortKind::New | PortKind::Shared { .. } => Some(FarEnd::Nothing),
+            PortKind::New | PortKind::Shut { .. } => Some(FarEnd::Nothing),
             PortKind::Edge | PortKind::Middlebox => Some(FarEnd::Hosts),
             PortKind::Link(_) if matches!(named, HopName::AsEnd) => None,
             PortKind::Link(far) => {
@@ -419,7 +419,7 @@ impl PlanOf {
     }
 }
 
-/// The hops that leave a switch.
+/// Returns the hops that leave a switch.
 fn of_switch(ways: &Ways, switch: Dpid) -> impl Iterator<Item = (&Hop, &HopWay)> {
     ways.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
 }

@@ -59,7 +59,7 @@ pub struct Treatment {
 }
 
 impl Treatment {
-    /// The treatment as text, such as `set vlan_vid=10 queue 2`.
+    /// Returns the treatment as text, such as `set vlan_vid=10 queue 2`.
     pub(crate) fn text(&self) -> String {
         let shown = |field: Field, value: u128| match field {
             Field::VlanVid => (value & 0xfff).to_string(),

@@ -39,7 +39,7 @@ impl Route {
         self
     }
 
-    /// The fields that each of its branches writes.
+    /// Returns the fields that each of its branches writes.
     pub(crate) fn rewrites(&self) -> impl Iterator<Item = &BTreeMap<Field, u128>> {
         self.branches.iter().map(|branch| &branch.treatment.rewrites)
     }

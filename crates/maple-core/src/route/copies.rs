@@ -37,7 +37,7 @@ fn place(switch: Dpid, port: PortNo, came_in: Location) -> Option<Location> {
 }
 
 impl SwitchHops {
-    /// The frame as it leaves by this switch's edge ports; `None` if it lacks a field that is rewritten.
+    /// Returns the frame as it leaves by this switch's edge ports; `None` if it lacks a field that is rewritten.
     fn rewritten(&self, frame: &[u8]) -> Option<Vec<u8>> {
         rewritten(frame, &self.treatment.rewrites, self.tagged)
     }

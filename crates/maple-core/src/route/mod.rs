@@ -9,6 +9,7 @@
 
 mod compose;
 mod copies;
+mod questions;
 mod resolve;
 mod view;
 
@@ -78,9 +79,9 @@ impl PathReads {
     pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
         let path = match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
-            Cell::Path { from, to, weight, within } if self.existence.load(Relaxed) => {
-                let (weight, within) = (weight.clone(), within.clone());
-                Some(Cell::HasPath { from: *from, to: *to, weight, within })
+            Cell::Path { from, to, costs, within } if self.existence.load(Relaxed) => {
+                let (costs, within) = (costs.clone(), within.clone());
+                Some(Cell::HasPath { from: *from, to: *to, costs, within })
             }
             _ => None,
         };
@@ -92,7 +93,7 @@ impl PathReads {
 /// The number of bits of a packet that choose between routes: with 8, at most 256 rules replace one rule for each flow.
 pub const SPREAD_BITS: u32 = 8;
 
-/// A number whose every bit depends on all bits of the argument (the finish of SplitMix64).
+/// Returns a number whose every bit depends on all bits of the argument (the finish of SplitMix64).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -142,6 +143,12 @@ impl fmt::Display for Route {
 
 impl Route {
     /// Sends the packet nowhere.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    ///
+    /// assert!(Route::drop().is_drop());
+    /// ```
     #[track_caller]
     pub fn drop() -> Route {
         Route::default().from_line(caller(Caller::caller()))
@@ -164,12 +171,24 @@ impl Route {
 
     /// Sends the packet nowhere because there is no path, or because the path's end is not known. Path queries return
     /// this route in these cases. It is falsy in Python.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    ///
+    /// assert!(Route::unreachable().is_unreachable());
+    /// ```
     pub fn unreachable() -> Route {
         Route { unreachable: true, ..Route::default() }
     }
 
     /// Sends the packet out of every edge port of the network but the one it came in by, along the spanning tree. A
     /// packet for an address that bridges never forward ([`crate::network::RESERVED`]) goes nowhere.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    ///
+    /// assert_eq!(Route::flood().to_string(), "flood");
+    /// ```
     #[track_caller]
     pub fn flood() -> Route {
         let branch = Branch { flood: Flood::UnlessReserved, ..Branch::default() };
@@ -178,6 +197,12 @@ impl Route {
 
     /// Floods like [`Route::flood`], but also packets that bridges never forward, such as those of LACP or spanning
     /// trees: the network is a cable for them.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    ///
+    /// assert!(Route::flood_reserved().floods());
+    /// ```
     #[track_caller]
     pub fn flood_reserved() -> Route {
         Route::from_branch(Branch { flood: Flood::All, ..Branch::default() }).from_line(caller(Caller::caller()))
@@ -186,6 +211,13 @@ impl Route {
     /// Sends the packet out of these edge ports of the ingress switch, but not back out of the one that it came in by:
     /// only [`PortNo::IN_PORT`] does that (OpenFlow 1.3 §7.2.5). Absent ports are left out; the run fails if all are
     /// absent.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    /// use maple_wire::PortNo;
+    ///
+    /// assert_eq!(Route::to([PortNo(1), PortNo(2)]).to_string(), "to 1, 2");
+    /// ```
     #[track_caller]
     pub fn to(ports: impl IntoIterator<Item = PortNo>) -> Route {
         let ports = ports.into_iter().collect();
@@ -195,6 +227,14 @@ impl Route {
     /// Sends the packet along these hops, in any order: each link port leads to a switch that has a hop too. A hop
     /// whose port is not there is left out, with all that leads to it only or comes after it; the run fails if nothing
     /// is left.
+    ///
+    /// ```
+    /// use maple_core::{Hop, Route};
+    /// use maple_wire::{Dpid, PortNo};
+    ///
+    /// let route = Route::hops([Hop::new(Dpid(1), PortNo(3)), Hop::new(Dpid(2), PortNo(1))]);
+    /// assert_eq!(route.explicit_hops().count(), 2);
+    /// ```
     #[track_caller]
     pub fn hops(hops: impl IntoIterator<Item = Hop>) -> Route {
         let hops = hops.into_iter().collect();
@@ -205,6 +245,15 @@ impl Route {
     /// ICMP answer. Each frame is whole, from the Ethernet header on, without its check sequence;
     /// [`maple_wire::packet::build`] makes them. Each such packet comes to the controller: only f can compute the
     /// answer. [`Net::send`](crate::run::Net::send) sends to other places, and in addition to any route.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    /// use maple_wire::packet::Frame;
+    ///
+    /// let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
+    /// let text = format!("answer with {} bytes", frame.len());
+    /// assert_eq!(Route::answer([frame]).to_string(), text);
+    /// ```
     #[track_caller]
     pub fn answer(frames: impl IntoIterator<Item = Vec<u8>>) -> Route {
         let answers = frames.into_iter().map(Arc::from).collect();
@@ -214,6 +263,14 @@ impl Route {
     /// Sends the packet along all of these routes, over each hop once: a multicast tree. It is unreachable only if all
     /// of them are. Absent places are left out, even if that leaves none. The first meter given counts. A route that
     /// passes adds only its copies.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    /// use maple_wire::PortNo;
+    ///
+    /// let both = Route::union([Route::to([PortNo(1)]), Route::unreachable()]);
+    /// assert!(!both.is_unreachable() && Route::union([Route::unreachable()]).is_unreachable());
+    /// ```
     #[track_caller]
     pub fn union(routes: impl IntoIterator<Item = Route>) -> Route {
         let mut all = Route::drop().from_line(caller(Caller::caller()));
@@ -234,6 +291,13 @@ impl Route {
     /// Rewrites a header field where the packet leaves the network. `vlan_vid` takes a VLAN id (a tag is pushed if the
     /// packet has none), or 0 to remove the tag. `vlan_pcp` needs a tag: the packet's, or that of a `vlan_vid` in the
     /// same route.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    /// use maple_wire::{Field, PortNo};
+    ///
+    /// assert_eq!(Route::to([PortNo(2)]).set(Field::VlanVid, 10).to_string(), "to 2 set vlan_vid=10");
+    /// ```
     pub fn set(mut self, field: Field, value: u128) -> Route {
         for treatment in self.treatments() {
             treatment.rewrites.insert(field, value);
@@ -242,6 +306,13 @@ impl Route {
     }
 
     /// Sends the packet through this queue of the egress ports.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    /// use maple_wire::PortNo;
+    ///
+    /// assert_eq!(Route::to([PortNo(2)]).queue(1).to_string(), "to 2 queue 1");
+    /// ```
     pub fn queue(mut self, queue: u32) -> Route {
         self.treatments().for_each(|treatment| treatment.queue = Some(queue));
         self
@@ -250,6 +321,14 @@ impl Route {
     /// Adds a copy of the packet to an edge port: a mirror. The copy is treated as the route's first branch treats the
     /// packet. It leaves the route at the switch nearest to the port. There is no copy if no path leads there, or if
     /// the packet came in there.
+    ///
+    /// ```
+    /// use maple_core::{Location, Route};
+    /// use maple_wire::{Dpid, PortNo};
+    ///
+    /// let mirrored = Route::to([PortNo(2)]).copy_to(Location::new(Dpid(3), PortNo(1)));
+    /// assert!(mirrored.to_string().starts_with("to 2 and "));
+    /// ```
     pub fn copy_to(mut self, place: Location) -> Route {
         let first = || self.branches.first().map(|branch| branch.treatment.clone());
         let treatment = self.passes.clone().or_else(first).unwrap_or_default();
@@ -259,6 +338,15 @@ impl Route {
 
     /// Chooses one of several routes, as [`Route::one_of`], for bindings that know their own source lines. `read` reads
     /// a field under a mask.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    /// use maple_wire::{Field, PortNo};
+    ///
+    /// let routes = || [1, 2].map(|port| Route::to([PortNo(port)]));
+    /// let chosen = |port| Route::one_by(routes(), |_, mask| Some(port & mask), &[Field::TcpSrc]).to_string();
+    /// assert!((0..20).any(|port| chosen(port) == "to 1") && (0..20).any(|port| chosen(port) == "to 2"));
+    /// ```
     pub fn one_by(
         routes: impl IntoIterator<Item = Route>,
         mut read: impl FnMut(Field, u128) -> Option<u128>,
@@ -282,6 +370,12 @@ impl Route {
     }
 
     /// Sends the packet through the meter of this number, which must exist at the ingress switch (OpenFlow 1.3).
+    ///
+    /// ```
+    /// use maple_core::Route;
+    ///
+    /// assert!(Route::flood().meter(1).to_string().ends_with(" meter 1"));
+    /// ```
     pub fn meter(mut self, meter: u32) -> Route {
         self.meter = Some(Meter::Number(meter));
         self
@@ -304,73 +398,16 @@ impl Route {
     }
 
     /// Records the line of f that made the route, for bindings that know their own source lines.
+    ///
+    /// ```
+    /// use maple_core::{Route, Source};
+    ///
+    /// let route = Route::flood().from_line(Some(Source::new("policy.py", 7)));
+    /// assert_eq!(route.made_at().unwrap().to_string(), "policy.py:7");
+    /// ```
     pub fn from_line(mut self, made_at: Option<Source>) -> Route {
         self.made_at = made_at;
         self
-    }
-
-    /// Returns the line of f that made the route, if it is known.
-    #[must_use]
-    pub fn made_at(&self) -> Option<&Source> {
-        self.made_at.as_ref()
-    }
-
-    /// Reports whether there was no path, or the path's end is absent. In a policy, this call makes the run depend on
-    /// that answer; reading the hops makes it depend on the hops. A route that f only returns follows the path wherever
-    /// it leads.
-    #[must_use]
-    pub fn is_unreachable(&self) -> bool {
-        self.found.iter().for_each(|found| found.reads.existence.store(true, Relaxed));
-        self.unreachable
-    }
-
-    /// Reports whether the packet goes to all edge ports of the network, perhaps among other places.
-    #[must_use]
-    pub fn floods(&self) -> bool {
-        self.branches.iter().any(|branch| branch.flood.is_on())
-    }
-
-    /// Reports whether the route leaves the decision to the next policy.
-    #[must_use]
-    pub fn passes(&self) -> bool {
-        self.passes.is_some()
-    }
-
-    /// Reports whether the packet is sent nowhere, and f does not answer it.
-    pub fn is_drop(&self) -> bool {
-        !self.passes() && self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
-    }
-
-    /// Returns the hops that were given one by one, and those that path queries found; in order within each branch.
-    pub fn explicit_hops(&self) -> impl Iterator<Item = Hop> + '_ {
-        self.spelled_out().into_iter().flat_map(|branch| branch.hops)
-    }
-
-    /// Returns the paths that the route follows, wherever they lead. This does not count as reading their hops.
-    pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
-        self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
-    }
-
-    /// Records that f reads the hops that path queries found.
-    fn look(&self) {
-        self.found.iter().for_each(|found| found.reads.hops.store(true, Relaxed));
-    }
-
-    /// The branches with the hops of their paths, without those branches for which no path was found.
-    fn spelled_out(&self) -> Vec<Branch> {
-        self.look();
-        let hops = |path: &PathTo| {
-            let found = self.found.iter().find(|found| found.path == *path)?.hops.as_ref()?;
-            Some(found.iter().copied().chain([path.last()]).collect::<Vec<_>>())
-        };
-        let spelled_out = |branch: &Branch| {
-            let mut branch = branch.clone();
-            if let Some(path) = branch.path.take() {
-                branch.hops.extend(hops(&path)?);
-            }
-            Some(branch)
-        };
-        self.branches.iter().filter_map(spelled_out).collect()
     }
 
     /// Creates the route of this path cell out of `to`, and the record of what f reads of it. `hops` are the path's
@@ -386,8 +423,8 @@ impl Route {
         let hops = hops.filter(|_| is_there != Some(false));
         let unreachable = hops.is_none();
         let (mut branches, mut found) = (Vec::new(), Vec::new());
-        if let Cell::Path { from, weight, within, .. } = path {
-            let path = PathTo { from: *from, to, weight: weight.clone(), within: within.clone() };
+        if let Cell::Path { from, costs, within, .. } = path {
+            let path = PathTo { from: *from, to, costs: costs.clone(), within: within.clone() };
             branches.push(Branch { path: Some(path.clone()), ..Branch::default() });
             found.push(Found { path, hops, reads: Arc::clone(&reads) });
         }
@@ -405,12 +442,6 @@ impl Route {
     fn from_branch(branch: Branch) -> Route {
         Route { branches: vec![branch], ..Route::default() }
     }
-}
-
-/// The cell of a path.
-fn cell(path: &PathTo) -> Cell {
-    let (weight, within) = (path.weight.clone(), path.within.clone());
-    Cell::Path { from: path.from, to: path.to.switch, weight, within }
 }
 
 #[cfg(test)]

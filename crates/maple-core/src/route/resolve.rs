@@ -154,7 +154,7 @@ impl Route {
         matches!(txn.peek().route(&self.plan(ingress)), Err(RouteError::Loop(_)))
     }
 
-    /// The part of the route that determines its hops.
+    /// Returns the part of the route that determines its hops.
     pub(super) fn plan(&self, ingress: Dpid) -> Plan {
         let mut branches = self.branches.clone();
         for branch in branches.iter_mut().filter(|branch| branch.flood.is_on()) {

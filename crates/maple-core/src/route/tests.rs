@@ -181,10 +181,10 @@ fn a_path_is_a_dependency_only_if_f_looks_at_what_was_found() {
         finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect::<Vec<_>>().join(", ")
     };
     let end = Cell::IsPlace(at(2, 3));
-    let path = format!("{:?}, {end:?}", Cell::Path { from: Dpid(1), to: Dpid(2), weight: None, within: None });
+    let path = format!("{:?}, {end:?}", Cell::Path { from: Dpid(1), to: Dpid(2), costs: None, within: None });
     assert_eq!(reads(&|_| {}), "", "it goes wherever the path leads");
     assert_eq!(reads(&|route| drop(route.clone().queue(3).meter(1))), "");
-    let exists = format!("{:?}, {end:?}", Cell::HasPath { from: Dpid(1), to: Dpid(2), weight: None, within: None });
+    let exists = format!("{:?}, {end:?}", Cell::HasPath { from: Dpid(1), to: Dpid(2), costs: None, within: None });
     assert_eq!(reads(&|route| assert!(!route.is_unreachable())), exists);
     assert_eq!(reads(&|route| assert!(!route.is_drop())), path);
     assert_eq!(reads(&|route| assert_eq!(route.explicit_hops().count(), 2)), path);
@@ -194,11 +194,11 @@ fn a_path_is_a_dependency_only_if_f_looks_at_what_was_found() {
 
 #[test]
 fn plans_are_the_same_question_whatever_it_comes_to() {
-    let plan = |network: Arc<Snapshot>, weight: Option<&str>| {
+    let plan = |network: Arc<Snapshot>, costs: Option<&str>| {
         let run = Run::new([].into(), 0, at(1, 3), Txn::new(network), true);
         let net = run.net();
         let route =
-            weight.map_or_else(|| net.shortest_path(at(1, 3), at(2, 3)), |name| net.path(at(1, 3), at(2, 3), name));
+            costs.map_or_else(|| net.shortest_path(at(1, 3), at(2, 3)), |name| net.path(at(1, 3), at(2, 3), name));
         route.plan(Dpid(1))
     };
     let apart = store();
@@ -208,7 +208,7 @@ fn plans_are_the_same_question_whatever_it_comes_to() {
     assert_eq!(here.map(|route| switches(&route)), Ok("1: None -> {2} {}; 2: Some(1) -> {} {3}".into()));
     assert_eq!(there.map(|route| switches(&route)), Ok(String::new()), "nowhere");
     let weighed = store();
-    weighed.update(|_| vec![Write::Weight("cost".into())]);
+    weighed.update(|_| vec![Write::CostName("cost".into())]);
     assert_ne!(plan(weighed.snapshot(), Some("cost")), plan(weighed.snapshot(), None));
 }
 

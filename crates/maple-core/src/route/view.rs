@@ -28,7 +28,7 @@ pub struct Delivery {
 }
 
 impl RouteView {
-    /// The view of a route from the switch where its packets enter. `in_port` is called if the route sends a
+    /// Returns the view of a route from the switch where its packets enter. `in_port` is called if the route sends a
     /// packet back by name ([`PortNo::IN_PORT`]).
     pub(crate) fn from_resolved(resolved: &Resolved, ingress: Dpid, mut in_port: impl FnMut() -> PortNo) -> RouteView {
         let mut view = RouteView::default();

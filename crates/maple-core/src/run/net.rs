@@ -165,7 +165,7 @@ impl Net {
     /// Returns the names of the costs that links have, in order.
     #[track_caller]
     pub fn cost_names(&self) -> Vec<Name> {
-        match self.read(Cell::Weights) {
+        match self.read(Cell::CostNames) {
             CellValue::Names(names) => names,
             _ => Vec::new(),
         }
@@ -223,9 +223,9 @@ impl Net {
 
     /// Returns the best path, before f has read it. Returns `None` if no link cost has that name.
     #[track_caller]
-    fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
+    fn path_to(&self, from: Dpid, to: Location, costs: Option<Name>) -> Option<Route> {
         let mut state = self.0.state();
-        let path = Cell::Path { from, to: to.switch, weight, within: None };
+        let path = Cell::Path { from, to: to.switch, costs, within: None };
         for cell in slice::paths(state.slice.as_ref(), path) {
             if let CellValue::Hops(found) = cell.evaluate(state.result.txn.peek()) {
                 let is_there = found.is_some().then(|| state.is_there(to));

@@ -262,7 +262,7 @@ impl Route {
     ///
     /// fn f(pkt: &PacketHandle, net: &Net) -> Route {
     ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return net.flood() };
-    ///     let ways = ["upper", "lower"].map(|weight| net.path(src, dst, weight));
+    ///     let ways = ["upper", "lower"].map(|costs| net.path(src, dst, costs));
     ///     Route::one_of(ways, pkt, &[Field::Ipv4Src, Field::TcpSrc])
     /// }
     /// ```

@@ -98,7 +98,7 @@ impl RunState {
             Write::Table { table, key, value } => Write::Table { table: self.own(&table), key, value },
             Write::Var { name, value } => Write::Var { name: self.own(&name), value },
             Write::Add { name, amount } => Write::Add { name: self.own(&name), amount },
-            Write::Weight(name) => Write::Weight(self.own(&name)),
+            Write::CostName(name) => Write::CostName(self.own(&name)),
             Write::Cost { name, link, cost } => Write::Cost { name: self.own(&name), link, cost },
             other => other,
         }
@@ -108,13 +108,13 @@ impl RunState {
 /// Returns the cells of the path that f asks for, one for each cost that the slice's name for it can mean. The first
 /// one whose cost exists counts.
 pub(super) fn paths(scope: Option<&Scope>, path: Cell) -> Vec<Cell> {
-    let (Some(scope), Cell::Path { from, to, weight, .. }) = (scope, &path) else { return vec![path] };
-    let weights = match weight {
-        Some(name) => scope.weights(name).into_iter().map(Some).collect(),
+    let (Some(scope), Cell::Path { from, to, costs, .. }) = (scope, &path) else { return vec![path] };
+    let names = match costs {
+        Some(name) => scope.cost_names(name).into_iter().map(Some).collect(),
         None => vec![None],
     };
-    let path = |weight| Cell::Path { from: *from, to: *to, weight, within: scope.of_links() };
-    weights.into_iter().map(path).collect()
+    let path = |costs| Cell::Path { from: *from, to: *to, costs, within: scope.of_links() };
+    names.into_iter().map(path).collect()
 }
 
 fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
@@ -136,17 +136,17 @@ fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
         Cell::Speed(at) if port(scope, txn, at).is_none() => CellValue::Speed(None),
         Cell::Rate(gauge, _) if !is_seen(scope, txn, gauge) => CellValue::Step(0),
         Cell::Path { .. } => {
-            let mut value = CellValue::NoSuchWeight;
+            let mut value = CellValue::NoSuchCosts;
             for path in paths(Some(scope), cell) {
                 value = txn.read(path);
-                if value != CellValue::NoSuchWeight {
+                if value != CellValue::NoSuchCosts {
                     break;
                 }
             }
             value
         }
-        Cell::HasPath { from, to, weight, within } => {
-            let path = read(scope, txn, Cell::Path { from, to, weight, within });
+        Cell::HasPath { from, to, costs, within } => {
+            let path = read(scope, txn, Cell::Path { from, to, costs, within });
             CellValue::Exists(matches!(path, CellValue::Hops(Some(_))))
         }
         Cell::IsPlace(at) => CellValue::Exists(is_place(port(scope, txn, at))),
@@ -164,7 +164,7 @@ fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
         | Cell::EdgePorts(_)
         | Cell::Speed(_)
         | Cell::Rate(..)
-        | Cell::Weights
+        | Cell::CostNames
         | Cell::Route(_) => reduced(scope, &cell, txn.read(cell.clone())),
     }
 }
@@ -185,7 +185,7 @@ fn reduced(scope: &Scope, cell: &Cell, value: CellValue) -> CellValue {
             ports.retain(|port| scope.has_port(Location::new(*switch, *port)));
             CellValue::Ports(ports)
         }
-        (_, CellValue::Names(names)) => CellValue::Names(scope.known_weights(&names)),
+        (_, CellValue::Names(names)) => CellValue::Names(scope.known_cost_names(&names)),
         (_, value) => value,
     }
 }
@@ -200,7 +200,7 @@ fn located(scope: &Scope, txn: &mut Txn, mac: Mac) -> Option<Location> {
 fn port(scope: &Scope, txn: &mut Txn, at: Location) -> Option<PortInfo> {
     match txn.read(Cell::Port(at)) {
         // The other port of a segment may belong to another slice.
-        CellValue::Port(Some(PortInfo { kind: PortKind::Shared { with, .. }, .. })) if !scope.has_port(with) => None,
+        CellValue::Port(Some(PortInfo { kind: PortKind::Shut { with, .. }, .. })) if !scope.has_port(with) => None,
         CellValue::Port(info) => info.filter(|info| scope.has(at, info)),
         _ => None,
     }

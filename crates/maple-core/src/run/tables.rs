@@ -67,8 +67,8 @@ impl Net {
 
     /// Sets the cost of a link under an attribute.
     #[track_caller]
-    pub fn set_cost(&self, weight: &str, link: LinkName, cost: u64) {
-        self.write(Write::Cost { name: weight.into(), link, cost: Some(cost) }, caller(Caller::caller()));
+    pub fn set_cost(&self, costs: &str, link: LinkName, cost: u64) {
+        self.write(Write::Cost { name: costs.into(), link, cost: Some(cost) }, caller(Caller::caller()));
     }
 
     /// Runs `f`, and takes all of its writes back if it fails. The whole run is one transaction anyway. This is for a

@@ -32,11 +32,11 @@ use crate::trace::Source;
 
 /// Something that can read tracked state.
 pub trait Read {
-    /// The value of a cell.
+    /// Returns the value of a cell.
     #[track_caller]
     fn cell(&self, cell: Cell) -> CellValue;
 
-    /// The value at a key of a table.
+    /// Returns the value at a key of a table.
     #[track_caller]
     fn at(&self, table: &Name, key: &Value) -> Option<Value> {
         match self.cell(Cell::Table(table.clone(), key.clone())) {
@@ -52,7 +52,7 @@ pub trait Access: Read {
     #[track_caller]
     fn put(&self, write: Write);
 
-    /// The present moment of the transaction, for [`Access::roll_back`].
+    /// Returns the present moment of the transaction, for [`Access::roll_back`].
     fn savepoint(&self) -> Savepoint;
 
     /// Takes back what was written since `to`.
@@ -152,7 +152,7 @@ pub trait Patience {
     /// Waits a little, after a transaction has lost `lost` times in a row.
     fn back_off(&self, lost: u32);
 
-    /// The waker that ends [`Patience::wait`].
+    /// Returns the waker that ends [`Patience::wait`].
     fn waker(&self) -> Waker;
 
     /// Waits until the waker is used, and returns at once if it was used already. Returns `false` if that takes longer

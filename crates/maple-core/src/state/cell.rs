@@ -62,7 +62,7 @@ pub enum Cell {
         /// The last switch.
         to: Dpid,
         /// Name of the attribute; each link costs 1 if it has no cost by that name, or if no name is given.
-        weight: Option<Name>,
+        costs: Option<Name>,
         /// The part of the network whose links count; `None`: all of it.
         within: Option<Scope>,
     },
@@ -74,7 +74,7 @@ pub enum Cell {
         /// The last switch.
         to: Dpid,
         /// Name of the attribute.
-        weight: Option<Name>,
+        costs: Option<Name>,
         /// The part of the network whose links count; `None`: all of it.
         within: Option<Scope>,
     },
@@ -84,7 +84,7 @@ pub enum Cell {
     /// segment.
     IsUp(Location),
     /// The names that links have costs by.
-    Weights,
+    CostNames,
     /// The hops of a flood that starts at this switch: the spanning tree of the network, or of this part of it, and all
     /// edge ports on it.
     Flood(Dpid, Option<Scope>),
@@ -154,8 +154,8 @@ pub enum CellValue {
     /// The answer to [`Cell::HasPath`], [`Cell::IsPlace`] and [`Cell::IsUp`].
     Exists(bool),
     /// The value of a [`Cell::Path`] if links have no costs by that name.
-    NoSuchWeight,
-    /// The names of [`Cell::Weights`].
+    NoSuchCosts,
+    /// The names of [`Cell::CostNames`].
     Names(Vec<Name>),
     /// The result of a [`Cell::Route`].
     Route(Result<Arc<Resolved>, RouteError>),
@@ -171,7 +171,7 @@ pub(crate) fn is_place(port: Option<PortInfo>) -> bool {
 /// Reports whether packets can pass a port of which this is known. Nothing is sent out of a port that is new, or closed
 /// on a shared segment.
 pub(crate) fn is_up(port: Option<PortInfo>) -> bool {
-    port.is_some_and(|port| port.up && !matches!(port.kind, PortKind::New | PortKind::Shared { .. }))
+    port.is_some_and(|port| port.up && !matches!(port.kind, PortKind::New | PortKind::Shut { .. }))
 }
 
 impl Cell {
@@ -211,14 +211,14 @@ impl Cell {
             ),
             Cell::Speed(at) => CellValue::Speed(state.speed(*at)),
             Cell::Rate(gauge, scale) => CellValue::Step(state.step(gauge, *scale)),
-            Cell::Path { weight: Some(name), .. } if !state.has_costs(name) => CellValue::NoSuchWeight,
-            Cell::HasPath { from, to, weight, within } => {
-                let path = Cell::Path { from: *from, to: *to, weight: weight.clone(), within: within.clone() };
+            Cell::Path { costs: Some(name), .. } if !state.has_costs(name) => CellValue::NoSuchCosts,
+            Cell::HasPath { from, to, costs, within } => {
+                let path = Cell::Path { from: *from, to: *to, costs: costs.clone(), within: within.clone() };
                 CellValue::Exists(matches!(path.evaluate(state), CellValue::Hops(Some(_))))
             }
             Cell::IsPlace(at) => CellValue::Exists(is_place(state.port(*at))),
             Cell::IsUp(at) => CellValue::Exists(is_up(state.port(*at))),
-            Cell::Weights => CellValue::Names(state.weights().cloned().collect()),
+            Cell::CostNames => CellValue::Names(state.cost_names().cloned().collect()),
             Cell::Path { .. } | Cell::Flood(..) | Cell::Route(_) => state.derive(self),
             Cell::Query(question) => CellValue::Answer(question.answer(state)),
         }
@@ -238,7 +238,7 @@ impl Cell {
         self.evaluate(now) == *seen
     }
 
-    /// The table that the cell is about.
+    /// Returns the table that the cell is about.
     pub(super) fn table(&self) -> Option<&Name> {
         match self {
             Cell::Table(table, _) | Cell::TableAll(table) | Cell::TableLen(table) => Some(table),
@@ -246,7 +246,7 @@ impl Cell {
         }
     }
 
-    /// The rate that must be measured for the cell.
+    /// Returns the rate that must be measured for the cell.
     pub(super) fn gauge(&self) -> Option<Gauge> {
         match self {
             Cell::Rate(gauge, _) => Some(*gauge),
@@ -266,11 +266,11 @@ impl Cell {
 
     /// Reports whether the cell is a path by the utilisation of links.
     pub(super) fn is_path_by_use(&self) -> bool {
-        matches!(self, Cell::Path { weight: Some(name), .. } | Cell::HasPath { weight: Some(name), .. } if **name == *UTILISATION)
+        matches!(self, Cell::Path { costs: Some(name), .. } | Cell::HasPath { costs: Some(name), .. } if **name == *UTILISATION)
     }
 
     /// Reports whether the cell is a path by costs of this name.
     pub(super) fn is_path_by(&self, name: &Name) -> bool {
-        matches!(self, Cell::Path { weight, .. } | Cell::HasPath { weight, .. } if weight.as_ref() == Some(name))
+        matches!(self, Cell::Path { costs, .. } | Cell::HasPath { costs, .. } if costs.as_ref() == Some(name))
     }
 }

@@ -70,12 +70,12 @@ impl Coordination {
 }
 
 impl Store {
-    /// The abilities of the switches, also of the latest that have disconnected.
+    /// Returns the abilities of the switches, also of the latest that have disconnected.
     pub(crate) fn models(&self) -> Vec<(Dpid, SwitchModel)> {
         self.coordination.models().iter().map(|(dpid, model)| (*dpid, *model)).collect()
     }
 
-    /// The abilities of a switch, if they are known.
+    /// Returns the abilities of a switch, if they are known.
     pub(crate) fn model(&self, dpid: Dpid) -> Option<SwitchModel> {
         self.coordination.models().get(&dpid).copied()
     }
@@ -90,14 +90,14 @@ impl Store {
         }
     }
 
-    /// What look-ups mean at the switches, in the form of [`Memorable::bytes`].
+    /// Returns what look-ups mean at the switches, in the form of [`Memorable::bytes`].
     pub(crate) fn look_ups(&self) -> Vec<(Dpid, Vec<u8>)> {
         let all: Vec<(Dpid, Arc<dyn Memorable>)> =
             self.coordination.look_ups().iter().map(|(dpid, of)| (*dpid, Arc::clone(of))).collect();
         all.into_iter().map(|(dpid, of)| (dpid, of.bytes())).filter(|(_, bytes)| !bytes.is_empty()).collect()
     }
 
-    /// What look-ups mean at a switch, in the form of [`Memorable::bytes`].
+    /// Returns what look-ups mean at a switch, in the form of [`Memorable::bytes`].
     pub(crate) fn look_ups_of(&self, dpid: Dpid) -> Option<Vec<u8>> {
         let of = self.coordination.look_ups().get(&dpid).cloned();
         of.map(|of| of.bytes()).filter(|bytes| !bytes.is_empty())

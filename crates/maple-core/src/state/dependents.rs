@@ -57,7 +57,7 @@ pub(crate) struct AddressKinds {
 }
 
 impl AddressKinds {
-    /// The kinds of addresses that a cell is about.
+    /// Returns the kinds of addresses that a cell is about.
     fn from_cell(cell: &Cell) -> AddressKinds {
         match cell {
             Cell::HostByIp(ip) | Cell::HostsIn(ip, _) => AddressKinds { v4: ip.is_ipv4(), v6: ip.is_ipv6() },
@@ -124,7 +124,7 @@ impl TableSubscriptions {
 }
 
 impl Dependents {
-    /// A copy without waiters.
+    /// Returns a copy without waiters.
     pub fn without_waiters(&self) -> Dependents {
         let mut copy = self.clone();
         self.waiters.keys().for_each(|waiter| drop(copy.unwatch(*waiter)));
@@ -181,7 +181,7 @@ impl Dependents {
         self.dependents.contains_key(&dependent)
     }
 
-    /// The dependents of a cell, directly or through queries and routes.
+    /// Returns the dependents of a cell, directly or through queries and routes.
     pub fn of_cell(&self, cell: &Cell) -> BTreeSet<DependentId> {
         let (mut dependents, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut next: Vec<CellId> = self.ids.get(cell).copied().into_iter().collect();
@@ -193,28 +193,28 @@ impl Dependents {
         dependents
     }
 
-    /// The dependents of a flood.
+    /// Returns the dependents of a flood.
     pub fn of_floods(&self) -> BTreeSet<DependentId> {
         let floods = self.topology.range(Cell::Flood(Dpid(0), None)..);
         floods.take_while(|cell| matches!(cell, Cell::Flood(..))).flat_map(|flood| self.of_cell(flood)).collect()
     }
 
-    /// The cells with subscribers, in no particular order.
+    /// Returns the cells with subscribers, in no particular order.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
         self.ids.keys()
     }
 
-    /// The number of subscribed dependents, and the number of distinct cells with subscribers.
+    /// Returns the number of subscribed dependents, and the number of distinct cells with subscribers.
     pub fn count(&self) -> (usize, usize) {
         (self.dependents.len(), self.ids.len())
     }
 
-    /// The kinds of addresses that a dependent or a waiter has ever subscribed to.
+    /// Returns the kinds of addresses that a dependent or a waiter has ever subscribed to.
     pub fn address_kinds(&self) -> AddressKinds {
         self.address_kinds
     }
 
-    /// The rates that subscriptions need from the counters of a switch's ports.
+    /// Returns the rates that subscriptions need from the counters of a switch's ports.
     pub fn wanted_of_ports(&self, dpid: Dpid, state: &Snapshot) -> BTreeSet<Gauge> {
         let ports = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
         let gauges = ports.flat_map(|at| [Gauge::Sent(at), Gauge::Received(at)]);
@@ -225,7 +225,7 @@ impl Dependents {
         wanted
     }
 
-    /// The rates that subscriptions need from the counters of a switch's rules.
+    /// Returns the rates that subscriptions need from the counters of a switch's rules.
     pub fn wanted_of_rules(&self, dpid: Dpid, state: &Snapshot) -> BTreeSet<Gauge> {
         let traffic = |from: Mac| self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge);
         state.hosts_of(dpid).flat_map(traffic).collect()
@@ -242,7 +242,7 @@ impl Dependents {
         self.ended.get(&shard).copied().unwrap_or_default()
     }
 
-    /// A count that goes up when a subscription needs a measurement that none needed before.
+    /// Returns a count that goes up when a subscription needs a measurement that none needed before.
     pub fn measurings(&self) -> u64 {
         self.measurings
     }
@@ -282,7 +282,7 @@ impl Dependents {
         touched
     }
 
-    /// The subscribed cells that these writes can change.
+    /// Returns the subscribed cells that these writes can change.
     pub fn suspects(&self, writes: &[Write], before: &Snapshot) -> FxHashSet<Cell> {
         let mut suspects = FxHashSet::default();
         if self.ids.is_empty() {
@@ -298,8 +298,8 @@ impl Dependents {
                 // No run depends on declared types. What a run sees of ports and hosts follows from the facts, by
                 // writes of its own.
                 Write::Types { .. } | Write::Kind { .. } | Write::Facts { .. } => {}
-                Write::Weight(name) | Write::Cost { name, .. } => {
-                    self.suspect(&mut suspects, [Cell::Weights]);
+                Write::CostName(name) | Write::Cost { name, .. } => {
+                    self.suspect(&mut suspects, [Cell::CostNames]);
                     suspects.extend(self.topology.iter().filter(|cell| cell.is_path_by(name)).cloned());
                 }
                 Write::Switch { .. } => {
@@ -363,7 +363,7 @@ impl Dependents {
         self.cells.get(id.0 as usize)?.as_ref()
     }
 
-    /// The subscription with a number that was given out and not released since.
+    /// Returns the subscription with a number that was given out and not released since.
     fn at(&mut self, id: CellId) -> &mut Subscription {
         self.cells[id.0 as usize].as_mut().expect("numbers are given out for cells that somebody is subscribed to")
     }

@@ -68,12 +68,12 @@ impl RememberedValue {
 }
 
 impl Snapshot {
-    /// The value of a path, flood or route.
+    /// Returns the value of a path, flood or route.
     pub(super) fn derive(&self, cell: &Cell) -> CellValue {
         self.derive_with_inputs(cell).0
     }
 
-    /// The value of a path, flood or route, and for a route the cells that it rests on.
+    /// Returns the value of a path, flood or route, and for a route the cells that it rests on.
     pub(super) fn derive_with_inputs(&self, cell: &Cell) -> (CellValue, Inputs) {
         let (of, changed) = match cell {
             Cell::Path { .. } => (&self.derived.links, self.links_changed),
@@ -84,14 +84,14 @@ impl Snapshot {
             return known;
         }
         let made = match cell {
-            Cell::Path { from, to, weight, within } => {
-                let distances = self.distances_to(*to, weight.as_ref(), within.as_ref());
+            Cell::Path { from, to, costs, within } => {
+                let distances = self.distances_to(*to, costs.as_ref(), within.as_ref());
                 let hops = match within {
                     Some(scope) => {
                         let network = Reduced { network: self, scope };
-                        graph::path_along(&network, *from, *to, weight.as_ref(), &distances)
+                        graph::path_along(&network, *from, *to, costs.as_ref(), &distances)
                     }
-                    None => graph::path_along(self, *from, *to, weight.as_ref(), &distances),
+                    None => graph::path_along(self, *from, *to, costs.as_ref(), &distances),
                 };
                 (CellValue::Hops(hops.map(Arc::from)), Inputs::default())
             }
@@ -119,7 +119,7 @@ impl Snapshot {
         }
     }
 
-    /// The places that a route's plan leaves out because they are absent.
+    /// Returns the places that a route's plan leaves out because they are absent.
     pub(crate) fn left_out(&self, plan: &Plan) -> Vec<OmittedPlace> {
         plan.left_out(|at| self.absence(at))
     }
@@ -136,13 +136,13 @@ impl Snapshot {
         (resolved, txn.reads().map(|(cell, value)| (cell.clone(), value.clone())).collect())
     }
 
-    fn distances_to(&self, to: Dpid, weight: Option<&Name>, within: Option<&Scope>) -> Arc<Distances> {
-        let (key, changed) = ((to, weight.cloned(), within.cloned()), self.links_changed);
+    fn distances_to(&self, to: Dpid, costs: Option<&Name>, within: Option<&Scope>) -> Arc<Distances> {
+        let (key, changed) = ((to, costs.cloned(), within.cloned()), self.links_changed);
         let known = sync::lock(&self.derived.links).at(changed).and_then(|all| all.distances.get(&key).cloned());
         known.unwrap_or_else(|| {
             let made: Arc<BTreeMap<_, _>> = Arc::new(match within {
-                Some(scope) => graph::distances_to(&Reduced { network: self, scope }, to, weight),
-                None => graph::distances_to(self, to, weight),
+                Some(scope) => graph::distances_to(&Reduced { network: self, scope }, to, costs),
+                None => graph::distances_to(self, to, costs),
             });
             if let Some(remembered) = sync::lock(&self.derived.links).at(changed) {
                 remembered.distances.insert(key, Arc::clone(&made));
@@ -165,8 +165,8 @@ impl Graph for Snapshot {
         Snapshot::ports_of(self, switch)
     }
 
-    fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64 {
-        Snapshot::cost(self, weight, from, to)
+    fn cost(&self, costs: &Name, from: Location, to: Dpid) -> u64 {
+        Snapshot::cost(self, costs, from, to)
     }
 }
 
@@ -175,8 +175,8 @@ impl Topology for Txn {
         hops(self.read(Cell::Flood(from, within.and_then(Scope::of_ports_and_links))))
     }
 
-    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>> {
-        hops(self.read(Cell::Path { from, to, weight: weight.cloned(), within: within.and_then(Scope::of_links) }))
+    fn path(&mut self, from: Dpid, to: Dpid, costs: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>> {
+        hops(self.read(Cell::Path { from, to, costs: costs.cloned(), within: within.and_then(Scope::of_links) }))
     }
 
     fn port(&mut self, at: Location) -> Option<PortInfo> {

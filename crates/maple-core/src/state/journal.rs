@@ -178,7 +178,7 @@ impl Snapshot {
     }
 }
 
-/// The writes that put all that the table and the variable of a name hold, and those that slices call so.
+/// Returns the writes that put all that the table and the variable of a name hold, and those that slices call so.
 fn contents<'a>(state: &'a Snapshot, name: &Name) -> Vec<Write> {
     let row = |table: &Name, (key, value): (&super::Value, &super::Value)| Write::Table {
         table: table.clone(),
@@ -195,7 +195,7 @@ fn contents<'a>(state: &'a Snapshot, name: &Name) -> Vec<Write> {
     tables.flat_map(rows).chain(vars.filter_map(var)).collect()
 }
 
-/// The write that removes what this one puts.
+/// Returns the write that removes what this one puts.
 fn without_value(write: Write) -> Write {
     match write {
         Write::Table { table, key, .. } => Write::Table { table, key, value: None },
@@ -204,7 +204,7 @@ fn without_value(write: Write) -> Write {
     }
 }
 
-/// The write in a form that does not depend on the state before it: for an addition, the value after it.
+/// Returns the write in a form that does not depend on the state before it: for an addition, the value after it.
 fn as_whole_value(write: &Write, next: &Snapshot) -> Write {
     match write {
         Write::Add { name, .. } => Write::Var { name: name.clone(), value: next.var(name).cloned() },

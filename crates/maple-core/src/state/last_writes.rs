@@ -84,7 +84,7 @@ pub struct Written {
 }
 
 impl Writer {
-    /// This writer at a line, if it has lines.
+    /// Returns this writer at a line, if it has lines.
     fn at_line(&self, line: Option<&Source>) -> Writer {
         match (self, line) {
             (Writer::Policy(_), Some(line)) => Writer::Policy(Some(line.clone())),
@@ -269,13 +269,13 @@ impl LastWrites {
         self.slots[*self.by_place.get(place)? as usize].last.as_ref()
     }
 
-    /// The slots, the most recently written first.
+    /// Returns the slots, the most recently written first.
     fn newest_first(&self) -> impl Iterator<Item = &WriteSlot> {
         let slot = |at: u32| self.slots.get(at as usize);
         std::iter::successors(slot(self.newest), move |before| slot(before.older))
     }
 
-    /// The newest write to one of these places. `None` if a newer one may have been forgotten.
+    /// Returns the newest write to one of these places. `None` if a newer one may have been forgotten.
     fn newest_of(&self, is_meant: impl Fn(&WrittenPlace) -> bool) -> Option<&Written> {
         self.newest_first().find(|slot| is_meant(&slot.place))?.last.as_ref()
     }
@@ -310,7 +310,7 @@ impl Store {
             Cell::TableAll(table) | Cell::TableLen(table) => {
                 last.newest_of(|place| matches!(place, WrittenPlace::Key(of, _) if of == table))
             }
-            Cell::Path { weight: Some(name), .. } | Cell::HasPath { weight: Some(name), .. } => {
+            Cell::Path { costs: Some(name), .. } | Cell::HasPath { costs: Some(name), .. } => {
                 last.newest_of(|place| matches!(place, WrittenPlace::Cost(of, _) if of == name))
             }
             _ => None,

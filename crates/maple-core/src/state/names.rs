@@ -11,7 +11,7 @@ use std::task::Waker;
 use super::last_writes::Author;
 use super::{Cell, Commit, DeclareError, Kind, Mismatch, Name, Snapshot, Store, Types, Value, Write};
 
-/// The part of a name after its slice: `limits` for `red/limits`. `None` if the name has no slice.
+/// Returns the part of a name after its slice: `limits` for `red/limits`. `None` if the name has no slice.
 pub(super) fn outside_of_slices(name: &str) -> Option<&str> {
     name.rsplit_once('/').map(|(_, name)| name)
 }
@@ -139,7 +139,7 @@ impl Store {
     }
 }
 
-/// The result of declaring a place that was declared before.
+/// Returns the result of declaring a place that was declared before.
 fn same<T: PartialEq + ToString>(before: &T, now: &T, place: impl Fn() -> String) -> Result<Commit, DeclareError> {
     if before == now {
         return Ok(Commit::default());
@@ -147,7 +147,7 @@ fn same<T: PartialEq + ToString>(before: &T, now: &T, place: impl Fn() -> String
     Err(DeclareError::Twice { place: place(), before: before.to_string(), now: now.to_string() })
 }
 
-/// The writes that convert what a table holds to these types.
+/// Returns the writes that convert what a table holds to these types.
 fn converted(state: &Snapshot, table: &Name, types: &Types) -> Result<Vec<Write>, DeclareError> {
     let mut writes = Vec::new();
     let mut keys = BTreeSet::new();

@@ -90,17 +90,17 @@ impl QueryCall {
         QueryCall { function, argument, within: None }
     }
 
-    /// The question as asked in a slice.
+    /// Returns the question as asked in a slice.
     pub(crate) fn in_slice(self, scope: &Scope) -> QueryCall {
         QueryCall { within: Some(scope.clone()), ..self }
     }
 
-    /// The answer in `state`.
+    /// Returns the answer in `state`.
     pub(super) fn answer(&self, state: &Snapshot) -> QueryAnswer {
         self.answer_with_reads(state).0
     }
 
-    /// The answer in `state`, and the cells that it rests on.
+    /// Returns the answer in `state`, and the cells that it rests on.
     pub(super) fn answer_with_reads(&self, state: &Snapshot) -> (QueryAnswer, Reads) {
         let known = state.memo.remembered_for(self);
         let here = known.iter().find(|one| one.version.is_some() && one.version == state.published());

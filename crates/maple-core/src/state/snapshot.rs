@@ -100,7 +100,7 @@ pub enum Write {
         kind: Arc<Kind>,
     },
     /// Declares that links have costs by this name: 1 unless set. A name stays once it is declared.
-    Weight(Name),
+    CostName(Name),
     /// Sets the cost of a link by an attribute, and declares the attribute's name.
     Cost {
         /// The attribute.
@@ -162,7 +162,7 @@ impl Snapshot {
         self.version
     }
 
-    /// A copy for writes that are not committed.
+    /// Returns a copy for writes that are not committed.
     pub(super) fn draft(&self) -> Snapshot {
         Snapshot { draft: true, ..self.clone() }
     }
@@ -192,7 +192,7 @@ impl Snapshot {
         self.vars.get(name)
     }
 
-    /// The declared types.
+    /// Returns the declared types.
     pub(super) fn declared(&self) -> &Declarations {
         &self.declared
     }
@@ -213,7 +213,7 @@ impl Snapshot {
         self.facts.as_ref().map_or(&NOTHING, |(_, facts)| facts)
     }
 
-    /// The number of the declaration in force; 0 if it has none.
+    /// Returns the number of the declaration in force; 0 if it has none.
     pub(crate) fn facts_number(&self) -> u64 {
         self.facts.as_ref().map_or(0, |(number, _)| *number)
     }
@@ -275,7 +275,7 @@ impl Snapshot {
             self.vars.iter().map(|(name, value)| Write::Var { name: name.clone(), value: Some(value.clone()) }),
         );
         for (name, costs) in self.costs.iter() {
-            writes.push(Write::Weight(name.clone()));
+            writes.push(Write::CostName(name.clone()));
             let cost =
                 |(link, cost): (&LinkName, &u64)| Write::Cost { name: name.clone(), link: *link, cost: Some(*cost) };
             writes.extend(costs.iter().map(cost));
@@ -283,7 +283,7 @@ impl Snapshot {
         writes
     }
 
-    /// A draft to which those of these writes are applied whose names this snapshot does not have.
+    /// Returns a draft to which those of these writes are applied whose names this snapshot does not have.
     pub(crate) fn beneath(&self, writes: &[Write]) -> Snapshot {
         let mut draft = self.draft();
         let is_free = |write: &&Write| match write {
@@ -293,7 +293,7 @@ impl Snapshot {
             Write::Var { name, .. } | Write::Add { name, .. } | Write::Kind { name, .. } => {
                 self.var(name).is_none() && self.kind(name).is_none()
             }
-            Write::Weight(name) | Write::Cost { name, .. } => !self.costs.contains_key(name),
+            Write::CostName(name) | Write::Cost { name, .. } => !self.costs.contains_key(name),
             _ => false,
         };
         writes.iter().filter(is_free).for_each(|write| draft.apply(write));
@@ -306,7 +306,7 @@ impl Snapshot {
     }
 
     /// Returns the names that links have costs by, in order.
-    pub fn weights(&self) -> impl Iterator<Item = &Name> + '_ {
+    pub fn cost_names(&self) -> impl Iterator<Item = &Name> + '_ {
         self.costs.keys()
     }
 
@@ -400,17 +400,17 @@ impl Snapshot {
         self.rates.get(gauge).map(|history| &**history)
     }
 
-    /// The step of a scale that a rate has reached; 0 if nothing was measured.
+    /// Returns the step of a scale that a rate has reached; 0 if nothing was measured.
     pub(super) fn step(&self, gauge: &Gauge, scale: Scale) -> u8 {
         self.rate(gauge).map_or(0, |history| history.step(scale))
     }
 
-    /// The measured rates of what a host sends to others.
+    /// Returns the measured rates of what a host sends to others.
     pub(super) fn traffic_from(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
         self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
     }
 
-    /// The hosts at a switch.
+    /// Returns the hosts at a switch.
     pub(crate) fn hosts_of(&self, dpid: Dpid) -> impl Iterator<Item = Mac> + '_ {
         let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
         self.by_port.range(all).flat_map(|(_, hosts)| hosts.iter().copied())
@@ -433,7 +433,7 @@ impl Snapshot {
             }
             Write::Types { table, types } => Arc::make_mut(&mut self.declared).put_table(table, types),
             Write::Kind { name, kind } => Arc::make_mut(&mut self.declared).put_var(name, kind),
-            Write::Weight(name) => {
+            Write::CostName(name) => {
                 self.costs.entry(name.clone()).or_default();
                 self.change_links();
             }
@@ -553,7 +553,7 @@ fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<
     }
 }
 
-/// The first and the last address of a prefix.
+/// Returns the first and the last address of a prefix.
 pub(super) fn first_and_last(network: IpAddr, bits: u8) -> std::ops::RangeInclusive<IpAddr> {
     match network {
         IpAddr::V4(ip) => {

@@ -353,12 +353,12 @@ impl Store {
         self.newest().memo.know_no_hosts();
     }
 
-    /// The kinds of addresses that a dependent or a waiter has ever subscribed to.
+    /// Returns the kinds of addresses that a dependent or a waiter has ever subscribed to.
     pub(crate) fn address_kinds(&self) -> AddressKinds {
         AddressKinds::of_bits(self.address_kinds.load(Ordering::Acquire))
     }
 
-    /// A count that goes up when a subscription needs a measurement that none needed before.
+    /// Returns a count that goes up when a subscription needs a measurement that none needed before.
     pub(crate) fn measurings(&self) -> u64 {
         self.measurings.load(Ordering::Acquire)
     }
@@ -392,7 +392,7 @@ impl Store {
         self.lock().dependents.suspects(writes, &self.newest()).len()
     }
 
-    /// The newest snapshot, for a caller that holds the lock of `inner`.
+    /// Returns the newest snapshot, for a caller that holds the lock of `inner`.
     pub(super) fn newest(&self) -> Guard<Arc<Snapshot>> {
         sync::step();
         self.current.load()

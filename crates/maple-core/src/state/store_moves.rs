@@ -104,7 +104,7 @@ impl Store {
         shown
     }
 
-    /// The counter of moves, which is twice their number, once no move is under way.
+    /// Returns the counter of moves, which is twice their number, once no move is under way.
     fn settled_moves(&self) -> u64 {
         loop {
             let moves = self.moves.load(SeqCst);

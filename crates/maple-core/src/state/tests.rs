@@ -38,8 +38,8 @@ fn triangle() -> std::sync::Arc<Store> {
     store
 }
 
-fn path(from: u64, to: u64, weight: Option<&str>) -> Cell {
-    Cell::Path { from: Dpid(from), to: Dpid(to), weight: weight.map(Into::into), within: None }
+fn path(from: u64, to: u64, costs: Option<&str>) -> Cell {
+    Cell::Path { from: Dpid(from), to: Dpid(to), costs: costs.map(Into::into), within: None }
 }
 
 /// Subscribes a leaf to cells as they are now.
@@ -145,9 +145,9 @@ fn a_link_that_fails_withdraws_only_paths_that_change() {
 }
 
 #[test]
-fn a_cost_withdraws_only_the_weighted_paths_that_change() {
+fn a_cost_withdraws_only_the_paths_by_costs_that_change() {
     let store = triangle();
-    store.update(|_| vec![Write::Weight("cost".into()), Write::Weight("delay".into())]);
+    store.update(|_| vec![Write::CostName("cost".into()), Write::CostName("delay".into())]);
     subscribe(&store, 1, &[path(1, 2, None)]);
     subscribe(&store, 2, &[path(1, 2, Some("cost"))]);
     subscribe(&store, 3, &[path(1, 2, Some("delay"))]);
@@ -162,12 +162,12 @@ fn a_cost_withdraws_only_the_weighted_paths_that_change() {
 fn a_path_by_costs_of_an_unknown_name_is_an_answer_of_its_own_until_the_name_is_there() {
     let store = triangle();
     subscribe(&store, 1, &[path(1, 2, Some("cost"))]);
-    subscribe(&store, 2, &[Cell::Weights]);
-    assert_eq!(store.begin().read(path(1, 2, Some("cost"))), CellValue::NoSuchWeight);
-    assert_eq!(withdrawn(&store, vec![Write::Weight("delay".into())]), [2]);
-    assert_eq!(withdrawn(&store, vec![Write::Weight("cost".into())]), [1]);
+    subscribe(&store, 2, &[Cell::CostNames]);
+    assert_eq!(store.begin().read(path(1, 2, Some("cost"))), CellValue::NoSuchCosts);
+    assert_eq!(withdrawn(&store, vec![Write::CostName("delay".into())]), [2]);
+    assert_eq!(withdrawn(&store, vec![Write::CostName("cost".into())]), [1]);
     assert_eq!(store.begin().read(path(1, 2, Some("cost"))), store.begin().read(path(1, 2, None)));
-    assert_eq!(store.begin().read(Cell::Weights), CellValue::Names(vec!["cost".into(), "delay".into()]));
+    assert_eq!(store.begin().read(Cell::CostNames), CellValue::Names(vec!["cost".into(), "delay".into()]));
     // A name stays, whatever becomes of the costs.
     let cost = |cost| Write::Cost { name: "cost".into(), link: LinkName::Port(at(1, 1)), cost };
     store.update(|_| vec![cost(Some(7)), cost(None)]);
@@ -201,7 +201,7 @@ fn whether_a_port_is_up_is_a_read_of_that_port_alone() {
     let is_up = |at| store.begin().read(Cell::IsUp(at)) == CellValue::Exists(true);
     assert!(is_up(at(1, 1)), "a link port");
     assert!(!is_up(at(1, 9)) && !is_up(at(9, 1)), "what does not exist is not up");
-    let shared = PortKind::Shared { with: at(2, 9), link: None };
+    let shared = PortKind::Shut { with: at(2, 9), link: None };
     for (kind, expected) in
         [(PortKind::Edge, true), (PortKind::Middlebox, true), (PortKind::New, false), (shared, false)]
     {

@@ -161,7 +161,8 @@ impl Txn {
         self.signed.take().map_or(Author::Unknown, |written| Author::Known(written, lines))
     }
 
-    /// The value of a key or a variable, if there are few own writes and the last one or the base determines it.
+    /// Returns the value of a key or a variable, if there are few own writes and the last one or the base determines
+    /// it.
     fn own(&self, cell: &Cell) -> Option<CellValue> {
         if self.writes.len() > Txn::MAX_SEARCHED {
             return None;
@@ -213,7 +214,7 @@ impl Txn {
         self.sends.push(frame);
     }
 
-    /// The frames to send, in order.
+    /// Returns the frames to send, in order.
     pub(crate) fn sends(&self) -> &[OwnFrame] {
         &self.sends
     }
@@ -257,7 +258,7 @@ impl Txn {
         })
     }
 
-    /// The snapshot that the transaction began with.
+    /// Returns the snapshot that the transaction began with.
     pub(crate) fn base(&self) -> Arc<Snapshot> {
         Arc::clone(&self.base)
     }

@@ -17,7 +17,7 @@ pub trait Stored: Sized {
     /// Converts a kept value back; `None` if it is something else.
     fn from_value(value: &Value) -> Option<Self>;
 
-    /// The type with which tables and variables of it are declared.
+    /// Returns the type with which tables and variables of it are declared.
     #[must_use]
     fn kind() -> Kind {
         Kind::Any

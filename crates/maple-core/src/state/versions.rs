@@ -141,7 +141,8 @@ pub fn version_var(table: &str) -> Name {
     format!("{table}#version").into()
 }
 
-/// The version of a table that is in use. A table of a slice has that of the table outside, unless its own is set.
+/// Returns the version of a table that is in use. A table of a slice has that of the table outside, unless its own is
+/// set.
 fn in_use(state: &Snapshot, table: &str) -> u32 {
     let number = |table: &str| state.var(&version_var(table)).and_then(Value::as_int);
     let number = number(table).or_else(|| number(outside_of_slices(table)?));
@@ -286,13 +287,13 @@ fn uses(table: &Name, number: u32) -> Write {
     Write::Var { name: version_var(table), value: Some(Value::from(i64::from(number))) }
 }
 
-/// The tables of a version: the one outside of slices, and those of slices.
+/// Returns the tables of a version: the one outside of slices, and those of slices.
 fn tables_of(state: &Snapshot, table: &str, number: u32) -> Vec<Name> {
     let name = versioned(table, number);
     state.tables().filter(|of| is_named(of, &name)).cloned().collect()
 }
 
-/// The writes that remove all rows of a version.
+/// Returns the writes that remove all rows of a version.
 fn emptied(state: &Snapshot, table: &str, number: u32) -> Vec<Write> {
     let deletions = |table: Name| {
         let keys: Vec<Value> = state.table(&table).into_iter().flatten().map(|(key, _)| key.clone()).collect();

@@ -101,8 +101,8 @@ impl CondList {
         &self.fields
     }
 
-    /// The place of the first condition that the packet fits, and whether finding it needed a field that was not
-    /// captured.
+    /// Returns the place of the first condition that the packet fits, and whether finding it needed a field that was
+    /// not captured.
     pub(super) fn first_looking<P: Fields + ?Sized>(&self, packet: &P) -> (Option<usize>, bool) {
         let looked = CaptureChecked::new(packet);
         let first = self.first(&looked);

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use super::knowledge::{ChainPrefix, Knowledge, KnownAnswer};
-use super::{Cond, Fields, Item, Range, Region, Source, Step, Trace};
+use super::{Cond, Fields, Item, Range, Region, Source, Trace, TraceStep};
 use crate::capabilities::Capabilities;
 
 /// A trace that is lowered item by item, as questions are asked; [`Trace::lower`] lowers a whole trace. The packet and
@@ -63,9 +63,9 @@ impl Trace {
         let mut lowering = Lowering { packet, capabilities, done: &mut lowered };
         for step in self.steps() {
             match step {
-                Step::Item(Item::Read(constraint), source) => lowering.read(constraint, &source.cloned()),
-                Step::Item(Item::Test { cond, .. }, source) => _ = lowering.test(cond, &source.cloned()),
-                Step::List(answer) => {
+                TraceStep::Item(Item::Read(constraint), source) => lowering.read(constraint, &source.cloned()),
+                TraceStep::Item(Item::Test { cond, .. }, source) => _ = lowering.test(cond, &source.cloned()),
+                TraceStep::List(answer) => {
                     answer.asked().iter().for_each(|cond| _ = lowering.test(cond, &answer.source));
                 }
             }
@@ -117,22 +117,22 @@ impl<'t> Lowered<'t> {
         read.value
     }
 
-    /// The condition without the parts that the items state already: what remains to be asked.
+    /// Returns the condition without the parts that the items state already: what remains to be asked.
     fn open(&self, cond: &Arc<Cond>) -> Arc<Cond> {
         if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() }
     }
 
-    /// The number of items so far, with the passed tests.
+    /// Returns the number of items so far, with the passed tests.
     pub(crate) fn depth(&self) -> usize {
         self.passed + self.known.items().len()
     }
 
-    /// The items from a depth on, which must not lie among the tests that were passed to [`Lowered::after`].
+    /// Returns the items from a depth on, which must not lie among the tests that were passed to [`Lowered::after`].
     pub(crate) fn items_from(&self, depth: usize) -> &[Item] {
         &self.known.items()[depth - self.passed..]
     }
 
-    /// The verdict on a condition, and whether the items state a part of it.
+    /// Returns the verdict on a condition, and whether the items state a part of it.
     #[cfg(test)]
     pub(crate) fn verdict(&self, cond: &Cond) -> (KnownAnswer, bool) {
         (self.known.cond(cond), self.known.states_any(cond))

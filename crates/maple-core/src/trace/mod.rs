@@ -40,8 +40,8 @@ pub(crate) use source::caller;
 /// A packet has a field exactly if the field's prerequisites hold ([`Field::prerequisites`]). Implementations must keep
 /// to this rule: the recorder proves absence by the prerequisites alone.
 pub trait Fields {
-    /// The field's value as a switch sees it (0 if its bytes are missing or malformed); `None` if the packet has no
-    /// such field.
+    /// Returns the field's value as a switch sees it (0 if its bytes are missing or malformed); `None` if the packet
+    /// has no such field.
     fn value(&self, field: Field) -> Option<u128>;
 
     /// Reports whether [`Fields::value`] is what a switch sees, and not a stand-in for bytes that the controller was
@@ -178,30 +178,30 @@ pub struct Trace {
 
 /// A step of a trace.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum TraceStep<'a> {
     /// An item, with its source.
     Item(&'a Item, Option<&'a Source>),
     /// The answer of a list.
     List(&'a ListAnswer),
 }
 
-impl<'a> Step<'a> {
+impl<'a> TraceStep<'a> {
     /// Returns the line that the step comes from.
     #[must_use]
     pub fn source(&self) -> Option<&'a Source> {
         match self {
-            Step::Item(_, source) => *source,
-            Step::List(answer) => answer.source.as_ref(),
+            TraceStep::Item(_, source) => *source,
+            TraceStep::List(answer) => answer.source.as_ref(),
         }
     }
 }
 
-impl PartialEq for Step<'_> {
+impl PartialEq for TraceStep<'_> {
     /// Reports whether both asked the same and got the same answer, whatever their lines.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Step::Item(item, _), Step::Item(other, _)) => item == other,
-            (Step::List(answer), Step::List(other)) => answer.key() == other.key(),
+            (TraceStep::Item(item, _), TraceStep::Item(other, _)) => item == other,
+            (TraceStep::List(answer), TraceStep::List(other)) => answer.key() == other.key(),
             _ => false,
         }
     }
@@ -218,16 +218,16 @@ pub struct ReadMetadata {
 
 impl Trace {
     /// Reads, tests and answers of lists in the order in which they were made.
-    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+    pub fn steps(&self) -> impl Iterator<Item = TraceStep<'_>> {
         let (mut items, mut lists) = (self.items.iter().enumerate(), self.lists.iter().peekable());
         let mut passed = 0;
         std::iter::from_fn(move || {
             if let Some(answer) = lists.next_if(|answer| answer.after <= passed) {
-                return Some(Step::List(answer));
+                return Some(TraceStep::List(answer));
             }
             let (at, item) = items.next()?;
             passed = at + 1;
-            Some(Step::Item(item, self.sources.get(at).and_then(Option::as_ref)))
+            Some(TraceStep::Item(item, self.sources.get(at).and_then(Option::as_ref)))
         })
     }
 
@@ -236,7 +236,7 @@ impl Trace {
         self.items.iter().all(|item| item.holds(packet)) && self.lists.iter().all(|answer| answer.holds(packet))
     }
 
-    /// The bits of the metadata that the trace reads: the classes of what look-ups found.
+    /// Returns the bits of the metadata that the trace reads: the classes of what look-ups found.
     pub(crate) fn metadata(&self) -> ReadMetadata {
         self.items.iter().fold(ReadMetadata::default(), |all, item| match item {
             Item::Read(Constraint { field: Field::Metadata, value, mask }) => {
@@ -290,16 +290,16 @@ impl fmt::Display for Item {
     }
 }
 
-impl fmt::Display for Step<'_> {
+impl fmt::Display for TraceStep<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Item(item, _) => item.fmt(f),
-            Step::List(answer) => answer.fmt(f),
+            TraceStep::Item(item, _) => item.fmt(f),
+            TraceStep::List(answer) => answer.fmt(f),
         }
     }
 }
 
-/// A constraint as text: `tcp_dst=22`, `ipv4_src=10.0.0.0/8`, `vlan_vid=0x1000/0x1000`.
+/// Returns a constraint as text: `tcp_dst=22`, `ipv4_src=10.0.0.0/8`, `vlan_vid=0x1000/0x1000`.
 pub(crate) fn show(constraint: &Constraint) -> String {
     let Constraint { field, value, mask } = *constraint;
     if constraint.is_exact() {

@@ -129,7 +129,7 @@ mod tests {
     const FIELDS: [Field; 7] =
         [Field::EthType, Field::VlanVid, Field::VlanPcp, Field::IpProto, Field::Ipv4Src, Field::TcpDst, Field::UdpDst];
 
-    /// Values of which one fits each condition that any value fits: see `cond`.
+    /// Returns values of which one fits each condition that any value fits: see `cond`.
     fn values(field: Field) -> Vec<u128> {
         match field {
             Field::EthType => vec![0x800, 0x86dd, 0x806, 0x88cc],

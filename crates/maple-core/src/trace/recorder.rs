@@ -304,7 +304,7 @@ impl Recorder {
             && cond.ranges.iter().all(|r| r.holds(self.look(packet, r.field)))
     }
 
-    /// The value of a field whose prerequisites hold.
+    /// Returns the value of a field whose prerequisites hold.
     fn look<P: Fields + ?Sized>(&mut self, packet: &P, field: Field) -> u128 {
         self.reads_missing_bytes |= !packet.is_captured(field);
         packet.value(field).unwrap_or(0)
@@ -320,7 +320,7 @@ pub(super) fn constraint_of(condition: &Prerequisite) -> Constraint {
     Constraint { field: condition.field, value: condition.value, mask: condition.mask }
 }
 
-/// The range as one masked value, if it is an aligned block. The whole field is the block with mask 0.
+/// Returns the range as one masked value, if it is an aligned block. The whole field is the block with mask 0.
 fn block(field: Field, lo: u128, hi: u128) -> Option<Constraint> {
     let differ = lo ^ hi;
     let aligned = differ & differ.wrapping_add(1) == 0 && lo & differ == 0;
@@ -334,7 +334,7 @@ mod tests {
 
     use super::*;
 
-    /// An IPv4 packet with TCP from port 1000 to port 22.
+    /// Returns an IPv4 packet with TCP from port 1000 to port 22.
     fn ssh() -> Vec<u8> {
         let (alice, bob) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         Frame::ethernet(bob, alice).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, 22).build()

@@ -68,7 +68,7 @@ impl Region {
         self.stated(capabilities).map(Cow::into_owned)
     }
 
-    /// The matches of [`Region::matches`], without a copy if the region is its own single match.
+    /// Returns the matches of [`Region::matches`], without a copy if the region is its own single match.
     pub(crate) fn stated(&self, capabilities: &Capabilities) -> Option<Cow<'_, [Vec<Constraint>]>> {
         if self.ranges.is_empty() {
             return capabilities.can_match_all(&self.all).then_some(Cow::Borrowed(std::slice::from_ref(&self.all)));
@@ -88,7 +88,7 @@ impl Region {
         matches.iter().all(|all| capabilities.can_match_all(all)).then_some(Cow::Owned(matches))
     }
 
-    /// The number of matches into which a range cuts the region; `None` if that takes a closer look, as in
+    /// Returns the number of matches into which a range cuts the region; `None` if that takes a closer look, as in
     /// [`Region::matches`].
     pub(crate) fn cuts(&self, range: &Range, capabilities: &Capabilities) -> Option<usize> {
         let Range { field, mut lo, mut hi } = *range;
@@ -124,7 +124,7 @@ impl Region {
         wide
     }
 
-    /// A copy with capacity for more constraints.
+    /// Returns a copy with capacity for more constraints.
     fn with_room(&self, constraints: usize) -> Region {
         let mut all = Vec::with_capacity(self.all.len() + constraints);
         all.extend_from_slice(&self.all);
@@ -175,7 +175,7 @@ impl Region {
     }
 }
 
-/// The constraints with one more, in OXM order; `None` if no packet fits all of them.
+/// Returns the constraints with one more, in OXM order; `None` if no packet fits all of them.
 fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>> {
     let mut all = all.to_vec();
     merge(&mut all, constraint)?;
@@ -208,8 +208,8 @@ fn merge(all: &mut Vec<Constraint>, constraint: &Constraint) -> Option<()> {
     Some(())
 }
 
-/// The fewest masked values that make up the range, or its single values if the field takes no prefix mask. `None` if
-/// there are more than [`MAX_VALUES`] of these.
+/// Returns the fewest masked values that make up the range, or its single values if the field takes no prefix mask.
+/// `None` if there are more than [`MAX_VALUES`] of these.
 fn blocks(range: &Range, capabilities: &Capabilities) -> Option<Vec<Constraint>> {
     let Range { field, lo, hi } = *range;
     if capabilities.prefixes.contains(field) {

@@ -38,7 +38,7 @@ impl Source {
         Source { file: file.into(), line, tier: None }
     }
 
-    /// This line as a part of a tier. A line that already has a tier keeps it.
+    /// Returns this line as a part of a tier. A line that already has a tier keeps it.
     #[must_use]
     pub fn in_tier(self, tier: &Name) -> Source {
         Source { tier: Some(self.tier.unwrap_or_else(|| Arc::clone(tier))), ..self }
@@ -62,8 +62,8 @@ impl Source {
     }
 }
 
-/// The line of Rust code that called a handle. `None` if the line is in Rust's own library, which calls functions that
-/// it is given.
+/// Returns the line of Rust code that called a handle. `None` if the line is in Rust's own library, which calls
+/// functions that it is given.
 pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
     let is_rusts = at.file().starts_with("/rustc/") || at.file().contains("/lib/rustlib/src/rust/library/");
     (!is_rusts).then(|| from_caller(at))

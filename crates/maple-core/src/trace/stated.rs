@@ -11,8 +11,8 @@ use super::recorder::constraint_of;
 use super::{Cond, Range};
 use crate::capabilities::prefix_length;
 
-/// The conditions that state `cond` with its prerequisites, in the order in which they are to be asked; none if no
-/// packet can fit.
+/// Returns the conditions that state `cond` with its prerequisites, in the order in which they are to be asked; none if
+/// no packet can fit.
 pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'static [Prerequisite]]) -> Vec<Cond> {
     let mut choices: Vec<Cond> = plain(cond).into_iter().collect();
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
@@ -34,7 +34,7 @@ pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'s
     conds
 }
 
-/// The condition with each value masked and each range within its field; `None` if no value fits.
+/// Returns the condition with each value masked and each range within its field; `None` if no value fits.
 pub(super) fn plain(cond: &Cond) -> Option<Cond> {
     let mut plain = Cond::default();
     for c in &cond.all {

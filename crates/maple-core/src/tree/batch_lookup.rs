@@ -16,8 +16,8 @@ use crate::trace::Fields;
 pub const MAX_BATCH: usize = 64;
 
 impl Tree {
-    /// The leaves that these packets reach; `None` for a packet that reaches none. There may be at most [`MAX_BATCH`]
-    /// packets.
+    /// Returns the leaves that these packets reach; `None` for a packet that reaches none. There may be at most
+    /// [`MAX_BATCH`] packets.
     pub fn search_batch<'p, P: Fields + 'p>(
         &self,
         packets: impl Iterator<Item = &'p P>,

@@ -58,7 +58,7 @@ impl ChainId {
 }
 
 impl Chains {
-    /// The first test of the chain that the packet fits, with `true`; otherwise the last test, with `false`.
+    /// Returns the first test of the chain that the packet fits, with `true`; otherwise the last test, with `false`.
     pub(super) fn first<P: Fields + ?Sized>(&self, chain: ChainId, packet: &P) -> Option<(NodeId, bool)> {
         let Chain { nodes, index, .. } = &self.chains[chain.index()];
         match index.first(packet) {
@@ -94,16 +94,16 @@ impl Chains {
 }
 
 impl Tree {
-    /// The long chain that begins with a node, if there is one, and the number of its tests that a packet fails. May
-    /// look at more fields than the walk would.
+    /// Returns the long chain that begins with a node, if there is one, and the number of its tests that a packet
+    /// fails. May look at more fields than the walk would.
     pub(super) fn enter<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<LongChain<'_>> {
         let Chain { nodes, index, questions_ahead, .. } = &self.chains.chains[self.slot(node).chain?.index()];
         let begins = nodes.first() == Some(&node);
         begins.then(|| LongChain { nodes, questions_ahead, fails: index.first(packet).unwrap_or(nodes.len()) })
     }
 
-    /// The tests on the way from the root to a branch of a node, or to the root: the beginnings of long chains, and the
-    /// other items in their order.
+    /// Returns the tests on the way from the root to a branch of a node, or to the root: the beginnings of long chains,
+    /// and the other items in their order.
     pub(super) fn passed_to(&self, place: Option<(NodeId, Branch)>) -> (Vec<ChainPrefix<'_>>, Vec<Item>) {
         let (mut passed, mut items, mut at) = (Vec::new(), Vec::new(), place);
         while let Some((node, branch)) = at {

@@ -41,17 +41,17 @@ struct ListStretch {
 }
 
 impl ChainQuestions {
-    /// The number of the chain's tests that the list covers.
+    /// Returns the number of the chain's tests that the list covers.
     pub(super) fn tests(&self) -> usize {
         self.ends.len()
     }
 
-    /// The number of questions that are denied to a packet that fails exactly this many tests.
+    /// Returns the number of questions that are denied to a packet that fails exactly this many tests.
     pub(super) fn until(&self, fails: usize) -> usize {
         self.ends.get(fails).map_or(self.questions.len(), |end| *end as usize - 1)
     }
 
-    /// The questions after this many tests, before the question at index `until`.
+    /// Returns the questions after this many tests, before the question at index `until`.
     pub(super) fn questions(&self, after: usize, until: usize) -> &[Arc<Cond>] {
         let from = match after.checked_sub(1) {
             None => Some(0),
@@ -60,12 +60,13 @@ impl ChainQuestions {
         from.and_then(|from| self.questions.get(from..until)).unwrap_or_default()
     }
 
-    /// The number of tests that this many questions cover.
+    /// Returns the number of tests that this many questions cover.
     pub(super) fn tests_in(&self, questions: usize) -> usize {
         self.ends.partition_point(|end| *end as usize <= questions)
     }
 
-    /// The number of questions from the index `from` on, and before `until`, that are the conditions of a list from
+    /// Returns the number of questions from the index `from` on, and before `until`, that are the conditions of a list
+    /// from
     /// `place` on.
     pub(super) fn of_list(&self, from: usize, until: usize, list: &Arc<CondList>, place: usize) -> usize {
         let agrees = |ahead: usize| match (self.questions.get(from + ahead), list.conds().get(place + ahead)) {

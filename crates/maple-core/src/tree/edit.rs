@@ -140,8 +140,8 @@ impl Tree {
         }
     }
 
-    /// The effect of the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::insert_extra_read`]. It is empty
-    /// if the trace was already there, or the leaf was not.
+    /// Returns the effect of the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::insert_extra_read`]. It is
+    /// empty if the trace was already there, or the leaf was not.
     pub(crate) fn last_edit(&self) -> &Edit {
         &self.edit
     }
@@ -309,7 +309,7 @@ impl Tree {
 }
 
 impl Branch {
-    /// The branch that a packet with this item takes.
+    /// Returns the branch that a packet with this item takes.
     pub(super) fn taken_by(item: &Item) -> Branch {
         match item {
             Item::Read(constraint) => Branch::Value(constraint.value),
@@ -319,7 +319,7 @@ impl Branch {
 }
 
 impl InsertionPoint {
-    /// The position in walk order of a node at an unexplored place.
+    /// Returns the position in walk order of a node at an unexplored place.
     fn from_parent(place: Option<(NodeId, Branch)>) -> InsertionPoint {
         match place {
             None => InsertionPoint::Alone,

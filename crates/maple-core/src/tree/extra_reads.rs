@@ -40,7 +40,7 @@ impl Tree {
         matches!(self.node(node), Node::Value(_)) && self.memos.at_node(node).iter().any(QuestionMemo::is_of_extra_read)
     }
 
-    /// The extra reads of a leaf, in their order: what its packets have in common beyond what f looked at.
+    /// Returns the extra reads of a leaf, in their order: what its packets have in common beyond what f looked at.
     pub(crate) fn extra_reads(&self, leaf: LeafId) -> Vec<Constraint> {
         let above = |node: NodeId| {
             let (above, branch) = self.parent(node).filter(|(above, _)| self.is_extra_read(*above))?;

@@ -142,7 +142,7 @@ impl NodeId {
         NodeId(number.expect("a tree has fewer than 2^32 nodes"))
     }
 
-    /// An index, less than the maximum number of nodes that the tree ever had at the same time.
+    /// Returns an index, less than the maximum number of nodes that the tree ever had at the same time.
     pub(crate) fn index(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -154,7 +154,7 @@ impl Tree {
         Tree::default()
     }
 
-    /// The leaf that the packet gets to; `None` if the tree has none for it (Algorithm 1).
+    /// Returns the leaf that the packet gets to; `None` if the tree has none for it (Algorithm 1).
     ///
     /// In long chains of tests it looks at more fields than the walk would, but only at fields whose prerequisites the
     /// packet has been shown to meet. The leaf counts as used.
@@ -199,13 +199,13 @@ impl Tree {
         }
     }
 
-    /// The items on the path from the root to the leaf: its trace. `None` if the leaf is not in the tree.
+    /// Returns the items on the path from the root to the leaf: its trace. `None` if the leaf is not in the tree.
     pub fn path(&self, leaf: LeafId) -> Option<Vec<Item>> {
         let leaf = *self.leaves.get(&leaf)?;
         Some(self.items_to(self.parent(leaf)))
     }
 
-    /// The items on the path from the root to a branch of a node, or to the root.
+    /// Returns the items on the path from the root to a branch of a node, or to the root.
     fn items_to(&self, place: Option<(NodeId, Branch)>) -> Vec<Item> {
         let above = |(node, _): &(NodeId, Branch)| self.parent(*node);
         let mut items: Vec<Item> =
@@ -219,14 +219,14 @@ impl Tree {
         self.leaves.contains_key(&leaf)
     }
 
-    /// All leaves, in ascending order.
+    /// Returns all leaves, in ascending order.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
         let mut leaves: Vec<LeafId> = self.leaves.keys().copied().collect();
         leaves.sort_unstable();
         leaves.into_iter()
     }
 
-    /// The number of leaves.
+    /// Returns the number of leaves.
     pub fn len(&self) -> usize {
         self.leaves.len()
     }
@@ -236,7 +236,7 @@ impl Tree {
         self.leaves.is_empty()
     }
 
-    /// The number of nodes, including leaves.
+    /// Returns the number of nodes, including leaves.
     pub fn nodes(&self) -> usize {
         self.slots.len() - self.free.len() - self.edit.removed.len()
     }
@@ -249,12 +249,12 @@ impl Tree {
         &self.nodes[id.index()]
     }
 
-    /// The node of a leaf, if the leaf is in the tree.
+    /// Returns the node of a leaf, if the leaf is in the tree.
     pub(crate) fn leaf_node(&self, leaf: LeafId) -> Option<NodeId> {
         self.leaves.get(&leaf).copied()
     }
 
-    /// The node above, and its branch that leads here. `None` for the root.
+    /// Returns the node above, and its branch that leads here. `None` for the root.
     pub(crate) fn parent(&self, id: NodeId) -> Option<(NodeId, Branch)> {
         let slot = self.slot(id);
         let parent = slot.parent?;
@@ -267,9 +267,9 @@ impl Tree {
         Some((parent, branch))
     }
 
-    /// A number that is smaller for what comes first in the order in which a walk decides. A test comes after its
-    /// yes-side and before its no-side, a `V` node before its children. The order of the children of a `V` node means
-    /// nothing, because their packets differ.
+    /// Returns a number that is smaller for what comes first in the order in which a walk decides. A test comes after
+    /// its yes-side and before its no-side, a `V` node before its children. The order of the children of a `V` node
+    /// means nothing, because their packets differ.
     ///
     /// The order of two nodes never changes while both exist. Numbers are valid until the next augmentation. Costs a
     /// load.
@@ -283,7 +283,7 @@ impl Tree {
 }
 
 impl Node {
-    /// The children with their branches: values ascending, yes before no.
+    /// Returns the children with their branches: values ascending, yes before no.
     fn branches(&self) -> Vec<(Branch, NodeId)> {
         match self {
             Node::Leaf(_) => Vec::new(),
@@ -297,7 +297,7 @@ impl Node {
         }
     }
 
-    /// The trace item that leads from this node into a branch.
+    /// Returns the trace item that leads from this node into a branch.
     fn item(&self, branch: Branch) -> Item {
         match (self, branch) {
             (Node::Value(values), Branch::Value(value)) => {

@@ -26,7 +26,7 @@ impl QuestionMemos {
         }
     }
 
-    /// The memos of a node, for adding some.
+    /// Returns the memos of a node, for adding some.
     pub(super) fn of_mut(&mut self, node: NodeId) -> &mut Vec<QuestionMemo> {
         let list = &mut self.lists_of[node.index()];
         if *list == 0 {

@@ -19,9 +19,9 @@ impl Tree {
         }
     }
 
-    /// The `count` leaves (or all, if there are fewer) that have not been used for the longest time. The least recently
-    /// used comes first, and among equals the older one. Costs one step for each leaf of the tree, so ask for many
-    /// leaves together.
+    /// Returns the `count` leaves (or all, if there are fewer) that have not been used for the longest time. The least
+    /// recently used comes first, and among equals the older one. Costs one step for each leaf of the tree, so ask for
+    /// many leaves together.
     pub fn least_recently_used(&self, count: usize) -> Vec<LeafId> {
         let mut all: Vec<(u32, LeafId)> =
             self.leaves.iter().map(|(leaf, node)| (self.used[node.index()].get(), *leaf)).collect();
@@ -33,8 +33,8 @@ impl Tree {
         all.into_iter().map(|(_, leaf)| leaf).collect()
     }
 
-    /// The approximate memory of the tree, in bytes: what it has allocated, whether in use or kept for later. The
-    /// conditions of tests, which traces share, are counted once for each test. Lists for invalidations are not
+    /// Returns the approximate memory of the tree, in bytes: what it has allocated, whether in use or kept for later.
+    /// The conditions of tests, which traces share, are counted once for each test. Lists for invalidations are not
     /// counted.
     pub fn bytes(&self) -> usize {
         let Tree { nodes, slots, used, free, leaves, wide, memos, .. } = self;

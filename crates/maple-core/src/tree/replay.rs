@@ -43,7 +43,7 @@ use maple_wire::Field;
 use super::chain::LongChain;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
-use crate::trace::{CaptureChecked, Cond, CondList, Fields, Item, ListAnswer, Lowered, Step, Trace};
+use crate::trace::{CaptureChecked, Cond, CondList, Fields, Item, ListAnswer, Lowered, Trace, TraceStep};
 
 /// A run that is under way: a tree answers its questions about its packet. All questions must be about the same packet.
 #[derive(Debug)]
@@ -239,7 +239,7 @@ impl<'t> Replay<'t> {
         fits
     }
 
-    /// The value of a field under a mask, as [`crate::Recorder::read_there`] returns it.
+    /// Returns the value of a field under a mask, as [`crate::Recorder::read_there`] returns it.
     pub fn read_there<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) -> u128 {
         let mask = mask & field.full_mask();
         self.catch_up();
@@ -267,9 +267,9 @@ impl<'t> Replay<'t> {
         self.reads_missing_bytes |= trace.reads_missing_bytes;
         for step in trace.steps() {
             match step {
-                Step::Item(Item::Read(read), _) => _ = self.read_there(packet, read.field, read.mask),
-                Step::Item(Item::Test { cond, .. }, _) => _ = self.fits(packet, cond),
-                Step::List(answer) => self.observe_list(packet, answer),
+                TraceStep::Item(Item::Read(read), _) => _ = self.read_there(packet, read.field, read.mask),
+                TraceStep::Item(Item::Test { cond, .. }, _) => _ = self.fits(packet, cond),
+                TraceStep::List(answer) => self.observe_list(packet, answer),
             }
         }
     }
@@ -352,7 +352,7 @@ impl<'t> Replay<'t> {
         self.go_ahead(ahead);
     }
 
-    /// The number of expected questions, all of which are denied.
+    /// Returns the number of expected questions, all of which are denied.
     #[cfg(test)]
     pub(super) fn expected(&self) -> usize {
         self.next.len()
@@ -444,7 +444,7 @@ impl QuestionMemo {
         self.question == Question::End
     }
 
-    /// The condition that is asked at the node, if the memo says that no packet that reaches the node fits it.
+    /// Returns the condition that is asked at the node, if the memo says that no packet that reaches the node fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo { question: Question::Fits(cond), ago: 0, becomes: ReducedTo::Known(false) } => Some(cond),
@@ -452,8 +452,8 @@ impl QuestionMemo {
         }
     }
 
-    /// The condition that is asked at the node and that the node's test prefixes. Packets that fail the test don't fit
-    /// it.
+    /// Returns the condition that is asked at the node and that the node's test prefixes. Packets that fail the test
+    /// don't fit it.
     pub(super) fn begun(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo {

@@ -50,11 +50,11 @@ struct ChildTable<K> {
 
 /// A value as a key.
 trait ChildKey: Copy + Eq {
-    /// The key of a value that fits into this type.
+    /// Returns the key of a value that fits into this type.
     fn from_value(value: u128) -> Self;
-    /// The value.
+    /// Returns the value.
     fn value(self) -> u128;
-    /// Its bits as one word.
+    /// Returns its bits as one word.
     fn word(self) -> u64;
 }
 
@@ -108,13 +108,13 @@ impl<K: ChildKey> ChildTable<K> {
         table
     }
 
-    /// The place where a key belongs if it is free.
+    /// Returns the place where a key belongs if it is free.
     fn home(&self, key: K) -> usize {
         // There are at least 16 entries, so the shift is less than 64.
         (key.word().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.entries.len().ilog2())) as usize
     }
 
-    /// The place of the key, or the one where it would be inserted.
+    /// Returns the place of the key, or the one where it would be inserted.
     fn find(&self, key: K) -> usize {
         let mut at = self.home(key);
         while self.entries[at].is_some_and(|(there, _)| there != key) {
@@ -177,7 +177,7 @@ impl ValueNode {
         ValueNode { field, mask, children: Children::One { value: 0, child: None } }
     }
 
-    /// The child for a value. The value's bits outside the mask don't count.
+    /// Returns the child for a value. The value's bits outside the mask don't count.
     pub(crate) fn get(&self, value: u128) -> Option<NodeId> {
         let value = value & self.mask;
         match &self.children {
@@ -207,7 +207,7 @@ impl ValueNode {
         }
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self)
             + match &self.children {
@@ -224,7 +224,7 @@ impl ValueNode {
         u64::try_from(self.mask).is_ok()
     }
 
-    /// The number of children.
+    /// Returns the number of children.
     pub(crate) fn len(&self) -> usize {
         match &self.children {
             Children::One { child, .. } => child.iter().len(),
@@ -235,7 +235,7 @@ impl ValueNode {
         }
     }
 
-    /// The children with ascending values.
+    /// Returns the children with ascending values.
     pub(crate) fn sorted(&self) -> Vec<(u128, NodeId)> {
         let mut sorted = Vec::with_capacity(self.len());
         self.for_each(|value, child| sorted.push((value, child)));

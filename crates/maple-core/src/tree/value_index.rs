@@ -65,8 +65,8 @@ impl FieldBits {
 }
 
 impl Tree {
-    /// The leaves whose packets can fit the constraint, ascending: those whose traces' reads and passed tests don't
-    /// contradict it. It may also name leaves whose packets can't fit because they failed a test.
+    /// Returns the leaves whose packets can fit the constraint, ascending: those whose traces' reads and passed tests
+    /// don't contradict it. It may also name leaves whose packets can't fit because they failed a test.
     ///
     /// The first question about a field walks the whole tree, and makes later augmentations a little more expensive.
     /// Each further question costs a look-up for each mask that traces have on the field, and the leaves found.
@@ -103,7 +103,7 @@ impl Tree {
     }
 }
 
-/// The bits of a field that a trace states.
+/// Returns the bits of a field that a trace states.
 fn bits(items: &[Item], field: Field) -> FieldBits {
     items.iter().fold(FieldBits::default(), |bits, item| match item {
         Item::Read(constraint) if constraint.field == field => bits.and(constraint),
@@ -114,7 +114,7 @@ fn bits(items: &[Item], field: Field) -> FieldBits {
     })
 }
 
-/// The bit of a value in [`LeavesByValue::seen`]: the word, and the bit within it.
+/// Returns the bit of a value in [`LeavesByValue::seen`]: the word, and the bit within it.
 fn bit(value: u128) -> (usize, u64) {
     let mixed = fold(value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed >> 62) as usize, 1 << (mixed >> 56 & 63))

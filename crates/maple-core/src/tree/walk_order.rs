@@ -58,7 +58,8 @@ const STEP: u64 = 1 << 32;
 const GAP_DIVISOR: u64 = 32;
 
 impl Order {
-    /// The label of a node in the list. It is higher than the labels of all nodes before it, until the next insertion.
+    /// Returns the label of a node in the list. It is higher than the labels of all nodes before it, until the next
+    /// insertion.
     pub(super) fn label(&self, node: NodeId) -> u64 {
         self.place(node).label
     }

@@ -2,14 +2,14 @@
 
 use maple_wire::{Dpid, Field, PortNo};
 
-use super::super::Random;
+use super::super::Choices;
 use super::domain::{Domain, FIELDS, port};
 use super::program::{Answer, Special, TABLES};
 
 /// Random answers.
 impl Domain {
-    pub(super) fn answer(&self, random: &mut Random, depth: u32) -> Answer {
-        let weighted = random.one_in(2);
+    pub(super) fn answer(&self, random: &mut Choices, depth: u32) -> Answer {
+        let by_costs = random.one_in(2);
         if self.all_answers && depth > 0 && random.one_in(5) {
             return Answer::Special(self.special(random, depth));
         }
@@ -23,9 +23,9 @@ impl Domain {
             }
             5..10 => {
                 let otherwise = random.pick(&[Answer::Flood, Answer::Flood, Answer::Drop]).clone();
-                Answer::Path { to: self.who(random), weighted, otherwise: Box::new(otherwise) }
+                Answer::Path { to: self.who(random), by_costs, otherwise: Box::new(otherwise) }
             }
-            10 => Answer::PathFromHere { to: self.who(random), weighted, otherwise: Box::new(Answer::Flood) },
+            10 => Answer::PathFromHere { to: self.who(random), by_costs, otherwise: Box::new(Answer::Flood) },
             11 => Answer::Hops(self.hops(random)),
             12 => Answer::ToEdges(1 + random.below(2)),
             13 => Answer::ToPort(*random.pick(&self.edges)),
@@ -41,8 +41,8 @@ impl Domain {
         }
     }
 
-    fn special(&self, random: &mut Random, depth: u32) -> Special {
-        let inside = |random: &mut Random, depth| Box::new(self.answer(random, depth));
+    fn special(&self, random: &mut Choices, depth: u32) -> Special {
+        let inside = |random: &mut Choices, depth| Box::new(self.answer(random, depth));
         match random.below(10) {
             0 => Special::Back,
             1 => Special::ToAddress(random.pick(&self.hosts).ipv4),
@@ -63,7 +63,7 @@ impl Domain {
     }
 
     /// Returns mostly a walk over links to a host's port; sometimes a meaningless list.
-    fn hops(&self, random: &mut Random) -> Vec<(Dpid, PortNo)> {
+    fn hops(&self, random: &mut Choices) -> Vec<(Dpid, PortNo)> {
         let mut at = self.dpid(random);
         let mut hops = Vec::new();
         for _ in 0..random.below(4) {

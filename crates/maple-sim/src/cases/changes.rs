@@ -4,7 +4,7 @@ use maple_core::network::Mac;
 use maple_core::state::Value;
 use maple_wire::Field;
 
-use super::super::Random;
+use super::super::Choices;
 use super::domain::{Domain, FIELDS, KEYS, small};
 use super::packets::PacketSpec;
 use super::program::{Change, Operand, TABLES, VARS, int};
@@ -12,7 +12,7 @@ use super::program::{Change, Operand, TABLES, VARS, int};
 /// Random changes of the state.
 impl Domain {
     /// Returns a change that a program makes.
-    pub fn change(&self, random: &mut Random) -> Change {
+    pub fn change(&self, random: &mut Choices) -> Change {
         let (table, name) = (*random.pick(&TABLES), *random.pick(&VARS));
         match random.below(12) {
             0..4 => Change::Put { table, key: self.operand(random), value: Operand::Constant(small(random, 3)) },
@@ -29,7 +29,7 @@ impl Domain {
     }
 
     /// Returns a write that needs no packet: [`Change::event`] makes it.
-    pub fn outside_write(&self, random: &mut Random) -> Change {
+    pub fn outside_write(&self, random: &mut Choices) -> Change {
         let constant = |value| Operand::Constant(value);
         match self.change(random) {
             Change::Put { table, value: Operand::Field(_), .. } => {
@@ -47,7 +47,7 @@ impl Domain {
     }
 
     /// Returns a write to what programs of look-ups read.
-    pub fn write_to_looked_up(&self, random: &mut Random) -> Change {
+    pub fn write_to_looked_up(&self, random: &mut Choices) -> Change {
         let constant = |value| Operand::Constant(value);
         let (table, field) = (*random.pick(&TABLES), *random.pick(&KEYS));
         let key = constant(int(self.value(random, field)));
@@ -60,8 +60,8 @@ impl Domain {
 
     /// Returns writes that change what [`Domain::program_of_pairs`] and [`Domain::program_of_sources`] read for a packet,
     /// mostly all of it.
-    pub fn writes_to_pair(random: &mut Random, packet: &PacketSpec) -> Vec<Change> {
-        let value = |random: &mut Random| Operand::Constant(small(random, 3));
+    pub fn writes_to_pair(random: &mut Choices, packet: &PacketSpec) -> Vec<Change> {
+        let value = |random: &mut Choices| Operand::Constant(small(random, 3));
         let key = |mac| Operand::Constant(int(Mac(mac).bits()));
         let mut all = vec![
             Change::Put { table: TABLES[0], key: key(packet.src), value: value(random) },
@@ -76,14 +76,14 @@ impl Domain {
     }
 
     /// Returns a change of the cost of a link in one direction.
-    pub fn cost(&self, random: &mut Random) -> Change {
+    pub fn cost(&self, random: &mut Choices) -> Change {
         let (a, b) = *random.pick(&self.links);
         let (from, to) = *random.pick(&[(a, b), (b, a)]);
         Change::Cost { from: from.switch, to: to.switch, cost: *random.pick(&[0, 1, 2, 5, 9]) }
     }
 
     /// Returns a key that can be computed from packets.
-    fn key(&self, random: &mut Random) -> Value {
+    fn key(&self, random: &mut Choices) -> Value {
         let field = *random.pick(&[Field::EthSrc, Field::TcpDst, Field::InPort]);
         int(self.value(random, field))
     }

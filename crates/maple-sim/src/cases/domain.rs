@@ -9,7 +9,7 @@ use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::ip_proto::value::{ICMP, ICMPV6, TCP, UDP};
 use maple_wire::{Dpid, Field, PortNo};
 
-use super::super::Random;
+use super::super::Choices;
 use super::program::{Operand, Who, int};
 
 /// The addresses of a host.
@@ -40,7 +40,7 @@ pub struct Domain {
 
 impl Domain {
     /// Returns a value that packets have, or one next to it.
-    pub fn value(&self, random: &mut Random, field: Field) -> u128 {
+    pub fn value(&self, random: &mut Choices, field: Field) -> u128 {
         let host = *random.pick(&self.hosts);
         let (mac, ipv4) = (host.mac.bits(), u128::from(u32::from(host.ipv4)));
         let values: &[u128] = match field {
@@ -62,20 +62,20 @@ impl Domain {
         *random.pick(values)
     }
 
-    pub(super) fn host(&self, random: &mut Random) -> Mac {
+    pub(super) fn host(&self, random: &mut Choices) -> Mac {
         random.pick(&self.hosts).mac
     }
 
-    pub(super) fn dpid(&self, random: &mut Random) -> Dpid {
+    pub(super) fn dpid(&self, random: &mut Choices) -> Dpid {
         Dpid(1 + random.below(self.switches as usize) as u64)
     }
 
     /// Returns a port of a switch, which may not exist.
-    pub(super) fn location(&self, random: &mut Random) -> Location {
+    pub(super) fn location(&self, random: &mut Choices) -> Location {
         Location::new(self.dpid(random), port(random))
     }
 
-    pub(super) fn operand(&self, random: &mut Random) -> Operand {
+    pub(super) fn operand(&self, random: &mut Choices) -> Operand {
         if random.one_in(2) {
             return Operand::Constant(small(random, 3));
         }
@@ -83,7 +83,7 @@ impl Domain {
         Operand::Field(*random.pick(&fields))
     }
 
-    pub(super) fn who(&self, random: &mut Random) -> Who {
+    pub(super) fn who(&self, random: &mut Choices) -> Who {
         match random.below(6) {
             0 => Who::Source,
             1..5 => Who::Destination,
@@ -92,12 +92,12 @@ impl Domain {
     }
 }
 
-pub(super) fn port(random: &mut Random) -> PortNo {
+pub(super) fn port(random: &mut Choices) -> PortNo {
     PortNo(1 + random.below(5) as u32)
 }
 
 /// Returns one of the first few integers, as tables and variables hold it.
-pub(super) fn small(random: &mut Random, bound: usize) -> Value {
+pub(super) fn small(random: &mut Choices, bound: usize) -> Value {
     int(random.below(bound) as u128)
 }
 

@@ -10,7 +10,7 @@ use maple_wire::{Dpid, PortNo};
 
 use super::scenario::{CaseNetwork, Link, Scenario, Step, host};
 use super::{Domain, PacketSpec, links};
-use crate::Random;
+use crate::Choices;
 
 /// The ports for hosts at every switch. Those below, and some above, are for links.
 const HOST_PORTS: [PortNo; 2] = [PortNo(4), PortNo(5)];
@@ -95,7 +95,7 @@ pub enum Kind {
 
 impl Scenario {
     /// Generates a scenario about something, for a driver.
-    pub fn generate(random: &mut Random, driver: &Driver, theme: Theme) -> Scenario {
+    pub fn generate(random: &mut Choices, driver: &Driver, theme: Theme) -> Scenario {
         let network = match theme {
             Theme::Any => CaseNetwork::any(random, driver),
             Theme::RoutesThatMeet | Theme::ManyFlows => CaseNetwork::line(random, driver),
@@ -112,7 +112,7 @@ impl Scenario {
             }
             Theme::ManyFlows => world.program_of_filters(random),
         };
-        let between = |random: &mut Random, (least, most): (usize, usize)| least + random.below(most + 1 - least);
+        let between = |random: &mut Choices, (least, most): (usize, usize)| least + random.below(most + 1 - least);
         let mut scenario = Scenario { network, policy, packets: Vec::new(), steps: Vec::new() };
         let packets = if theme == Theme::ManyFlows { 16 } else { between(random, driver.packets) };
         for _ in 0..packets {
@@ -128,13 +128,13 @@ impl Scenario {
     }
 
     /// Lets each host send a packet before everything else, so that all are known.
-    pub fn greet_first(&mut self, random: &mut Random, driver: &Driver) {
+    pub fn greet_first(&mut self, random: &mut Choices, driver: &Driver) {
         let greetings = self.greetings(random, driver);
         self.steps.splice(0..0, greetings.into_iter().chain([Step::Rest]));
     }
 
     /// Returns a step for each host, in which it sends a packet of its own.
-    pub fn greetings(&mut self, random: &mut Random, driver: &Driver) -> Vec<Step> {
+    pub fn greetings(&mut self, random: &mut Choices, driver: &Driver) -> Vec<Step> {
         let world = self.network.world(driver.all_answers);
         let hosts = 0..self.network.hosts.len();
         let greeting = |from: usize| PacketSpec { from, src: host(from).mac.0, cut: None, ..world.packet(random, &[]) };
@@ -145,7 +145,7 @@ impl Scenario {
 }
 
 impl Driver {
-    fn packet(&self, random: &mut Random, world: &Domain, earlier: &[PacketSpec]) -> PacketSpec {
+    fn packet(&self, random: &mut Choices, world: &Domain, earlier: &[PacketSpec]) -> PacketSpec {
         if self.any_packets {
             return world.packet(random, earlier);
         }
@@ -156,19 +156,19 @@ impl Driver {
 
 impl CaseNetwork {
     /// Generates a connected network.
-    fn any(random: &mut Random, driver: &Driver) -> CaseNetwork {
+    fn any(random: &mut Choices, driver: &Driver) -> CaseNetwork {
         let switches = 2 + random.below(driver.switches - 1) as u64;
         let pairs = links(random, switches, driver.switches - 2);
         CaseNetwork::joined(random, driver, switches, pairs)
     }
 
     /// Generates four switches in a line or ring.
-    fn line(random: &mut Random, driver: &Driver) -> CaseNetwork {
+    fn line(random: &mut Choices, driver: &Driver) -> CaseNetwork {
         let ring = random.chance(30).then_some((4, 1));
         CaseNetwork::joined(random, driver, 4, (2..=4).map(|dpid| (dpid - 1, dpid)).chain(ring).collect())
     }
 
-    fn joined(random: &mut Random, driver: &Driver, switches: u64, pairs: Vec<(u64, u64)>) -> CaseNetwork {
+    fn joined(random: &mut Choices, driver: &Driver, switches: u64, pairs: Vec<(u64, u64)>) -> CaseNetwork {
         let mut taken: BTreeMap<u64, u32> = BTreeMap::new();
         let mut links = Vec::new();
         for (a, b) in pairs {
@@ -210,7 +210,7 @@ fn link_port(number: u32) -> PortNo {
 
 /// The steps of a scenario in the making.
 struct Steps<'a> {
-    random: &'a mut Random,
+    random: &'a mut Choices,
     driver: &'a Driver,
     world: &'a Domain,
     scenario: &'a mut Scenario,
@@ -321,7 +321,7 @@ impl Steps<'_> {
     /// Makes facts that agree with the network. Some drivers also want ports closed, or hosts declared elsewhere.
     fn facts(&mut self) -> Arc<Facts> {
         let (random, network, lies) = (&mut *self.random, &self.scenario.network, self.driver.false_facts);
-        let some = |random: &mut Random, ports: &[PortNo]| {
+        let some = |random: &mut Choices, ports: &[PortNo]| {
             PortSet(ports.iter().filter(|_| random.one_in(2)).map(|port| port.0..=port.0).collect())
         };
         let mut switches = BTreeMap::new();

@@ -5,7 +5,7 @@
 //! controllers over real OpenFlow bytes and asks a plain model. So a question, an answer, a header or an event that is
 //! added here is tested twice. What only one of them can do, it declares ([`Driver`]).
 //!
-//! A [`Domain`] describes a network. From it and a [`Random`] come programs, packets and changes that
+//! A [`Domain`] describes a network. From it and a [`Choices`] come programs, packets and changes that
 //! concern this network. Equal seeds give equal cases.
 
 mod answers;
@@ -25,15 +25,15 @@ pub use domain::{Domain, HostAddresses};
 pub use generate::{Driver, Kind, Theme};
 pub use listed::Listed;
 pub use packets::{Body, PacketSpec, Tag, Transport};
-pub use program::{Answer, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, WEIGHT, Who, int};
+pub use program::{Answer, COSTS, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, Who, int};
 pub use scenario::{CaseNetwork, Knows, Link, Scenario, Step, host};
 
-use super::Random;
+use super::Choices;
 
 /// Returns the pairs of switches that links join, so that the network is connected: a random tree, and up to `most`
 /// further links. Switches are 1, 2, …; a pair can occur twice.
-fn links(random: &mut Random, switches: u64, most: usize) -> Vec<(u64, u64)> {
-    let switch = |random: &mut Random, last: u64| 1 + random.below(last as usize) as u64;
+fn links(random: &mut Choices, switches: u64, most: usize) -> Vec<(u64, u64)> {
+    let switch = |random: &mut Choices, last: u64| 1 + random.below(last as usize) as u64;
     let mut pairs: Vec<(u64, u64)> = (2..=switches).map(|far| (switch(random, far - 1), far)).collect();
     for _ in 0..random.below(most + 1) {
         let (a, b) = (switch(random, switches), switch(random, switches));

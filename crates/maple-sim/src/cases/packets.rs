@@ -7,7 +7,7 @@ use maple_wire::eth_type;
 use maple_wire::packet::Frame;
 use maple_wire::packet::lldp::Tlv;
 
-use super::super::Random;
+use super::super::Choices;
 use super::domain::Domain;
 
 /// A packet, without the number that distinguishes its copies.
@@ -117,7 +117,7 @@ impl Transport {
 /// Random packets.
 impl Domain {
     /// Returns a packet; often one that resembles an earlier one, from another host.
-    pub fn packet(&self, random: &mut Random, earlier: &[PacketSpec]) -> PacketSpec {
+    pub fn packet(&self, random: &mut Choices, earlier: &[PacketSpec]) -> PacketSpec {
         if !earlier.is_empty() && random.one_in(3) {
             let from = random.below(self.hosts.len());
             return PacketSpec { from, src: self.hosts[from].mac.0, ..random.pick(earlier).clone() };
@@ -125,7 +125,7 @@ impl Domain {
         self.new_packet(random)
     }
 
-    fn new_packet(&self, random: &mut Random) -> PacketSpec {
+    fn new_packet(&self, random: &mut Choices) -> PacketSpec {
         let from = random.below(self.hosts.len());
         let src = match random.below(20) {
             0 => self.host(random).0,
@@ -146,7 +146,7 @@ impl Domain {
         };
         // Some of the VLAN ids are also those of labels.
         let count = *random.pick(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 2]);
-        let tag = |random: &mut Random| Tag {
+        let tag = |random: &mut Choices| Tag {
             service: random.one_in(4),
             vid: *random.pick(&[1, 2, 7, 8]),
             pcp: *random.pick(&[0, 3]),
@@ -157,7 +157,7 @@ impl Domain {
         PacketSpec { from, src, dst, tags, body, cut }
     }
 
-    fn body(&self, random: &mut Random, from: usize) -> Body {
+    fn body(&self, random: &mut Choices, from: usize) -> Body {
         let (own, other) = (self.hosts[from], *random.pick(&self.hosts));
         let elsewhere = *random.pick(&[Ipv4Addr::new(10, 0, 1, 7), Ipv4Addr::new(11, 0, 0, 1)]);
         let (src, dst) = match random.below(6) {
@@ -182,7 +182,7 @@ impl Domain {
     }
 }
 
-fn transport(random: &mut Random, v6: bool) -> Transport {
+fn transport(random: &mut Choices, v6: bool) -> Transport {
     let (src, dst) = (*random.pick(&[1023, 1024, 5000]), *random.pick(&[22, 80, 1024, 5000]));
     match random.below(8) {
         0..4 => Transport::Tcp(src, dst),

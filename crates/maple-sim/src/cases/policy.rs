@@ -11,7 +11,7 @@ use maple_core::run::Observe as _;
 use maple_core::state::{Access, Stop, Value};
 use maple_wire::{Dpid, Field, PortNo};
 
-use super::program::{Answer, Change, Operand, Program, Question, Special, Subject, WEIGHT, Who, int, selection};
+use super::program::{Answer, COSTS, Change, Operand, Program, Question, Special, Subject, Who, int, selection};
 
 /// A query whose argument is a table, a value, and a number.
 type ManyEntries = Query<(String, (Value, u64)), bool>;
@@ -204,7 +204,7 @@ fn write(change: &Change, pkt: &PacketHandle, net: &Net) {
             };
             net.set_var(name, Value::Int(next));
         }
-        Change::Cost { from, to, cost } => net.set_cost(WEIGHT, LinkName::Switches(*from, *to), *cost),
+        Change::Cost { from, to, cost } => net.set_cost(COSTS, LinkName::Switches(*from, *to), *cost),
         Change::Invalidate { field, value } => {
             net.invalidate(selection(*field, *value));
         }
@@ -222,12 +222,12 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
             Some(Value::Int(port)) => Route::to([PortNo(port as u32)]),
             _ => self::answer(otherwise, pkt, net),
         },
-        Answer::Path { to, weighted, otherwise } => match (switch_of(Who::Source, pkt, net), locate(*to, net)) {
-            (Some(from), Some(to)) => path(Location::new(from, PortNo(0)), to, *weighted, net),
+        Answer::Path { to, by_costs, otherwise } => match (switch_of(Who::Source, pkt, net), locate(*to, net)) {
+            (Some(from), Some(to)) => path(Location::new(from, PortNo(0)), to, *by_costs, net),
             _ => self::answer(otherwise, pkt, net),
         },
-        Answer::PathFromHere { to, weighted, otherwise } => match locate(*to, net) {
-            Some(to) => path(Location::new(pkt.switch(), PortNo(0)), to, *weighted, net),
+        Answer::PathFromHere { to, by_costs, otherwise } => match locate(*to, net) {
+            Some(to) => path(Location::new(pkt.switch(), PortNo(0)), to, *by_costs, net),
             None => self::answer(otherwise, pkt, net),
         },
         Answer::Hops(hops) => Route::hops(hops.iter().map(|(dpid, port)| Hop::new(*dpid, *port))),
@@ -237,8 +237,8 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-fn path(from: Location, to: Location, weighted: bool, net: &Net) -> Route {
-    if weighted { net.path(from, to, WEIGHT) } else { net.shortest_path(from, to) }
+fn path(from: Location, to: Location, by_costs: bool, net: &Net) -> Route {
+    if by_costs { net.path(from, to, COSTS) } else { net.shortest_path(from, to) }
 }
 
 fn special(answer: &Special, pkt: &PacketHandle, net: &Net) -> Route {
@@ -247,7 +247,7 @@ fn special(answer: &Special, pkt: &PacketHandle, net: &Net) -> Route {
         Special::Back => Route::to(net.edge_ports(pkt.switch()).into_iter().take(1).chain([PortNo::IN_PORT])),
         Special::ToAddress(address) => match net.locate_ip((*address).into()) {
             Some((mac, _)) => {
-                inner(&Answer::PathFromHere { to: Who::Host(mac), weighted: false, otherwise: Box::new(Answer::Drop) })
+                inner(&Answer::PathFromHere { to: Who::Host(mac), by_costs: false, otherwise: Box::new(Answer::Drop) })
             }
             None => Route::unreachable(),
         },

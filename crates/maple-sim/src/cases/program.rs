@@ -15,7 +15,7 @@ pub const TABLES: [&str; 2] = ["t0", "t1"];
 /// The variables that programs and events use.
 pub const VARS: [&str; 2] = ["v0", "v1"];
 /// The link attribute by which programs weigh paths.
-pub const WEIGHT: &str = "cost";
+pub const COSTS: &str = "cost";
 
 /// A policy as a tree.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,9 +136,9 @@ pub enum Answer {
     ToPort(Location),
     /// The path from the source's location to a host, by hop count or by weight. If either location is not known,
     /// `otherwise`.
-    Path { to: Who, weighted: bool, otherwise: Box<Answer> },
+    Path { to: Who, by_costs: bool, otherwise: Box<Answer> },
     /// The path from the ingress switch to a host. If the host's location is not known, `otherwise`.
-    PathFromHere { to: Who, weighted: bool, otherwise: Box<Answer> },
+    PathFromHere { to: Who, by_costs: bool, otherwise: Box<Answer> },
     /// The route along these hops.
     Hops(Vec<(Dpid, PortNo)>),
     /// The union of these routes.
@@ -197,7 +197,7 @@ impl Change {
             Change::Take { table, key } => Write::Table { table: (*table).into(), key: constant(key), value: None },
             Change::Set { name, value } => Write::Var { name: (*name).into(), value: Some(constant(value)) },
             Change::Cost { from, to, cost } => {
-                Write::Cost { name: WEIGHT.into(), link: LinkName::Switches(*from, *to), cost: Some(*cost) }
+                Write::Cost { name: COSTS.into(), link: LinkName::Switches(*from, *to), cost: Some(*cost) }
             }
             Change::Invalidate { .. } => panic!("{self:?} is not a write"),
             Change::Count { name } => panic!("only a packet counts {name}"),

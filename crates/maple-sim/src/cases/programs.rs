@@ -2,14 +2,14 @@
 
 use maple_wire::{Dpid, Field};
 
-use super::super::Random;
+use super::super::Choices;
 use super::domain::{Domain, FIELDS, KEYS, small};
 use super::program::{Answer, Change, Operand, Program, Question, Subject, TABLES, VARS, Who, int};
 
 /// Random programs.
 impl Domain {
     /// Returns a program of at most this depth.
-    pub fn program(&self, random: &mut Random, depth: u32) -> Program {
+    pub fn program(&self, random: &mut Choices, depth: u32) -> Program {
         if depth == 0 || random.one_in(8) {
             return Program::Answer(self.answer(random, 2));
         }
@@ -18,7 +18,7 @@ impl Domain {
             7..10 => {
                 let subject = self.subject(random);
                 let count = 1 + random.below(2);
-                let arm = |random: &mut Random| (self.outcome(random, subject), self.program(random, depth - 1));
+                let arm = |random: &mut Choices| (self.outcome(random, subject), self.program(random, depth - 1));
                 let arms = (0..count).map(|_| arm(random)).collect();
                 Program::Switch { subject, arms, other: Box::new(self.program(random, depth - 1)) }
             }
@@ -28,9 +28,9 @@ impl Domain {
 
     /// Returns a program that decides equal packets differently depending on where they enter, so that their routes
     /// need labels on links.
-    pub fn program_by_ingress(&self, random: &mut Random, depth: u32) -> Program {
+    pub fn program_by_ingress(&self, random: &mut Choices, depth: u32) -> Program {
         let in_port = Subject::Field { field: Field::InPort, mask: Field::InPort.full_mask() };
-        let below = |random: &mut Random| match random.below(10) {
+        let below = |random: &mut Choices| match random.below(10) {
             0..2 => self.program(random, depth.min(2)),
             2..5 if depth > 0 => self.program_by_ingress(random, depth - 1),
             2..5 => {
@@ -49,16 +49,16 @@ impl Domain {
     }
 
     /// Returns a list of filters, the first match of which counts. Their routes mostly depend on the packet.
-    pub fn program_of_filters(&self, random: &mut Random) -> Program {
-        let to_somewhere = |random: &mut Random| match random.below(12) {
+    pub fn program_of_filters(&self, random: &mut Choices) -> Program {
+        let to_somewhere = |random: &mut Choices| match random.below(12) {
             0 => Answer::Drop,
             1 => self.answer(random, 1),
             2 => {
                 let otherwise = Box::new(Answer::Drop);
-                Answer::PathFromHere { to: Who::Host(self.host(random)), weighted: false, otherwise }
+                Answer::PathFromHere { to: Who::Host(self.host(random)), by_costs: false, otherwise }
             }
             3 => Answer::ToPort(*random.pick(&self.edges)),
-            _ => Answer::Path { to: Who::Destination, weighted: random.one_in(5), otherwise: Box::new(Answer::Flood) },
+            _ => Answer::Path { to: Who::Destination, by_costs: random.one_in(5), otherwise: Box::new(Answer::Flood) },
         };
         let mut program = Program::Answer(to_somewhere(random));
         for _ in 0..1 + random.below(6) {
@@ -75,14 +75,14 @@ impl Domain {
     }
 
     /// Returns a program that mostly asks what tables have at fields of the packet.
-    pub fn program_of_look_ups(&self, random: &mut Random, depth: u32) -> Program {
+    pub fn program_of_look_ups(&self, random: &mut Choices, depth: u32) -> Program {
         let (table, key) = (*random.pick(&TABLES), Operand::Field(*random.pick(&KEYS)));
         if depth == 0 || random.one_in(8) {
             let otherwise = Box::new(Answer::Drop);
             return Program::Answer(match random.below(8) {
                 0..3 => Answer::ToStored { table, key, otherwise },
                 3..6 => Answer::ToPort(*random.pick(&self.edges)),
-                6 => Answer::Path { to: Who::Destination, weighted: false, otherwise },
+                6 => Answer::Path { to: Who::Destination, by_costs: false, otherwise },
                 _ => Answer::Drop,
             });
         }
@@ -98,7 +98,7 @@ impl Domain {
 
     /// Returns a program whose answer depends on what two tables have for a packet's source and destination together, and
     /// sometimes on a variable.
-    pub fn program_of_pairs(&self, random: &mut Random) -> Program {
+    pub fn program_of_pairs(&self, random: &mut Choices) -> Program {
         let asks =
             |table, field, value: u128| Question::TableIs { table, key: Operand::Field(field), value: int(value) };
         let mut questions = Vec::new();
@@ -115,7 +115,7 @@ impl Domain {
     }
 
     /// Returns a program whose answer depends on where a packet's source is, and on what a table has for its destination.
-    pub fn program_of_sources(&self, random: &mut Random) -> Program {
+    pub fn program_of_sources(&self, random: &mut Choices) -> Program {
         let asks =
             |value: u128| Question::TableIs { table: TABLES[1], key: Operand::Field(Field::EthDst), value: int(value) };
         let mut places = vec![Question::Located(Who::Source)];
@@ -132,7 +132,7 @@ impl Domain {
     }
 
     /// Returns a program that gives each combination of answers an answer of its own.
-    fn by_all(&self, random: &mut Random, questions: &[Vec<Question>]) -> Program {
+    fn by_all(&self, random: &mut Choices, questions: &[Vec<Question>]) -> Program {
         let Some((first, rest)) = questions.split_first() else {
             return Program::Answer(Answer::ToPort(*random.pick(&self.edges)));
         };
@@ -144,13 +144,13 @@ impl Domain {
         program
     }
 
-    fn ask(&self, random: &mut Random, next: impl Fn(&Domain, &mut Random) -> Program) -> Program {
+    fn ask(&self, random: &mut Choices, next: impl Fn(&Domain, &mut Choices) -> Program) -> Program {
         let question = self.question(random);
         Program::Ask { question, yes: Box::new(next(self, random)), no: Box::new(next(self, random)) }
     }
 
     /// Returns a write. It is mostly under a test of its effect, so that it happens once for each value.
-    fn writing(&self, random: &mut Random, depth: u32) -> Program {
+    fn writing(&self, random: &mut Choices, depth: u32) -> Program {
         let rest = Box::new(self.program(random, depth - 1));
         if random.one_in(4) {
             return Program::Write { change: self.change(random), then: rest };
@@ -172,13 +172,13 @@ impl Domain {
     }
 
     /// Returns changes that may be taken back, and others in their place, sometimes none.
-    fn either(&self, random: &mut Random, then: Box<Program>) -> Program {
+    fn either(&self, random: &mut Choices, then: Box<Program>) -> Program {
         let first = (0..1 + random.below(2)).map(|_| self.change(random)).collect();
         let second = (0..random.below(2)).map(|_| self.change(random)).collect();
         Program::Either { first, waits: !random.one_in(4), second, then }
     }
 
-    fn question(&self, random: &mut Random) -> Question {
+    fn question(&self, random: &mut Choices) -> Question {
         let (table, value) = (*random.pick(&TABLES), small(random, 3));
         match random.below(24) {
             0..11 => self.question_of_packet(random),
@@ -200,7 +200,7 @@ impl Domain {
         }
     }
 
-    fn question_of_packet(&self, random: &mut Random) -> Question {
+    fn question_of_packet(&self, random: &mut Choices) -> Question {
         let field = *random.pick(&FIELDS);
         let value = self.value(random, field);
         match random.below(11) {
@@ -213,7 +213,7 @@ impl Domain {
         }
     }
 
-    fn subject(&self, random: &mut Random) -> Subject {
+    fn subject(&self, random: &mut Choices) -> Subject {
         let field = *random.pick(&FIELDS);
         match random.below(11) {
             0..5 => Subject::Field { field, mask: field.full_mask() },
@@ -226,7 +226,7 @@ impl Domain {
         }
     }
 
-    fn outcome(&self, random: &mut Random, subject: Subject) -> Option<u128> {
+    fn outcome(&self, random: &mut Choices, subject: Subject) -> Option<u128> {
         match subject {
             Subject::Field { .. } if random.one_in(5) => None,
             Subject::Field { field, mask } => Some(self.value(random, field) & mask),
@@ -236,7 +236,7 @@ impl Domain {
     }
 }
 
-fn mask(random: &mut Random, field: Field) -> u128 {
+fn mask(random: &mut Choices, field: Field) -> u128 {
     let full = field.full_mask();
     if random.one_in(3) {
         return random.pick(&[1, 2, 0x1000, 0x101]) & full;

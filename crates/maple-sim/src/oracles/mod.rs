@@ -6,7 +6,7 @@
 //! Both see a tree as the traces of its leaves, and share with Maple's compiler only what a packet region and a match are
 //! ([`maple_core::trace::Region`]).
 
-use maple_core::compile::{Table, Target, Tuning};
+use maple_core::compile::{RuleTable, TableTarget, Tuning};
 
 pub mod paper;
 mod reference;
@@ -16,7 +16,7 @@ pub use reference::ReferenceCompiler;
 /// The compiler that makes a table's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Maple's own compiler ([`Table::new`]).
+    /// Maple's own compiler ([`RuleTable::new`]).
     #[default]
     Maple,
     /// Maple's own compiler, with thresholds at which small tables use everything that large ones do
@@ -28,10 +28,10 @@ pub enum Strategy {
 
 impl Strategy {
     /// Returns a function that makes an empty table with this compiler.
-    pub fn new_table(self) -> fn(Target) -> Table {
+    pub fn new_table(self) -> fn(TableTarget) -> RuleTable {
         match self {
-            Strategy::Maple => Table::new,
-            Strategy::MapleForSmallTables => |target| Table::tuned(target, Tuning::for_small_tables()),
+            Strategy::Maple => RuleTable::new,
+            Strategy::MapleForSmallTables => |target| RuleTable::tuned(target, Tuning::for_small_tables()),
             Strategy::Paper => paper::table,
         }
     }

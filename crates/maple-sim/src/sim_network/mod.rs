@@ -26,7 +26,7 @@ mod frames;
 mod restart;
 mod time;
 
-use crate::random::Random;
+use crate::choices::Choices;
 use crate::switch::{Out, Placed, SimSwitch};
 
 /// A frame that came out of the network.
@@ -129,14 +129,14 @@ pub struct SimNetwork {
     queue: BTreeMap<(Time, u64), Happening>,
     last: BTreeMap<Channel, Time>,
     sent: u64,
-    random: Random,
+    random: Choices,
 }
 
 impl SimNetwork {
     /// Creates a controller with this many shards and no switch.
     pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> SimNetwork {
         let (store, trail) = new_store();
-        store.update(|_| vec![Write::Weight("cost".into())]);
+        store.update(|_| vec![Write::CostName("cost".into())]);
         let options = Options { remember: true, ..options.clone() };
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         let engines = (0..shards.max(1)).map(engine).collect();
@@ -176,7 +176,7 @@ impl SimNetwork {
             queue: BTreeMap::new(),
             last: BTreeMap::new(),
             sent: 0,
-            random: Random::new(seed),
+            random: Choices::new(seed),
         }
     }
 
@@ -262,7 +262,7 @@ impl SimNetwork {
 
     /// Draws delays and the like from another seed from now on.
     pub fn reseed(&mut self, seed: u64) {
-        self.random = Random::new(seed);
+        self.random = Choices::new(seed);
     }
 
     /// The engines, by shard.

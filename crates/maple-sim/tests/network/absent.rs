@@ -11,7 +11,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_sim::seeds::seeds;
-use maple_sim::{Delivery, Random, SimNetwork};
+use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use crate::scripts::{A, B, at, ring, ring_with, send, udp};
@@ -40,8 +40,8 @@ enum Wish {
 const OWN: [u8; 20] = [0xee; 20];
 
 impl Wish {
-    fn random(random: &mut Random) -> Wish {
-        let some = |random: &mut Random| (0..1 + random.below(4)).map(|_| place(random)).collect::<Vec<_>>();
+    fn random(random: &mut Choices) -> Wish {
+        let some = |random: &mut Choices| (0..1 + random.below(4)).map(|_| place(random)).collect::<Vec<_>>();
         match random.below(8) {
             0 => Wish::To((0..1 + random.below(3)).map(|_| place(random).port.0).collect()),
             1 => Wish::Path(place(random)),
@@ -80,7 +80,7 @@ impl Wish {
 }
 
 /// Returns a port of a switch, either of which may not be there.
-fn place(random: &mut Random) -> Location {
+fn place(random: &mut Choices) -> Location {
     at(1 + random.below(4) as u64, 1 + random.below(5) as u32)
 }
 
@@ -162,7 +162,7 @@ struct NetworkWithGaps {
 }
 
 impl NetworkWithGaps {
-    fn new(random: &mut Random) -> NetworkWithGaps {
+    fn new(random: &mut Choices) -> NetworkWithGaps {
         let wishes: Arc<Vec<Wish>> = Arc::new((0..6).map(|_| Wish::random(random)).collect());
         let own = Arc::clone(&wishes);
         let policy = move |pkt: &PacketHandle, net: &Net| {
@@ -177,7 +177,7 @@ impl NetworkWithGaps {
     }
 
     /// Lets something come or go, and everything come to rest.
-    fn change(&mut self, random: &mut Random) {
+    fn change(&mut self, random: &mut Choices) {
         let port = at(1 + random.below(3) as u64, 3 + random.below(3) as u32);
         let last = Dpid(SWITCHES);
         let is_away = !self.away.is_empty();
@@ -206,7 +206,7 @@ impl NetworkWithGaps {
     }
 
     /// Sends a packet of each kind from some port, and checks where it arrives.
-    fn check(&mut self, random: &mut Random) {
+    fn check(&mut self, random: &mut Choices) {
         let edges: Vec<Location> = self.model.ports.keys().copied().filter(|at| self.model.gets(at)).collect();
         if edges.is_empty() {
             return;
@@ -241,7 +241,7 @@ impl NetworkWithGaps {
 #[test]
 fn what_comes_and_goes_is_used_and_left_out_at_once_by_every_kind_of_route() {
     for seed in seeds(150) {
-        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Choices::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut world = NetworkWithGaps::new(&mut random);
         world.check(&mut random);
         for _ in 0..12 {

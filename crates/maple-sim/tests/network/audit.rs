@@ -8,7 +8,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::{Random, SimNetwork};
+use maple_sim::{Choices, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
 
@@ -141,7 +141,7 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
 fn changes_during_an_audit_are_no_findings() {
     for (seed, version) in (0..40).zip([Version::Of10, Version::Of13].into_iter().cycle()) {
         let mut sim = audited(version, Duration::from_millis(1));
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         for _ in 0..60 {
             let port = 1000 + random.below(8) as u16;
             match random.below(4) {

@@ -14,7 +14,7 @@ use maple_core::policy::Policy;
 use maple_core::run::Run;
 use maple_core::state::{Store, SwitchInfo, Txn, Write};
 use maple_core::trace::Item;
-use maple_sim::Random;
+use maple_sim::Choices;
 use maple_sim::cases::{Domain, HostAddresses, Program};
 use maple_wire::{Dpid, PortNo, Version};
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn program(seed: u64, depth: u32) -> Program {
         hosts: (1..=4).map(host).collect(),
         all_answers: true,
     };
-    world.program(&mut Random::new(seed), depth)
+    world.program(&mut Choices::new(seed), depth)
 }
 
 proptest! {

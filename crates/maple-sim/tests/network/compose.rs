@@ -15,8 +15,8 @@ use maple_core::route::{Route, rewritten};
 use maple_core::run::{Finished, Run};
 use maple_core::state::{Cell, CellValue, Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::{Cond, Trace};
-use maple_sim::Random;
-use maple_sim::cases::{Domain, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT};
+use maple_sim::Choices;
+use maple_sim::cases::{COSTS, Domain, HostAddresses, PacketSpec, Program, TABLES, VARS};
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
@@ -110,9 +110,9 @@ fn at(switch: u64, port: u32) -> Location {
 
 impl Setting {
     /// Creates switches 1, 2 and 3 in a ring by their ports 1 and 2; ports 3 and 4 have hosts.
-    fn new(random: &mut Random) -> Setting {
+    fn new(random: &mut Choices) -> Setting {
         let store = Store::new();
-        let mut writes = vec![Write::Weight(WEIGHT.into())];
+        let mut writes = vec![Write::CostName(COSTS.into())];
         let (mut links, mut edges, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for n in 1..=3u64 {
             let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
@@ -139,13 +139,13 @@ impl Setting {
         let (key, value) = (Value::Int(22), Some(Value::Int(1)));
         writes.push(Write::Table { table: TABLES[0].into(), key, value });
         let cost = Some(random.below(6) as u64);
-        writes.push(Write::Cost { name: WEIGHT.into(), link: LinkName::Port(at(1, 2)), cost });
+        writes.push(Write::Cost { name: COSTS.into(), link: LinkName::Port(at(1, 2)), cost });
         store.update(|_| writes);
         let world = Domain { switches: 3, links, edges, hosts, all_answers: false };
         Setting { world, state: store.snapshot() }
     }
 
-    fn part(&self, random: &mut Random) -> Part {
+    fn part(&self, random: &mut Choices) -> Part {
         let program = self.world.program_of_filters(random);
         match random.below(9) {
             0 => Part::Fails,
@@ -165,7 +165,7 @@ impl Setting {
         }
     }
 
-    fn write(&self, random: &mut Random) -> (Field, u128) {
+    fn write(&self, random: &mut Choices) -> (Field, u128) {
         let fields = [
             Field::EthDst,
             Field::EthSrc,
@@ -185,8 +185,8 @@ impl Setting {
         (field, value)
     }
 
-    fn cond(&self, random: &mut Random) -> Cond {
-        let one = |random: &mut Random| {
+    fn cond(&self, random: &mut Choices) -> Cond {
+        let one = |random: &mut Choices| {
             let field = *random.pick(&[Field::TcpDst, Field::VlanVid, Field::Ipv4Dst, Field::EthDst, Field::VlanPcp]);
             Constraint::exact(field, self.world.value(random, field))
         };
@@ -194,16 +194,16 @@ impl Setting {
         if random.one_in(3) { cond.and(one(random)) } else { cond }
     }
 
-    fn tree(&self, random: &mut Random, depth: u32) -> Tree {
+    fn tree(&self, random: &mut Choices, depth: u32) -> Tree {
         if depth == 0 {
             return Tree::Part(self.part(random));
         }
-        let below = |random: &mut Random| self.tree(random, depth - 1);
+        let below = |random: &mut Choices| self.tree(random, depth - 1);
         match random.below(11) {
             10 => {
                 let actions = [AccessAction::Allow, AccessAction::Deny, AccessAction::Pass];
-                let entry = |random: &mut Random| (self.cond(random), *random.pick(&actions));
-                let list = |random: &mut Random| (0..random.below(12)).map(|_| entry(random)).collect();
+                let entry = |random: &mut Choices| (self.cond(random), *random.pick(&actions));
+                let list = |random: &mut Choices| (0..random.below(12)).map(|_| entry(random)).collect();
                 let lists = (0..1 + random.below(2)).map(|_| list(random)).collect();
                 Tree::Lists(lists, Box::new(below(random)))
             }
@@ -225,7 +225,7 @@ impl Setting {
 
     /// Returns a whole frame with at most one tag, and not a fragment, because some rewrites do not change other
     /// frames. The tag is not a service tag: removed and pushed again, it would be a plain tag; as one change it stays.
-    fn frame(&self, random: &mut Random) -> (Location, Vec<u8>) {
+    fn frame(&self, random: &mut Choices) -> (Location, Vec<u8>) {
         let spec = loop {
             let spec: PacketSpec = self.world.packet(random, &[]);
             let is_fragment = matches!(spec.body, maple_sim::cases::Body::V4 { fragment: Some(_), .. });
@@ -346,7 +346,7 @@ fn collides(outcome: &FrameFate) -> bool {
 fn a_composition_does_what_its_parts_do_one_by_one() {
     let mut counts = [0; 3];
     for seed in seeds(15_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let tree = setting.tree(&mut random, 3);
         let (came_in, frame) = setting.frame(&mut random);
@@ -385,7 +385,7 @@ fn any(tree: &Tree, what: &dyn Fn(&Tree) -> bool) -> bool {
 fn packets_that_pass_the_trace_of_a_composition_get_its_answer() {
     let mut alike = 0;
     for seed in seeds(5_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let tree = setting.tree(&mut random, 3);
         let (came_in, frame) = setting.frame(&mut random);
@@ -418,10 +418,10 @@ fn what(error: PolicyError) -> String {
 }
 
 /// Asserts that two trees decide alike, for random parts and packets. Routes are compared as data.
-fn assert_law(law: impl Fn(&Setting, &mut Random) -> Option<(Tree, Tree)>) {
+fn assert_law(law: impl Fn(&Setting, &mut Choices) -> Option<(Tree, Tree)>) {
     let mut compared = 0;
     for seed in seeds(5_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let Some((left, right)) = law(&setting, &mut random) else { continue };
         for _ in 0..3 {
@@ -515,7 +515,7 @@ fn only_failures_need_a_fallback() {
 
 #[test]
 fn names_are_in_lines_and_errors() {
-    let mut random = Random::new(1);
+    let mut random = Choices::new(1);
     let setting = Setting::new(&mut random);
     let (came_in, frame) = setting.frame(&mut random);
     let named = |part: Part| {
@@ -540,7 +540,7 @@ fn names_are_in_lines_and_errors() {
 
 #[test]
 fn what_was_written_costs_no_observation() {
-    let setting = Setting::new(&mut Random::new(1));
+    let setting = Setting::new(&mut Choices::new(1));
     let web = |pkt: &PacketHandle, _: &Net| {
         if pkt.is(Field::Ipv4Dst, 0x0a00_0063) {
             Route::pass().set(Field::Ipv4Dst, 0x0a00_0001).set(Field::TcpDst, 8080)

@@ -11,7 +11,7 @@ use maple_core::network::{Facts, HostFacts, Location, Mac, PortKind, PortRole, P
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::{MoveReason, Report};
 use maple_core::route::Route;
-use maple_sim::{Delivery, Random, SimNetwork};
+use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Version};
 
@@ -212,7 +212,7 @@ fn a_bridge_between_declared_link_ports_only_is_not_used_and_another_is_entered_
         sim.tell(Event::Segment { ports: segment.into() });
         sim.run();
         assert_eq!(kind(&sim, at(3, 4)), Some(PortKind::Edge), "the lowest that may be one");
-        assert!(matches!(kind(&sim, at(1, 4)), Some(PortKind::Shared { with, .. }) if with == at(3, 4)));
+        assert!(matches!(kind(&sim, at(1, 4)), Some(PortKind::Shut { with, .. }) if with == at(3, 4)));
     }
 }
 
@@ -303,7 +303,7 @@ pub fn check_facts(sim: &SimNetwork, facts: &Facts, context: &str) {
 
 /// Makes one random event of a network. Returns the port and the source of the packet that was sent, if there was one,
 /// and where it arrived.
-pub fn event(sim: &mut SimNetwork, random: &mut Random, all: &[Location]) -> (Location, Mac, Vec<Delivery>) {
+pub fn event(sim: &mut SimNetwork, random: &mut Choices, all: &[Location]) -> (Location, Mac, Vec<Delivery>) {
     let (a, b, c) = (*random.pick(all), *random.pick(all), *random.pick(all));
     let macs = [A, B, C, D];
     let (from, to) = (*random.pick(&macs), *random.pick(&macs));
@@ -328,7 +328,7 @@ pub fn event(sim: &mut SimNetwork, random: &mut Random, all: &[Location]) -> (Lo
 #[test]
 fn declared_facts_hold_whatever_happens() {
     for seed in 0..60 {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let (edge, link) = (ports(3), PortSet(vec![1..=2]));
         let first = SwitchFacts { edge: edge.clone(), link, max_hosts: vec![(ports(4), 2)], ports: None };
         let second = SwitchFacts { edge, ports: Some(PortSet(vec![1..=3])), ..SwitchFacts::default() };

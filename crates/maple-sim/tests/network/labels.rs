@@ -10,7 +10,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::{Delivery, Random, SimNetwork, SimSwitch};
+use maple_sim::{Choices, Delivery, SimNetwork, SimSwitch};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
@@ -154,7 +154,7 @@ fn by_variable(pkt: &PacketHandle, net: &Net) -> Route {
 fn a_packet_in_flight_whose_label_goes_comes_out_as_f_said_or_not_at_all() {
     let (mut lost, mut delivered) = (0, 0);
     for seed in 0..60 {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let versions = *random.pick(&MIXED);
         let options = Options { track_hosts: false, labels: range(20, 22), ..Options::default() };
         let mut sim = line(Arc::new(by_variable), &options, 1 + random.below(3) as u8, &versions);

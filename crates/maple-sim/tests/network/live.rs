@@ -8,7 +8,7 @@ use maple_core::engine::{
 };
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
-use maple_sim::{Random, SimNetwork};
+use maple_sim::{Choices, SimNetwork};
 use maple_wire::{Constraint, Dpid, Field, Instruction, Match, Version};
 
 use crate::scripts::{A, B, at, udp};
@@ -193,7 +193,7 @@ fn the_temporary_rule_is_never_there_without_the_one_below() {
     let (mut seen, mut gone) = (0, 0);
     for seed in 0..6 {
         let mut sim = network(Version::Of13);
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         sim.tell(Event::LiveBegin { token: 1, filter: filter(None) });
         for round in 0..400 {
             match random.below(24) {

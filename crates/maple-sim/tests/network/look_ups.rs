@@ -14,7 +14,7 @@ use maple_core::report::{Lowered, Report};
 use maple_core::route::Route;
 use maple_core::state::{Snapshot, Value, Write};
 use maple_sim::seeds::{Seeds, are_chosen};
-use maple_sim::{Out, Random, SimNetwork, SimSwitch};
+use maple_sim::{Choices, Out, SimNetwork, SimSwitch};
 use maple_wire::{Dpid, Field, Instruction, PortNo, Version};
 
 use crate::scripts::{at, udp};
@@ -290,7 +290,7 @@ fn after_each_message_of_an_update_a_packet_gets_the_answer_of_one_state() {
     let mut all = 0;
     for seed in fixed.chain(fresh) {
         println!("MAPLE_SEED={seed}");
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let mut switch = SimSwitch::new(ONE, Version::Of13);
         switch.takes_bundles = random.one_in(3);
         if random.one_in(3) {
@@ -305,7 +305,7 @@ fn after_each_message_of_an_update_a_packet_gets_the_answer_of_one_state() {
                 let mut writes = Vec::new();
                 for (table, most) in [("groups", 6), ("ports", 4)] {
                     let hosts: Vec<u64> = HOSTS.filter(|_| random.one_in(2)).collect();
-                    let value = |random: &mut Random| (!random.one_in(5)).then(|| 1 + random.below(most) as i64);
+                    let value = |random: &mut Choices| (!random.one_in(5)).then(|| 1 + random.below(most) as i64);
                     let row = |number: u64| Write::Table {
                         table: table.into(),
                         key: Value::Mac(host(number)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use maple_core::engine::{Counted, Event, Options, Party, Stats};
+use maple_core::engine::{CounterKind, Event, Options, Party, Stats};
 use maple_core::ids::{DependentId, LeafId};
 use maple_core::network::{Gauge, Hop, Location, Mac, Scale, UTILISATION};
 use maple_core::policy::{Net, PacketHandle};
@@ -335,7 +335,7 @@ fn a_switch_that_does_not_count_is_reported_once_and_its_rates_are_nothing() {
     send(&mut sim, 4, 1);
     assert_eq!(link(&mut sim), 2);
     let refused =
-        |report: &&Report| matches!(report, Report::CountersRefused { switch: Dpid(1), what: Counted::Ports });
+        |report: &&Report| matches!(report, Report::CountersRefused { switch: Dpid(1), what: CounterKind::Ports });
     assert_eq!(sim.reports.iter().filter(refused).count(), 1);
 }
 
@@ -345,7 +345,7 @@ fn people_who_watch_see_rates_and_change_nothing_for_f() {
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 1, 2);
     for _ in 0..15 {
-        [Counted::Ports, Counted::Rules]
+        [CounterKind::Ports, CounterKind::Rules]
             .into_iter()
             .for_each(|what| sim.tell(Event::ShowCounters { dpid: Dpid(1), what }));
         sim.inject(at(1, 1), frame(A, B, FRAME));

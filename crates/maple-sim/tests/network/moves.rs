@@ -8,7 +8,7 @@ use maple_core::network::{Hop, LinkName, Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::{Delivery, Random, SimNetwork};
+use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -198,7 +198,7 @@ fn check(sim: &mut SimNetwork, packets: u32, what: &str) {
 #[test]
 fn no_packet_is_lost_doubled_or_sent_astray_while_costs_move_its_route() {
     for seed in 0..30 {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let shards = 1 + random.below(3) as u8;
         let version = *random.pick(&[Version::Of10, Version::Of13]);
         let mut sim = mesh(Arc::new(cheapest), 5, shards, version);
@@ -215,7 +215,7 @@ fn no_packet_is_lost_doubled_or_sent_astray_while_costs_move_its_route() {
 }
 
 /// Returns a path from switch 1 to switch 3 over others in a random order.
-fn any_path(random: &mut Random, n: u64) -> Vec<Hop> {
+fn any_path(random: &mut Choices, n: u64) -> Vec<Hop> {
     let mut others: Vec<u64> = (1..=n).filter(|dpid| ![1, 3].contains(dpid)).collect();
     let mut way = vec![1];
     for _ in 0..random.below(others.len() + 1) {
@@ -230,7 +230,7 @@ fn any_path(random: &mut Random, n: u64) -> Vec<Hop> {
 fn no_packet_is_lost_or_goes_in_circles_when_a_route_passes_the_same_links_in_another_order() {
     let mut moved = 0;
     for seed in 0..60 {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let paths: Vec<Vec<Hop>> = (0..6).map(|_| any_path(&mut random, 7)).collect();
         let ways = paths.clone();
         let policy = move |pkt: &PacketHandle, net: &Net| {

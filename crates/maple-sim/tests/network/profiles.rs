@@ -7,7 +7,7 @@ use std::str::FromStr;
 use maple_core::engine::Options;
 use maple_core::report::Report;
 use maple_sim::seeds::Seeds;
-use maple_sim::{Random, SimNetwork, SimSwitch};
+use maple_sim::{Choices, SimNetwork, SimSwitch};
 use maple_wire::{Dpid, Field, Version};
 
 use crate::look_ups::{check_all, keys, network, packet_ins, write};
@@ -67,7 +67,7 @@ impl Profile {
 }
 
 /// Writes other rows: hosts get other groups and ports, or none.
-fn change(sim: &mut SimNetwork, random: &mut Random) {
+fn change(sim: &mut SimNetwork, random: &mut Choices) {
     let mut some = |most: usize| -> Vec<(u64, Option<i64>)> {
         let hosts = (0..HOSTS).filter(|_| random.one_in(2)).collect::<Vec<_>>();
         hosts.into_iter().map(|n| (n, (!random.one_in(4)).then(|| 1 + random.below(most) as i64))).collect()
@@ -82,7 +82,7 @@ fn each_packet_gets_the_answer_of_the_policy_on_every_switch() {
     let Seeds { fixed, fresh } = Seeds::share(|all| all, 2, 1);
     for (seed, profile) in fixed.chain(fresh).flat_map(|seed| profiles().into_iter().map(move |of| (seed, of))) {
         println!("{} MAPLE_SEED={seed}", profile.name);
-        let (mut sim, mut random) = (network(profile.switch(), &Options::default()), Random::new(seed));
+        let (mut sim, mut random) = (network(profile.switch(), &Options::default()), Choices::new(seed));
         for _ in 0..4 {
             change(&mut sim, &mut random);
             check_all(&mut sim, 0..HOSTS + 2);

@@ -11,7 +11,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Snapshot, Write};
-use maple_sim::{Delivery, Random, SimNetwork};
+use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::declared::{
@@ -179,14 +179,14 @@ fn a_segments_hosts_enter_by_another_port_when_theirs_becomes_a_link_port() {
         sim.run();
         joined(&mut sim);
         assert_eq!((kind(&sim, at(2, 4)), place(&sim, A)), (Some(PortKind::Edge), None), "{version:?}");
-        assert!(matches!(kind(&sim, at(1, 4)), Some(PortKind::Shared { with, .. }) if with == at(2, 4)));
+        assert!(matches!(kind(&sim, at(1, 4)), Some(PortKind::Shut { with, .. }) if with == at(2, 4)));
         send(&mut sim, at(2, 4), udp(A, B, 80));
         assert_eq!(place(&sim, A), Some(at(2, 4)));
         // An edge port does not belong to a segment.
         sim.declare(facts([(2, edge(4))], BTreeMap::new()));
         sim.run();
         joined(&mut sim);
-        assert!(matches!(kind(&sim, at(3, 4)), Some(PortKind::Shared { with, .. }) if with == at(1, 4)), "{version:?}");
+        assert!(matches!(kind(&sim, at(3, 4)), Some(PortKind::Shut { with, .. }) if with == at(1, 4)), "{version:?}");
         assert_eq!(kind(&sim, at(2, 4)), Some(PortKind::New), "until discovery says so");
     }
 }
@@ -271,8 +271,9 @@ fn between_known_hosts(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 /// Returns random facts for the tests of random events.
-fn some_facts(random: &mut Random) -> Arc<Facts> {
-    let set = |random: &mut Random| PortSet((1..=4u32).filter(|_| random.chance(25)).map(|port| port..=port).collect());
+fn some_facts(random: &mut Choices) -> Arc<Facts> {
+    let set =
+        |random: &mut Choices| PortSet((1..=4u32).filter(|_| random.chance(25)).map(|port| port..=port).collect());
     let switches = (1..=3u64).filter_map(|dpid| {
         let (edge, mut link) = (set(random), set(random));
         link.0.retain(|range| edge.common(&PortSet(vec![range.clone()])).is_none());
@@ -349,7 +350,7 @@ fn begins_anew(sim: &mut SimNetwork, all: &[Location]) -> (Vec<Vec<Delivery>>, V
 #[test]
 fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
     for seed in 0..60 {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let version = VERSIONS[random.below(2)];
         let (first, last) = (some_facts(&mut random), some_facts(&mut random));
         let shards = 1 + random.below(3) as u8;
@@ -364,7 +365,7 @@ fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
         let all: Vec<Location> = sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)).collect();
         let mut now = first;
         for step in 0..40 {
-            let events = Random::new(seed * 1000 + step);
+            let events = Choices::new(seed * 1000 + step);
             let is_declared = random.one_in(5);
             if is_declared {
                 // Shards learn of the declaration at different times, and other things happen meanwhile.

@@ -13,7 +13,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::Write;
 use maple_core::trace::Cond;
-use maple_sim::{Random, SimNetwork};
+use maple_sim::{Choices, SimNetwork};
 use maple_wire::{Constraint, Dpid, Field, Version};
 
 use crate::scripts::{A, B, at, ring, send, udp};
@@ -204,7 +204,7 @@ fn ingress_rules(sim: &mut SimNetwork) -> Vec<String> {
 
 #[test]
 fn a_policy_that_returns_has_its_rules_again() {
-    let mut random = Random::new(5);
+    let mut random = Choices::new(5);
     for _ in 0..20 {
         let mut ports = || -> Vec<u16> { (0..random.below(6)).map(|_| 1 + random.below(12) as u16).collect() };
         let (first, second) = (ports(), ports());

@@ -9,7 +9,7 @@ use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::trace::Cond;
-use maple_sim::{Random, SimNetwork};
+use maple_sim::{Choices, SimNetwork};
 use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
@@ -55,7 +55,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn any(random: &mut Random) -> Flow {
+    fn any(random: &mut Choices) -> Flow {
         let mut host = || 1 + random.below(usize::from(HOSTS)) as u8;
         let (from, to) = (host(), host());
         Flow { from, to, port: *random.pick(&[22, 53, 80, 443, 8080, 8443]) }
@@ -82,9 +82,9 @@ fn constraint(field: Field, value: u32, bits: u32) -> Constraint {
 }
 
 /// Returns an entry of a list: some of the hosts, or some of the ports.
-fn entry(random: &mut Random) -> Cond {
+fn entry(random: &mut Choices) -> Cond {
     let mut cond = Cond::default().and(Constraint::exact(Field::EthType, 0x800));
-    let host = |random: &mut Random, field: Field, bits: u32, cond: Cond| {
+    let host = |random: &mut Choices, field: Field, bits: u32, cond: Cond| {
         let value = u32::from_be_bytes(address(1 + random.below(usize::from(HOSTS)) as u8));
         if bits == 0 { cond } else { cond.and(constraint(field, value, bits)) }
     };
@@ -101,13 +101,13 @@ fn entry(random: &mut Random) -> Cond {
 
 type Lines = Vec<(Cond, AccessAction)>;
 
-fn lines(random: &mut Random, count: usize) -> Lines {
-    let action = |random: &mut Random| if random.chance(40) { AccessAction::Deny } else { AccessAction::Allow };
+fn lines(random: &mut Choices, count: usize) -> Lines {
+    let action = |random: &mut Choices| if random.chance(40) { AccessAction::Deny } else { AccessAction::Allow };
     (0..count).map(|_| (entry(random), action(random))).collect()
 }
 
 /// Returns the list with one line changed.
-fn with_another_line(random: &mut Random, lines: &Lines) -> Lines {
+fn with_another_line(random: &mut Choices, lines: &Lines) -> Lines {
     let (mut other, at) = (lines.clone(), random.below(lines.len()));
     match random.below(4) {
         0 => drop(other.remove(at)),
@@ -153,7 +153,7 @@ fn network(policy: Arc<dyn Policy>, shards: u8, version: Version, seed: u64) -> 
 /// A case: two policies that differ in a line, and the packets that hosts have sent under the first.
 struct Case {
     seed: u64,
-    random: Random,
+    random: Choices,
     version: Version,
     before: Arc<dyn Policy>,
     after: Arc<dyn Policy>,
@@ -161,7 +161,7 @@ struct Case {
 
 impl Case {
     fn new(seed: u64) -> Case {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let count = 5 + random.below(100);
         let before = lines(&mut random, count);
         let after = with_another_line(&mut random, &before);
@@ -172,7 +172,7 @@ impl Case {
 
     /// Creates a network at rest under the first policy.
     fn network(&mut self) -> SimNetwork {
-        self.random = Random::new(!self.seed);
+        self.random = Choices::new(!self.seed);
         let shards = 1 + self.random.below(2) as u8;
         let mut sim = network(Arc::clone(&self.before), shards, self.version, self.seed);
         for _ in 0..100 + self.random.below(500) {

@@ -10,7 +10,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
 use maple_core::trace::Cond;
-use maple_sim::Random;
+use maple_sim::Choices;
 use maple_sim::{Delivery, SimNetwork};
 use maple_wire::msg::{FlowModCommand, Message};
 use maple_wire::packet::build::Frame;
@@ -165,7 +165,7 @@ fn a_restart_changes_no_rule_of_look_ups() {
 #[test]
 fn a_restart_keeps_priorities_also_where_labels_come_late() {
     let mut sim = ring_with(&Options::default(), connections(), 2, 2, Version::Of13);
-    let mut random = Random::new(1);
+    let mut random = Choices::new(1);
     for _ in 0..400 {
         let (from, to) = (random.below(30) as u16, random.below(60) as u16);
         send(&mut sim, at(1, 3), connection(1000 + from, to));

@@ -8,7 +8,7 @@ use maple_core::network::{Location, Mac, PortKind};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
-use maple_sim::{Delivery, Random, SimNetwork};
+use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
@@ -140,7 +140,7 @@ fn three_switches_and_hosts_on_one_bridge_get_each_packet_once() {
         let mut world = BridgedNetwork::new(3, version, 2, 1);
         assert_eq!(world.kind(at(1, 1)), Some(PortKind::Edge));
         for switch in [2, 3] {
-            assert!(matches!(world.kind(at(switch, 1)), Some(PortKind::Shared { with, .. }) if with == at(1, 1)));
+            assert!(matches!(world.kind(at(switch, 1)), Some(PortKind::Shut { with, .. }) if with == at(1, 1)));
         }
         world.everybody_speaks();
         world.check_all();
@@ -245,7 +245,7 @@ fn a_segment_goes_with_its_designated_switch_and_leaves_nothing_behind() {
 #[test]
 fn whatever_comes_and_goes_packets_on_segments_come_once() {
     for seed in 0..30 {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let version = VERSIONS[random.below(2)];
         let switches = 2 + random.below(3) as u64;
         let mut world = BridgedNetwork::new(switches, version, 1 + random.below(3) as u8, seed);

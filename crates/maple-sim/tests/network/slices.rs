@@ -13,8 +13,8 @@ use maple_core::route::{Limit, Meter, Resolved, Route, RouteError};
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::Cond;
-use maple_sim::Random;
-use maple_sim::cases::{Body, Domain, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT};
+use maple_sim::Choices;
+use maple_sim::cases::{Body, COSTS, Domain, HostAddresses, PacketSpec, Program, TABLES, VARS};
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
@@ -76,7 +76,7 @@ struct Setting {
 impl Setting {
     /// Creates switches 1 to 4 in a ring by ports 1 and 2, with a link between 1 and 3 by port 5; ports 3 and 4 have
     /// hosts.
-    fn new(random: &mut Random) -> Setting {
+    fn new(random: &mut Choices) -> Setting {
         let (mut links, mut edges, mut hosts, mut located) = (vec![(at(1, 5), at(3, 5))], vec![], vec![], vec![]);
         for n in 1..=4u64 {
             links.push((at(n, 2), at(n % 4 + 1, 1)));
@@ -103,8 +103,8 @@ impl Setting {
                 }
             }
             if slice.is_empty() || random.one_in(2) {
-                let name: Name = format!("{slice}{WEIGHT}").into();
-                state.push(Write::Weight(name.clone()));
+                let name: Name = format!("{slice}{COSTS}").into();
+                state.push(Write::CostName(name.clone()));
                 for (a, _) in &links {
                     let cost = random.one_in(2).then(|| 1 + random.below(5) as u64);
                     state.push(Write::Cost { name: name.clone(), link: LinkName::Port(*a), cost });
@@ -115,7 +115,7 @@ impl Setting {
         Setting { world, located, state }
     }
 
-    fn has(&self, random: &mut Random, came_in: Location) -> Has {
+    fn has(&self, random: &mut Choices, came_in: Location) -> Has {
         let edges = self.world.edges.iter();
         let ports =
             (!random.one_in(4)).then(|| edges.copied().filter(|_| !random.one_in(3)).chain([came_in]).collect());
@@ -149,7 +149,7 @@ impl Setting {
     }
 
     /// Returns a whole frame, and where it comes in.
-    fn frame(&self, random: &mut Random) -> (Location, Vec<u8>) {
+    fn frame(&self, random: &mut Choices) -> (Location, Vec<u8>) {
         let spec = loop {
             let spec: PacketSpec = self.world.packet(random, &[]);
             let is_fragment = matches!(spec.body, Body::V4 { fragment: Some(_), .. });
@@ -167,8 +167,8 @@ impl Setting {
 fn alone(state: &[Write], prefixes: &[&str]) -> Vec<Write> {
     let own = prefixes.last().copied().unwrap_or_default();
     let costs = prefixes.iter().rev().chain([&""]).find(|prefix| {
-        let name: Name = format!("{prefix}{WEIGHT}").into();
-        state.contains(&Write::Weight(name))
+        let name: Name = format!("{prefix}{COSTS}").into();
+        state.contains(&Write::CostName(name))
     });
     let of = |name: &Name, prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.contains('/')).map(Name::from);
     let costs = costs.copied().unwrap_or_default();
@@ -177,7 +177,7 @@ fn alone(state: &[Write], prefixes: &[&str]) -> Vec<Write> {
         Write::Table { table, key, value } => {
             Some(Write::Table { table: of(table, own)?, key: key.clone(), value: value.clone() })
         }
-        Write::Weight(name) => Some(Write::Weight(of(name, costs)?)),
+        Write::CostName(name) => Some(Write::CostName(of(name, costs)?)),
         Write::Cost { name, link, cost } => Some(Write::Cost { name: of(name, costs)?, link: *link, cost: *cost }),
         _ => None,
     };
@@ -200,7 +200,7 @@ fn run(state: &Arc<Snapshot>, policy: &Composition<Part>, came_in: Location, fra
         Write::Table { table, key, value } => Write::Table { table: own(&table), key, value },
         Write::Cost { name, link, cost } => Write::Cost { name: own(&name), link, cost },
         Write::Add { name, amount } => Write::Add { name: own(&name), amount },
-        Write::Weight(name) => Write::Weight(own(&name)),
+        Write::CostName(name) => Write::CostName(own(&name)),
         other => panic!("{other:?}"),
     };
     (resolved, finished.txn.writes().iter().map(plain).collect())
@@ -225,21 +225,21 @@ fn pass() -> Composition<Part> {
     Composition::single(Arc::new(pass) as Part)
 }
 
-fn program(setting: &Setting, random: &mut Random) -> Program {
+fn program(setting: &Setting, random: &mut Choices) -> Program {
     if random.one_in(2) { setting.world.program_of_filters(random) } else { setting.world.program(random, 4) }
 }
 
 /// Reports whether costs are written. Costs that a slice sets are its own, and hide those of the network, while alone
 /// both are the same.
 fn sets_costs(writes: &[Write]) -> bool {
-    writes.iter().any(|write| matches!(write, Write::Cost { .. } | Write::Weight(_)))
+    writes.iter().any(|write| matches!(write, Write::Cost { .. } | Write::CostName(_)))
 }
 
 #[test]
 fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
     let mut counts = [0; 3];
     for seed in seeds(8_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let program = program(&setting, &mut random);
         let (came_in, frame) = setting.frame(&mut random);
@@ -249,7 +249,7 @@ fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
         let in_slice = run(&all, &slice, came_in, &frame, "red/");
         let reduced = setting.snapshot(&[&has], &alone(&setting.state, &["red/"]));
         let by_itself = run(&reduced, &part(program.clone()), came_in, &frame, "");
-        if sets_costs(&by_itself.1) && !setting.state.contains(&Write::Weight(format!("red/{WEIGHT}").into())) {
+        if sets_costs(&by_itself.1) && !setting.state.contains(&Write::CostName(format!("red/{COSTS}").into())) {
             counts[2] += 1;
             continue;
         }
@@ -266,7 +266,7 @@ fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
 fn a_slice_in_a_slice_has_what_both_have() {
     let mut compared = 0;
     for seed in seeds(4_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let program = program(&setting, &mut random);
         let (came_in, frame) = setting.frame(&mut random);
@@ -277,7 +277,7 @@ fn a_slice_in_a_slice_has_what_both_have() {
         let in_slices = run(&all, &nested, came_in, &frame, "red/in/");
         let reduced = setting.snapshot(&[&outer, &inner], &alone(&setting.state, &["red/", "red/in/"]));
         let by_itself = run(&reduced, &part(program.clone()), came_in, &frame, "");
-        let own_costs = setting.state.contains(&Write::Weight(format!("red/in/{WEIGHT}").into()));
+        let own_costs = setting.state.contains(&Write::CostName(format!("red/in/{COSTS}").into()));
         if in_slices.0.is_err() != by_itself.0.is_err() && names_an_absent_place(&reduced, &program, came_in, &frame) {
             continue;
         }
@@ -293,7 +293,7 @@ fn a_slice_in_a_slice_has_what_both_have() {
 fn what_one_slice_writes_changes_nothing_of_another() {
     let (mut wrote, mut compared) = (0, 0);
     for seed in seeds(4_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let (red, blue) = (setting.world.program(&mut random, 5), program(&setting, &mut random));
         let port = Constraint::exact(Field::TcpDst, 80);
@@ -332,7 +332,7 @@ fn what_one_slice_writes_changes_nothing_of_another() {
 fn packets_that_pass_the_trace_of_slices_get_their_answer() {
     let mut alike = 0;
     for seed in seeds(2_000) {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let setting = Setting::new(&mut random);
         let (came_in, frame) = setting.frame(&mut random);
         let has = setting.has(&mut random, came_in);
@@ -396,7 +396,7 @@ fn slices_with_a_packet_in_common_are_refused_with_an_example() {
 
 #[test]
 fn a_route_that_leaves_the_slice_names_slice_and_line() {
-    let setting = Setting::new(&mut Random::new(3));
+    let setting = Setting::new(&mut Choices::new(3));
     let state = setting.snapshot(&[], &setting.state);
     let frame = maple_wire::packet::Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
@@ -446,9 +446,9 @@ fn a_route_that_leaves_the_slice_names_slice_and_line() {
 
 #[test]
 fn a_fallback_in_a_slice_sees_that_a_route_leaves_it() {
-    let setting = Setting::new(&mut Random::new(3));
+    let setting = Setting::new(&mut Choices::new(3));
     let state = setting.snapshot(&[], &setting.state);
-    let (_, frame) = setting.frame(&mut Random::new(1));
+    let (_, frame) = setting.frame(&mut Choices::new(1));
     let to = |port| Composition::single(Arc::new(move |_: &PacketHandle, _: &Net| Route::to([PortNo(port)])) as Part);
     let slices = |policy| {
         let here = Slice::new("red", policy).ports([at(1, 3), at(1, 9)]);
@@ -464,9 +464,9 @@ fn a_fallback_in_a_slice_sees_that_a_route_leaves_it() {
 
 #[test]
 fn a_limit_is_the_slices_own() {
-    let setting = Setting::new(&mut Random::new(3));
+    let setting = Setting::new(&mut Choices::new(3));
     let state = setting.snapshot(&[], &[]);
-    let (_, frame) = setting.frame(&mut Random::new(1));
+    let (_, frame) = setting.frame(&mut Choices::new(1));
     let limited = |_: &PacketHandle, _: &Net| Route::flood().limit(Limit::packets("floods", 10));
     let limited = Composition::single(Arc::new(limited) as Part);
     let inner = Composition::slices([Slice::new("web", limited)], pass(), None).expect("one");
@@ -486,9 +486,9 @@ fn only_what_is_kept_outside_is_kept_in_slices() {
 
 #[test]
 fn an_error_in_a_slice_names_it() {
-    let setting = Setting::new(&mut Random::new(3));
+    let setting = Setting::new(&mut Choices::new(3));
     let state = setting.snapshot(&[], &[]);
-    let (_, frame) = setting.frame(&mut Random::new(1));
+    let (_, frame) = setting.frame(&mut Choices::new(1));
     struct Fails;
     impl Policy for Fails {
         fn decide(&self, _: &PacketHandle, _: &Net) -> Result<Route, PolicyError> {

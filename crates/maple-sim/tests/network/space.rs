@@ -7,7 +7,7 @@ use maple_core::engine::{LabelRange, Options, Stats};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
-use maple_sim::{Delivery, Random, SimNetwork};
+use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -79,7 +79,7 @@ fn more_flows_than_rules_fit_are_answered_right_and_no_bound_is_passed() {
     for (shards, version) in [(1, Version::Of13), (2, Version::Of13), (2, Version::Of10)] {
         let bound = 48;
         let mut sim = network(Options { max_rules: Some(bound), ..Options::default() }, shards, version);
-        let mut random = Random::new(1);
+        let mut random = Choices::new(1);
         let to = (0..2000).map(|_| random.below(160) as u64);
         let most = play(&mut sim, to, Duration::from_millis(5));
         assert!(most.iter().all(|most| *most <= bound), "{most:?}");
@@ -102,7 +102,7 @@ fn a_table_that_says_that_it_is_full_is_a_bound_that_is_not_run_into_again() {
             if let Some(switch) = sim.switch(Dpid(full)) {
                 switch.capacity = capacity;
             }
-            let mut random = Random::new(2);
+            let mut random = Choices::new(2);
             let to = (0..2000).map(|_| random.below(160) as u64);
             let most = play(&mut sim, to, Duration::from_millis(5));
             assert!(most[full as usize - 1] <= capacity);
@@ -130,7 +130,7 @@ fn leaves_that_are_in_use_stay_and_the_others_go() {
 fn a_tree_has_no_more_leaves_than_it_may_have() {
     for shards in [1, 2] {
         let mut sim = network(Options { max_traces: Some(20), ..Options::default() }, shards, Version::Of13);
-        let mut random = Random::new(3);
+        let mut random = Choices::new(3);
         for _ in 0..10 {
             let to: Vec<u64> = (0..150).map(|_| random.below(60) as u64).collect();
             play(&mut sim, to.into_iter(), Duration::from_millis(5));
@@ -181,7 +181,7 @@ fn a_leaf_that_was_crowded_out_comes_back_with_labels_that_are_its_own() {
         let labels = LabelRange::new(1..=3).expect("VLAN ids");
         let options = Options { max_rules: Some(40), labels, ..Options::default() };
         let mut sim = network_of(Arc::new(by_destination_and_queue), options, shards, version);
-        let mut random = Random::new(5);
+        let mut random = Choices::new(5);
         for _ in 0..10 {
             let to: Vec<u64> = (0..200).map(|_| random.below(90) as u64).collect();
             play(&mut sim, to.into_iter(), Duration::from_millis(5));

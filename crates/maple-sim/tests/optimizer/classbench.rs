@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use maple_core::{
-    Augmented, Capabilities, Change, Cond, Fields, LeafAction, LeafId, Range, Recorder, Rule, Table, Target,
+    Augmented, Capabilities, Change, Cond, Fields, LeafAction, LeafId, Range, Recorder, Rule, RuleTable, TableTarget,
 };
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo};
 
@@ -89,7 +89,7 @@ struct Counts {
 
 struct Play {
     filters: Vec<Arc<Cond>>,
-    table: Table,
+    table: RuleTable,
     answers: BTreeMap<LeafId, usize>,
     rules: BTreeMap<(u16, Vec<Constraint>), Rule>,
     counts: Counts,
@@ -145,8 +145,8 @@ fn play(set: &str, folder: &std::path::Path) -> Counts {
     let headers: Vec<Header> = read(format!("{set}.trace")).lines().map(header).collect();
     let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
     let capabilities = Capabilities::of_abstract_headers();
-    let target = Target { under: Vec::new(), capabilities, priorities: 1..=60000, cookie };
-    let table = Table::new(target);
+    let target = TableTarget { under: Vec::new(), capabilities, priorities: 1..=60000, cookie };
+    let table = RuleTable::new(target);
     let (answers, rules) = (BTreeMap::new(), BTreeMap::new());
     let mut play = Play { filters, table, answers, rules, counts: Counts::default() };
     headers.iter().for_each(|header| play.learn(header));

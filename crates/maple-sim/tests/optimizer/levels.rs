@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use maple_core::{Capabilities, LeafId, Rule, Table, Target};
+use maple_core::{Capabilities, LeafId, Rule, RuleTable, TableTarget};
 use maple_wire::{Constraint, Field};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,15 +14,15 @@ use crate::policy::{CONTROLLER, Headers, action, packets, programs, scan};
 
 /// A table, and the answers of its leaves.
 struct Learned {
-    table: Table,
+    table: RuleTable,
     answers: BTreeMap<LeafId, u32>,
 }
 
 impl Learned {
     fn new(capabilities: Capabilities) -> Learned {
         let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
-        let target = Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie };
-        Learned { table: Table::new(target), answers: BTreeMap::new() }
+        let target = TableTarget { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie };
+        Learned { table: RuleTable::new(target), answers: BTreeMap::new() }
     }
 
     /// The tree's answer for a packet, if it knows the packet.

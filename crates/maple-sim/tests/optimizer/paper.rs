@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use maple_core::{Capabilities, LeafId, Rule, Table, Target, Trace};
+use maple_core::{Capabilities, LeafId, Rule, RuleTable, TableTarget, Trace};
 use maple_sim::oracles::Strategy;
 use maple_sim::oracles::paper::{build_ft, opt_build_ft};
 use proptest::collection::vec;
@@ -13,16 +13,16 @@ use crate::compile::{of10, of13_masked_ports};
 use crate::policy::{CONTROLLER, Headers, Program, action, packets, programs, scan};
 use crate::update::InstalledRules;
 
-fn target(capabilities: &Capabilities, priorities: RangeInclusive<u16>) -> Target {
+fn target(capabilities: &Capabilities, priorities: RangeInclusive<u16>) -> TableTarget {
     let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
-    Target { under: Vec::new(), capabilities: capabilities.clone(), priorities, cookie }
+    TableTarget { under: Vec::new(), capabilities: capabilities.clone(), priorities, cookie }
 }
 
 /// A table of the paper's compiler for a policy, with the rules that a switch would have.
 struct Learner<'a> {
     program: &'a Program,
     capabilities: Capabilities,
-    table: Table,
+    table: RuleTable,
     installed: InstalledRules,
     answers: Vec<u32>,
 }

@@ -21,7 +21,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use maple_core::{Augmented, Capabilities, LeafAction, LeafId, Recorder, Rule, Table, Target, Tree};
+use maple_core::{Augmented, Capabilities, LeafAction, LeafId, Recorder, Rule, RuleTable, TableTarget, Tree};
 use maple_sim::oracles::paper::{build_ft, opt_build_ft};
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, print};
 
@@ -121,7 +121,7 @@ struct Stage {
     policy: Policy,
     capabilities: Capabilities,
     under: Vec<Constraint>,
-    table: Table,
+    table: RuleTable,
     answers: BTreeMap<LeafId, u32>,
     out: String,
 }
@@ -193,9 +193,9 @@ impl Stage {
 
     /// The rules that one of the paper's algorithms makes from the tree, with priorities from 0 as the paper
     /// counts them.
-    fn paper(&self, algorithm: impl Fn(&Tree, Target, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
+    fn paper(&self, algorithm: impl Fn(&Tree, TableTarget, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
         let (under, capabilities) = (self.under.clone(), self.capabilities.clone());
-        let target = Target { under, capabilities, priorities: 0..=100, cookie: Arc::new(leaf_number) };
+        let target = TableTarget { under, capabilities, priorities: 0..=100, cookie: Arc::new(leaf_number) };
         algorithm(self.table.tree(), target, &|leaf| self.action(leaf))
     }
 
@@ -235,9 +235,9 @@ fn values(text: &str) -> Result<Vec<(Field, u128)>, String> {
     text.split_whitespace().map(|word| value(word).ok_or(format!("{word} is no FIELD=VALUE"))).collect()
 }
 
-fn table(capabilities: &Capabilities, under: &[Constraint]) -> Table {
+fn table(capabilities: &Capabilities, under: &[Constraint]) -> RuleTable {
     let (under, capabilities) = (under.to_vec(), capabilities.clone());
-    Table::new(Target { under, capabilities, priorities: 1..=100, cookie: Arc::new(leaf_number) })
+    RuleTable::new(TableTarget { under, capabilities, priorities: 1..=100, cookie: Arc::new(leaf_number) })
 }
 
 fn play(script: &str) -> Result<String, String> {

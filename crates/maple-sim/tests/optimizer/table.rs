@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use maple_core::{Augmented, Capabilities, Change, LeafId, Rule, Table, Target, changes};
+use maple_core::{Augmented, Capabilities, Change, LeafId, Rule, RuleTable, TableTarget, changes};
 use maple_sim::oracles::ReferenceCompiler;
 use maple_wire::Field;
 use proptest::collection::vec;
@@ -13,13 +13,13 @@ use crate::compile::{of10, of13_masked_ports};
 use crate::policy::{CONTROLLER, Headers, action, packets, programs, scan};
 use crate::update::InstalledRules;
 
-fn table(capabilities: Capabilities) -> Table {
+fn table(capabilities: Capabilities) -> RuleTable {
     let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
-    Table::new(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
+    RuleTable::new(TableTarget { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
 /// Applies the changes, and checks that each packet is treated correctly at every moment.
-fn follow(table: &mut Table, installed: &mut InstalledRules, probes: &[Headers]) {
+fn follow(table: &mut RuleTable, installed: &mut InstalledRules, probes: &[Headers]) {
     let (old, new) = (installed.rules(), table.rules());
     let taken = table.take_changes();
     let sorted = |mut changes: Vec<Change>| {
@@ -40,7 +40,7 @@ fn follow(table: &mut Table, installed: &mut InstalledRules, probes: &[Headers])
 }
 
 /// Compiles the tree from scratch.
-fn scratch(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities) -> Vec<Rule> {
+fn scratch(table: &RuleTable, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities) -> Vec<Rule> {
     let leaf = |leaf| action(answers[&leaf]);
     ReferenceCompiler::new()
         .compile(table.tree(), &[], capabilities, 1..=u16::MAX, &leaf, &|leaf| leaf.map_or(0, |l| l.0 + 1))
@@ -48,7 +48,7 @@ fn scratch(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabi
 
 /// Checks that no rule is covered by one above it, and that overlapping rules that do different things have different
 /// priorities. Also checks that the table treats packets like one made from scratch.
-fn compare(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities, probes: &[&Headers]) {
+fn compare(table: &RuleTable, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities, probes: &[&Headers]) {
     let (rules, oracle) = (table.rules(), scratch(table, answers, capabilities));
     for packet in probes {
         assert_eq!(scan(&rules, packet), scan(&oracle, packet), "{packet:?}\n{}", table.tree().render());
@@ -148,10 +148,10 @@ proptest! {
         for (capabilities, priorities) in [(of13_masked_ports(), 1..=u16::MAX), (of10(), 1..=20)] {
             let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
             let (under, caps) = (Vec::new(), capabilities.clone());
-            let target = Target { under, capabilities: caps, priorities: priorities.clone(), cookie };
-            let mut table = Table::new(target);
+            let target = TableTarget { under, capabilities: caps, priorities: priorities.clone(), cookie };
+            let mut table = RuleTable::new(target);
             let (mut answers, probes) = (BTreeMap::new(), training.iter().collect::<Vec<_>>());
-            let check = |table: &mut Table, answers: &BTreeMap<LeafId, u32>| {
+            let check = |table: &mut RuleTable, answers: &BTreeMap<LeafId, u32>| {
                 if *priorities.end() == u16::MAX {
                     compare(table, answers, &capabilities, &probes);
                 }

@@ -16,6 +16,9 @@
 //!
 //! For a packet without the field, `==`, `<` and the like are false, and `!=` is true.
 
+mod prefix;
+mod value;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,12 +26,47 @@ use std::ops::{Bound, RangeBounds};
 
 use maple_core::run::Observe as _;
 use maple_core::{PacketHandle, Source};
-use maple_wire::Field;
 use maple_wire::field::VLAN_PRESENT;
 
-use crate::prefix::Prefix;
+pub use prefix::{Prefix, PrefixError};
+pub use value::{Address, FieldValue, Ordered};
 
-pub use crate::value::{Address, FieldValue, Ordered};
+/// ```
+/// use maple::field::Field;
+///
+/// assert_eq!((Field::TcpDst.name(), Field::TcpDst.full_mask()), ("tcp_dst", 0xffff));
+/// ```
+#[doc(inline)]
+pub use maple_wire::Field;
+
+/// ```
+/// use maple::field::{Constraint, Field};
+///
+/// let ten = Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000);
+/// assert!(ten.holds(0x0a01_0203) && !ten.is_exact());
+/// ```
+#[doc(inline)]
+pub use maple_wire::Constraint;
+
+/// ```
+/// use maple::field::{Field, Range};
+///
+/// let low = Range { field: Field::TcpDst, lo: 1, hi: 1023 };
+/// assert!(low.holds(22) && !low.holds(8080));
+/// ```
+#[doc(inline)]
+pub use maple_core::trace::Range;
+
+/// ```
+/// use maple::field::{Cond, Constraint, Field, Range};
+///
+/// let low_tcp_ports = Cond::default()
+///     .and(Constraint::exact(Field::IpProto, 6))
+///     .within(Range { field: Field::TcpDst, lo: 1, hi: 1023 });
+/// assert_eq!(low_tcp_ports.to_string(), "ip_proto=6, tcp_dst=1..1023");
+/// ```
+#[doc(inline)]
+pub use maple_core::trace::Cond;
 
 /// A field of the packet that is being decided, with values of type `T`.
 ///

@@ -1,26 +1,26 @@
 //! The network, as one run of a policy sees it.
 
 mod cells;
+mod names;
 mod operand;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use maple_core::Net as CoreNet;
-use maple_core::network::{LinkName, Location, Mac};
-use maple_core::policy::{Load, PolicyError};
+use maple_core::policy::PolicyError;
 use maple_core::route::Route;
 use maple_core::snooped::{Lease, MulticastGroup};
 use maple_core::state::Stop;
 use maple_core::trace::Source;
-use maple_wire::{Dpid, PortNo};
 
+pub use names::{BadDpid, BadLocation, BadMac, BadPort, Dpid, Hop, LinkName, Load, Location, Mac, PortNo, UTILISATION};
 pub use operand::Operand;
 
 /// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides again
 /// the packets that depended on it, and no others.
 ///
-/// Tables, variables and queries also read and write through it: see [`Table`](crate::Table).
+/// Tables, variables and queries also read and write through it: see [`Table`](crate::state::Table).
 ///
 /// ```
 /// use maple::prelude::*;
@@ -124,7 +124,8 @@ impl Net {
     /// Returns the datapath ids of all switches, in order.
     ///
     /// ```
-    /// # use maple::{Dpid, testing::Bench};
+    /// # use maple::net::Dpid;
+    /// # use maple::testing::Bench;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # bench.run(|_, net| {
     /// assert_eq!(net.switches(), [Dpid(1)]);
@@ -155,7 +156,8 @@ impl Net {
     /// Returns the edge ports of a switch that are up, in order.
     ///
     /// ```
-    /// # use maple::{PortNo, testing::Bench};
+    /// # use maple::net::PortNo;
+    /// # use maple::testing::Bench;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # bench.run(|pkt, net| {
     /// assert_eq!(net.edge_ports(pkt.switch()), [PortNo(1), PortNo(2)]);
@@ -232,13 +234,13 @@ impl Net {
 
     /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `costs` names link costs, which
     /// [`App::link_cost`](crate::App::link_cost) sets. A link without a cost of this name costs 1. With
-    /// [`UTILISATION`](crate::UTILISATION) a link costs 1, and 1 more for each used tenth of its capacity. If no link
+    /// [`UTILISATION`](crate::net::UTILISATION) a link costs 1, and 1 more for each used tenth of its capacity. If no link
     /// has costs of this name, the run fails.
     ///
     /// ```
     /// use maple::prelude::*;
     /// use maple::testing::Bench;
-    /// use maple::LinkName;
+    /// use maple::net::LinkName;
     ///
     /// // Three switches in a ring, with a link from 1 to 2 that costs more than the way over 3.
     /// let bench = Bench::new().switch(1, 1..=3).switch(2, 1..=3).switch(3, 2..=3);
@@ -261,7 +263,8 @@ impl Net {
     /// Returns the path of least cost, as [`Net::path`], for a name that may have no costs.
     ///
     /// ```
-    /// # use maple::{PolicyError, testing::Bench};
+    /// # use maple::policy::PolicyError;
+    /// # use maple::testing::Bench;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # let (a, b) = (bench.port(1, 1), bench.port(1, 2));
     /// # bench.run(|_, net| {
@@ -294,7 +297,8 @@ impl Net {
     /// Sets the cost named `name` of a link.
     ///
     /// ```
-    /// # use maple::{Dpid, LinkName, testing::Bench};
+    /// # use maple::net::{Dpid, LinkName};
+    /// # use maple::testing::Bench;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # bench.run(|_, net| {
     /// net.set_cost("secure", LinkName::Switches(Dpid(1), Dpid(2)), 10);
@@ -327,7 +331,8 @@ impl Net {
     /// Returns the traffic from one switch to another over the link between them, or over the busiest of several links.
     ///
     /// ```
-    /// # use maple::{Dpid, testing::Bench};
+    /// # use maple::net::Dpid;
+    /// # use maple::testing::Bench;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # bench.run(|_, net| {
     /// assert_eq!(net.link(Dpid(1), Dpid(2)).utilisation(), 0.0);

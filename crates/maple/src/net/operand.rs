@@ -30,7 +30,8 @@ pub trait Operand<T> {
     /// Returns the address, or `None` if it is a field that the packet does not have.
     ///
     /// ```
-    /// # use maple::{Mac, testing::{ask, tcp}};
+    /// # use maple::net::Mac;
+    /// # use maple::testing::{ask, tcp};
     /// use maple::net::Operand as _;
     ///
     /// let mac: Option<Mac> = Mac([2, 0, 0, 0, 0, 1]).operand();

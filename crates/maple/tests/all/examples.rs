@@ -1,6 +1,6 @@
 //! Every public item of the library has an example. That examples run is what their own tests show.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whether the line begins an item that users see. Types and traits that are indented stand in a module of the crate's own.
 fn is_public_item(line: &str) -> bool {
@@ -13,12 +13,16 @@ fn is_public_item(line: &str) -> bool {
         || item == line && begins(&["struct ", "enum ", "trait ", "type "])
 }
 
+/// All files in a folder and the folders in it.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
 #[test]
 fn every_public_item_has_an_example() {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut items, mut without) = (0, Vec::new());
-    for file in std::fs::read_dir(sources).unwrap() {
-        let path = file.unwrap().path();
+    for path in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         // The prelude has nothing of its own.
         if path.extension().is_none_or(|extension| extension != "rs") || path.ends_with("prelude.rs") {
             continue;

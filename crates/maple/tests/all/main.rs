@@ -2,3 +2,4 @@
 
 mod dependencies;
 mod examples;
+mod exports;

@@ -44,7 +44,7 @@ pub(super) fn is_first_line(text: &[u8]) -> bool {
     lines.next().and_then(DumpLine::read).is_some_and(|line| line.is_at(0) && !line.bytes.is_empty())
 }
 
-/// All dumps in a text, in the order of their first lines.
+/// Returns all dumps in a text, in the order of their first lines.
 ///
 /// # Errors
 /// If a line is missing, or if the bytes are in a machine's byte order.
@@ -148,7 +148,7 @@ impl<'a> DumpLine<'a> {
     }
 }
 
-/// The bytes in groups of digits, up to other text or a gap, and the width of the widest group.
+/// Returns the bytes in groups of digits, up to other text or a gap, and the width of the widest group.
 fn groups(mut rest: &[u8], has_colon: bool) -> (Vec<u8>, usize) {
     let (mut bytes, mut widest) = (Vec::new(), 0);
     loop {

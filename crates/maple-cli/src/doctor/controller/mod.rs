@@ -85,43 +85,43 @@ impl Controller {
         Controller { about, switches, stats, errors, names: Value::Null, tables: Tables::default(), process }
     }
 
-    /// The names of its switches.
+    /// Returns the names of its switches.
     pub fn names(&self) -> Names {
         Names::from_json(&self.names)
     }
 
-    /// The id of its process, if that is visible from here: a container's process has another id than it reports, or
-    /// none.
+    /// Returns the id of its process, if that is visible from here: a container's process has another id than it
+    /// reports, or none.
     pub fn pid(&self) -> Option<u32> {
         self.process
     }
 
-    /// The number of its workers.
+    /// Returns the number of its workers.
     pub fn shards(&self) -> usize {
         self.stats["shards"].as_u64().unwrap_or_default() as usize
     }
 
-    /// The number of switches that are connected, or connecting.
+    /// Returns the number of switches that are connected, or connecting.
     pub fn connections(&self) -> u64 {
         self.stats["connections"].as_u64().unwrap_or_default()
     }
 
-    /// The state file, if it has one.
+    /// Returns the state file, if it has one.
     pub fn state_file(&self) -> Option<&Path> {
         self.about["state_file"].as_str().map(Path::new)
     }
 
-    /// The expiry of its certificate, in seconds since 1970.
+    /// Returns the expiry of its certificate, in seconds since 1970.
     pub fn certificate_expires(&self) -> Option<u64> {
         self.about["certificate_expires"].as_u64()
     }
 
-    /// The seconds by which the clock was set since the controller started.
+    /// Returns the seconds by which the clock was set since the controller started.
     pub fn clock_stepped(&self) -> Option<f64> {
         self.about["clock_stepped"].as_f64()
     }
 
-    /// The addresses on which it listens; `None` if it is too old to report them.
+    /// Returns the addresses on which it listens; `None` if it is too old to report them.
     pub fn listening(&self) -> Option<Vec<Listening>> {
         let one = |value: &Value| {
             Some(Listening {
@@ -132,19 +132,19 @@ impl Controller {
         Some(self.about["listening"].as_array()?.iter().filter_map(one).collect())
     }
 
-    /// The numbers of a switch's ports of this kind.
+    /// Returns the numbers of a switch's ports of this kind.
     pub fn ports(&self, dpid: u64, kind: &str) -> Vec<i64> {
         let switches = items(&self.switches).filter(|switch| number_of(switch) == Some(dpid));
         let ports = switches.flat_map(|switch| items(&switch["ports"]));
         ports.filter(|port| port["kind"] == kind).filter_map(|port| port["port"].as_i64()).collect()
     }
 
-    /// The switches that are connected.
+    /// Returns the switches that are connected.
     pub fn switches(&self) -> Vec<u64> {
         items(&self.switches).filter_map(number_of).collect()
     }
 
-    /// The switches that report that they are Open vSwitch, by number and id.
+    /// Returns the switches that report that they are Open vSwitch, by number and id.
     pub fn open_vswitches(&self) -> Vec<(u64, String)> {
         items(&self.switches)
             .filter(|switch| is_open_vswitch(switch))
@@ -152,7 +152,7 @@ impl Controller {
             .collect()
     }
 
-    /// The ids of the switches that do not report that they are Open vSwitch.
+    /// Returns the ids of the switches that do not report that they are Open vSwitch.
     fn other_switches(&self) -> Vec<String> {
         let others = items(&self.switches).filter(|switch| !is_open_vswitch(switch));
         others.map(|switch| text(&switch["switch"]).to_owned()).collect()
@@ -210,7 +210,7 @@ impl Controller {
     }
 }
 
-/// The finding for a file that the controller can't write at present, if there is one.
+/// Returns the finding for a file that the controller can't write at present, if there is one.
 fn not_kept(file: &Value) -> Option<Finding> {
     let why = file["fails"].as_str()?;
     let path = Path::new(text(&file["path"]));
@@ -238,7 +238,7 @@ fn not_kept(file: &Value) -> Option<Finding> {
     Some(Finding::new(level, FindingId::FileNotKept, place).what(why).so(so).mend(mend))
 }
 
-/// The finding for a controller that exists, but does not answer.
+/// Returns the finding for a controller that exists, but does not answer.
 pub fn silent(control: &Path, why: &str) -> Finding {
     Finding::new(Level::Error, FindingId::ControllerSilent, format!("the controller at {}", control.display()))
         .what(why)
@@ -267,7 +267,7 @@ fn answers(path: &Path) -> Result<Controller, AskError> {
     })
 }
 
-/// The numbers of a version; none for other text.
+/// Returns the numbers of a version; none for other text.
 fn numbers(version: &str) -> Vec<u64> {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     release.split('.').map_while(|number| number.parse().ok()).collect()

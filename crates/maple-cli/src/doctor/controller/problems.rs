@@ -21,7 +21,7 @@ const LOWERED: &str = " does not look up ";
 /// A part of the text about packets that are not limited.
 const METERS: &str = "are not limited there";
 
-/// The findings that the errors imply.
+/// Returns the findings that the errors imply.
 pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     let with = |parts: &[&str]| -> Vec<&str> {
         items(errors)
@@ -83,7 +83,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     found
 }
 
-/// The errors about connections without a known switch that this counter counts.
+/// Returns the errors about connections without a known switch that this counter counts.
 pub fn refusals<'a>(errors: &'a Value, counter: &str) -> Vec<&'a Value> {
     let is_counted = |error: &&Value| {
         let error = text(&error["text"]);
@@ -93,7 +93,7 @@ pub fn refusals<'a>(errors: &'a Value, counter: &str) -> Vec<&'a Value> {
     items(errors).filter(is_counted).collect()
 }
 
-/// The errors about packets without a label. They name the switch where these enter, and the switch without
+/// Returns the errors about packets without a label. They name the switch where these enter, and the switch without
 /// labels.
 pub fn without_label(errors: &Value) -> Vec<&Value> {
     items(errors).filter(|error| text(&error["text"]).contains(", without a label: ")).collect()
@@ -108,7 +108,7 @@ pub fn since_and_last(errors: &[&Value]) -> String {
     format!("{since}; the last one: {}", text(&last["text"]))
 }
 
-/// The counter of connections that ended for this reason before their switch was known.
+/// Returns the counter of connections that ended for this reason before their switch was known.
 fn counter_of(reason: &str) -> &'static str {
     if reason.starts_with("TLS: ") || reason.contains("certificate") || reason.contains("the file of switches") {
         "of_tls_failures"

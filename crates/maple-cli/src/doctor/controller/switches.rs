@@ -10,7 +10,7 @@ const TABLES: u64 = 4;
 /// The number of bytes waiting for a switch from which the switch counts as slow.
 const WAITING: u64 = 1 << 20;
 
-/// The faults, for all switches of a kind together. `listening`: the address where the controller expects them.
+/// Returns the faults, for all switches of a kind together. `listening`: the address where the controller expects them.
 pub fn findings(switches: &Value, listening: Option<Listening>) -> Vec<Finding> {
     let none = items(switches).all(is_away).then(|| no_switch(listening));
     let found = none.into_iter().chain(unreachable(switches));

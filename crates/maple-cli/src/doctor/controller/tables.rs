@@ -60,7 +60,7 @@ impl Tables {
         (asked > 0).then(|| format!("how full tables are: {sized} of {asked} switches say it{rest}"))
     }
 
-    /// The findings about nearly full tables.
+    /// Returns the findings about nearly full tables.
     pub fn findings(&self) -> Vec<Finding> {
         let full = |switch: &Value, table: &Value| {
             let (rules, most) = (table["rules"].as_u64()?, table["most"].as_u64().filter(|most| *most > 0)?);

@@ -66,13 +66,13 @@ fn polled(process: &Process, mask: &str) -> Option<Finding> {
     })
 }
 
-/// The numbers of the bits that are set in a mask of hex digits.
+/// Returns the numbers of the bits that are set in a mask of hex digits.
 fn cores_of(mask: &str) -> Option<Vec<usize>> {
     let bits = u128::from_str_radix(mask.trim_start_matches("0x"), 16).ok()?;
     Some((0..128).filter(|bit| bits >> bit & 1 == 1).collect())
 }
 
-/// The maximum processor time, in cores, that a control group and its ancestors may use.
+/// Returns the maximum processor time, in cores, that a control group and its ancestors may use.
 fn quota(root: &Path, group: &str) -> Option<f64> {
     let folders = Path::new(group.trim_start_matches('/')).ancestors();
     let read_quota = |folder: &Path| parse_quota(&std::fs::read_to_string(root.join(folder).join("cpu.max")).ok()?);

@@ -100,7 +100,7 @@ fn allows(found: &Metadata, user: u32, groups: &[u32], wanted: u32) -> bool {
     found.mode() >> shift & wanted == wanted
 }
 
-/// The service's user and its group from `/etc/passwd`.
+/// Returns the service's user and its group from `/etc/passwd`.
 fn service_user() -> Option<(u32, Vec<u32>)> {
     user_of(&std::fs::read_to_string("/etc/passwd").ok()?, SERVICE_USER)
 }

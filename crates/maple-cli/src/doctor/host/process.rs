@@ -39,7 +39,7 @@ impl Process {
     }
 }
 
-/// The cores that a process or thread may use.
+/// Returns the cores that a process or thread may use.
 fn allowed(status: &Status) -> Vec<usize> {
     let ranges = status.cpus_allowed_list.iter().flatten();
     ranges.flat_map(|(first, last)| *first as usize..=*last as usize).collect()

@@ -70,7 +70,7 @@ fn clash(one: SocketAddr, other: SocketAddr) -> bool {
         && (one.ip() == other.ip() || both && (is_any(one) || is_any(other)) || is_any(one) && is_any(other))
 }
 
-/// The process that has a socket, and its name. `None` if it belongs to another user.
+/// Returns the process that has a socket, and its name. `None` if it belongs to another user.
 fn owner(inode: u64) -> Option<(u32, String)> {
     let has = |process: &Process| {
         process.fd().into_iter().flatten().flatten().any(|file| file.target == FDTarget::Socket(inode))

@@ -20,7 +20,7 @@ pub struct Bridge {
     pub protocols: Vec<String>,
     pub datapath_type: Option<String>,
     spanning_tree: Option<&'static str>,
-    pub targets: Vec<Target>,
+    pub targets: Vec<ControllerTarget>,
     pub interfaces: Vec<Interface>,
     /// The settings of its tables: number, limit, and overflow policy.
     flow_tables: Vec<(i64, Option<i64>, Option<String>)>,
@@ -28,7 +28,7 @@ pub struct Bridge {
 
 /// A controller that a bridge connects to.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct ControllerTarget {
     /// The id of its row, as `ovs-vsctl` accepts it.
     record: String,
     pub target: String,
@@ -61,7 +61,7 @@ impl Bridge {
         }
         let name = row.text("name").unwrap_or_default();
         let is_only = row.ids("controller").len() == 1;
-        let target = |row: &DatabaseRow| Target {
+        let target = |row: &DatabaseRow| ControllerTarget {
             record: if is_only { quoted(&name) } else { row.id() },
             target: row.text("target").unwrap_or_default(),
             is_connected: row.is("is_connected"),
@@ -76,8 +76,9 @@ impl Bridge {
             error: row.text("error"),
         };
         // Targets of other kinds listen, for ovs-ofctl.
-        let is_active = |target: &Target| target.target.starts_with("tcp:") || target.target.starts_with("ssl:");
-        let mut targets: Vec<Target> =
+        let is_active =
+            |target: &ControllerTarget| target.target.starts_with("tcp:") || target.target.starts_with("ssl:");
+        let mut targets: Vec<ControllerTarget> =
             find(controllers, &row.ids("controller")).into_iter().map(target).filter(is_active).collect();
         targets.sort_by(|a, b| a.target.cmp(&b.target));
         let inside = find(ports, &row.ids("ports")).into_iter().flat_map(|port| port.ids("interfaces"));
@@ -110,7 +111,7 @@ impl Bridge {
     }
 }
 
-/// The faults of each of these bridges. `has_kernel`: the kernel has a datapath.
+/// Returns the faults of each of these bridges. `has_kernel`: the kernel has a datapath.
 pub fn findings(bridges: &[&Bridge], has_kernel: bool) -> Vec<Finding> {
     let mut found: Vec<Finding> = bridges.iter().flat_map(|bridge| of_bridge(bridge, has_kernel)).collect();
     found.extend(duplicates(bridges));
@@ -219,7 +220,7 @@ fn parse_dpid(text: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|dpid| *dpid != 0)
 }
 
-fn session(bridge: &Bridge, target: &Target) -> Vec<Finding> {
+fn session(bridge: &Bridge, target: &ControllerTarget) -> Vec<Finding> {
     let record = &target.record;
     let mut found = Vec::new();
     if let Some(wait) = target.max_backoff.filter(|wait| *wait > DEFAULT_BACKOFF) {

@@ -4,7 +4,7 @@ use maple_controller::OPENFLOW_PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use super::super::finding::{FindingId, Level, quoted};
-use super::{Bridge, Expected, Finding, Listening, Target, at};
+use super::{Bridge, ControllerTarget, Expected, Finding, Listening, at};
 
 /// The relation of a target to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ enum TargetFit {
     Elsewhere,
 }
 
-/// The faults of all bridges' connections. `named`: the user named the bridges, so they should be Maple's.
+/// Returns the faults of all bridges' connections. `named`: the user named the bridges, so they should be Maple's.
 /// Otherwise only bridges that are Maple's already are judged: another program may need the others as they are.
 pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Finding> {
     let is_any_ours = bridges.iter().any(|bridge| is_ours(bridge, expected));
@@ -39,7 +39,7 @@ pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Fin
 /// controller on another host counts.
 pub fn is_ours(bridge: &Bridge, expected: &Expected) -> bool {
     let is_known = expected.runs || expected.is_known;
-    let may_be = |target: &Target| match fit(target, expected) {
+    let may_be = |target: &ControllerTarget| match fit(target, expected) {
         TargetFit::Yes { .. } => true,
         TargetFit::OtherPort => !is_known && !target.is_connected,
         TargetFit::Elsewhere => !is_known,
@@ -58,7 +58,7 @@ fn is_connected_here(bridge: &Bridge, expected: &Expected) -> bool {
     bridge.dpid.is_some_and(|dpid| expected.connected.contains(&dpid))
 }
 
-/// The finding about a bridge that seems to have another controller, or none. It suggests no command that would
+/// Returns the finding about a bridge that seems to have another controller, or none. It suggests no command that would
 /// change that by mistake.
 fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
     let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
@@ -80,7 +80,7 @@ fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
 /// Finds a missing certificate: Open vSwitch has one certificate for all its bridges. Other findings report bridges
 /// that speak TLS by mistake.
 pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<Finding> {
-    let needs = |target: &Target| {
+    let needs = |target: &ControllerTarget| {
         target.target.starts_with("ssl:") && !matches!(fit(target, expected), TargetFit::Yes { tls: false })
     };
     let bridge = bridges.iter().find(|bridge| bridge.targets.iter().any(needs))?;
@@ -107,8 +107,8 @@ fn set_controller(bridge: &Bridge, expected: &Expected) -> String {
     format!("ovs-vsctl set-controller {} {}", quoted(&bridge.name), quoted(wanted(expected)))
 }
 
-fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Finding> {
-    let Target { target: address, last_error, .. } = target;
+fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) -> Option<Finding> {
+    let ControllerTarget { target: address, last_error, .. } = target;
     if is_served(bridge, expected) {
         return None;
     }
@@ -165,7 +165,7 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
 
 /// Reports whether a connection is up. Open vSwitch updates its own status only every few seconds; the controller knows
 /// at once.
-fn is_connected(bridge: &Bridge, target: &Target, expected: &Expected) -> bool {
+fn is_connected(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) -> bool {
     target.is_connected || matches!(fit(target, expected), TargetFit::Yes { .. }) && is_connected_here(bridge, expected)
 }
 
@@ -177,7 +177,7 @@ fn several(bridge: &Bridge, expected: &Expected) -> Finding {
         .mend(set_controller(bridge, expected))
 }
 
-fn fit(target: &Target, expected: &Expected) -> TargetFit {
+fn fit(target: &ControllerTarget, expected: &Expected) -> TargetFit {
     let Some(address) = parse(&target.target) else { return TargetFit::Elsewhere };
     let is_it = |listening: &&Listening| {
         let own = listening.address;
@@ -215,7 +215,7 @@ fn binds_others(ip: IpAddr) -> bool {
     std::fs::read_to_string(format!("/proc/sys/net/{family}/ip_nonlocal_bind")).is_ok_and(|text| text.trim() != "0")
 }
 
-/// The target that a bridge of this host should have.
+/// Returns the target that a bridge of this host should have.
 fn wanted(expected: &Expected) -> String {
     let first = expected.listening.first().filter(|_| expected.runs || expected.is_known);
     // Without a controller on this host it may be anywhere.

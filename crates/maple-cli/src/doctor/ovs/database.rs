@@ -26,7 +26,7 @@ pub fn rows(text: &str) -> Result<Vec<DatabaseRow>, String> {
 }
 
 impl DatabaseRow {
-    /// The values of a column: the members of a set, or the single value.
+    /// Returns the values of a column: the members of a set, or the single value.
     fn values(&self, name: &str) -> Vec<&Value> {
         match self.0.get(name) {
             None => Vec::new(),
@@ -37,17 +37,17 @@ impl DatabaseRow {
         }
     }
 
-    /// The texts of a column.
+    /// Returns the texts of a column.
     pub fn texts(&self, name: &str) -> Vec<String> {
         self.values(name).into_iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// The text of a column; `None` if it is missing or empty.
+    /// Returns the text of a column; `None` if it is missing or empty.
     pub fn text(&self, name: &str) -> Option<String> {
         self.texts(name).into_iter().next().filter(|text| !text.is_empty())
     }
 
-    /// The number of a column.
+    /// Returns the number of a column.
     pub fn number(&self, name: &str) -> Option<i64> {
         self.values(name).first().and_then(|value| value.as_i64())
     }
@@ -57,24 +57,24 @@ impl DatabaseRow {
         self.values(name).first().is_some_and(|value| **value == Value::Bool(true))
     }
 
-    /// The ids of rows to which a column refers.
+    /// Returns the ids of rows to which a column refers.
     pub fn ids(&self, name: &str) -> Vec<String> {
         let id = |value: &Value| (value[0] == "uuid").then(|| value[1].as_str().map(str::to_owned))?;
         self.values(name).into_iter().filter_map(id).collect()
     }
 
-    /// The id of this row.
+    /// Returns the id of this row.
     pub fn id(&self) -> String {
         self.ids("_uuid").into_iter().next().unwrap_or_default()
     }
 
-    /// The rows of a map, each with its number as the key.
+    /// Returns the rows of a map, each with its number as the key.
     pub fn numbered_ids(&self, name: &str) -> Vec<(i64, String)> {
         let one = |pair: &Value| Some((pair[0].as_i64()?, pair[1][1].as_str()?.to_owned()));
         self.map(name).iter().filter_map(one).collect()
     }
 
-    /// The value of a map's key.
+    /// Returns the value of a map's key.
     pub fn entry(&self, name: &str, key: &str) -> Option<String> {
         let pair = self.map(name).iter().find(|pair| pair[0] == key)?;
         pair[1].as_str().map(str::to_owned)

@@ -12,7 +12,7 @@ mod system;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use self::bridge::{Bridge, Interface, Target};
+use self::bridge::{Bridge, ControllerTarget, Interface};
 use self::connection::is_ours;
 use self::database::{DatabaseRow, rows};
 use super::command::output;
@@ -106,12 +106,12 @@ impl Database {
         missing
     }
 
-    /// The files of its certificates.
+    /// Returns the files of its certificates.
     pub fn certificates(&self) -> &[String] {
         &self.certificates
     }
 
-    /// The mask of the cores that its polling threads occupy, if it has such threads.
+    /// Returns the mask of the cores that its polling threads occupy, if it has such threads.
     pub fn busy_cores(&self) -> Option<String> {
         self.root.entry("other_config", "pmd-cpu-mask")
     }
@@ -152,7 +152,7 @@ impl Database {
     }
 }
 
-/// The place of a finding about a bridge.
+/// Returns the place of a finding about a bridge.
 fn at(bridge: &Bridge) -> String {
     format!("bridge {}", bridge.name)
 }

@@ -9,7 +9,7 @@ const TESTED: (u32, u32) = (3, 1);
 /// The number of flows in the datapath below which a limit is too low. The default is twenty times as many.
 const FLOWS: u64 = 10_000;
 
-/// The faults of Open vSwitch itself.
+/// Returns the faults of Open vSwitch itself.
 pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
     let mut found = Vec::new();
     let version = root.text("ovs_version").unwrap_or_default();
@@ -42,7 +42,7 @@ pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
     found
 }
 
-/// The note about several bridges together, if the kernel has a datapath.
+/// Returns the note about several bridges together, if the kernel has a datapath.
 pub fn of_all(bridges: &[&Bridge], root: &DatabaseRow) -> Option<Finding> {
     let is_slow = |bridge: &&&Bridge| bridge.datapath_type.as_deref() == Some("netdev");
     let slow: Vec<&Bridge> = bridges.iter().filter(is_slow).copied().collect();

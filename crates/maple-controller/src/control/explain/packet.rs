@@ -298,7 +298,7 @@ fn network(
     }
 }
 
-/// An address of an end: IPv6 or IPv4.
+/// Returns an address of an end: IPv6 or IPv4.
 fn address(end: &PacketEnd, is_ipv6: bool) -> Option<u128> {
     match end.ip {
         Some(IpAddr::V4(ip)) if !is_ipv6 => return Some(u128::from(u32::from(ip))),

@@ -45,7 +45,7 @@ impl SourceLines {
         source.map_or(Value::Null, |source| self.json(source))
     }
 
-    /// The files that were written after the policy was loaded.
+    /// Returns the files that were written after the policy was loaded.
     pub fn changed(self) -> Vec<String> {
         self.changed
     }

@@ -146,7 +146,7 @@ pub fn written(last: &Value) -> String {
     format!("written {} by {by}", timestamp(at))
 }
 
-/// The text of a source line, cut at [`WIDEST`] characters.
+/// Returns the text of a source line, cut at [`WIDEST`] characters.
 fn source_text(line: &Value) -> String {
     let text = line.get("text").map(plain).unwrap_or_default();
     match text.char_indices().nth(WIDEST) {
@@ -245,7 +245,7 @@ fn state_of_rules(answer: &Value, out: &mut String) {
     let _ = writeln!(out, "  {text}");
 }
 
-/// A line such as `acl.py:12`, after the tier that it is in. A file's folder is left out.
+/// Returns a line such as `acl.py:12`, after the tier that it is in. A file's folder is left out.
 fn line(line: &Value) -> String {
     let Some(file) = line["file"].as_str() else { return String::new() };
     let name = file.rsplit('/').next().unwrap_or(file);

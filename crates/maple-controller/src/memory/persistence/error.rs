@@ -93,7 +93,7 @@ pub enum PersistenceError {
 }
 
 impl PersistenceError {
-    /// The reason, for messages that name the file already.
+    /// Returns the reason, for messages that name the file already.
     pub(super) fn reason(&self) -> String {
         match self {
             PersistenceError::File { error, .. } => error.to_string(),
@@ -117,7 +117,7 @@ impl PersistenceError {
         matches!(error.kind(), K::StorageFull | K::QuotaExceeded | K::ReadOnlyFilesystem)
     }
 
-    /// This error with another path.
+    /// Returns this error with another path.
     pub(super) fn about(mut self, of: &Path) -> PersistenceError {
         match &mut self {
             PersistenceError::File { path, .. }

@@ -189,7 +189,7 @@ pub(super) fn empty(place: &StateFile) -> Result<(Database, Unfinished), Databas
     Ok((database, unfinished))
 }
 
-/// The format of the file; `None` if it does not say.
+/// Returns the format of the file; `None` if it does not say.
 fn format(database: &Database) -> Result<Option<String>, DatabaseError> {
     match database.begin_read()?.open_table(RUN) {
         Ok(run) => Ok(run.get(STATE_FORMAT_KEY)?.map(|format| format.value().to_owned())),
@@ -233,7 +233,7 @@ fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>, String>, D
     Ok(Ok(writes))
 }
 
-/// The cell and the value of a write; `None` if it is not of a table or variable.
+/// Returns the cell and the value of a write; `None` if it is not of a table or variable.
 pub(super) fn cell(write: &Write) -> Option<(Cell, Option<Value>)> {
     match write {
         Write::Table { table, key, value } => Some((Cell::Table(table.clone(), key.clone()), value.clone())),
@@ -242,7 +242,7 @@ pub(super) fn cell(write: &Write) -> Option<(Cell, Option<Value>)> {
     }
 }
 
-/// The key of a cell's row, and the name of its table or variable.
+/// Returns the key of a cell's row, and the name of its table or variable.
 fn row(cell: &Cell) -> Option<(&Name, Vec<u8>)> {
     let (Cell::Table(name, _) | Cell::Var(name)) = cell else { return None };
     Some((name, bytes(cell).ok()?))

@@ -206,7 +206,7 @@ impl Persistence {
         Ok(Arc::new(Archive { journal, restart, database: Arc::clone(&self.database) }))
     }
 
-    /// The writes on their way to the file.
+    /// Returns the writes on their way to the file.
     pub fn pending_writes(&self) -> Arc<PendingWrites> {
         Arc::clone(&self.pending)
     }
@@ -301,7 +301,7 @@ pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTree
     Ok(begin(&database).map_err(failed)?.switches)
 }
 
-/// The policy that ran last; `None` if there is no such file, or it does not say.
+/// Returns the policy that ran last; `None` if there is no such file, or it does not say.
 ///
 /// # Errors
 /// [`PersistenceError`] if the file can't be read, or a controller uses it.

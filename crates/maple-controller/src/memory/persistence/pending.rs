@@ -138,7 +138,7 @@ impl PendingWrites {
         pending.written != pending.newest
     }
 
-    /// The number of cells that wait in memory.
+    /// Returns the number of cells that wait in memory.
     #[cfg(test)]
     pub(super) fn cells(&self) -> usize {
         self.lock().cells.len()

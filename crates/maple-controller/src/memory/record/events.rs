@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use maple_core::engine::{Candidate, Counted, Event, InstalledFlow, LiveFilter, Mail};
+use maple_core::engine::{Candidate, CounterKind, Event, InstalledFlow, LiveFilter, Mail};
 use maple_core::ids::ShardId;
 use maple_core::network::{Facts, Location, Mac, OwnFrame};
 use maple_core::policy::Policy;
@@ -100,12 +100,12 @@ enum SwitchEvent<'a> {
     FlowsRead(#[serde(with = "serde_bytes")] &'a [u8]),
     FlowStats(u32, #[serde(with = "serde_bytes")] &'a [u8]),
     Unsent(u32),
-    ShowCounters(Counted),
+    ShowCounters(CounterKind),
     CountRule(u64, #[serde(with = "serde_bytes")] &'a [u8]),
 }
 
 impl Events {
-    /// The version that a switch speaks; 1.3 if that is not known.
+    /// Returns the version that a switch speaks; 1.3 if that is not known.
     pub fn version(&self, dpid: Dpid) -> Version {
         self.versions.get(&dpid).copied().unwrap_or(Version::Of13)
     }
@@ -366,7 +366,7 @@ mod tests {
             Event::PacketIn { dpid, packet_in },
             Event::SwitchError { dpid, xid: 5, error: ErrorMsg { kind: 3, code: 1, data: vec![1, 2] } },
             Event::LinkUp { a: at, b: at },
-            Event::Write(vec![Write::Weight("cost".into())]),
+            Event::Write(vec![Write::CostName("cost".into())]),
             Event::Declare {
                 number: 3,
                 facts: Arc::new(Facts::new([].into(), [(Mac([2; 6]), HostFacts::default())].into())),

@@ -135,7 +135,7 @@ impl Header {
     }
 }
 
-/// The runs in a folder of recordings, oldest first.
+/// Returns the runs in a folder of recordings, oldest first.
 pub(crate) fn runs(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut runs = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -351,7 +351,7 @@ fn hash(files: &[(PathBuf, Vec<u8>)]) -> String {
     Fingerprint::from_parts(parts).to_string()
 }
 
-/// The fingerprint of the files of a policy in this folder; `None` if they are too many bytes. Folders in it,
+/// Returns the fingerprint of the files of a policy in this folder; `None` if they are too many bytes. Folders in it,
 /// such as Python's for files that it has compiled, do not count.
 pub(crate) fn hash_of(folder: &Path) -> io::Result<Option<String>> {
     let (mut files, mut left) = (Vec::new(), MAX_BYTES);

@@ -164,15 +164,15 @@ impl RecordingError {
 pub struct Recording(Arc<SharedRecording>);
 
 /// The thread that writes a recording. Dropping this writes everything and ends the thread.
-pub struct Writer {
+pub struct RecordWriter {
     recording: Recording,
     store: Arc<Store>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for RecordWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("recording", &self.recording).finish_non_exhaustive()
+        f.debug_struct("RecordWriter").field("recording", &self.recording).finish_non_exhaustive()
     }
 }
 
@@ -231,7 +231,7 @@ impl fmt::Debug for Recording {
 }
 
 impl SharedRecording {
-    /// The number of times that the store had moved at the start.
+    /// Returns the number of times that the store had moved at the start.
     pub fn from(&self) -> u64 {
         self.from.load(Ordering::Relaxed)
     }
@@ -385,7 +385,7 @@ impl Recording {
         policy: &Arc<dyn Policy>,
         clock: Clock,
         kept: &KeptFiles,
-    ) -> Result<(Recording, Writer), RecordingError> {
+    ) -> Result<(Recording, RecordWriter), RecordingError> {
         let began = now_at_zero(&clock);
         let header = Header::new(began, shards, &options.compiler, engine.look_up_tables);
         let mut files = Files::create(&options.folder, options.limit, &header)?;
@@ -418,10 +418,10 @@ impl Recording {
         let work = move || shared.run(files);
         let thread = std::thread::Builder::new().name("record".into()).spawn(work);
         let thread = Some(thread.map_err(|error| RecordingError::io(&path, error))?);
-        Ok((recording.clone(), Writer { recording, store: Arc::clone(store), thread }))
+        Ok((recording.clone(), RecordWriter { recording, store: Arc::clone(store), thread }))
     }
 
-    /// The folder of this run.
+    /// Returns the folder of this run.
     pub fn folder(&self) -> &Path {
         &self.0.folder
     }
@@ -431,12 +431,12 @@ impl Recording {
         lock(&self.0.failure).clone()
     }
 
-    /// The present time, for people: `2026-11-26T04:15:11.000Z`.
+    /// Returns the present time, for people: `2026-11-26T04:15:11.000Z`.
     pub fn now(&self) -> String {
         timestamp_of(self.0.began, self.0.clock.now())
     }
 
-    /// A text for the report of a crash: where the recording is, and when the crash was.
+    /// Returns a text for the report of a crash: where the recording is, and when the crash was.
     pub(crate) fn crash_text(&self) -> String {
         match self.failure() {
             None => format!("; maple replay {} comes there too, at {}", self.folder().display(), self.now()),
@@ -513,7 +513,7 @@ impl Sources {
     }
 }
 
-impl Drop for Writer {
+impl Drop for RecordWriter {
     fn drop(&mut self) {
         self.store.stop_recording();
         self.recording.0.wake(|wanted| wanted.is_over = true);
@@ -525,7 +525,7 @@ impl Drop for Writer {
     }
 }
 
-/// The time when this clock was at zero.
+/// Returns the time when this clock was at zero.
 fn now_at_zero(clock: &Clock) -> SystemTime {
     let since = Duration::from_nanos(clock.now().0);
     SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use maple_core::compile::{Table, Target};
+use maple_core::compile::{RuleTable, TableTarget};
 use maple_core::engine::{LabelRange, Options};
 use maple_core::network::{Facts, Location};
 use maple_core::trace::Cond;
@@ -18,7 +18,7 @@ pub(super) struct OptionsForm {
     track_hosts: bool,
     labels: LabelRange,
     #[serde(skip, default = "compiler")]
-    new_table: fn(Target) -> Table,
+    new_table: fn(TableTarget) -> RuleTable,
     epoch: u16,
     wall_clock: SystemTime,
     remember: bool,
@@ -59,7 +59,7 @@ fn max_classes() -> u16 {
     Options::default().max_classes
 }
 
-/// The compiler of engines that nobody has given another.
-fn compiler() -> fn(Target) -> Table {
+/// Returns the compiler of engines that nobody has given another.
+fn compiler() -> fn(TableTarget) -> RuleTable {
     Options::default().new_table
 }

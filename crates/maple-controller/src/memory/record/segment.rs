@@ -33,7 +33,7 @@ pub(crate) mod kind {
     pub const END: u16 = 0x103;
 }
 
-/// The path of a segment. Numbers begin at 1.
+/// Returns the path of a segment. Numbers begin at 1.
 pub(crate) fn path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:08}.segment"))
 }
@@ -57,7 +57,7 @@ pub(crate) fn begin(file: &File) -> io::Result<usize> {
     Ok(START)
 }
 
-/// The maximum number of bytes that a block of `raw` bytes takes.
+/// Returns the maximum number of bytes that a block of `raw` bytes takes.
 pub(crate) fn most_bytes(raw: usize) -> u64 {
     (HEADER + lz4_flex::block::get_maximum_output_size(raw)) as u64
 }
@@ -88,7 +88,7 @@ fn checksum(header: &[u8], contents: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The whole blocks of all segments, in order, and whether something after them was cut off.
+/// Returns the whole blocks of all segments, in order, and whether something after them was cut off.
 ///
 /// # Errors
 /// [`RecordingError`] if a segment can't be read, or is not one of this format.
@@ -208,7 +208,7 @@ impl BlockReader {
     }
 }
 
-/// The number of bytes of all files in a folder and below it.
+/// Returns the number of bytes of all files in a folder and below it.
 pub(crate) fn size_of(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {

@@ -60,7 +60,7 @@ impl ShardRecorder {
         ShardRecorder { shared, shard, events, last: Time(0), hits, turn, part, scratch }
     }
 
-    /// The number of times that the store had moved when the recording began.
+    /// Returns the number of times that the store had moved when the recording began.
     pub fn from(&self) -> u64 {
         self.shared.from()
     }
@@ -118,7 +118,7 @@ impl Drop for ShardRecorder {
     }
 }
 
-/// The message of an effect that sends one.
+/// Returns the message of an effect that sends one.
 pub(crate) fn sent(effect: &Effect) -> Option<(Dpid, u32, &Message)> {
     match effect {
         Effect::Send { dpid, xid, message } | Effect::Poll { dpid, xid, message } => Some((*dpid, *xid, message)),

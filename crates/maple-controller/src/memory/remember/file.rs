@@ -136,7 +136,7 @@ fn add_no_look_ups(
     Ok(())
 }
 
-/// The policy that ran last, from a file that no controller uses.
+/// Returns the policy that ran last, from a file that no controller uses.
 pub(crate) fn last_policy(database: &Database) -> Result<Option<PolicyRecord>, DatabaseError> {
     let run = match database.begin_read()?.open_table(RUN) {
         Ok(run) => run,
@@ -227,7 +227,7 @@ fn switches(
     Ok(departed(rows, all.unwrap_or_default()))
 }
 
-/// The leaves in the file by their rows, and the number of rows that are damaged.
+/// Returns the leaves in the file by their rows, and the number of rows that are damaged.
 fn rows(leaves: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Vec<(u64, Witness)>, u64), DatabaseError> {
     let (mut rows, mut damaged) = (Vec::new(), 0);
     for row in leaves.iter()? {
@@ -240,7 +240,7 @@ fn rows(leaves: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Vec<(u64, Wi
     Ok((rows, damaged))
 }
 
-/// The leaves in the file by their rows.
+/// Returns the leaves in the file by their rows.
 pub(super) fn leaves(database: &Database) -> Result<Vec<(u64, Witness)>, DatabaseError> {
     match database.begin_read()?.open_table(LEAVES) {
         Ok(table) => Ok(rows(&table)?.0),

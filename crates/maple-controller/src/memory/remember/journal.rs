@@ -90,12 +90,12 @@ impl LeafJournal {
         Departed { leaves: departed, rows, surroundings }
     }
 
-    /// The epoch of the run.
+    /// Returns the epoch of the run.
     pub(super) fn epoch(&self) -> u16 {
         self.epoch
     }
 
-    /// The number of times that shards were asked to report all their leaves again.
+    /// Returns the number of times that shards were asked to report all their leaves again.
     pub fn wanted(&self) -> u64 {
         self.wanted.load(Ordering::Relaxed)
     }
@@ -118,7 +118,7 @@ impl LeafJournal {
         self.lock().outdated.push((Instant::now() + KEEP, rows));
     }
 
-    /// The policy that runs, as JSON.
+    /// Returns the policy that runs, as JSON.
     pub(super) fn policy(&self) -> Option<String> {
         self.lock().policy.clone()
     }

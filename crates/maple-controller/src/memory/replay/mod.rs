@@ -149,7 +149,7 @@ impl ReplayCommons {
         }
     }
 
-    /// The outcome, after all threads have ended.
+    /// Returns the outcome, after all threads have ended.
     fn replayed(self, recorded: &Recorded, store: Arc<Store>) -> Result<Replayed, RecordingError> {
         let (counts, until) = (self.counts(), self.until);
         let outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -62,17 +62,17 @@ impl Recorded {
         Ok(Recorded { folder, header, start, blocks, is_torn, end, sources, candidates })
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     pub fn shards(&self) -> usize {
         self.header.shards
     }
 
-    /// The name of the compiler.
+    /// Returns the name of the compiler.
     pub fn compiler(&self) -> &str {
         &self.header.compiler
     }
@@ -97,12 +97,12 @@ impl Recorded {
         self.is_torn
     }
 
-    /// The sources of policies, by number. Number 0 ran first.
+    /// Returns the sources of policies, by number. Number 0 ran first.
     pub fn sources(&self) -> &BTreeMap<u64, RecordedSource> {
         &self.sources
     }
 
-    /// The file of a policy, and the policy's name in it if it has one: `policy-0/acl.py:strict`. `None` if the
+    /// Returns the file of a policy, and the policy's name in it if it has one: `policy-0/acl.py:strict`. `None` if the
     /// policy does not come from a file.
     pub fn policy_path(&self, source: &RecordedSource) -> Option<String> {
         let RecordedSource::Files { folder, name, .. } = source else { return None };
@@ -124,7 +124,7 @@ impl Recorded {
         }
     }
 
-    /// The blocks of a kind, in order.
+    /// Returns the blocks of a kind, in order.
     pub(super) fn blocks(&self, kind: u16) -> Blocks {
         let blocks = self.blocks.iter().filter(|block| block.kind == kind).copied().collect::<Vec<_>>();
         Blocks { left: blocks.into_iter(), reader: BlockReader::new(&self.folder) }

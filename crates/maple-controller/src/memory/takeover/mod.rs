@@ -64,7 +64,7 @@ use crate::memory::remember::{Archive, Archived, Rows};
 pub(crate) use rows::CopiedSwitch;
 use rows::{ConnectionRow, HandedRow};
 
-/// The first request of a process that wants to take over, with or without certificates for TLS.
+/// Returns the first request of a process that wants to take over, with or without certificates for TLS.
 pub(crate) fn request(has_tls: bool) -> &'static str {
     if has_tls { r#"{"takeover":{"tls":true,"form":2}}"# } else { r#"{"takeover":{"tls":false,"form":2}}"# }
 }
@@ -242,7 +242,7 @@ pub(crate) fn send_copy(stream: &mut UnixStream, store: &Store, copied: Copied<'
     Ok(base)
 }
 
-/// The names of the tables and variables that are known.
+/// Returns the names of the tables and variables that are known.
 pub(crate) fn names_of(store: &Store) -> Vec<Name> {
     store.tables().into_iter().chain(store.vars()).collect()
 }
@@ -283,7 +283,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the other controller sent something unexpected: {what}"))
 }
 
-/// The cell of a write, for messages; `None` if it is not of a table or variable.
+/// Returns the cell of a write, for messages; `None` if it is not of a table or variable.
 pub(crate) fn place(write: &StateWrite) -> Option<Cell> {
     match write {
         StateWrite::Table { table, key, .. } => Some(Cell::Table(table.clone(), key.clone())),

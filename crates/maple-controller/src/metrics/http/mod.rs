@@ -121,7 +121,7 @@ impl HttpServer {
         Ok(HttpServer { poll, listener, paused_until: None, can_accept: false, clients, scraped: None })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -237,7 +237,7 @@ fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> 
 }
 
 impl ClientState {
-    /// The rank of a connection. Lower ones give way first.
+    /// Returns the rank of a connection. Lower ones give way first.
     fn rank(&self) -> u8 {
         match self {
             ClientState::Reading(_) => 0,

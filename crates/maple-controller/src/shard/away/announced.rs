@@ -84,7 +84,7 @@ impl AnnouncedSwitches {
     }
 }
 
-/// The event of a switch that is up.
+/// Returns the event of a switch that is up.
 pub(in crate::shard) fn up(info: SwitchInfo) -> Event {
     let SwitchInfo { version, features, ports, description, has_bundles } = info;
     Event::SwitchUp { dpid: features.dpid, version, features, description, ports, has_bundles }

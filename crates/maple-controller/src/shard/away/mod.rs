@@ -137,7 +137,7 @@ impl AwaySwitches {
         departure.map(|departure| &mut departure.claimants)
     }
 
-    /// The time of the next deadline.
+    /// Returns the time of the next deadline.
     pub fn deadline(&self) -> Option<Time> {
         self.returns.deadline().into_iter().chain(self.unreachable.deadline()).min()
     }

@@ -102,7 +102,7 @@ impl ReturningSwitches {
         Some(self.known.as_ref()?.restart.store().snapshot())
     }
 
-    /// The time at which the switches stop waiting for each other.
+    /// Returns the time at which the switches stop waiting for each other.
     pub fn deadline(&self) -> Option<Time> {
         self.known.as_ref()?.restart.deadline()
     }
@@ -179,7 +179,7 @@ pub(in crate::shard) fn announce_presumed(presumed: Vec<Arc<BTreeSet<Dpid>>>, ct
     }
 }
 
-/// The attachment of a port that discovery takes for granted.
+/// Returns the attachment of a port that discovery takes for granted.
 pub(in crate::shard) fn attachment(state: &Snapshot, at: Location) -> Attachment {
     match state.port(at).map(|port| port.kind) {
         Some(PortKind::Link(peer)) => Attachment::Link(peer),

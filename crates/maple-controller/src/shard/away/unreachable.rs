@@ -73,22 +73,22 @@ impl Unreachable {
         self.switches.contains_key(&dpid)
     }
 
-    /// The time at which the next switch is forgotten.
+    /// Returns the time at which the next switch is forgotten.
     pub fn deadline(&self) -> Option<Time> {
         self.switches.values().filter_map(|switch| switch.until).min()
     }
 
-    /// The switches' descriptions of themselves.
+    /// Returns the switches' descriptions of themselves.
     pub fn infos(&self) -> impl Iterator<Item = &SwitchInfo> {
         self.switches.values().map(|switch| &switch.info)
     }
 
-    /// The status of the switches, for people.
+    /// Returns the status of the switches, for people.
     pub fn statuses(&self, now: Time, shard: ShardId) -> Vec<SwitchStatus> {
         self.switches.values().map(|switch| switch.status(now, shard)).collect()
     }
 
-    /// The switches, for another process. `rules` returns the rules of a switch.
+    /// Returns the switches, for another process. `rules` returns the rules of a switch.
     pub fn copies(&self, rules: impl Fn(Dpid) -> Vec<InstalledFlow>) -> Vec<CopiedSwitch> {
         self.infos().map(|info| CopiedSwitch { info: info.clone(), rules: rules(info.features.dpid) }).collect()
     }

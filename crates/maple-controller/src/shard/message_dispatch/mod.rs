@@ -151,7 +151,7 @@ impl AnsweredInPlace {
     }
 }
 
-/// The message as a packet-in, if it is a valid one. The session reports an invalid one.
+/// Returns the message as a packet-in, if it is a valid one. The session reports an invalid one.
 #[inline]
 fn packet_in(version: Version, header: Header, message: &[u8]) -> Option<PacketInView<'_>> {
     if header.kind != kind::PACKET_IN || header.version != version as u8 {

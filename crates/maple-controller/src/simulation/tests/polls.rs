@@ -1,6 +1,6 @@
 //! Polls of switches for their counters, which take a bounded share of the channel.
 
-use maple_core::engine::{Counted, Effect};
+use maple_core::engine::{CounterKind, Effect};
 use maple_core::network::Location;
 use maple_wire::msg::stats::{PortStats, ReplyBody, RequestBody, StatsReply, StatsRequest};
 
@@ -147,7 +147,7 @@ fn a_poll_is_not_sent_while_much_waits_for_the_switch() {
 fn who_watches_is_told_after_one_poll() {
     let mut world = ShardsWithSwitches::with(Arc::default(), load_policy());
     let [line] = world.edge_switches([SWITCH]);
-    world.simulation.shards[0].shard.events().push(Event::ShowCounters { dpid: SWITCH, what: Counted::Ports });
+    world.simulation.shards[0].shard.events().push(Event::ShowCounters { dpid: SWITCH, what: CounterKind::Ports });
     let [Asked::Counters(xid)] = world.pass_once(&line)[..] else { panic!("one poll, at once") };
     world.counters(&line, xid, 5000);
     world.pass_once(&line);

@@ -55,7 +55,7 @@ impl Actions {
         id
     }
 
-    /// The instructions of a name, or of barrier rules.
+    /// Returns the instructions of a name, or of barrier rules.
     pub(super) fn get(&self, id: Option<ActionId>) -> &Arc<[Instruction]> {
         id.map_or(&self.to_controller, |id| &self.all[id as usize].instructions)
     }

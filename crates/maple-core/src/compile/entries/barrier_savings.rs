@@ -84,7 +84,7 @@ impl EntryTable {
         best.map(|(_, read)| read)
     }
 
-    /// The minimum number of barrier entries that must be required because of a forwarding entry.
+    /// Returns the minimum number of barrier entries that must be required because of a forwarding entry.
     fn fewest_barriers(&self) -> usize {
         self.tuning.specialise_from.max(self.store.len() / self.tuning.specialise_entries_per_barrier)
     }

@@ -104,7 +104,7 @@ pub(super) struct WantedRules<'a> {
 }
 
 impl WantedRules<'_> {
-    /// The rule that an entry should have, if any.
+    /// Returns the rule that an entry should have, if any.
     fn wanted_rule(&self, id: EntryId) -> Option<InstalledRule> {
         if !self.necessities.is_rule(self.store, id) {
             return None;
@@ -116,7 +116,7 @@ impl WantedRules<'_> {
         Some(InstalledRule { priority: self.levels.priority(id)?, action, leaf: self.store.leaf(id) })
     }
 
-    /// All rules, by falling priority.
+    /// Returns all rules, by falling priority.
     pub(super) fn all(&self, actions: &Actions, cookie: Cookie) -> Vec<Rule> {
         let rule = |id| Some(self.rule(self.store.matching(id), self.wanted_rule(id)?, actions, cookie));
         let mut rules: Vec<Rule> = self.store.ids().filter_map(rule).collect();
@@ -276,12 +276,12 @@ impl RuleKey {
         self.0 as u32 as usize
     }
 
-    /// The first part of the order: the priority, and the bits of the hash that the number has.
+    /// Returns the first part of the order: the priority, and the bits of the hash that the number has.
     fn begin(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The identity of a rule in a switch, for comparisons.
+    /// Returns the identity of a rule in a switch, for comparisons.
     fn identity(self, row: &PackedRow<InstalledRule>) -> (u32, &[u64]) {
         (self.begin(), row.get(self.at()))
     }
@@ -301,7 +301,7 @@ fn sort_by_identity(row: &PackedRow<InstalledRule>, keys: &mut Vec<RuleKey>) {
 }
 
 impl InstalledRule {
-    /// The verdict of its entry, as far as that holds instructions.
+    /// Returns the verdict of its entry, as far as that holds instructions.
     fn verdict(self) -> EntryVerdict {
         self.action.map_or(EntryVerdict::Unexplored, EntryVerdict::Forward)
     }

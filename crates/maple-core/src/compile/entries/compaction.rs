@@ -97,7 +97,7 @@ impl ResendBudget {
         self.sent += changes as u64;
     }
 
-    /// The number of rules that may be sent again at the moment.
+    /// Returns the number of rules that may be sent again at the moment.
     fn allowance(&self) -> u64 {
         (self.sent / self.changes_per_resend).saturating_sub(self.resent)
     }
@@ -232,7 +232,7 @@ impl Compaction<'_> {
         true
     }
 
-    /// The level down to which `other` may be if an entry has this level (or, when moving down, up to which).
+    /// Returns the level down to which `other` may be if an entry has this level (or, when moving down, up to which).
     fn bound(&self, id: EntryId, level: u32, other: EntryId, direction: Direction) -> i64 {
         let (verdict, there) = (self.store.verdict(id), self.store.verdict(other));
         match direction {

@@ -94,19 +94,19 @@ impl Levels {
         }
     }
 
-    /// The level of an entry, or [`UNPLACED`].
+    /// Returns the level of an entry, or [`UNPLACED`].
     #[inline]
     pub(super) fn level_of(&self, id: EntryId) -> u32 {
         self.levels.get(id as usize).copied().unwrap_or(UNPLACED)
     }
 
-    /// The priority of an entry, if it has a level for which there is a priority.
+    /// Returns the priority of an entry, if it has a level for which there is a priority.
     pub(super) fn priority(&self, id: EntryId) -> Option<u16> {
         let level = self.level_of(id);
         self.exists(level).then(|| self.highest - u16::try_from(level).unwrap_or(self.highest))
     }
 
-    /// The level with this priority.
+    /// Returns the level with this priority.
     pub(super) fn with_priority(&self, priority: u16) -> Option<u32> {
         let level = u32::from(self.highest.checked_sub(priority)?);
         self.exists(level).then_some(level)
@@ -175,7 +175,7 @@ impl Levels {
         self.vacated = std::mem::take(&mut self.vacated).into_iter().map(longer).collect();
     }
 
-    /// The highest level in use.
+    /// Returns the highest level in use.
     pub(super) fn top(&self) -> Option<u32> {
         self.used.keys().next().copied()
     }
@@ -200,7 +200,7 @@ impl Levels {
         around.map(|(level, entries)| (*level, entries.as_slice()))
     }
 
-    /// The entries of a level.
+    /// Returns the entries of a level.
     pub(super) fn entries(&self, level: u32) -> &[EntryId] {
         self.used.get(&level).map_or(&[], Vec::as_slice)
     }
@@ -217,12 +217,13 @@ impl Levels {
         self.levels = plan.into_levels();
     }
 
-    /// The first step from `from` on.
+    /// Returns the first step from `from` on.
     fn step_from(&self, from: u32) -> u32 {
         (from / self.step).saturating_mul(self.step).saturating_add(self.step - 1)
     }
 
-    /// A level that is not in use, at or after `from` and, if there is one, before `until`. Otherwise the level `from`.
+    /// Returns a level that is not in use, at or after `from` and, if there is one, before `until`. Otherwise the level
+    /// `from`.
     fn new_between(&self, from: u32, until: u32) -> u32 {
         match self.step_from(from) {
             step if step < until => step,
@@ -340,7 +341,7 @@ impl Levelling<'_> {
         }
     }
 
-    /// The first level that an entry may have, and the first level further down that it should not have.
+    /// Returns the first level that an entry may have, and the first level further down that it should not have.
     fn bounds(&self, id: EntryId) -> (u32, u32) {
         let (mut from, mut until) = (0, u32::MAX - 1);
         let verdict = self.store.verdict(id);

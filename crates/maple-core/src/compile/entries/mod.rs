@@ -162,7 +162,7 @@ impl EntryTable {
         id
     }
 
-    /// The matches of all entries that have a priority, with that priority.
+    /// Returns the matches of all entries that have a priority, with that priority.
     pub(super) fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
         let with_priority =
             |id| Some((self.store.unpack(self.store.matching(id)).collect(), self.levels.priority(id)?));
@@ -266,7 +266,7 @@ impl EntryTable {
         }
     }
 
-    /// The rules as they should be now, by falling priority.
+    /// Returns the rules as they should be now, by falling priority.
     pub(super) fn rules(&self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Rule> {
         let EntryTable { store, levels, necessities, .. } = self;
         WantedRules { store, levels, necessities }.all(&self.actions, cookie)
@@ -293,7 +293,7 @@ impl EntryTable {
         self.is_built_again = true;
     }
 
-    /// The number of times that entries were looked at so far.
+    /// Returns the number of times that entries were looked at so far.
     pub(super) fn visited(&self) -> u64 {
         self.effort.0.get()
     }

@@ -27,17 +27,17 @@ impl Neighbours {
         Neighbours { places, free: 0, split: earlier.len() as u32 }
     }
 
-    /// The entries that take precedence.
+    /// Returns the entries that take precedence.
     pub(super) fn earlier(&self) -> &[EntryId] {
         &self.places[self.free as usize..self.split as usize]
     }
 
-    /// The entries that yield.
+    /// Returns the entries that yield.
     pub(super) fn later(&self) -> &[EntryId] {
         &self.places[self.split as usize..]
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free as usize
     }

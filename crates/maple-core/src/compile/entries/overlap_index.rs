@@ -234,14 +234,14 @@ impl IndexKind {
 }
 
 impl MatchBit {
-    /// The index of the part that a match belongs to.
+    /// Returns the index of the part that a match belongs to.
     #[inline]
     fn part_of(self, set: &[u64]) -> usize {
         let (value, mask) = (set[self.word as usize] >> self.shift & 1, set[self.word as usize + 1] >> self.shift & 1);
         if mask == 0 { 2 } else { value as usize }
     }
 
-    /// The bit that keeps most pairs of entries apart, if these are enough.
+    /// Returns the bit that keeps most pairs of entries apart, if these are enough.
     fn most_dividing(entries: &PackedRow<EntryId>) -> Option<MatchBit> {
         let count = entries.items().len();
         let sets = || (0..count).map(|at| entries.get(at));
@@ -277,7 +277,7 @@ mod tests {
     /// Masks of two words, some of them with no bits in common.
     const MASKS: [[u64; 2]; 6] = [[0xff, 0], [0xf0, 0xf], [0, 0xff], [0xff, 0xff], [0x3c, 0xf0], [0, 0]];
 
-    /// A set with these masks, whose values are taken from `bits`.
+    /// Returns a set with these masks, whose values are taken from `bits`.
     fn set(masks: usize, bits: u64) -> [u64; 4] {
         let [a, b] = MASKS[masks];
         [bits & a, a, bits >> 8 & b, b]

@@ -85,22 +85,22 @@ impl OverlapLists {
         std::mem::take(&mut self.lists[id as usize])
     }
 
-    /// The entries that overlap one and take precedence.
+    /// Returns the entries that overlap one and take precedence.
     pub(super) fn earlier(&self, id: EntryId) -> &[EntryId] {
         self.lists[id as usize].earlier()
     }
 
-    /// The entries that overlap one and yield.
+    /// Returns the entries that overlap one and yield.
     pub(super) fn later(&self, id: EntryId) -> &[EntryId] {
         self.lists[id as usize].later()
     }
 
-    /// The number of entries that overlap one, including removed entries that are still in the lists.
+    /// Returns the number of entries that overlap one, including removed entries that are still in the lists.
     pub(super) fn degree(&self, id: EntryId) -> usize {
         self.lists[id as usize].len()
     }
 
-    /// The number of entries that overlap a packed match.
+    /// Returns the number of entries that overlap a packed match.
     pub(super) fn count_overlapping(&mut self, set: &[u64]) -> usize {
         let mut count = 0;
         self.index.overlapping(set, |_| count += 1);
@@ -152,7 +152,7 @@ impl OverlapLists {
     }
 }
 
-/// The place of an entry in a list: after all entries for which `is_first` holds. Removed entries are skipped.
+/// Returns the place of an entry in a list: after all entries for which `is_first` holds. Removed entries are skipped.
 fn place_in(list: &[EntryId], store: &EntryStore, is_first: impl Fn(EntryId) -> bool) -> usize {
     let (mut low, mut high) = (0, list.len());
     // Most entries belong at the end. Those of an access list belong at the beginning of long lists.

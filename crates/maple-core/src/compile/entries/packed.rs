@@ -79,12 +79,12 @@ impl PackedLayout {
         self.used.len() != before
     }
 
-    /// The fields that have a place, in OXM order.
+    /// Returns the fields that have a place, in OXM order.
     pub(super) fn all(&self) -> impl ExactSizeIterator<Item = Field> {
         self.places.iter().map(|(field, _)| *field)
     }
 
-    /// The number of words that a match takes.
+    /// Returns the number of words that a match takes.
     pub(super) fn stride(&self) -> usize {
         2 * self.used.len()
     }
@@ -136,7 +136,7 @@ impl PackedLayout {
 }
 
 impl PackedMatches {
-    /// The match of an entry.
+    /// Returns the match of an entry.
     #[inline]
     pub(super) fn get(&self, id: EntryId) -> &[u64] {
         &self.words[id as usize * self.stride..][..self.stride]
@@ -183,12 +183,12 @@ impl<T> PackedRow<T> {
         self.stride
     }
 
-    /// The items.
+    /// Returns the items.
     pub(super) fn items(&self) -> &[T] {
         &self.items
     }
 
-    /// The match at a place.
+    /// Returns the match at a place.
     pub(super) fn get(&self, at: usize) -> &[u64] {
         &self.words[at * self.stride..][..self.stride]
     }
@@ -253,7 +253,7 @@ pub(super) fn covers(a: &[u64], b: &[u64]) -> bool {
     more.fold(0, |all, word| all | word) == 0
 }
 
-/// The packets that fit both, which must overlap.
+/// Returns the packets that fit both, which must overlap.
 pub(super) fn meet(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(x, y)| x | y).collect()
 }
@@ -288,15 +288,15 @@ pub(super) fn uncovered(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -
     None
 }
 
-/// The packet of `all` with these free bits, if no match of the cover takes it.
+/// Returns the packet of `all` with these free bits, if no match of the cover takes it.
 fn sample(store: &PackedMatches, all: &[u64], cover: &[EntryId], bits: u64) -> Option<Box<[u64]>> {
     let packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0] | bits & !x[1], u64::MAX]).collect();
     (!cover.iter().any(|id| overlap(store.get(*id), &packet))).then_some(packet)
 }
 
-/// A packet of `all` that no match of the cover takes, found step by step. While a match takes the packet, one bit that
-/// the match fixes and `all` does not is flipped. The number of the step chooses the bit, so the walk is always the
-/// same. `None` means that nothing is known.
+/// Returns a packet of `all` that no match of the cover takes, found step by step. While a match takes the packet, one
+/// bit that the match fixes and `all` does not is flipped. The number of the step chooses the bit, so the walk is
+/// always the same. `None` means that nothing is known.
 fn walk(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
     let mut packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0], u64::MAX]).collect();
     let (mut passed, mut at, mut drawn) = (0, 0, 0u64);

@@ -54,7 +54,7 @@ impl PriorityPlan {
         self.levels
     }
 
-    /// The level of an entry, as planned.
+    /// Returns the level of an entry, as planned.
     #[inline]
     pub(super) fn level(&self, id: EntryId) -> u32 {
         self.levels[id as usize]
@@ -65,12 +65,12 @@ impl PriorityPlan {
         self.steps.iter().any(|step| step.id == id)
     }
 
-    /// The number of entries that the plan moves.
+    /// Returns the number of entries that the plan moves.
     pub(super) fn moved(&self) -> usize {
         self.moved
     }
 
-    /// The number of rules that are sent again for the plan.
+    /// Returns the number of rules that are sent again for the plan.
     pub(super) fn resent(&self) -> u64 {
         self.resent
     }
@@ -84,7 +84,7 @@ impl PriorityPlan {
         self.resent += resent;
     }
 
-    /// The current point of the plan.
+    /// Returns the current point of the plan.
     pub(super) fn mark(&self) -> PlanMark {
         PlanMark { steps: self.steps.len(), moved: self.moved, resent: self.resent }
     }

@@ -118,23 +118,23 @@ impl EntryStore {
         self.hot[id as usize].node
     }
 
-    /// The leaf that the entry belongs to, if any.
+    /// Returns the leaf that the entry belongs to, if any.
     pub(super) fn leaf(&self, id: EntryId) -> Option<LeafId> {
         self.leaves[id as usize]
     }
 
-    /// A number that is smaller for entries that take precedence.
+    /// Returns a number that is smaller for entries that take precedence.
     pub(super) fn rank(&self, tree: &Tree, id: EntryId) -> u64 {
         tree.rank(self.node(id))
     }
 
-    /// The packed match of an entry.
+    /// Returns the packed match of an entry.
     #[inline]
     pub(super) fn matching(&self, id: EntryId) -> &[u64] {
         self.matches.get(id)
     }
 
-    /// All packed matches, by entry.
+    /// Returns all packed matches, by entry.
     pub(super) fn matches(&self) -> &PackedMatches {
         &self.matches
     }
@@ -148,22 +148,22 @@ impl EntryStore {
         self.state(id) == EntryState::Shadowed
     }
 
-    /// All entries, by number.
+    /// Returns all entries, by number.
     pub(super) fn ids(&self) -> impl Iterator<Item = EntryId> {
         (0..self.states.len() as EntryId).filter(|id| self.is_there(*id))
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The number of shadowed entries.
+    /// Returns the number of shadowed entries.
     pub(super) fn shadowed(&self) -> usize {
         self.shadowed
     }
 
-    /// One more than the largest number that was ever used.
+    /// Returns one more than the largest number that was ever used.
     pub(super) fn numbers(&self) -> usize {
         self.states.len()
     }
@@ -183,12 +183,12 @@ impl EntryStore {
         })
     }
 
-    /// The constraints of a packed match, in OXM order.
+    /// Returns the constraints of a packed match, in OXM order.
     pub(super) fn unpack(&self, set: &[u64]) -> impl Iterator<Item = Constraint> {
         self.layout.unpack(set)
     }
 
-    /// The fields that matches of this table name, in OXM order.
+    /// Returns the fields that matches of this table name, in OXM order.
     pub(super) fn fields(&self) -> impl ExactSizeIterator<Item = Field> {
         self.layout.all()
     }
@@ -205,7 +205,7 @@ impl EntryStore {
     }
 }
 
-/// The state of an entry that is not shadowed.
+/// Returns the state of an entry that is not shadowed.
 fn state_of(verdict: EntryVerdict) -> EntryState {
     match verdict {
         EntryVerdict::Forward(_) => EntryState::Forward,
@@ -221,8 +221,8 @@ impl EntryState {
 }
 
 impl EntryVerdict {
-    /// The minimum number of levels that the later of two overlapping entries must be below the earlier one. If 0, both
-    /// may share a level, but the later one must not be above, because it might hide the earlier one.
+    /// Returns the minimum number of levels that the later of two overlapping entries must be below the earlier one. If
+    /// 0, both may share a level, but the later one must not be above, because it might hide the earlier one.
     pub(super) fn gap(self, later: EntryVerdict) -> u32 {
         match (self, later) {
             (EntryVerdict::PartiallyExplored, EntryVerdict::PartiallyExplored) => 0,

@@ -111,7 +111,7 @@ impl WorkQueue {
         self.marks[id as usize].history.before().is_some()
     }
 
-    /// The state that a dirty entry had at the last recompute.
+    /// Returns the state that a dirty entry had at the last recompute.
     pub(super) fn before(&self, id: EntryId) -> Option<EntryState> {
         self.marks[id as usize].history.before()
     }
@@ -180,7 +180,7 @@ impl WorkQueue {
         !self.deferred.is_empty()
     }
 
-    /// The dirty entry, if it is all that there is to do.
+    /// Returns the dirty entry, if it is all that there is to do.
     pub(super) fn only_entry(&self) -> Option<EntryId> {
         let [id] = self.dirty[..] else { return None };
         let is_all = self.unshadow_candidates.is_empty() && self.unchecked.is_empty() && self.deferred.is_empty();
@@ -228,7 +228,7 @@ impl PrecedenceQueue {
         self.list.pop().map(|(_, id)| id)
     }
 
-    /// All entries, in order of precedence.
+    /// Returns all entries, in order of precedence.
     pub(super) fn iter(&self) -> impl Iterator<Item = EntryId> {
         self.list.iter().rev().map(|(_, id)| *id)
     }

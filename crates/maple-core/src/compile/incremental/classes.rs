@@ -78,12 +78,12 @@ impl RegionClasses {
         self.classes[class as usize].region.as_ref()
     }
 
-    /// The region of a class that is more than a leaf under a `V` node.
+    /// Returns the region of a class that is more than a leaf under a `V` node.
     pub(super) fn region(&self, class: ClassId) -> &Arc<Region> {
         self.stored_region(class).expect("only a leaf's class does without its region")
     }
 
-    /// The test or `V` node above a class.
+    /// Returns the test or `V` node above a class.
     pub(super) fn above(&self, class: ClassId) -> Option<NodeId> {
         self.classes[class as usize].above
     }
@@ -96,7 +96,7 @@ impl RegionClasses {
         self.classes[class as usize].is_complete = is_complete;
     }
 
-    /// The memory of a class, to be prefetched.
+    /// Returns the memory of a class, to be prefetched.
     pub(super) fn memory(&self, class: ClassId) -> &impl Sized {
         &self.classes[class as usize]
     }

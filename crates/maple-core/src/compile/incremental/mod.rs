@@ -33,7 +33,7 @@ use maple_wire::Constraint;
 use super::entries::{ActionId, Checks, EntryId, EntryTable};
 use super::table::TableBackend;
 use super::tuning::Tuning;
-use super::{LeafAction, Target};
+use super::{LeafAction, TableTarget};
 use crate::capabilities::Capabilities;
 use crate::rule::Rule;
 use crate::trace::{Cond, Fields, Item, Region};
@@ -53,7 +53,7 @@ const PREFETCHED_LEAVES: usize = 32;
 /// A tree and its table.
 #[derive(Clone, Debug)]
 pub(super) struct IncrementalCompiler {
-    target: Target,
+    target: TableTarget,
     tree: Tree,
     entries: EntryTable,
     /// The information about each node.
@@ -120,7 +120,7 @@ struct YesRegion {
 }
 
 impl IncrementalCompiler {
-    pub(super) fn new(target: Target, tuning: Tuning) -> IncrementalCompiler {
+    pub(super) fn new(target: TableTarget, tuning: Tuning) -> IncrementalCompiler {
         IncrementalCompiler {
             entries: EntryTable::new(&target.priorities, tuning),
             target,
@@ -335,7 +335,7 @@ impl IncrementalCompiler {
         1u128.checked_shl((values.mask & !known).count_ones()) == Some(u128::from(children))
     }
 
-    /// The region of a leaf's class.
+    /// Returns the region of a leaf's class.
     fn region_of_leaf(&self, leaf: NodeId, class: ClassId) -> Arc<Region> {
         let under_value = || {
             let (above, branch) = self.tree.parent(leaf)?;

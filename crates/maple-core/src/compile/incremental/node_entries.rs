@@ -55,13 +55,13 @@ impl IncrementalCompiler {
         test
     }
 
-    /// The test whose yes-side a leaf is, if the test has the entries for it.
+    /// Returns the test whose yes-side a leaf is, if the test has the entries for it.
     pub(super) fn test_of(&self, leaf: NodeId) -> Option<NodeId> {
         let (above, branch) = self.tree.parent(leaf)?;
         (branch == Branch::Outcome(true) && self.node(above).kind == NodeKind::Test).then_some(above)
     }
 
-    /// The packets of its class that a leaf forwards, and the verdict for them.
+    /// Returns the packets of its class that a leaf forwards, and the verdict for them.
     fn verdict_of_leaf(&self, leaf: NodeId, region: &Region) -> (Extent, EntryVerdict) {
         let behaviour = &self.node(leaf).behaviour;
         let Some(action) = behaviour.action else { return (Extent::Nothing, EntryVerdict::Unexplored) };

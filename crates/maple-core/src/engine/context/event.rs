@@ -13,7 +13,7 @@ use super::watched::{LiveFilter, LiveNews};
 use crate::ids::{LeafId, ShardId};
 use crate::network::{Facts, Location, OwnFrame};
 use crate::remembered::{Surroundings, Witness};
-use crate::report::{Counted, Report};
+use crate::report::{CounterKind, Report};
 use crate::rule::Rule;
 use crate::state::{Commit, Selection, Write};
 
@@ -94,7 +94,7 @@ pub enum Event {
     ShowCounters {
         dpid: Dpid,
         /// The counters to ask for.
-        what: Counted,
+        what: CounterKind,
     },
     /// Somebody asks for the counter of a rule. The engine answers with [`Effect::RuleCounted`].
     CountRule {

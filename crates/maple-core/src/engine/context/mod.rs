@@ -91,6 +91,22 @@ impl Context {
         }
     }
 
+    /// Returns the context of an engine's copy: what is under way with leaves, routes and labels. Hosts, counters and
+    /// refused rules are other matters.
+    pub fn copy(&self) -> Context {
+        use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};
+        let is_kept = |timer: &Timer| matches!(timer, Leaf(_) | Labels(_) | Routes | NextPath(_) | EarlyRequests);
+        Context {
+            now: self.now,
+            timers: self.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect(),
+            inbox: self.inbox.clone(),
+            stale: self.stale.clone(),
+            heard: self.heard,
+            dirty: self.dirty.clone(),
+            ..Context::new(self.shard, Arc::clone(self.store.shared()), self.options.quiet())
+        }
+    }
+
     /// Reports something.
     pub fn report(&mut self, report: Report) {
         self.out.push(Effect::Report(report));

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::compile::{Table, Target};
+use crate::compile::{RuleTable, TableTarget};
 use crate::labels::LabelRange;
 use crate::network::{Facts, Location};
 use crate::trace::Cond;
@@ -21,8 +21,8 @@ pub struct Options {
     pub track_hosts: bool,
     /// The VLAN ids that labels on links may have.
     pub labels: LabelRange,
-    /// Makes the empty table of a switch: [`Table::new`], or the table of another compiler.
-    pub new_table: fn(Target) -> Table,
+    /// Makes the empty table of a switch: [`RuleTable::new`], or the table of another compiler.
+    pub new_table: fn(TableTarget) -> RuleTable,
     /// Distinguishes the rules of this run of the controller from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
     /// The wall-clock time at the engine's time 0, because the times of f's writes are kept as wall-clock times.
@@ -101,12 +101,20 @@ pub struct Options {
     pub check_rate: u32,
 }
 
+impl Options {
+    /// Returns the options of an engine that does nothing by itself.
+    pub(in crate::engine) fn quiet(&self) -> Options {
+        let (poll, audit, flow_mod_rate) = (Duration::ZERO, Duration::ZERO, None);
+        Options { poll, audit, flow_mod_rate, check_rate: 0, remember: false, ..self.clone() }
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
             track_hosts: true,
             labels: LabelRange::ALL,
-            new_table: Table::new,
+            new_table: RuleTable::new,
             epoch: 1,
             wall_clock: SystemTime::UNIX_EPOCH,
             remember: false,

@@ -15,7 +15,7 @@ macro_rules! stats {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
 
-            /// What each count says, in the same order.
+            /// Returns what each count says, in the same order.
             pub fn meanings() -> impl Iterator<Item = &'static str> {
                 [$(concat!($($doc),*)),*].into_iter().map(str::trim_start)
             }

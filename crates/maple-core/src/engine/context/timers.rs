@@ -70,11 +70,6 @@ impl Context {
         self.timers.insert((time, timer));
     }
 
-    /// Sets those of another engine's timers that pass `is_kept`, in place of its own.
-    pub fn copy_timers(&mut self, from: &Context, is_kept: impl Fn(&Timer) -> bool) {
-        self.timers = from.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
-    }
-
     /// Returns the time when the next timer is due.
     pub fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(time, _)| *time)
@@ -87,7 +82,8 @@ impl Context {
         Some(timer)
     }
 
-    /// How late the next timer is, if the engine handled nothing for long. Our own lateness is never another's silence.
+    /// Returns how late the next timer is, if the engine handled nothing for long. Our own lateness is never another's
+    /// silence.
     pub fn standstill(&self) -> Option<Duration> {
         let late = Duration::from_nanos(self.now.0.saturating_sub(self.next_deadline()?.0));
         Some(late).filter(|late| *late >= STANDSTILL)

@@ -2,7 +2,7 @@
 
 use super::Decisions;
 use super::leaf::{Leaf, LeafState, shown};
-use crate::compile::{LeafAction, Table};
+use crate::compile::{LeafAction, RuleTable};
 use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
@@ -139,7 +139,7 @@ impl Decisions {
 
 /// Adds a leaf's trace to its ingress table. The walk follows the tree for as long as the trace asks the same
 /// questions.
-pub(in crate::engine) fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
+pub(in crate::engine) fn insert(table: &mut RuleTable, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
     // The leaf is for packets of the classes that its run observed, whatever class its witness packet is in by now.
     let metadata = leaf.trace.metadata().value;
     let packet = WithMetadata { packet: leaf.witness.packet(), metadata };

@@ -195,6 +195,6 @@ fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &RuleCounter<'_>
     let mut all = counted.matching.constraints();
     let port = all.find(|constraint| constraint.field == Field::InPort)?.value;
     let at = Location::new(switch.dpid, PortNo(port as u32));
-    let is_shut = matches!(state.port(at).map(|port| port.kind), Some(PortKind::Shared { .. }));
+    let is_shut = matches!(state.port(at).map(|port| port.kind), Some(PortKind::Shut { .. }));
     Some(if is_shut { DropCause::Shut } else { DropCause::Closed })
 }

@@ -115,7 +115,7 @@ fn leaves_at_port(fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
     found
 }
 
-/// Those of the dependents that this shard owns.
+/// Returns those of the dependents that this shard owns.
 fn owned(fabric: &Fabric, dependents: BTreeSet<DependentId>) -> BTreeSet<DependentId> {
     dependents.into_iter().filter(|dependent| fabric.ctx.owns(*dependent)).collect()
 }

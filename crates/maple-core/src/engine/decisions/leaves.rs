@@ -172,7 +172,7 @@ impl Leaves {
         self.answers.get(id.0).map(|number| &*self.templates[number as usize])
     }
 
-    /// A leaf's answer, remembered under any version.
+    /// Returns a leaf's answer, remembered under any version.
     pub fn remembered(&self, id: LeafId) -> Option<&AnswerTemplate> {
         self.answers.get_any_version(id.0).map(|number| &*self.templates[number as usize])
     }

@@ -80,6 +80,13 @@ impl Decisions {
         }
     }
 
+    /// Returns a copy without the packets that wait.
+    pub fn copy(&self) -> Decisions {
+        let mut leaves = self.leaves.clone();
+        drop(leaves.take_held());
+        Decisions { leaves, ..Decisions::new(Arc::clone(&self.policy), false) }
+    }
+
     /// Publishes the leaves that came, changed or went since the last time ([`Effect::Remember`]).
     pub fn publish(&mut self, ctx: &mut Context) {
         if let Some(changed) = self.leaves.take_changed() {

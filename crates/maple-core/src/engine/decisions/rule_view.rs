@@ -12,7 +12,7 @@ use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::counters::polls::StatisticsReading;
 use crate::ids::LeafId;
 use crate::labels::outline;
-use crate::report::Counted;
+use crate::report::CounterKind;
 use crate::rule::Rule;
 use crate::trace::show;
 use crate::update::entry_key;
@@ -44,14 +44,14 @@ impl Decisions {
         rules
     }
 
-    /// A rule of a switch, with its purpose.
+    /// Returns a rule of a switch, with its purpose.
     pub fn table_rule(&self, fabric: &Fabric, switch: &Switch, table_id: u8, rule: Rule) -> TableRule {
         let subject = subject_of(fabric.ctx.options.epoch, rule.cookie);
         let leaf = match subject {
             Some(Subject::Dependent(id)) if fabric.routes.of_subscription(id).is_none() => Some(id.possible_leaf()),
             _ => None,
         };
-        let (newest, _) = switch.counters.polls.readings(Counted::Rules);
+        let (newest, _) = switch.counters.polls.readings(CounterKind::Rules);
         let count_in = |round: &StatisticsReading| {
             Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count)
         };

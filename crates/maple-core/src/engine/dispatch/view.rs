@@ -17,7 +17,7 @@ use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
 use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions};
 use crate::ids::{LeafId, Time};
 use crate::network::Location;
-use crate::report::Counted;
+use crate::report::CounterKind;
 
 /// An engine as it is: what it knows, has decided and counted. [`Engine::view`] makes it.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ impl<'a> EngineView<'a> {
         self.0.live.watches()
     }
 
-    /// What the open waits for removals still wait for.
+    /// Returns what the open waits for removals still wait for.
     pub fn unsettled(self) -> Vec<Unsettled> {
         self.0.decisions.unsettled(&self.0.fabric)
     }
@@ -165,8 +165,8 @@ impl<'a> EngineView<'a> {
         self.0.fabric.switches.traffic(&self.0.fabric.ctx, dpid)
     }
 
-    /// When a switch last answered with these counters.
-    pub fn counted_at(self, dpid: Dpid, what: Counted) -> Option<Time> {
+    /// Returns when a switch last answered with these counters.
+    pub fn counted_at(self, dpid: Dpid, what: CounterKind) -> Option<Time> {
         self.0.fabric.switches.counted_at(dpid, what)
     }
 

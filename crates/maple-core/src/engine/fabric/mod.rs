@@ -34,10 +34,14 @@ impl Fabric {
         Fabric { routes: Routes::new(ctx.shard), ctx, switches: Switches::default(), early_requests: Vec::new() }
     }
 
-    /// Takes over the routes of another fabric, and what asks for labels.
-    pub fn copy_routes(&mut self, of: &Fabric) {
-        self.routes = of.routes.clone();
-        self.early_requests = of.early_requests.clone();
+    /// Returns a copy for a rehearsal. What is held back for switches without a connection goes into their rules at
+    /// once, since it is not among what a candidate changes.
+    pub fn copy(&self) -> Fabric {
+        let mut ctx = self.ctx.copy();
+        let held_back = self.switches.values().filter(|switch| switch.unreachable.is_some());
+        held_back.for_each(|switch| ctx.mark_dirty(switch.dpid));
+        let (routes, early_requests) = (self.routes.clone(), self.early_requests.clone());
+        Fabric { switches: self.switches.copy(&ctx.options), routes, early_requests, ctx }
     }
 
     /// Marks a switch whose tables have to be updated.

@@ -80,7 +80,7 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
     let is_closed = |port| facts.role(Location::new(switch.dpid, port)) == PortRole::Closed;
     let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
     if !switch.has_pipeline() {
-        let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shared { .. }) || is_closed(*port));
+        let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shut { .. }) || is_closed(*port));
         rules.extend(shut.map(|(port, _)| rule(SHUT, from(port), Vec::new())));
         return rules;
     }
@@ -88,7 +88,7 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
         match info.kind {
             PortKind::New if is_closed(port) => rules.push(rule(LINKS, from(port), Vec::new())),
             PortKind::New => {}
-            PortKind::Shared { .. } => rules.push(rule(LINKS, from(port), Vec::new())),
+            PortKind::Shut { .. } => rules.push(rule(LINKS, from(port), Vec::new())),
             PortKind::Middlebox => rules.push(rule(HOSTS, from(port), goto(ENTRY))),
             PortKind::Link(_) => rules.push(rule(LINKS, from(port), goto(labels))),
             PortKind::Edge if !track_hosts => rules.push(rule(HOSTS, from(port), goto(ENTRY))),

@@ -35,7 +35,7 @@ impl From<LeafId> for Subject {
     }
 }
 
-/// A cookie: 8 bits tag, 16 bits epoch, 40 bits for the subject or what replaces it.
+/// Returns a cookie: 8 bits tag, 16 bits epoch, 40 bits for the subject or what replaces it.
 fn cookie(epoch: u16, number: u64) -> u64 {
     TAG << 56 | u64::from(epoch) << 40 | number & NO_SUBJECT
 }

@@ -109,7 +109,7 @@ impl Restoring {
         self.is_built
     }
 
-    /// When the switch looks again whether the others are ready.
+    /// Returns when the switch looks again whether the others are ready.
     pub fn next_look(&self) -> Time {
         self.next_look
     }

@@ -92,7 +92,7 @@ fn way(route: &Resolved) -> BTreeSet<(Location, Location)> {
     all.flat_map(|(dpid, hops)| hops.links.iter().map(|(port, far)| (Location::new(*dpid, *port), *far))).collect()
 }
 
-/// A route as text: the hops of one path, or the edge ports of several.
+/// Returns a route as text: the hops of one path, or the edge ports of several.
 fn shown(route: &Resolved, ingress: Location) -> String {
     let view = RouteView::from_resolved(route, ingress.switch, || ingress.port);
     let place = match &view.deliveries[..] {
@@ -123,7 +123,7 @@ mod tests {
         Location::new(Dpid(switch), PortNo(port))
     }
 
-    /// A route out of these edge ports of switch 2, which switch 1 reaches by this link port.
+    /// Returns a route out of these edge ports of switch 2, which switch 1 reaches by this link port.
     fn route(link: u32, edges: &[u32]) -> Resolved {
         let first = SwitchHops { links: [(PortNo(link), at(2, link))].into(), ..SwitchHops::default() };
         let edges = edges.iter().copied().map(PortNo).collect();

@@ -36,7 +36,7 @@ use maple_wire::{Constraint, Dpid};
 use rustc_hash::FxHashSet;
 
 use super::samples::Samples;
-use crate::compile::Table;
+use crate::compile::RuleTable;
 use crate::engine::context::access_hits::AccessHits;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::event::Effect;
@@ -91,6 +91,11 @@ pub(in crate::engine) struct Reload {
 }
 
 impl Reload {
+    /// Returns a copy without the trial.
+    pub fn copy(&self) -> Reload {
+        Reload { former: self.former.clone(), ..Reload::default() }
+    }
+
     /// Begins the trial of a candidate, in place of any other trial.
     pub fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
         let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
@@ -275,7 +280,7 @@ fn decide_again(
 }
 
 /// Gives each switch an empty tree. Returns the old ones.
-fn begin_change_over(fabric: &mut Fabric) -> Vec<(Dpid, Table)> {
+fn begin_change_over(fabric: &mut Fabric) -> Vec<(Dpid, RuleTable)> {
     let renew = |switch: &mut Switch| {
         let mut new = table(&switch.capabilities, &fabric.ctx.options);
         new.begin_rebuild();
@@ -342,7 +347,7 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
 
 /// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
 /// with other traces.
-fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, mut old: Table, changed: &[LeafId]) {
+fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, mut old: RuleTable, changed: &[LeafId]) {
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let mut preferred = old.priorities();
     preferred.append(&mut switch.ingress.former_priorities);

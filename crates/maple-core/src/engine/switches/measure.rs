@@ -17,7 +17,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::counters::polls::CompleteAnswer;
 use crate::ids::{ShardId, Time};
 use crate::network::{Gauge, LinkName, Scale, UTILISATION};
-use crate::report::{Counted, Report};
+use crate::report::{CounterKind, Report};
 use crate::state::{Snapshot, Write, Writer};
 
 /// The time between f's first wish for counters and the engine's look at which ones f wants.
@@ -72,9 +72,9 @@ impl Switches {
 
     fn update_gauges(&mut self, ctx: &mut Context, dpid: Dpid, from: Time) {
         let Some(switch) = self.known_mut(dpid) else { return };
-        switch.counters.polls.set_wanted(Counted::Ports, ctx.store.wanted_of_ports(dpid), from);
+        switch.counters.polls.set_wanted(CounterKind::Ports, ctx.store.wanted_of_ports(dpid), from);
         let had_pairs = switch.counters.polls.wants_pairs();
-        switch.counters.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
+        switch.counters.polls.set_wanted(CounterKind::Rules, ctx.store.wanted_of_rules(dpid), from);
         if !had_pairs && switch.counters.polls.wants_pairs() {
             // Look-ups are lowered, so that there are rules for pairs.
             ctx.mark_dirty(dpid);
@@ -82,7 +82,7 @@ impl Switches {
     }
 
     /// Polls the counters of a switch for a person who looks at them.
-    pub fn show_counters(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
+    pub fn show_counters(&mut self, ctx: &mut Context, dpid: Dpid, what: CounterKind) {
         let now = ctx.now;
         if let Some(switch) = self.get_mut(&dpid) {
             switch.counters.polls.show(now, what);
@@ -145,7 +145,7 @@ impl Switches {
         let Some(switch) = self.known_mut(dpid) else { return };
         let version = switch.version();
         if let Some(answer) = switch.counters.polls.on_answer(now, period, version, reply) {
-            if answer.what == Counted::Rules {
+            if answer.what == CounterKind::Rules {
                 switch.end_count_reading(now);
             }
             self.take_rates(ctx, dpid, &answer);
@@ -186,8 +186,10 @@ impl Switches {
             let Some(since) = &answer.since else { return writes };
             let span = answer.reading.at.0.saturating_sub(since.at.0);
             let traffic = match answer.what {
-                Counted::Rules => traffic(|matching| pair(state, matching), epoch, table, &answer.reading, Some(since)),
-                Counted::Ports => BTreeMap::new(),
+                CounterKind::Rules => {
+                    traffic(|matching| pair(state, matching), epoch, table, &answer.reading, Some(since))
+                }
+                CounterKind::Ports => BTreeMap::new(),
             };
             for gauge in &answer.measure {
                 let (bytes, is_least) = match gauge {
@@ -212,7 +214,7 @@ impl Switches {
             }
             writes
         });
-        if answer.what == Counted::Rules && answer.since.is_some() {
+        if answer.what == CounterKind::Rules && answer.since.is_some() {
             self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.polls.keep_rates(&kept));
         }
         ctx.apply_commit(commit);
@@ -247,10 +249,10 @@ fn forget_rate(gauge: Gauge) -> Write {
     Write::Rate { gauge, rate: None }
 }
 
-fn request(what: Counted) -> RequestBody {
+fn request(what: CounterKind) -> RequestBody {
     match what {
-        Counted::Ports => RequestBody::Port(PortNo::ANY),
-        Counted::Rules => RequestBody::Flow(FlowStatsRequest::all()),
+        CounterKind::Ports => RequestBody::Port(PortNo::ANY),
+        CounterKind::Rules => RequestBody::Flow(FlowStatsRequest::all()),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::engine::one_switch::counters::polls::{CountedRule, StatisticsReading}
 use crate::ids::Time;
 use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::{Location, Mac};
-use crate::report::Counted;
+use crate::report::CounterKind;
 use crate::state::Snapshot;
 use crate::trace::ReadMetadata;
 
@@ -75,7 +75,7 @@ impl Switches {
     /// Returns the counters of a switch's ports; empty before it was asked.
     pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
-        let (Some(newest), before) = switch.counters.polls.readings(Counted::Ports) else { return Vec::new() };
+        let (Some(newest), before) = switch.counters.polls.readings(CounterKind::Ports) else { return Vec::new() };
         let mut counts: Vec<PortCount> = newest
             .ports
             .values()
@@ -99,7 +99,7 @@ impl Switches {
     /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
     pub fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
-        let (Some(newest), before) = switch.counters.polls.readings(Counted::Rules) else { return Vec::new() };
+        let (Some(newest), before) = switch.counters.polls.readings(CounterKind::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
         let state = ctx.store.snapshot();
         let parties = |matching: &Match| {
@@ -123,7 +123,7 @@ impl Switches {
     }
 
     /// When a switch last answered with these counters.
-    pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
+    pub fn counted_at(&self, dpid: Dpid, what: CounterKind) -> Option<Time> {
         self.get(&dpid)?.counters.polls.readings(what).0.map(|reading| reading.at)
     }
 }

@@ -31,7 +31,7 @@ impl Topology {
             Some((_, PortKind::Link(to))) => {
                 Admission::Refused(format!("the port leads to the switch at {to}: no packet enters the network there"))
             }
-            Some((_, PortKind::Shared { with, .. })) => {
+            Some((_, PortKind::Shut { with, .. })) => {
                 Admission::Refused(format!("the port is shut: the hosts of its segment enter at {with}"))
             }
             Some(_) if is_discovery_frame(&headers()) => {

@@ -84,7 +84,7 @@ fn may_be(state: &Snapshot, role: PortRole, at: Location, kind: PortKind) -> boo
         PortKind::New => true,
         PortKind::Edge => role == PortRole::Any || role == PortRole::Edge && !is_segments_port(state, at),
         PortKind::Middlebox => matches!(role, PortRole::Any | PortRole::Edge),
-        PortKind::Link(_) | PortKind::Shared { .. } => matches!(role, PortRole::Any | PortRole::Link),
+        PortKind::Link(_) | PortKind::Shut { .. } => matches!(role, PortRole::Any | PortRole::Link),
     }
 }
 

@@ -45,6 +45,11 @@ impl Topology {
         Topology { hosts: Hosts::new(options), moves: LastMoves::default(), address_kinds: AddressKinds::default() }
     }
 
+    /// Returns a copy that knows of no host what the state does not say.
+    pub fn copy(&self, options: &Options) -> Topology {
+        Topology { address_kinds: self.address_kinds, ..Topology::new(options) }
+    }
+
     /// Handles the connection of a switch.
     pub(super) fn on_switch_up(&mut self, fabric: &mut Fabric, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
         let version = capabilities.version;

@@ -45,7 +45,7 @@ impl Topology {
             Some(PortKind::New) => Topology::on_new_port_packet_in(fabric, received),
             Some(PortKind::Link(_)) => Topology::on_link_packet_in(fabric, &received),
             // It was on its way to the controller when the port was shut. The segment's other port got it as well.
-            Some(PortKind::Shared { .. }) => {
+            Some(PortKind::Shut { .. }) => {
                 refuse(fabric, &received, DropCause::Shut, |stats| &mut stats.segment_drops);
             }
             Some(PortKind::Edge | PortKind::Middlebox) => return Some(received),

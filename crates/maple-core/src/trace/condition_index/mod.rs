@@ -155,17 +155,17 @@ impl ConditionIndex {
         }
     }
 
-    /// The approximate size in bytes, without the conditions.
+    /// Returns the approximate size in bytes, without the conditions.
     pub fn bytes(&self) -> usize {
         self.segments.iter().map(ListSegment::bytes).sum()
     }
 
-    /// The position of the first condition that the packet fits.
+    /// Returns the position of the first condition that the packet fits.
     pub fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
         self.first_where(packet, |_| true)
     }
 
-    /// The position of the first condition that the packet fits, among those whose position `counts`.
+    /// Returns the position of the first condition that the packet fits, among those whose position `counts`.
     pub fn first_where<P: Fields + ?Sized>(&self, packet: &P, counts: impl Fn(usize) -> bool) -> Option<usize> {
         let first = |segment: &ListSegment| {
             let counts = |at: u32| counts(segment.start + at as usize);
@@ -243,7 +243,7 @@ impl ListSegment {
         (left != 0).then_some(())
     }
 
-    /// The groups of a set, in order.
+    /// Returns the groups of a set, in order.
     fn open_groups(&self, open: &[u64]) -> impl Iterator<Item = (u16, &Group)> {
         let bits = open.iter().enumerate().flat_map(|(word, bits)| {
             std::iter::successors(Some(*bits).filter(|bits| *bits != 0), |bits| {
@@ -321,7 +321,7 @@ impl ListSegment {
         entries.into_iter().for_each(|entry| self.push(entry.cond));
     }
 
-    /// The slots of a condition's fields and masks. Creates those that are missing.
+    /// Returns the slots of a condition's fields and masks. Creates those that are missing.
     fn shape(&mut self, cond: &Cond) -> Shape {
         let mut shape: Vec<u16> = Vec::with_capacity(cond.all.len());
         for constraint in cond.all.iter().filter(|c| c.mask != 0) {
@@ -396,7 +396,7 @@ fn clear(bits: &mut [u64], group: u16) {
     bits[usize::from(group) / WORD] &= !(1 << (usize::from(group) % WORD));
 }
 
-/// The number that a value under a slot's mask adds to a key.
+/// Returns the number that a value under a slot's mask adds to a key.
 fn mix(value: u64, slot: u16) -> u64 {
     let spread = (value ^ u64::from(slot) << 48).wrapping_mul(0xff51_afd7_ed55_8ccd);
     (spread ^ spread >> 32).wrapping_mul(0xc4ce_b9fe_1a85_ec53)

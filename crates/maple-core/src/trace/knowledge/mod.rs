@@ -164,7 +164,7 @@ impl FailedChain {
         self.failed.pop(place);
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&self.single[..]) + size_of_val(&self.failed.list[..]) + size_of_val(&self.failed.newest[..])
     }
@@ -182,7 +182,7 @@ impl<'t> Knowledge<'t> {
         known
     }
 
-    /// The field's value under `mask`, if those bits are known.
+    /// Returns the field's value under `mask`, if those bits are known.
     pub(crate) fn value(&self, field: Field, mask: u128) -> Option<u128> {
         if mask == 0 {
             return Some(0);
@@ -205,7 +205,7 @@ impl<'t> Knowledge<'t> {
         }
     }
 
-    /// The first part of a prerequisite alternative of `field` that must be read to decide its presence.
+    /// Returns the first part of a prerequisite alternative of `field` that must be read to decide its presence.
     pub(crate) fn open_prerequisite(&self, field: Field) -> Option<Prerequisite> {
         let possible = field.prerequisites().iter().find(|all| self.alternative(all) != KnownAnswer::Fails)?;
         possible.iter().find(|part| !self.states(&constraint_of(part))).copied()
@@ -300,7 +300,7 @@ impl<'t> Knowledge<'t> {
         }
     }
 
-    /// The items so far.
+    /// Returns the items so far.
     pub(crate) fn items(&self) -> &[Item] {
         &self.items
     }
@@ -364,7 +364,7 @@ impl FailedConjunctions {
         !self.newest.is_empty() && self.newest[self.place(sum)] != 0
     }
 
-    /// The items of the failures under this sum, newest first.
+    /// Returns the items of the failures under this sum, newest first.
     fn under(&self, sum: u64) -> impl Iterator<Item = u32> {
         let get = |at: u32| Some(at).filter(|at| *at != 0).map(|at| self.list[at as usize - 1]);
         let newest = if self.newest.is_empty() { 0 } else { self.newest[self.place(sum)] };
@@ -510,7 +510,7 @@ fn parts(cond: &Cond) -> impl Iterator<Item = Part<'_>> {
 }
 
 impl Hashes {
-    /// The hashes of a condition's parts on prerequisites of other fields, or of its other parts.
+    /// Returns the hashes of a condition's parts on prerequisites of other fields, or of its other parts.
     #[inline]
     fn from_parts(cond: &Cond, prerequisites: bool) -> Hashes {
         let mut hashes = Hashes::default();
@@ -561,7 +561,7 @@ impl Hashes {
     }
 }
 
-/// A hash of one part. Equal parts have equal hashes.
+/// Returns a hash of one part. Equal parts have equal hashes.
 #[inline]
 fn hash(kind: u64, a: u128, b: u128) -> u64 {
     let fold = |x: u128| x as u64 ^ ((x >> 64) as u64).rotate_left(29);

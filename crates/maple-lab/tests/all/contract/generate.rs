@@ -1,7 +1,7 @@
 //! Cases from one seed: their scenarios, and how fast everything is.
 
 use maple_emulator::time::{MICROSECOND, MILLISECOND, Nanoseconds};
-use maple_sim::Random;
+use maple_sim::Choices;
 use maple_sim::cases::{Driver, Kind, Scenario, Step, Theme};
 use maple_sim::oracles::Strategy;
 use maple_wire::Version;
@@ -21,7 +21,7 @@ pub enum Flavour {
 
 /// Returns what whole controllers with an emulated network can do: all that happens outside of a controller, at given
 /// times.
-fn driver(random: &mut Random, flavour: Flavour, declares_places: bool) -> Driver {
+fn driver(random: &mut Choices, flavour: Flavour, declares_places: bool) -> Driver {
     use Kind::*;
     let mut mix = vec![(650, Send), (333, Stream), (1200, Wait), (130, Slow), (62, Declare)];
     mix.extend(match flavour {
@@ -55,7 +55,7 @@ fn driver(random: &mut Random, flavour: Flavour, declares_places: bool) -> Drive
 
 /// Makes the case of a seed.
 pub fn case(seed: u64, flavour: Flavour) -> Case {
-    let random = &mut Random::new(seed);
+    let random = &mut Choices::new(seed);
     let track_hosts = !random.one_in(10);
     let driver = driver(random, flavour, track_hosts);
     let theme = *random.pick(&[
@@ -73,7 +73,7 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
     let costs: Vec<Step> = (0..random.below(6)).map(|_| Step::Write(world.cost(random))).collect();
     scenario.steps.splice(0..0, costs);
     let is_tight = flavour == Flavour::Tight;
-    let few = |random: &mut Random, least: usize, more: usize| {
+    let few = |random: &mut Choices, least: usize, more: usize| {
         (is_tight && random.one_in(4)).then(|| least + random.below(more))
     };
     Case {
@@ -97,6 +97,6 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
 }
 
 /// Returns mostly nothing, sometimes up to `most`.
-fn span(random: &mut Random, most: Nanoseconds) -> Nanoseconds {
+fn span(random: &mut Choices, most: Nanoseconds) -> Nanoseconds {
     if random.one_in(2) { 0 } else { random.below(most as usize) as Nanoseconds }
 }

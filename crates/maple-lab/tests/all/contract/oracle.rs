@@ -110,7 +110,7 @@ fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &
         None => return Err("no such port"),
         Some(PortKind::New) => return Err("new port"),
         Some(PortKind::Link(_)) => return Err("link port"),
-        Some(PortKind::Shared { .. }) => return Err("shut port"),
+        Some(PortKind::Shut { .. }) => return Err("shut port"),
         Some(PortKind::Edge | PortKind::Middlebox) => {}
     }
     if !track_hosts {
@@ -281,12 +281,12 @@ impl Run<'_> {
                 Some(Value::Int(port)) => to(&mut [PortNo(port as u32)].into_iter()),
                 _ => self.answer(otherwise),
             },
-            Answer::Path { to, weighted, otherwise } => match (self.locate(Who::Source), self.locate(*to)) {
-                (Some(from), Some(to)) => self.path(from.switch, to, *weighted),
+            Answer::Path { to, by_costs, otherwise } => match (self.locate(Who::Source), self.locate(*to)) {
+                (Some(from), Some(to)) => self.path(from.switch, to, *by_costs),
                 _ => self.answer(otherwise),
             },
-            Answer::PathFromHere { to, weighted, otherwise } => match self.locate(*to) {
-                Some(to) => self.path(here, to, *weighted),
+            Answer::PathFromHere { to, by_costs, otherwise } => match self.locate(*to) {
+                Some(to) => self.path(here, to, *by_costs),
                 None => self.answer(otherwise),
             },
             Answer::Hops(hops) => Branch::along(hops.iter().copied()).into(),
@@ -305,9 +305,9 @@ impl Run<'_> {
         }
     }
 
-    fn path(&self, from: Dpid, to: Location, weighted: bool) -> Routed {
+    fn path(&self, from: Dpid, to: Location, by_costs: bool) -> Routed {
         let end = [(to.switch, to.port)];
-        match paths::best(&self.state, from, to.switch, weighted) {
+        match paths::best(&self.state, from, to.switch, by_costs) {
             Some(hops) => Branch::along(hops).to(end).into(),
             None if self.state.kind(to).is_none() => Branch::default().to(end).into(),
             None => Routed { may_be_empty: true, ..Routed::default() },

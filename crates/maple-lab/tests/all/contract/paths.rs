@@ -12,12 +12,12 @@ type Hop = (Dpid, PortNo);
 
 /// The best path between two switches: least cost, then fewest hops, then first in order. Tries all simple
 /// paths.
-pub fn best(state: &State, from: Dpid, to: Dpid, weighted: bool) -> Option<Vec<Hop>> {
+pub fn best(state: &State, from: Dpid, to: Dpid, by_costs: bool) -> Option<Vec<Hop>> {
     if !state.switches.contains_key(&from) || !state.switches.contains_key(&to) {
         return None;
     }
     let mut found = Vec::new();
-    extend(state, weighted, to, &mut Trail { at: from, cost: 0, hops: Vec::new(), seen: vec![from] }, &mut found);
+    extend(state, by_costs, to, &mut Trail { at: from, cost: 0, hops: Vec::new(), seen: vec![from] }, &mut found);
     found.into_iter().min_by_key(|(cost, hops)| (*cost, hops.len(), hops.clone())).map(|(_, hops)| hops)
 }
 
@@ -29,7 +29,7 @@ struct Trail {
     seen: Vec<Dpid>,
 }
 
-fn extend(state: &State, weighted: bool, to: Dpid, trail: &mut Trail, found: &mut Vec<(u64, Vec<Hop>)>) {
+fn extend(state: &State, by_costs: bool, to: Dpid, trail: &mut Trail, found: &mut Vec<(u64, Vec<Hop>)>) {
     if trail.at == to {
         found.push((trail.cost, trail.hops.clone()));
         return;
@@ -38,12 +38,12 @@ fn extend(state: &State, weighted: bool, to: Dpid, trail: &mut Trail, found: &mu
         if trail.seen.contains(&far.switch) {
             continue;
         }
-        let step = if weighted { state.cost(near.switch, far.switch) } else { 1 };
+        let step = if by_costs { state.cost(near.switch, far.switch) } else { 1 };
         let (at, cost) = (trail.at, trail.cost);
         trail.hops.push((near.switch, near.port));
         trail.seen.push(far.switch);
         (trail.at, trail.cost) = (far.switch, cost + step);
-        extend(state, weighted, to, trail, found);
+        extend(state, by_costs, to, trail, found);
         (trail.at, trail.cost) = (at, cost);
         trail.seen.pop();
         trail.hops.pop();

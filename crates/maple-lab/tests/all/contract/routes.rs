@@ -136,7 +136,7 @@ fn visit(
         let place = Location::new(at, *port);
         match state.kind(place) {
             None => unreachable!("it was left out"),
-            Some(PortKind::New | PortKind::Shared { .. }) => {}
+            Some(PortKind::New | PortKind::Shut { .. }) => {}
             Some(PortKind::Edge | PortKind::Middlebox) => {
                 let exits = reached.get_mut(&at).expect("it was put in above");
                 if !exits.ports.is_empty() && exits.rewrites != **rewrites {

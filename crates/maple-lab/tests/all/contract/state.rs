@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use maple_core::network::{Facts, Location, PortInfo, PortKind};
 use maple_core::{Mac, Snapshot, Value};
-use maple_sim::cases::{TABLES, VARS, WEIGHT};
+use maple_sim::cases::{COSTS, TABLES, VARS};
 use maple_wire::{Dpid, PortNo, Version};
 
 /// The state at one moment.
@@ -35,7 +35,7 @@ impl State {
             snapshot.table(table).into_iter().flatten().map(move |(key, value)| ((table, key.clone()), value.clone()))
         };
         let pairs = dpids.iter().flat_map(|a| dpids.iter().map(move |b| (*a, *b)));
-        let costs = pairs.map(|(a, b)| ((a, b), snapshot.cost(WEIGHT, Location::new(a, PortNo(0)), b)));
+        let costs = pairs.map(|(a, b)| ((a, b), snapshot.cost(COSTS, Location::new(a, PortNo(0)), b)));
         State {
             switches: snapshot.switches().map(|(dpid, info)| (dpid, info.version)).collect(),
             ports: dpids.iter().flat_map(|dpid| ports(*dpid)).collect(),
@@ -72,7 +72,7 @@ impl State {
     pub fn is_up(&self, at: Location) -> bool {
         match self.ports.get(&at) {
             Some(PortInfo { up, kind: PortKind::Edge | PortKind::Link(_) | PortKind::Middlebox }) => *up,
-            Some(PortInfo { kind: PortKind::New | PortKind::Shared { .. }, .. }) | None => false,
+            Some(PortInfo { kind: PortKind::New | PortKind::Shut { .. }, .. }) | None => false,
         }
     }
 

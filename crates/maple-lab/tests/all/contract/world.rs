@@ -15,7 +15,7 @@ use maple_emulator::emulated::{ControlFaults, FrameId, NetworkOptions};
 use maple_emulator::switch::{Rule, SwitchOptions};
 use maple_emulator::time::{MILLISECOND, Nanoseconds, SECOND};
 use maple_lab::control::{Control, ControllerDelays, RulesRead};
-use maple_sim::cases::{Change, Program, Step, WEIGHT};
+use maple_sim::cases::{COSTS, Change, Program, Step};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
 
@@ -70,7 +70,7 @@ impl<'a> ContractRun<'a> {
         let (sender, trail) = mpsc::channel();
         let store = Store::new();
         store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
-        store.update(|_| vec![Write::Weight(WEIGHT.into())]);
+        store.update(|_| vec![Write::CostName(COSTS.into())]);
         let dpids = case.dpids();
         ContractRun {
             case,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_core::capabilities::Capabilities;
-use maple_core::compile::{LeafAction, Target};
+use maple_core::compile::{LeafAction, TableTarget};
 use maple_core::rule::Rule;
 use maple_core::trace::{Cond, Item, Region};
 use maple_core::tree::LeafId;
@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// A trace tree whose nodes know their priorities.
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
-    pub(super) target: Target,
+    pub(super) target: TableTarget,
     pub(super) root: Option<NodeId>,
     pub(super) leaves: FxHashMap<LeafId, NodeId>,
     slots: Vec<Option<Node>>,
@@ -113,7 +113,7 @@ impl Graph {
     }
 
     /// Creates the empty tree `Ω`.
-    pub(super) fn new(target: Target) -> Graph {
+    pub(super) fn new(target: TableTarget) -> Graph {
         let mut graph = Graph {
             target,
             root: None,

@@ -40,7 +40,7 @@
 //! column; §6.3: up to 20 ms a trace).
 
 use maple_core::capabilities::Capabilities;
-use maple_core::compile::{LeafAction, Table, TableBackend, Target};
+use maple_core::compile::{LeafAction, RuleTable, TableBackend, TableTarget};
 use maple_core::rule::Rule;
 use maple_core::trace::{Fields, Item};
 use maple_core::tree::{Augmented, LeafId, Replayed, Tree};
@@ -56,21 +56,21 @@ use graph::Graph;
 /// Returns the rules of Algorithm 2, by falling priority, counted from the lowest of the target's priorities.
 ///
 /// If priorities run out, the lowest rules are left out.
-pub fn build_ft(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {
+pub fn build_ft(tree: &Tree, target: TableTarget, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {
     basic::rules(&grown(tree, target, action))
 }
 
 /// The rules of Algorithm 5, by falling priority, counted from the lowest of the target's priorities.
 ///
 /// If priorities run out, the lowest rules are left out.
-pub fn opt_build_ft(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {
+pub fn opt_build_ft(tree: &Tree, target: TableTarget, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {
     let mut graph = grown(tree, target, action);
     graph.renumber();
     graph.fit();
     graph.rules()
 }
 
-fn grown(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> Graph {
+fn grown(tree: &Tree, target: TableTarget, action: &dyn Fn(LeafId) -> LeafAction) -> Graph {
     let mut graph = Graph::new(target);
     for leaf in tree.leaves() {
         if let Some(items) = tree.path(leaf) {
@@ -81,8 +81,8 @@ fn grown(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> 
 }
 
 /// Creates an empty table whose rules the paper's compiler makes.
-pub fn table(target: Target) -> Table {
-    Table::with_backend(Box::new(PaperCompiler::new(target)))
+pub fn table(target: TableTarget) -> RuleTable {
+    RuleTable::with_backend(Box::new(PaperCompiler::new(target)))
 }
 
 /// A trace tree and the paper's table for it, kept in step.
@@ -96,7 +96,7 @@ struct PaperCompiler {
 
 impl PaperCompiler {
     /// Creates a compiler with an empty tree and no rules.
-    fn new(target: Target) -> PaperCompiler {
+    fn new(target: TableTarget) -> PaperCompiler {
         PaperCompiler { tree: Tree::new(), graph: Graph::new(target), has_changed: false }
     }
 

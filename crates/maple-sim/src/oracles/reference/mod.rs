@@ -57,7 +57,7 @@ mod walk;
 
 use merged::Merged;
 
-/// Compiles trees to rules from scratch: the oracle of [`Table`](maple_core::Table).
+/// Compiles trees to rules from scratch: the oracle of [`RuleTable`](maple_core::RuleTable).
 #[derive(Debug, Default)]
 pub struct ReferenceCompiler {}
 

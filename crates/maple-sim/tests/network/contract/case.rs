@@ -9,7 +9,7 @@ use maple_core::compose::{Composition, Slice};
 use maple_core::engine::LabelRange;
 use maple_core::network::{LinkName, Location, Mac};
 use maple_core::policy::{Policy, SamplePacket};
-use maple_sim::Random;
+use maple_sim::Choices;
 use maple_sim::cases::{Domain, Knows, Listed, PacketSpec, Program, Scenario, Step, Theme, VARS, host};
 use maple_sim::oracles::Strategy;
 use maple_wire::{Dpid, Packet};
@@ -49,7 +49,7 @@ pub struct Case {
 impl Case {
     /// Creates a case about something, mostly with any policy and packets.
     fn about(theme: Theme, seed: u64) -> Case {
-        let mut random = Random::new(seed);
+        let mut random = Choices::new(seed);
         let scenario = Scenario::generate(&mut random, &driver(), theme);
         let shape = Shape::any(&mut random, &scenario.network, theme);
         let (labels, track_hosts) = (labels(&mut random), theme == Theme::ManyFlows || !random.chance(10));
@@ -91,7 +91,7 @@ impl Case {
     /// Creates a case in which f looks things up while they change.
     pub fn of_look_ups(seed: u64) -> Case {
         let mut case = Case::about(Theme::RoutesThatMeet, seed);
-        let (mut random, world) = (Random::new(!seed), case.world());
+        let (mut random, world) = (Choices::new(!seed), case.world());
         let (of_sources, of_pairs) = (random.one_in(6), random.one_in(2));
         let depth = 1 + random.below(4) as u32;
         case.scenario.policy = match (of_sources, of_pairs) {
@@ -108,7 +108,7 @@ impl Case {
             };
             // Of few states, a mixture of two is hardly ever a third.
             let at = random.below(case.scenario.steps.len() + 1);
-            let sends = |random: &mut Random| {
+            let sends = |random: &mut Choices| {
                 let count = random.below(6);
                 (0..count).flat_map(|_| [Step::Send(packet), Step::Wait(Duration::from_micros(40))]).collect()
             };
@@ -131,7 +131,7 @@ impl Case {
     }
 
     /// Returns steps by which the host of a packet comes from another port, and somebody sends its packets there.
-    fn moves_of(&self, packet: usize, random: &mut Random) -> Vec<Step> {
+    fn moves_of(&self, packet: usize, random: &mut Choices) -> Vec<Step> {
         let source = Mac(self.scenario.packets[packet].src);
         let Some(number) = (0..self.world().hosts.len()).find(|number| host(*number).mac == source) else {
             return Vec::new();
@@ -153,7 +153,7 @@ impl Case {
     /// Creates a case in which constraints judge the routes.
     pub fn of_guards(seed: u64) -> Case {
         let mut case = Case::generate(seed);
-        let mut random = Random::new(!seed);
+        let mut random = Choices::new(!seed);
         let world = case.world();
         if random.one_in(2) {
             case.scenario.policy = world.program_of_filters(&mut random);
@@ -180,7 +180,7 @@ impl Case {
     /// first.
     pub fn of_reloads(seed: u64) -> Case {
         let mut case = Case::of_any_kind(seed);
-        let mut random = Random::new(!seed);
+        let mut random = Choices::new(!seed);
         let smaller = case.scenario.policy.smaller();
         let other = if smaller.is_empty() || random.one_in(2) {
             case.world().program(&mut random, 3)
@@ -197,7 +197,7 @@ impl Case {
     /// Creates a case in which the controller restarts, sometimes after or before a reload.
     pub fn of_restarts(seed: u64) -> Case {
         let mut case = if seed.is_multiple_of(8) { Case::of_reloads(seed) } else { Case::of_any_kind(seed) };
-        let mut random = Random::new(!seed);
+        let mut random = Choices::new(!seed);
         for _ in 0..1 + random.below(3) {
             let knows = if random.one_in(2) { Knows::Everything } else { Knows::Some };
             let restart = Step::RestartController { shards: 1 + random.below(2) as u8, knows };
@@ -207,7 +207,7 @@ impl Case {
     }
 
     /// Inserts a step anywhere.
-    fn insert(&mut self, random: &mut Random, step: Step) -> usize {
+    fn insert(&mut self, random: &mut Choices, step: Step) -> usize {
         let at = random.below(self.scenario.steps.len() + 1);
         self.scenario.steps.insert(at, step);
         at
@@ -221,7 +221,7 @@ impl Case {
             1 => Case::of_restarts(seed),
             _ => Case::of_any_kind(seed),
         };
-        let mut random = Random::new(!seed);
+        let mut random = Choices::new(!seed);
         if random.one_in(2) {
             case.shape = case.shape.of_mixed_versions(&mut random);
         }
@@ -261,12 +261,12 @@ impl Case {
 
     /// Reports whether a switch has bundles, if it speaks 1.3.
     pub fn has_bundles(&self, dpid: Dpid) -> bool {
-        Random::new(self.seed ^ dpid.0 << 32).one_in(2)
+        Choices::new(self.seed ^ dpid.0 << 32).one_in(2)
     }
 
     /// Returns packets that the policy decides beforehand.
     fn samples(&self) -> Vec<SamplePacket> {
-        let mut random = Random::new(self.seed);
+        let mut random = Choices::new(self.seed);
         let world = self.world();
         let mut sample = || SamplePacket::new(world.packet(&mut random, &[]).frame(0));
         (0..self.seed % 8).map(|_| sample()).collect()
@@ -289,7 +289,7 @@ impl Case {
         if !self.sliced {
             return policy;
         }
-        let mut random = Random::new(self.seed);
+        let mut random = Choices::new(self.seed);
         let network = &self.scenario.network;
         let links: Vec<LinkName> = network.links.iter().map(|link| LinkName::Port(link.a)).collect();
         let (red, blue): (Vec<Location>, Vec<Location>) = network.edges.iter().copied().partition(|_| random.one_in(2));
@@ -385,18 +385,18 @@ impl fmt::Display for Case {
 }
 
 /// Returns mostly Maple's own compiler.
-fn compiler(random: &mut Random) -> Strategy {
+fn compiler(random: &mut Choices) -> Strategy {
     if random.chance(20) { Strategy::Paper } else { Strategy::MapleForSmallTables }
 }
 
 /// Returns mostly no limit.
-fn capacity(random: &mut Random) -> (Option<usize>, Option<usize>) {
+fn capacity(random: &mut Choices) -> (Option<usize>, Option<usize>) {
     let rules = random.chance(15).then(|| 12 + random.below(20));
     (rules, random.chance(15).then(|| 1 + random.below(5)))
 }
 
 /// Returns mostly enough labels, sometimes three, or one.
-fn labels(random: &mut Random) -> LabelRange {
+fn labels(random: &mut Choices) -> LabelRange {
     let few = |last| LabelRange::new(7..=last).expect("VLAN ids");
     *random.pick(&[LabelRange::ALL, LabelRange::ALL, LabelRange::ALL, few(9), few(9), few(7)])
 }

@@ -12,7 +12,7 @@ use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::route::{Resolved, Route, rewritten};
 use maple_core::state::{Cell, CellValue, Snapshot, Value};
 use maple_core::trace::Cond;
-use maple_sim::Random;
+use maple_sim::Choices;
 use maple_sim::cases::{Domain, VARS};
 use maple_wire::{Constraint as FieldIs, Dpid, Field, Packet, PortNo};
 
@@ -72,13 +72,13 @@ pub enum Judgement {
 }
 
 /// Returns some constraints for a network.
-pub fn guards(random: &mut Random, world: &Domain) -> Vec<Guard> {
+pub fn guards(random: &mut Choices, world: &Domain) -> Vec<Guard> {
     (0..1 + random.below(3)).map(|_| guard(random, world)).collect()
 }
 
-fn guard(random: &mut Random, world: &Domain) -> Guard {
-    let group = |random: &mut Random| group(random, world);
-    let switch = |random: &mut Random| Dpid(1 + random.below(world.switches as usize) as u64);
+fn guard(random: &mut Choices, world: &Domain) -> Guard {
+    let group = |random: &mut Choices| group(random, world);
+    let switch = |random: &mut Choices| Dpid(1 + random.below(world.switches as usize) as u64);
     match random.below(15) {
         0..4 => Guard::Waypoint(group(random), group(random), [switch(random)].into()),
         4..7 => Guard::Isolate(group(random), group(random)),
@@ -95,11 +95,11 @@ fn guard(random: &mut Random, world: &Domain) -> Guard {
     }
 }
 
-fn group(random: &mut Random, world: &Domain) -> Vec<Member> {
+fn group(random: &mut Choices, world: &Domain) -> Vec<Member> {
     if random.chance(30) {
         return vec![Member::Fits(Cond::default())];
     }
-    let member = |random: &mut Random| {
+    let member = |random: &mut Choices| {
         let host = random.pick(&world.hosts);
         match random.below(5) {
             0 => Member::Mac(host.mac),

@@ -1,7 +1,7 @@
 //! What the simulation can do as a driver of scenarios, and what its switches are like.
 
 use maple_core::trace::Cond;
-use maple_sim::Random;
+use maple_sim::Choices;
 use maple_sim::cases::{CaseNetwork, Domain, Driver, Kind, Theme};
 use maple_wire::{Constraint, Field, Version};
 
@@ -64,7 +64,7 @@ pub struct Shape {
 
 impl Shape {
     /// Returns the shape of a network. Some switches have few tables, or send partial packets.
-    pub fn any(random: &mut Random, network: &CaseNetwork, theme: Theme) -> Shape {
+    pub fn any(random: &mut Choices, network: &CaseNetwork, theme: Theme) -> Shape {
         let versions = versions(random, network.switches, theme);
         let tables = tables(random, &versions);
         let capture = random.chance(8).then(|| (20 + random.below(50), random.chance(50)));
@@ -76,7 +76,7 @@ impl Shape {
     }
 
     /// Returns the shape with switches that speak both versions.
-    pub fn of_mixed_versions(self, random: &mut Random) -> Shape {
+    pub fn of_mixed_versions(self, random: &mut Choices) -> Shape {
         let mut versions: Vec<Version> = self.versions.iter().map(|_| any_version(random)).collect();
         if let [first, .., last] = &mut versions[..]
             && first == last
@@ -88,7 +88,7 @@ impl Shape {
 }
 
 /// Returns the versions of switches: mostly 1.3 where labels are to be used, and otherwise often one for all.
-fn versions(random: &mut Random, switches: u64, theme: Theme) -> Vec<Version> {
+fn versions(random: &mut Choices, switches: u64, theme: Theme) -> Vec<Version> {
     let only = match random.below(10) {
         0..6 => Some(Version::Of13),
         6..8 => Some(Version::Of10),
@@ -103,9 +103,9 @@ fn versions(random: &mut Random, switches: u64, theme: Theme) -> Vec<Version> {
 }
 
 /// Returns the conditions of the packets that handlers want.
-fn wanted(random: &mut Random, world: &Domain) -> Vec<Cond> {
+fn wanted(random: &mut Choices, world: &Domain) -> Vec<Cond> {
     const FIELDS: [Field; 5] = [Field::InPort, Field::EthDst, Field::EthType, Field::Ipv4Src, Field::TcpDst];
-    let cond = |random: &mut Random| {
+    let cond = |random: &mut Choices| {
         let field = *random.pick(&FIELDS);
         let exact = Constraint::exact(field, world.value(random, field));
         if random.chance(10) { Cond::default() } else { Cond::default().and(exact) }
@@ -114,7 +114,7 @@ fn wanted(random: &mut Random, world: &Domain) -> Vec<Cond> {
 }
 
 /// Returns the number of tables of each switch.
-fn tables(random: &mut Random, versions: &[Version]) -> Vec<u8> {
+fn tables(random: &mut Choices, versions: &[Version]) -> Vec<u8> {
     let number = |version: &Version| match version {
         Version::Of10 => 1,
         Version::Of13 if random.chance(20) => 1 + random.below(7) as u8,
@@ -123,7 +123,7 @@ fn tables(random: &mut Random, versions: &[Version]) -> Vec<u8> {
     versions.iter().map(number).collect()
 }
 
-fn any_version(random: &mut Random) -> Version {
+fn any_version(random: &mut Choices) -> Version {
     if random.one_in(2) { Version::Of10 } else { Version::Of13 }
 }
 

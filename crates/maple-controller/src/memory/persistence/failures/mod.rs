@@ -104,7 +104,7 @@ impl PersistenceRun {
         self.until("it is mended", |run| !run.files.is_failing(KeptFile::State));
     }
 
-    /// The news of files so far.
+    /// Returns the news of files so far.
     fn told(&self) -> Vec<String> {
         self.told.lock().expect("no panic").clone()
     }
@@ -119,12 +119,12 @@ impl PersistenceRun {
         self.told().pop().expect("that it is mended")
     }
 
-    /// The contents of the file.
+    /// Returns the contents of the file.
     fn file(&self) -> BTreeMap<Cell, Value> {
         contents_of(&self.path())
     }
 
-    /// The contents of the memory.
+    /// Returns the contents of the memory.
     fn memory(&self) -> BTreeMap<Cell, Value> {
         rows(&self.store)
     }
@@ -139,7 +139,7 @@ fn rows(store: &Store) -> BTreeMap<Cell, Value> {
     store.kept_contents().1.iter().filter_map(cell).filter_map(|(cell, value)| Some((cell, value?))).collect()
 }
 
-/// The contents of a file, on a disk that is in order.
+/// Returns the contents of a file, on a disk that is in order.
 fn contents_of(path: &Path) -> BTreeMap<Cell, Value> {
     let store = Store::new();
     let opened = Persistence::open(path, &store, &KeptFiles::default());

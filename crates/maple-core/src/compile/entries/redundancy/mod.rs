@@ -113,7 +113,7 @@ impl Necessities {
         }
     }
 
-    /// The barrier entries that are required because of a forwarding entry.
+    /// Returns the barrier entries that are required because of a forwarding entry.
     pub(super) fn required_by(&self, store: &EntryStore, overlaps: &OverlapLists, by: EntryId) -> Vec<EntryId> {
         if !self.is_reason[by as usize] {
             return Vec::new();
@@ -437,7 +437,7 @@ impl Redundancy<'_> {
         self.necessities.later = after;
     }
 
-    /// The index of the last forwarding entry in a list.
+    /// Returns the index of the last forwarding entry in a list.
     fn last_forwarding(&self, list: &[EntryId]) -> Option<usize> {
         list.iter().rposition(|other| self.store.state(*other) == EntryState::Forward)
     }

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::capabilities::Capabilities;
-use crate::compile::{LeafAction, Table, Target, Tuning};
+use crate::compile::{LeafAction, RuleTable, TableTarget, Tuning};
 use crate::rule::Rule;
 use crate::trace::{Cond, Fields};
 use crate::tree::{Augmented, LeafId};
@@ -61,7 +61,7 @@ fn action(answer: usize) -> LeafAction {
 /// A table, its switch, and what f said for each leaf.
 struct Play {
     filters: Vec<Arc<Cond>>,
-    table: Table,
+    table: RuleTable,
     rules: BTreeMap<(u16, Vec<Constraint>), Rule>,
     answers: BTreeMap<LeafId, usize>,
     leaves: u64,
@@ -69,14 +69,14 @@ struct Play {
 
 impl Play {
     fn new(filters: Vec<Arc<Cond>>) -> Play {
-        let target = Target {
+        let target = TableTarget {
             under: Vec::new(),
             capabilities: Capabilities::of_abstract_headers(),
             priorities: 1..=u16::MAX,
             cookie: Arc::new(|leaf| leaf.map_or(u64::MAX, |leaf| leaf.0)),
         };
         let (table, rules, answers) =
-            (Table::tuned(target, Tuning::for_small_tables()), BTreeMap::new(), BTreeMap::new());
+            (RuleTable::tuned(target, Tuning::for_small_tables()), BTreeMap::new(), BTreeMap::new());
         Play { filters, table, rules, answers, leaves: 0 }
     }
 

@@ -87,7 +87,7 @@ impl SharedRoute {
         self.is_refused() && self.next.is_none()
     }
 
-    /// When the next path has to be ready, if one is to follow.
+    /// Returns when the next path has to be ready, if one is to follow.
     pub fn next_until(&self) -> Option<Time> {
         self.next.as_ref().map(|(_, until)| *until)
     }
@@ -181,7 +181,7 @@ impl SharedRoute {
         }
     }
 
-    /// Its rule in the table of routes, if it has one.
+    /// Returns its rule in the table of routes, if it has one.
     pub fn rule(&self, cookie: impl Fn(DependentId) -> u64) -> Option<Rule> {
         let matching = Match::any().exact(Field::Metadata, u128::from(self.metadata?));
         let instructions = self.instructions().into();

@@ -20,7 +20,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::one_switch::cookies::is_ours;
 use crate::ids::Time;
 use crate::network::Gauge;
-use crate::report::Counted;
+use crate::report::CounterKind;
 use crate::update::{EntryKey, entry_key};
 
 /// After an answer, the switch is left alone for this many times as long as the answer took. So it spends at most a
@@ -79,7 +79,7 @@ struct PollSeries {
 #[derive(Debug)]
 struct OpenRequest {
     xid: u32,
-    what: Counted,
+    what: CounterKind,
     at: Time,
     reading: StatisticsReading,
 }
@@ -101,7 +101,7 @@ pub(in crate::engine) struct Polls {
 
 /// A complete answer, and the gauges to measure and to forget after it.
 pub(in crate::engine) struct CompleteAnswer {
-    pub what: Counted,
+    pub what: CounterKind,
     pub reading: Arc<StatisticsReading>,
     /// The earlier reading for computing rates, if that is due.
     pub since: Option<Arc<StatisticsReading>>,
@@ -116,7 +116,7 @@ impl PollSeries {
         !self.wanted.is_empty() || !self.measured.is_empty()
     }
 
-    /// When the switch is to be asked, if at all.
+    /// Returns when the switch is to be asked, if at all.
     fn due(&self, now: Time, period: Duration) -> Option<Time> {
         let since = |span: Duration| self.asked.map_or(Time(0), |asked| asked + span);
         let is_shown = self.shown.is_some_and(|shown| now < shown + SHOWN_FOR);
@@ -126,7 +126,7 @@ impl PollSeries {
 
     fn complete(
         &mut self,
-        what: Counted,
+        what: CounterKind,
         reading: Arc<StatisticsReading>,
         period: Duration,
         rest: Duration,
@@ -156,24 +156,24 @@ impl PollSeries {
 }
 
 impl Polls {
-    fn series(&mut self, what: Counted) -> &mut PollSeries {
+    fn series(&mut self, what: CounterKind) -> &mut PollSeries {
         match what {
-            Counted::Ports => &mut self.ports,
-            Counted::Rules => &mut self.rules,
+            CounterKind::Ports => &mut self.ports,
+            CounterKind::Rules => &mut self.rules,
         }
     }
 
     /// Returns the two newest readings, the newest first.
-    pub fn readings(&self, what: Counted) -> (Option<&Arc<StatisticsReading>>, Option<&Arc<StatisticsReading>>) {
+    pub fn readings(&self, what: CounterKind) -> (Option<&Arc<StatisticsReading>>, Option<&Arc<StatisticsReading>>) {
         let series = match what {
-            Counted::Ports => &self.ports,
-            Counted::Rules => &self.rules,
+            CounterKind::Ports => &self.ports,
+            CounterKind::Rules => &self.rules,
         };
         (series.newest.as_ref(), series.before.as_ref())
     }
 
     /// Sets the gauges that f wants. If f wanted none so far, the switch is not asked before `from`.
-    pub fn set_wanted(&mut self, what: Counted, wanted: BTreeSet<Gauge>, from: Time) {
+    pub fn set_wanted(&mut self, what: CounterKind, wanted: BTreeSet<Gauge>, from: Time) {
         let series = self.series(what);
         if !series.is_wanted() {
             series.from = from;
@@ -187,21 +187,21 @@ impl Polls {
     }
 
     /// Notes that a person looks at these counters.
-    pub fn show(&mut self, now: Time, what: Counted) {
+    pub fn show(&mut self, now: Time, what: CounterKind) {
         self.series(what).shown = Some(now);
     }
 
     /// Returns what to ask the switch next, and when; `None` while a request is open or if nothing is wanted.
-    pub fn next(&self, now: Time, period: Duration) -> Option<(Time, Counted)> {
+    pub fn next(&self, now: Time, period: Duration) -> Option<(Time, CounterKind)> {
         if self.asked.is_some() {
             return None;
         }
         let due = |what, series: &PollSeries| series.due(now, period).map(|due| (due.max(self.rest), what));
-        due(Counted::Ports, &self.ports).into_iter().chain(due(Counted::Rules, &self.rules)).min()
+        due(CounterKind::Ports, &self.ports).into_iter().chain(due(CounterKind::Rules, &self.rules)).min()
     }
 
     /// Notes that the switch was asked.
-    pub fn on_asked(&mut self, now: Time, xid: u32, what: Counted) {
+    pub fn on_asked(&mut self, now: Time, xid: u32, what: CounterKind) {
         self.series(what).asked = Some(now);
         self.asked = Some(OpenRequest { xid, what, at: now, reading: StatisticsReading::default() });
         self.is_postponed = false;
@@ -240,7 +240,7 @@ impl Polls {
 
     /// Notes that the switch refuses to report its counters. Returns the gauges whose rates have become unknown, and
     /// what the switch was asked for unless that was reported before.
-    pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<Counted>) {
+    pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<CounterKind>) {
         let Some(OpenRequest { what, .. }) = self.asked.take().expected() else { return (BTreeSet::new(), None) };
         let series = self.series(what);
         let is_news = !std::mem::replace(&mut series.is_refused, true);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use maple_wire::Constraint;
 
 use crate::capabilities::Capabilities;
-use crate::compile::{Table, Target};
+use crate::compile::{RuleTable, TableTarget};
 use crate::engine::context::options::Options;
 use crate::engine::context::versioned_cache::VersionedCache;
 use crate::engine::one_switch::cookies::{dependent_cookie, own_cookie};
@@ -22,7 +22,7 @@ use sample_pass::SamplePass;
 /// The trace tree of the packets that enter at a switch, and the changes of its rules.
 pub(in crate::engine) struct Ingress {
     /// The trace tree, and its rules.
-    pub table: Table,
+    pub table: RuleTable,
     /// The changes that rebuilding `table` made to its rules since the last flush.
     pub carried: Vec<Change>,
     /// The priorities of rules that `table` had before it was rebuilt, and has not now.
@@ -66,11 +66,11 @@ impl Ingress {
 }
 
 /// Creates an empty tree with its rules.
-pub(in crate::engine) fn table(capabilities: &Capabilities, options: &Options) -> Table {
+pub(in crate::engine) fn table(capabilities: &Capabilities, options: &Options) -> RuleTable {
     let epoch = options.epoch;
     let cookie = Arc::new(move |leaf: Option<LeafId>| {
         leaf.map_or_else(|| own_cookie(epoch), |leaf| dependent_cookie(epoch, leaf))
     });
-    let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
+    let target = TableTarget { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
     (options.new_table)(target)
 }

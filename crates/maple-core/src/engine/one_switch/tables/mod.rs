@@ -312,7 +312,7 @@ impl Tables {
         self.sent.waiters.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(..)))
     }
 
-    /// All waiters for a barrier reply.
+    /// Returns all waiters for a barrier reply.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let held_back: &[Waiter] = match &self.sent.phase {
             UpdatePhase::Idle => &[],

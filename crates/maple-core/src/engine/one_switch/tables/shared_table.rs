@@ -164,7 +164,7 @@ mod tests {
     use crate::forwarding::to_controller;
     use crate::update::changes;
 
-    /// A rule out of few priorities and matches, so that sources often want the same entry.
+    /// Returns a rule out of few priorities and matches, so that sources often want the same entry.
     fn rule(random: &mut Rng) -> Rule {
         let instructions = match random.usize(..3) {
             0 => to_controller(),
@@ -179,8 +179,8 @@ mod tests {
         }
     }
 
-    /// The specification: by priority and match, the first rule that does not send to the controller, or else the first
-    /// one.
+    /// Returns the specification: by priority and match, the first rule that does not send to the controller, or else
+    /// the first one.
     fn naive(sources: &BTreeMap<RuleSource, Vec<Rule>>) -> Vec<Rule> {
         let all = || sources.values().flatten().cloned();
         let asks = |rule: &Rule| is_to_controller(&rule.instructions);

@@ -28,13 +28,13 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(60);
 /// The open claims, by port and host.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    open: BTreeMap<(Location, Mac), Claim>,
+    open: BTreeMap<(Location, Mac), HostClaim>,
     /// The refuted claims that were reported.
     reported: BTreeSet<(Location, Mac)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Claim {
+struct HostClaim {
     from: Location,
     began: Time,
     /// The time until which packets of the host change nothing.
@@ -56,7 +56,7 @@ impl Claims {
         let has_capacity = self.count(to) < MAX_CLAIMS;
         if has_capacity {
             let until = now + CLAIM_TIMEOUT;
-            self.open.insert((to, mac), Claim { from, began: now, until, refuted: false, has_named: false });
+            self.open.insert((to, mac), HostClaim { from, began: now, until, refuted: false, has_named: false });
         }
         has_capacity
     }
@@ -87,7 +87,7 @@ impl Claims {
 
     /// Closes all claims of a host that is gone from its location. Returns the port that claimed it first.
     fn resolve(&mut self, mac: Mac, at: Location) -> Option<Location> {
-        let fits = |((_, other), claim): &(&(Location, Mac), &Claim)| *other == mac && claim.from == at;
+        let fits = |((_, other), claim): &(&(Location, Mac), &HostClaim)| *other == mac && claim.from == at;
         let first = self.open.iter().filter(fits).min_by_key(|(_, claim)| claim.began);
         let to = first.map(|((to, _), _)| *to)?;
         self.open.retain(|(_, other), _| *other != mac);

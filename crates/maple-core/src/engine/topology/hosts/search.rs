@@ -102,7 +102,7 @@ impl Search {
 }
 
 impl OpenSearch {
-    /// How long the host must be silent to count as gone.
+    /// Returns how long the host must be silent to count as gone.
     fn required_silence(&self, limits: &Limits) -> Duration {
         if self.was_asked || self.named.is_some() { limits.probe_timeout * 2 } else { limits.silence }
     }

@@ -38,7 +38,7 @@ pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone
     let mut reached = BTreeSet::from([designated.switch]);
     for at in ports.iter().filter(|at| **at != designated) {
         let link = reached.insert(at.switch).then(|| edit.link(at.switch, designated.switch));
-        edit.put(*at, PortKind::Shared { with: designated, link });
+        edit.put(*at, PortKind::Shut { with: designated, link });
     }
     edit.put(designated, PortKind::Edge);
     for at in members.iter().filter(|at| **at != designated) {
@@ -119,7 +119,7 @@ impl Segment {
     /// Returns the segment that a port is on.
     pub(super) fn containing(state: &Snapshot, at: Location) -> Option<Segment> {
         let designated = match state.port(at)?.kind {
-            PortKind::Shared { with, .. } => with,
+            PortKind::Shut { with, .. } => with,
             PortKind::Edge => at,
             _ => return None,
         };
@@ -133,7 +133,7 @@ impl Segment {
         let mut shut = BTreeMap::new();
         for dpid in switches {
             for (port, info) in state.ports_of(dpid) {
-                if let PortKind::Shared { with, link } = info.kind
+                if let PortKind::Shut { with, link } = info.kind
                     && with == designated
                 {
                     shut.insert(Location::new(dpid, port), link);

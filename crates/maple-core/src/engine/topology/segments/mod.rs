@@ -7,7 +7,7 @@
 //! switches accepted what a host on the segment sends, f would run twice and the packet would be delivered twice.
 //!
 //! So exactly one of a segment's ports, the *designated* port, is an edge port. The segment's hosts are there, and
-//! enter and leave the network by it. The other ports are shut ([`PortKind::Shared`]): the switch drops everything that
+//! enter and leave the network by it. The other ports are shut ([`PortKind::Shut`]): the switch drops everything that
 //! comes in except probes, and nothing is sent out. No packet returns to the segment that it came from.
 //!
 //! That must not cut the network in two. So each switch with a shut port has a *link through the controller* to the

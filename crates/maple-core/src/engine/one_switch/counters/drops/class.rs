@@ -63,7 +63,7 @@ fn is_ip(matching: &Match) -> bool {
     matches!(super::exact(matching, Field::EthType), Some(IPV4 | IPV6))
 }
 
-/// A constraint without its field: `10.0.99.0/24`.
+/// Returns a constraint without its field: `10.0.99.0/24`.
 fn value(one: &Constraint) -> String {
     let shown = trace::show(one);
     shown.split_once('=').map_or(shown.clone(), |(_, value)| value.to_owned())

@@ -3,20 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::value::Address;
+use crate::field::Address;
 
 /// The leading bits of IPv4, IPv6 or hardware addresses, such as `10.0.0.0/8`.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
 ///
-/// use maple::Prefix;
+/// use maple::field::Prefix;
 ///
 /// let private: Prefix<Ipv4Addr> = "10.0.0.0/8".parse()?;
 /// assert!(private.contains(Ipv4Addr::new(10, 1, 2, 3)));
 /// assert_eq!(private, Prefix::new(Ipv4Addr::new(10, 0, 0, 0), 8)?);
 /// assert_eq!((private.address(), private.length()), (Ipv4Addr::new(10, 0, 0, 0), 8));
-/// # Ok::<(), maple::PrefixError>(())
+/// # Ok::<(), maple::field::PrefixError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<T> {
@@ -27,7 +27,8 @@ pub struct Prefix<T> {
 /// The reason why a value is not a prefix.
 ///
 /// ```
-/// use maple::{Mac, Prefix};
+/// use maple::field::Prefix;
+/// use maple::net::Mac;
 ///
 /// let error = "00:00:00:00:00:00/49".parse::<Prefix<Mac>>().unwrap_err();
 /// assert_eq!(error.to_string(), "a prefix of such addresses has 0 to 48 bits, not 49");
@@ -60,7 +61,8 @@ impl<T: Address> Prefix<T> {
     /// Creates the prefix of the first `length` bits of `address`.
     ///
     /// ```
-    /// use maple::{Mac, Prefix, PrefixError};
+    /// use maple::field::{Prefix, PrefixError};
+    /// use maple::net::Mac;
     ///
     /// assert!(Prefix::new(Mac([1, 0, 0x5e, 0, 0, 0]), 25).is_ok());
     /// assert!(matches!(Prefix::new(Mac([1, 0, 0x5e, 0, 0, 1]), 25), Err(PrefixError::Bits { .. })));
@@ -83,9 +85,9 @@ impl<T: Address> Prefix<T> {
     ///
     /// ```
     /// # use std::net::Ipv6Addr;
-    /// let local: maple::Prefix<Ipv6Addr> = "fe80::/10".parse()?;
+    /// let local: maple::field::Prefix<Ipv6Addr> = "fe80::/10".parse()?;
     /// assert_eq!(local.address(), Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0));
-    /// # Ok::<(), maple::PrefixError>(())
+    /// # Ok::<(), maple::field::PrefixError>(())
     /// ```
     pub fn address(&self) -> T {
         self.address
@@ -95,9 +97,9 @@ impl<T: Address> Prefix<T> {
     ///
     /// ```
     /// # use std::net::Ipv6Addr;
-    /// let local: maple::Prefix<Ipv6Addr> = "fe80::/10".parse()?;
+    /// let local: maple::field::Prefix<Ipv6Addr> = "fe80::/10".parse()?;
     /// assert_eq!(local.length(), 10);
-    /// # Ok::<(), maple::PrefixError>(())
+    /// # Ok::<(), maple::field::PrefixError>(())
     /// ```
     pub fn length(&self) -> u8 {
         self.length
@@ -106,10 +108,11 @@ impl<T: Address> Prefix<T> {
     /// Reports whether an address begins with this prefix.
     ///
     /// ```
-    /// # use maple::{Mac, Prefix};
+    /// # use maple::field::Prefix;
+    /// # use maple::net::Mac;
     /// let groups: Prefix<Mac> = "01:00:5e:00:00:00/25".parse()?;
     /// assert!(groups.contains(Mac([1, 0, 0x5e, 0x7f, 0, 1])));
-    /// # Ok::<(), maple::PrefixError>(())
+    /// # Ok::<(), maple::field::PrefixError>(())
     /// ```
     pub fn contains(&self, address: T) -> bool {
         address.to_bits() & self.mask() == self.address.to_bits()

@@ -41,7 +41,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
         Query(CoreQuery::new(name, move |net, argument| f(&Net::from_handle(net), argument)))
     }
 
-    /// Returns the answer in this state: the [`Net`] of a run, or the [`Tx`](crate::Tx) of a transaction.
+    /// Returns the answer in this state: the [`Net`] of a run, or the [`Tx`](crate::state::Tx) of a transaction.
     ///
     /// ```
     /// # use maple::prelude::*;

@@ -3,7 +3,7 @@
 //!
 //! # Use
 //!
-//! [`listen`] makes the two ends: a [`Subscription`] for [`crate::ControllerOptions`], and a [`Listener`] that
+//! [`subscribe`] makes the two ends: a [`Subscription`] for [`crate::ControllerOptions`], and a [`Listener`] that
 //! receives. Every packet that matches one of the conditions comes to the controller, as if the policy had asked for
 //! it. The policy still decides where it goes. [`crate::Handle::send_frame`] sends frames to hosts.
 //!
@@ -93,7 +93,7 @@ pub struct Listener {
 ///
 /// # Errors
 /// [`TooManyConditions`] if there are more than [`MAX_CONDITIONS`].
-pub fn listen(conditions: Vec<Cond>) -> Result<(Subscription, Listener), TooManyConditions> {
+pub fn subscribe(conditions: Vec<Cond>) -> Result<(Subscription, Listener), TooManyConditions> {
     if conditions.len() > MAX_CONDITIONS {
         return Err(TooManyConditions(conditions.len()));
     }
@@ -204,14 +204,14 @@ impl Subscriptions {
     }
 }
 
-/// A number whose lowest `bits` bits are set.
+/// Returns a number whose lowest `bits` bits are set.
 fn mask(bits: usize) -> u64 {
     1u64.checked_shl(bits as u32).map_or(u64::MAX, |bit| bit - 1)
 }
 
 /// The reason why a listener received nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ListenError {
+pub enum ListenerError {
     /// No event in time.
     #[error("no event in time")]
     Timeout,
@@ -224,11 +224,11 @@ impl Listener {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// [`ListenError`] if there is none within `timeout`, or if the controller has stopped.
-    pub fn next(&self, timeout: Duration) -> Result<NetworkEvent, ListenError> {
+    /// [`ListenerError`] if there is none within `timeout`, or if the controller has stopped.
+    pub fn next(&self, timeout: Duration) -> Result<NetworkEvent, ListenerError> {
         self.receiver.recv_timeout(timeout).map_err(|error| match error {
-            RecvTimeoutError::Timeout => ListenError::Timeout,
-            RecvTimeoutError::Disconnected => ListenError::Ended,
+            RecvTimeoutError::Timeout => ListenerError::Timeout,
+            RecvTimeoutError::Disconnected => ListenerError::Ended,
         })
     }
 
@@ -266,20 +266,20 @@ mod tests {
 
     #[test]
     fn a_flood_of_packets_does_not_hide_the_end_of_a_switch() {
-        let (subscription, listener) = listen(Vec::new()).unwrap();
+        let (subscription, listener) = subscribe(Vec::new()).unwrap();
         let lost = (0..QUEUE_CAPACITY as u64).filter_map(|n| subscription.publish_packet(heard(n))).max();
         assert_eq!((lost, listener.lost()), (Some(QUEUE_CAPACITY as u64 / 2), QUEUE_CAPACITY as u64 / 2));
         assert_eq!(subscription.publish_event(&Event::SwitchDown { dpid: Dpid(1) }), None);
         let all: Vec<NetworkEvent> = std::iter::from_fn(|| listener.next(Duration::ZERO).ok()).collect();
         assert_eq!((all.len(), all.last()), (QUEUE_CAPACITY / 2 + 1, Some(&NetworkEvent::SwitchDown(Dpid(1)))));
         drop(subscription);
-        assert_eq!(listener.next(Duration::ZERO), Err(ListenError::Ended));
+        assert_eq!(listener.next(Duration::ZERO), Err(ListenerError::Ended));
     }
 
     #[test]
     fn each_listener_receives_what_it_asked_for() {
-        let (first, one) = listen(vec![Cond::default()]).unwrap();
-        let (second, two) = listen(vec![Cond::default(); 2]).unwrap();
+        let (first, one) = subscribe(vec![Cond::default()]).unwrap();
+        let (second, two) = subscribe(vec![Cond::default(); 2]).unwrap();
         let subscriptions = Subscriptions::new(vec![first.clone(), second]).unwrap();
         assert_eq!(subscriptions.conditions().len(), 3);
         let lost = |events| panic!("{events} lost");
@@ -294,15 +294,15 @@ mod tests {
             std::iter::from_fn(|| listener.next(Duration::ZERO).ok()).map(by).collect::<Vec<_>>()
         };
         assert_eq!((all(&one), all(&two)), (vec![Some(1), None], vec![Some(0b10), Some(0b01), None]));
-        let (many, _) = listen(vec![Cond::default(); 64]).unwrap();
+        let (many, _) = subscribe(vec![Cond::default(); 64]).unwrap();
         assert_eq!(Subscriptions::new(vec![first, many]).unwrap_err(), TooManyConditions(65));
     }
 
     #[test]
     fn without_a_listener_nothing_is_kept_or_lost() {
-        let (subscription, listener) = listen(Vec::new()).unwrap();
+        let (subscription, listener) = subscribe(Vec::new()).unwrap();
         drop(listener);
         assert_eq!(subscription.publish_packet(heard(1)), None);
-        assert_eq!(listen(vec![Cond::default(); 65]).unwrap_err(), TooManyConditions(65));
+        assert_eq!(subscribe(vec![Cond::default(); 65]).unwrap_err(), TooManyConditions(65));
     }
 }

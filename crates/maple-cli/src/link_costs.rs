@@ -49,7 +49,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Write>> {
     let all: BTreeMap<String, Vec<serde_json::Value>> = serde_json::from_str(text)?;
     let mut writes = Vec::new();
     for (name, entries) in all {
-        writes.push(Write::Weight(name.as_str().into()));
+        writes.push(Write::CostName(name.as_str().into()));
         for (index, value) in entries.into_iter().enumerate() {
             let context = || format!("{name}[{index}]: {value}");
             let entry = LinkCost::deserialize(&value)
@@ -96,7 +96,7 @@ mod tests {
 
     fn shown(writes: &[Write]) -> Vec<String> {
         let show = |write: &Write| match write {
-            Write::Weight(name) => name.to_string(),
+            Write::CostName(name) => name.to_string(),
             Write::Cost { name, link, cost: Some(cost) } => format!("{name} {link:?} {cost}"),
             other => panic!("{other:?}"),
         };

@@ -13,21 +13,23 @@
 //! assert_eq!(bench.decide(&campus, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
 //! ```
 
+mod slices;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use maple_core::access::AccessList;
 use maple_core::compose::{Choice, Composition};
-use maple_core::policy::{PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::state::{Cell, Stored, Var};
-use maple_core::trace::{Cond, Source};
 
+use crate::field::Cond;
 use crate::guard::RouteConstraint;
 use crate::net::Net;
 use crate::packet::Packet;
-use crate::policy::Policy;
+use crate::policy::{AccessList, Policy, PolicyError, SamplePacket, Source};
+
+pub use slices::{Slice, SliceError, slices};
 
 /// A policy made of policies. It is used like any other policy, in further compositions too.
 ///
@@ -36,7 +38,7 @@ use crate::policy::Policy;
 /// use maple::testing::{Bench, tcp};
 ///
 /// let telnet = |pkt: &Packet, _: &Net| if pkt.tcp_dst() == 23 { Route::drop() } else { Route::pass() };
-/// let composed: maple::Composed = telnet.named("no telnet").then(|_: &Packet, net: &Net| net.flood());
+/// let composed: maple::compose::Composed = telnet.named("no telnet").then(|_: &Packet, net: &Net| net.flood());
 /// let bench = Bench::new().switch(1, 1..=2);
 /// assert_eq!(bench.decide(&composed, &tcp(1024, 23), bench.port(1, 1)).exits(), []);
 /// assert_eq!(bench.decide(&composed, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
@@ -86,7 +88,7 @@ impl Policy for Composed {
 /// use maple::testing::{Bench, tcp};
 ///
 /// let pass = |_: &Packet, _: &Net| Route::pass();
-/// let all = maple::tiers([pass.named("admin"), pass.named("tenant"), (|_: &Packet, net: &Net| net.flood()).named("rest")]);
+/// let all = maple::compose::tiers([pass.named("admin"), pass.named("tenant"), (|_: &Packet, net: &Net| net.flood()).named("rest")]);
 /// let bench = Bench::new().switch(1, 1..=2);
 /// assert_eq!(bench.decide(&all, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
 /// ```
@@ -103,7 +105,7 @@ pub fn tiers(tiers: impl IntoIterator<Item = Composed>) -> Composed {
 ///
 /// let mode = Var::new("mode", "open".to_owned());
 /// let closed = (|_: &Packet, _: &Net| Route::drop()).named("closed");
-/// let network = maple::choose(&mode, [("closed".to_owned(), closed)], |_: &Packet, net: &Net| net.flood());
+/// let network = maple::compose::choose(&mode, [("closed".to_owned(), closed)], |_: &Packet, net: &Net| net.flood());
 /// let exits = |bench: &Bench| bench.decide(&network, &tcp(1024, 80), bench.port(1, 1)).exits().len();
 /// let bench = Bench::new().switch(1, 1..=2);
 /// assert_eq!(exits(&bench), 1);
@@ -129,7 +131,7 @@ pub fn choose<V: Stored + Clone>(
 /// use maple::testing::{Bench, tcp};
 ///
 /// let list = List::read("version: 1\ndefault: allow\nrules: [{action: deny, service: tcp/23}]", "a.yaml")?.verified()?;
-/// let campus = maple::access_lists(&[list], |_: &Packet, _: &Net| Route::to([PortNo(2)]));
+/// let campus = maple::compose::access_lists(&[list], |_: &Packet, _: &Net| Route::to([PortNo(2)]));
 /// let bench = Bench::new().switch(1, 1..=2);
 /// assert!(bench.decide(&campus, &tcp(1024, 23), bench.port(1, 1)).exits().is_empty());
 /// assert_eq!(bench.decide(&campus, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
@@ -204,7 +206,7 @@ pub trait Compose: Policy + Sized + 'static {
     /// ```
     /// use maple::prelude::*;
     /// use maple::testing::{Bench, tcp};
-    /// use maple::{Cond, Constraint};
+    /// use maple::field::{Cond, Constraint};
     ///
     /// let telnet = Cond::default().and(Constraint::exact(Field::TcpDst, 23));
     /// let no_telnet = (|_: &Packet, _: &Net| Route::drop()).only([telnet]).then(|_: &Packet, net: &Net| net.flood());

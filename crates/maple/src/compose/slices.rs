@@ -8,7 +8,7 @@ use maple_core::guard::Requirement;
 use maple_core::network::{LinkName, Location, Mac};
 use maple_core::trace::{Cond, Source};
 
-use crate::compose::{Composed, composition};
+use super::{Composed, composition};
 use crate::guard::{self, HostGroup, RouteConstraint};
 use crate::policy::Policy;
 
@@ -16,10 +16,10 @@ use crate::policy::Policy;
 ///
 /// ```
 /// use maple::prelude::*;
-/// use maple::{Slice, SliceError};
+/// use maple::compose::{Slice, SliceError};
 ///
 /// let flood = |_: &Packet, net: &Net| net.flood();
-/// let error = maple::slices([Slice::new("a/b", flood)], flood).err();
+/// let error = maple::compose::slices([Slice::new("a/b", flood)], flood).err();
 /// assert_eq!(error, Some(SliceError::Name("a/b".into())));
 /// ```
 pub use maple_core::compose::SliceError;
@@ -29,15 +29,16 @@ pub use maple_core::compose::SliceError;
 /// ```
 /// use maple::prelude::*;
 /// use maple::testing::{Bench, tcp};
-/// use maple::{Cond, Constraint, Slice};
+/// use maple::compose::Slice;
+/// use maple::field::{Cond, Constraint};
 ///
 /// let web = Cond::default().and(Constraint::exact(Field::TcpDst, 80));
 /// let red = Slice::new("red", |_: &Packet, net: &Net| net.flood()).only([web]);
-/// let all = maple::slices([red], |_: &Packet, _: &Net| Route::drop())?;
+/// let all = maple::compose::slices([red], |_: &Packet, _: &Net| Route::drop())?;
 /// let bench = Bench::new().switch(1, 1..=2);
 /// let exits = |port| bench.decide(&all, &tcp(1024, port), bench.port(1, 1)).exits().len();
 /// assert_eq!((exits(80), exits(22)), (1, 0));
-/// # Ok::<(), maple::SliceError>(())
+/// # Ok::<(), maple::compose::SliceError>(())
 /// ```
 #[derive(Clone)]
 #[must_use = "a slice does nothing until it is one of `slices`"]
@@ -55,7 +56,7 @@ impl Slice {
     /// ```
     /// use maple::prelude::*;
     ///
-    /// let everything = maple::Slice::new("everything", |_: &Packet, net: &Net| net.flood());
+    /// let everything = maple::compose::Slice::new("everything", |_: &Packet, net: &Net| net.flood());
     /// assert_eq!(format!("{everything:?}"), "Slice everything");
     /// ```
     pub fn new(name: &str, policy: impl Policy + 'static) -> Slice {
@@ -66,12 +67,13 @@ impl Slice {
     ///
     /// ```
     /// use maple::prelude::*;
-    /// use maple::{Cond, Constraint, Slice};
+    /// use maple::compose::Slice;
+    /// use maple::field::{Cond, Constraint};
     ///
     /// let to = |port| Cond::default().and(Constraint::exact(Field::TcpDst, port));
     /// let flood = |_: &Packet, net: &Net| net.flood();
     /// let (web, ssh) = (Slice::new("web", flood).only([to(80), to(443)]), Slice::new("ssh", flood).only([to(22)]));
-    /// assert!(maple::slices([web, ssh], flood).is_ok(), "no packet belongs to both");
+    /// assert!(maple::compose::slices([web, ssh], flood).is_ok(), "no packet belongs to both");
     /// ```
     pub fn only(self, conditions: impl IntoIterator<Item = Cond>) -> Slice {
         Slice(self.0.only(conditions))
@@ -84,11 +86,11 @@ impl Slice {
     /// use maple::testing::{Bench, tcp};
     ///
     /// let bench = Bench::new().switch(1, 1..=3);
-    /// let red = maple::Slice::new("red", |_: &Packet, net: &Net| net.flood());
+    /// let red = maple::compose::Slice::new("red", |_: &Packet, net: &Net| net.flood());
     /// let red = red.ports([bench.port(1, 1), bench.port(1, 2)]);
-    /// let all = maple::slices([red], |_: &Packet, _: &Net| Route::pass())?;
+    /// let all = maple::compose::slices([red], |_: &Packet, _: &Net| Route::pass())?;
     /// assert_eq!(bench.decide(&all, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
-    /// # Ok::<(), maple::SliceError>(())
+    /// # Ok::<(), maple::compose::SliceError>(())
     /// ```
     pub fn ports(self, ports: impl IntoIterator<Item = Location>) -> Slice {
         Slice(self.0.ports(ports))
@@ -105,10 +107,10 @@ impl Slice {
     /// let bench = Bench::new().switch(1, 1..=3);
     /// let (a, b) = (bench.port(1, 2), bench.port(1, 3));
     /// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
-    /// let red = maple::Slice::new("red", count).hosts([Mac([0, 0, 0, 0, 0, 1])]);
-    /// let all = maple::slices([red], |_: &Packet, _: &Net| Route::drop())?;
+    /// let red = maple::compose::Slice::new("red", count).hosts([Mac([0, 0, 0, 0, 0, 1])]);
+    /// let all = maple::compose::slices([red], |_: &Packet, _: &Net| Route::drop())?;
     /// assert_eq!(bench.decide(&all, &tcp(1024, 80), a).exits(), [bench.port(1, 1)]);
-    /// # Ok::<(), maple::SliceError>(())
+    /// # Ok::<(), maple::compose::SliceError>(())
     /// ```
     pub fn hosts(self, hosts: impl IntoIterator<Item = Mac>) -> Slice {
         Slice(self.0.hosts(hosts))
@@ -120,19 +122,19 @@ impl Slice {
     /// ```
     /// use maple::prelude::*;
     /// use maple::testing::{Bench, tcp};
-    /// use maple::LinkName;
+    /// use maple::net::LinkName;
     ///
     /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
     /// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
     /// let across = move |_: &Packet, net: &Net| net.shortest_path(a, b);
     /// let exits = |link| {
-    ///     let red = maple::Slice::new("red", across).links([link]);
-    ///     let all = maple::slices([red], |_: &Packet, _: &Net| Route::drop())?;
-    ///     Ok::<_, maple::SliceError>(bench.decide(&all, &tcp(1024, 80), a).exits())
+    ///     let red = maple::compose::Slice::new("red", across).links([link]);
+    ///     let all = maple::compose::slices([red], |_: &Packet, _: &Net| Route::drop())?;
+    ///     Ok::<_, maple::compose::SliceError>(bench.decide(&all, &tcp(1024, 80), a).exits())
     /// };
     /// assert_eq!(exits(LinkName::Switches(Dpid(1), Dpid(2)))?, [b]);
     /// assert_eq!(exits(LinkName::Switches(Dpid(1), Dpid(3)))?, [], "the slice does not have the link that is there");
-    /// # Ok::<(), maple::SliceError>(())
+    /// # Ok::<(), maple::compose::SliceError>(())
     /// ```
     pub fn links(self, links: impl IntoIterator<Item = LinkName>) -> Slice {
         Slice(self.0.links(links))
@@ -148,7 +150,7 @@ impl Slice {
     ///
     /// let bench = Bench::new().switch(1, 1..=3);
     /// let flood = |_: &Packet, net: &Net| net.flood();
-    /// let lab = maple::Slice::new("lab", flood).ports([bench.port(1, 1), bench.port(1, 2)]);
+    /// let lab = maple::compose::Slice::new("lab", flood).ports([bench.port(1, 1), bench.port(1, 2)]);
     /// let inside = flood.guarded([lab.only_within(&HostGroup::place((1, 1)))]);
     /// assert!(bench.decide(&inside, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty(), "the flood leaves by port 3");
     /// ```
@@ -168,18 +170,19 @@ impl Slice {
 ///
 /// ```
 /// use maple::prelude::*;
-/// use maple::{Cond, Constraint, Slice};
+/// use maple::compose::Slice;
+/// use maple::field::{Cond, Constraint};
 ///
 /// let vlan = |id: u128| Cond::default().and(Constraint::exact(Field::VlanVid, 0x1000 | id));
 /// let flood = |_: &Packet, net: &Net| net.flood();
 /// let red = Slice::new("red", flood).only([vlan(10)]);
 /// let blue = Slice::new("blue", flood).only([vlan(20)]);
-/// let network = maple::slices([red.clone(), blue], |_: &Packet, _: &Net| Route::pass())?;
+/// let network = maple::compose::slices([red.clone(), blue], |_: &Packet, _: &Net| Route::pass())?;
 ///
 /// let green = Slice::new("green", flood).only([vlan(10)]);
-/// let error = maple::slices([red, green], flood).unwrap_err().to_string();
+/// let error = maple::compose::slices([red, green], flood).unwrap_err().to_string();
 /// assert!(error.starts_with("the slices \"red\" and \"green\" overlap: vlan_vid=10 fits condition 1"));
-/// # Ok::<(), maple::SliceError>(())
+/// # Ok::<(), maple::compose::SliceError>(())
 /// ```
 ///
 /// # Errors

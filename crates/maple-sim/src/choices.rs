@@ -1,13 +1,13 @@
-//! Random numbers that a seed decides.
+//! Choices that a seed decides.
 
-/// Random numbers from a seed, with the choices that cases are made of.
+/// The choices that cases are made of, from a seed.
 #[derive(Clone, Debug)]
-pub struct Random(fastrand::Rng);
+pub struct Choices(fastrand::Rng);
 
-impl Random {
+impl Choices {
     /// Creates the stream of this seed.
-    pub fn new(seed: u64) -> Random {
-        Random(fastrand::Rng::with_seed(seed))
+    pub fn new(seed: u64) -> Choices {
+        Choices(fastrand::Rng::with_seed(seed))
     }
 
     /// Returns the next number.

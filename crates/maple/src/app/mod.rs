@@ -1,15 +1,17 @@
 //! A policy or handlers, the settings that they run with, and the controller that runs them.
 
+pub(crate) mod state;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use maple_controller::listen::Subscription;
+use maple_controller::listener::Subscription;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Controller, ControllerOptions, Handle, StartError, Stopped};
 use maple_core::network::{LinkName, Location};
-use maple_core::state::{Attempt, Counter, Migrate, RowMap, Store, Stored, Table, Tx, Var, Write, version_of};
+use maple_core::state::Write;
 use maple_handlers::{HandlerFactory, Handlers};
 use maple_wire::Dpid;
 
@@ -21,7 +23,7 @@ use crate::policy::{Policy, PolicyAdapter};
 /// let tell: maple::Started = Box::new(|controller| assert_ne!(controller.addresses()[0].port(), 0));
 /// let app = maple::App::new(|_: &maple::Packet, net: &maple::Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
 /// app.on_start(tell).start()?;
-/// # Ok::<(), maple::StartError>(())
+/// # Ok::<(), maple::controller::StartError>(())
 /// ```
 pub type Started = Box<dyn FnOnce(Handle)>;
 
@@ -36,13 +38,15 @@ pub type Started = Box<dyn FnOnce(Handle)>;
 /// let controller = app.start()?;
 /// assert_ne!(controller.handle().addresses()[0].port(), 0);
 /// controller.stop();
-/// # Ok::<(), maple::StartError>(())
+/// # Ok::<(), maple::controller::StartError>(())
 /// ```
 #[must_use = "an app does nothing until it runs or starts"]
 pub struct App {
     options: ControllerOptions,
     listens: bool,
     started: Vec<Started>,
+    /// The first declaration that failed.
+    failed: Option<StartError>,
 }
 
 impl fmt::Debug for App {
@@ -54,47 +58,12 @@ impl fmt::Debug for App {
     }
 }
 
-/// State that has a name: a [`Table`], a [`Var`] or a [`Counter`].
-///
-/// ```
-/// use maple::{Counter, Tracked as _};
-///
-/// assert_eq!(Counter::new("packets").name(), "packets");
-/// ```
-pub trait Tracked {
-    /// Returns the name by which people and other programs find this state.
-    ///
-    /// ```
-    /// use maple::{Tracked, Var};
-    ///
-    /// assert_eq!(Tracked::name(&Var::new("open", false)), "open");
-    /// ```
-    fn name(&self) -> &str;
-}
-
-impl<K: Stored, V: Stored> Tracked for Table<K, V> {
-    fn name(&self) -> &str {
-        Table::name(self)
-    }
-}
-
-impl<V: Stored + Clone> Tracked for Var<V> {
-    fn name(&self) -> &str {
-        Var::name(self)
-    }
-}
-
-impl Tracked for Counter {
-    fn name(&self) -> &str {
-        Counter::name(self)
-    }
-}
-
 /// The reason why an [`App`] ended other than by [`Handle::stop`].
 ///
 /// ```
 /// use maple::prelude::*;
-/// use maple::{Error, StartError};
+/// use maple::Error;
+/// use maple::controller::StartError;
 ///
 /// let app = App::new(|_: &Packet, net: &Net| net.flood()).workers(1000);
 /// assert!(matches!(app.run(), Err(Error::Start(StartError::TooManyWorkers(1000)))));
@@ -116,8 +85,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).into_parts();
-    /// assert_eq!(options.listen, [([0, 0, 0, 0], 6653).into()]);
+    /// let app = App::new(policy);
+    /// assert_eq!(app.options().openflow.listen, [([0, 0, 0, 0], 6653).into()]);
     /// ```
     pub fn new(policy: impl Policy + 'static) -> App {
         App::from_options(ControllerOptions::new(Arc::new(PolicyAdapter(Box::new(policy)))))
@@ -136,31 +105,15 @@ impl App {
     ///     fn packet_in(&mut self, _: &PacketInView<'_>, _: &mut Replies) {}
     /// }
     ///
-    /// let (options, _) = App::handlers(|_: &SwitchInfo| Deaf).into_parts();
-    /// assert!(options.programs.is_some());
+    /// let app = App::handlers(|_: &SwitchInfo| Deaf);
+    /// assert!(app.options().programs.is_some());
     /// ```
     pub fn handlers(factory: impl HandlerFactory + 'static) -> App {
         App::from_options(ControllerOptions::for_programs(Arc::new(Handlers::new(factory))))
     }
 
     fn from_options(options: ControllerOptions) -> App {
-        App { options, listens: false, started: Vec::new() }
-    }
-
-    /// Keeps the program's state in this store, which may have contents. Call this before anything that writes to the
-    /// store.
-    ///
-    /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let store = maple::Store::new();
-    /// let open = Var::new("open", false);
-    /// let app = App::new(policy).store(store.clone()).with_state(|tx| open.set(tx, &true));
-    /// assert!(open.get(&store.view()));
-    /// ```
-    pub fn store(mut self, store: Arc<Store>) -> App {
-        self.options.store = store;
-        self
+        App { options, listens: false, started: Vec::new(), failed: None }
     }
 
     /// Listens on this address for switches. Each further call adds an address. Port 0 means any free port; see
@@ -169,14 +122,14 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653)).into_parts();
-    /// assert_eq!(options.listen, [([127, 0, 0, 1], 6653).into(), ([192, 0, 2, 1], 6653).into()]);
+    /// let app = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653));
+    /// assert_eq!(app.options().openflow.listen, [([127, 0, 0, 1], 6653).into(), ([192, 0, 2, 1], 6653).into()]);
     /// ```
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> App {
         if !std::mem::replace(&mut self.listens, true) {
-            self.options.listen.clear();
+            self.options.openflow.listen.clear();
         }
-        self.options.listen.push(address.into());
+        self.options.openflow.listen.push(address.into());
         self
     }
 
@@ -185,24 +138,11 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).workers(4).into_parts();
-    /// assert_eq!(options.workers, 4);
+    /// let app = App::new(policy).workers(4);
+    /// assert_eq!(app.options().workers.count, 4);
     /// ```
     pub fn workers(mut self, workers: usize) -> App {
-        self.options.workers = workers;
-        self
-    }
-
-    /// Sets the file for state that survives restarts: see [`App::keep`].
-    ///
-    /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).state_file("/var/lib/maple/state").into_parts();
-    /// assert_eq!(options.state_file, Some("/var/lib/maple/state".into()));
-    /// ```
-    pub fn state_file(mut self, path: impl Into<PathBuf>) -> App {
-        self.options.state_file = Some(path.into());
+        self.options.workers.count = workers;
         self
     }
 
@@ -211,11 +151,11 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).control_socket("/run/maple.sock").into_parts();
-    /// assert_eq!(options.control, Some("/run/maple.sock".into()));
+    /// let app = App::new(policy).control_socket("/run/maple.sock");
+    /// assert_eq!(app.options().control.socket, Some("/run/maple.sock".into()));
     /// ```
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> App {
-        self.options.control = Some(path.into());
+        self.options.control.socket = Some(path.into());
         self
     }
 
@@ -224,11 +164,11 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).metrics(([127, 0, 0, 1], 9653)).into_parts();
-    /// assert_eq!(options.metrics, Some(([127, 0, 0, 1], 9653).into()));
+    /// let app = App::new(policy).metrics(([127, 0, 0, 1], 9653));
+    /// assert_eq!(app.options().control.metrics, Some(([127, 0, 0, 1], 9653).into()));
     /// ```
     pub fn metrics(mut self, address: impl Into<SocketAddr>) -> App {
-        self.options.metrics = Some(address.into());
+        self.options.control.metrics = Some(address.into());
         self
     }
 
@@ -237,12 +177,24 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).configure(|options| options.engine.max_rules = Some(2000)).into_parts();
-    /// assert_eq!(options.engine.max_rules, Some(2000));
+    /// let app = App::new(policy).configure(|options| options.engine.max_rules = Some(2000));
+    /// assert_eq!(app.options().engine.max_rules, Some(2000));
     /// ```
     pub fn configure(mut self, change: impl FnOnce(&mut ControllerOptions)) -> App {
         change(&mut self.options);
         self
+    }
+
+    /// Returns the options that the controller will have.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// assert_eq!(App::new(policy).options().engine.max_rules, None);
+    /// ```
+    #[must_use]
+    pub fn options(&self) -> &ControllerOptions {
+        &self.options
     }
 
     /// Turns host tracking off. Then [`Net::locate`](crate::Net::locate) is an error.
@@ -250,23 +202,24 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).without_hosts().into_parts();
-    /// assert!(!options.engine.track_hosts);
+    /// let app = App::new(policy).without_hosts();
+    /// assert!(!app.options().engine.track_hosts);
     /// ```
     pub fn without_hosts(mut self) -> App {
         self.options.engine.track_hosts = false;
         self
     }
 
-    /// Sends events to a listener that runs beside the policy. [`listen`](crate::listen) makes both ends.
+    /// Sends events to the listener of this subscription, which runs beside the policy.
+    /// [`subscribe`](crate::listener::subscribe) makes both.
     ///
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// use maple::{ListenError, NetworkEvent};
+    /// use maple::listener::{ListenerError, NetworkEvent};
     /// use std::time::Duration;
     ///
-    /// let (listening, listener) = maple::listen(Vec::new())?;
+    /// let (subscription, listener) = maple::listener::subscribe(Vec::new())?;
     /// let follower = std::thread::spawn(move || {
     ///     loop {
     ///         match listener.next(Duration::MAX) {
@@ -276,12 +229,12 @@ impl App {
     ///         }
     ///     }
     /// });
-    /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).listening(listening);
+    /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).subscription(subscription);
     /// app.start()?.stop();
-    /// assert_eq!(follower.join().unwrap(), ListenError::Ended);
+    /// assert_eq!(follower.join().unwrap(), ListenerError::Ended);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn listening(mut self, subscription: Subscription) -> App {
+    pub fn subscription(mut self, subscription: Subscription) -> App {
         self.options.subscriptions.push(subscription);
         self
     }
@@ -291,12 +244,12 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// use maple::{SnoopedProtocol, Snooping};
+    /// use maple::snoop::{SnoopedProtocol, Snooping};
     ///
     /// let snooping = Snooping::new([SnoopedProtocol::Igmp, SnoopedProtocol::Mld], [])?.with_querier()?;
-    /// let (options, _) = App::new(policy).snoop(snooping.clone()).into_parts();
-    /// assert_eq!(options.snooping, snooping);
-    /// # Ok::<(), maple::SnoopingError>(())
+    /// let app = App::new(policy).snoop(snooping.clone());
+    /// assert_eq!(app.options().snooping, snooping);
+    /// # Ok::<(), maple::snoop::SnoopingError>(())
     /// ```
     pub fn snoop(mut self, snooping: Snooping) -> App {
         self.options.snooping = snooping;
@@ -308,8 +261,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).link_cost("secure", 1, 2, 10).into_parts();
-    /// let state = options.store.snapshot();
+    /// let app = App::new(policy).link_cost("secure", 1, 2, 10);
+    /// let state = app.options().store.snapshot();
     /// assert_eq!(state.cost("secure", Location::new(Dpid(1), PortNo(7)), Dpid(2)), 10);
     /// assert_eq!(state.cost("secure", Location::new(Dpid(1), PortNo(8)), Dpid(3)), 1);
     /// ```
@@ -328,142 +281,16 @@ impl App {
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let at = Location::new(Dpid(1), PortNo(2));
-    /// let (options, _) = App::new(policy).port_cost("secure", at, 10).into_parts();
-    /// assert_eq!(options.store.snapshot().cost("secure", at, Dpid(2)), 10);
+    /// let app = App::new(policy).port_cost("secure", at, 10);
+    /// assert_eq!(app.options().store.snapshot().cost("secure", at, Dpid(2)), 10);
     /// ```
     pub fn port_cost(self, name: &str, at: Location, cost: u64) -> App {
         self.write(vec![Write::Cost { name: name.into(), link: LinkName::Port(at), cost: Some(cost) }])
     }
 
-    /// Writes tracked state before the first packet.
-    ///
-    /// ```
-    /// use maple::prelude::*;
-    ///
-    /// let blocked = Table::<Mac, bool>::new("blocked");
-    /// let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).table(&blocked).with_state(|tx| blocked.set(tx, &Mac([2, 0, 0, 0, 0, 1]), &true));
-    /// let (options, _) = app.into_parts();
-    /// assert_eq!(blocked.get(&options.store.view(), &Mac([2, 0, 0, 0, 0, 1])), Some(true));
-    /// ```
-    ///
-    /// # Panics
-    /// If it writes a value of a type other than its table or variable is declared with.
-    pub fn with_state(self, write: impl FnMut(&Tx)) -> App {
-        write_now(&self.options.store, write);
-        self
-    }
-
     fn write(self, writes: Vec<Write>) -> App {
         // No leaf depends on the state yet, so none is invalidated.
         self.options.store.update(|_| writes);
-        self
-    }
-
-    /// Makes a table, a variable or a counter survive restarts, in the file of [`App::state_file`].
-    ///
-    /// ```
-    /// use maple::prelude::*;
-    ///
-    /// # let path = std::env::temp_dir().join(format!("maple-keep-{}.redb", std::process::id()));
-    /// # let app = || App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
-    /// let packets = Counter::new("packets");
-    /// let controller = app().keep(&packets).state_file(&path).with_state(|tx| packets.add(tx, 7)).start()?;
-    /// controller.stop();
-    ///
-    /// let again = app().keep(&packets).state_file(&path).start()?;
-    /// assert_eq!(packets.get(&again.handle().store().view()), 7);
-    /// # drop(again);
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    /// If another version of the table is declared.
-    pub fn keep(self, what: &impl Tracked) -> App {
-        self.options.store.keep(what.name());
-        self.versioned(what.name(), None)
-    }
-
-    /// Declares this program's version of a table.
-    fn versioned(self, name: &str, migrate: Option<Migrate>) -> App {
-        let (table, version) = version_of(name);
-        if let Err(error) = self.options.store.declare_version(table, version, migrate) {
-            panic!("{error}");
-        }
-        self
-    }
-
-    /// Converts the rows of an earlier version of a table, which an earlier program left in the file of
-    /// [`App::state_file`]. `migrate` gets the earlier version and its rows, and returns all rows in their present
-    /// form. If it returns an error, a text for people, the app does not start.
-    ///
-    /// ```
-    /// use maple::prelude::*;
-    ///
-    /// # let path = std::env::temp_dir().join(format!("maple-migrate-{}.redb", std::process::id()));
-    /// # let app = || App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1).state_file(&path);
-    /// // Version 1 had `true` for each blocked host; version 2 has a reason.
-    /// let (host, before) = (Mac([2, 0, 0, 0, 0, 1]), Table::<Mac, bool>::versioned("blocked", 1));
-    /// app().keep(&before).with_state(|tx| before.set(tx, &host, &true)).start()?.stop();
-    ///
-    /// let blocked = Table::<Mac, String>::versioned("blocked", 2);
-    /// let app = app().keep(&blocked).migrate(&blocked, |_version, rows| {
-    ///     Ok(rows.into_keys().map(|host| (host, "unknown".into())).collect())
-    /// });
-    /// let controller = app.start()?;
-    /// assert_eq!(blocked.get(&controller.handle().store().view(), &host), Some("unknown".to_owned()));
-    /// # drop(controller);
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    /// If another version of the table is declared.
-    pub fn migrate<K: Stored, V: Stored>(
-        self,
-        table: &Table<K, V>,
-        migrate: impl Fn(u32, RowMap) -> Result<RowMap, String> + Send + Sync + 'static,
-    ) -> App {
-        self.versioned(table.name(), Some(Arc::new(migrate)))
-    }
-
-    /// Sets the types of a table's keys and values. `maple state` shows them, converts its arguments to them, and
-    /// refuses values of other types.
-    ///
-    /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).table(&Table::<Mac, bool>::new("blocked")).into_parts();
-    /// assert_eq!(options.store.snapshot().types("blocked").unwrap().to_string(), "Mac -> bool");
-    /// ```
-    ///
-    /// # Panics
-    /// If the table was declared with other types or another version, or something else was written to it.
-    pub fn table<K: Stored, V: Stored>(self, table: &Table<K, V>) -> App {
-        // No leaf depends on the table yet, so none is invalidated.
-        if let Err(error) = self.options.store.declare_types(table.name(), Table::<K, V>::types()) {
-            panic!("{error}");
-        }
-        self.versioned(table.name(), None)
-    }
-
-    /// Sets the initial value and the type of a variable, for people who look at the state from outside.
-    ///
-    /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, _) = App::new(policy).var(&Var::new("open", false)).into_parts();
-    /// assert_eq!(options.store.snapshot().kind("open").unwrap().to_string(), "bool");
-    /// ```
-    ///
-    /// # Panics
-    /// If the variable was declared with another type, or holds a value of another type.
-    pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {
-        self.options.store.declare_var(var.name(), var.initial().to_value());
-        if let Err(error) = self.options.store.declare_kind(var.name(), V::kind()) {
-            panic!("{error}");
-        }
         self
     }
 
@@ -473,7 +300,7 @@ impl App {
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let open = Var::new("open", false);
-    /// let store = maple::Store::new();
+    /// let store = maple::state::Store::new();
     /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).store(store.clone());
     /// # let opened = open.clone();
     /// let app = app.on_start(move |controller| {
@@ -500,14 +327,16 @@ impl App {
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let controller = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).start()?;
     /// assert_eq!(controller.handle().failure(), None);
-    /// # Ok::<(), maple::StartError>(())
+    /// # Ok::<(), maple::controller::StartError>(())
     /// ```
     ///
     /// # Errors
-    /// [`StartError`] if an address is in use, or the system refuses another resource. Then nothing runs.
+    /// [`StartError`] if a declaration failed, an address is in use, or the system refuses another resource. Then
+    /// nothing runs.
     pub fn start(self) -> Result<Controller, StartError> {
-        let controller = Controller::start(self.options)?;
-        for started in self.started {
+        let (options, started) = self.into_parts()?;
+        let controller = Controller::start(options)?;
+        for started in started {
             started(controller.handle());
         }
         Ok(controller)
@@ -518,7 +347,7 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let stop = |controller: maple::Handle| controller.stop();
+    /// let stop = |controller: maple::controller::Handle| controller.stop();
     /// assert!(App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).on_start(stop).run().is_ok());
     /// ```
     ///
@@ -534,25 +363,16 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, started) = App::new(policy).workers(2).into_parts();
-    /// assert_eq!((options.workers, started.len()), (2, 0));
+    /// let (options, started) = App::new(policy).workers(2).into_parts()?;
+    /// assert_eq!((options.workers.count, started.len()), (2, 0));
+    /// # Ok::<(), maple::controller::StartError>(())
     /// ```
-    #[must_use]
-    pub fn into_parts(self) -> (ControllerOptions, Vec<Started>) {
-        (self.options, self.started)
+    ///
+    /// # Errors
+    /// [`StartError`] if the declaration of a table or a variable failed.
+    pub fn into_parts(self) -> Result<(ControllerOptions, Vec<Started>), StartError> {
+        self.failed.map_or(Ok((self.options, self.started)), Err)
     }
-}
-
-/// Runs a transaction on a store that no controller follows.
-pub(crate) fn write_now(store: &Store, mut write: impl FnMut(&Tx)) {
-    // If another thread wrote what the transaction read, the transaction runs again.
-    let mut attempt = || {
-        store.attempt(|tx| {
-            write(tx);
-            Ok(())
-        })
-    };
-    while !matches!(attempt(), Attempt::Done((), _)) {}
 }
 
 #[cfg(test)]

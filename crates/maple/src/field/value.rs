@@ -48,7 +48,7 @@ pub trait Ordered: FieldValue + Ord {}
 /// Addresses, which have prefixes: [`Mac`], [`Ipv4Addr`], [`Ipv6Addr`].
 ///
 /// ```
-/// use maple::Prefix;
+/// use maple::field::Prefix;
 /// use maple::field::{Address, PacketField};
 /// use maple::testing::{ask, tcp};
 ///
@@ -58,7 +58,7 @@ pub trait Ordered: FieldValue + Ord {}
 ///
 /// let prefixes = ["10.0.0.0/8".parse()?, "10.0.0.0/24".parse()?];
 /// ask(&tcp(1024, 22), |pkt| assert!(is_in_all(pkt.ipv4_src(), &prefixes)));
-/// # Ok::<(), maple::PrefixError>(())
+/// # Ok::<(), maple::field::PrefixError>(())
 /// ```
 pub trait Address: FieldValue {
     /// The number of bits of an address.

@@ -1,0 +1,141 @@
+//! The controller of an [`App`](crate::App), its options, and what can be asked of it while it runs.
+
+/// ```
+/// use maple::prelude::*;
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
+/// let controller: maple::controller::Controller = app.start()?;
+/// controller.handle().stop();
+/// assert_eq!(controller.wait(), Ok(()));
+/// # Ok::<(), maple::controller::StartError>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::Controller;
+
+/// ```
+/// use maple::prelude::*;
+/// use std::time::Duration;
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).configure(|options: &mut maple::controller::ControllerOptions| {
+///     options.engine.host_timeout = Duration::from_secs(60);
+/// });
+/// assert_eq!(app.options().engine.host_timeout, Duration::from_secs(60));
+/// ```
+#[doc(inline)]
+pub use maple_controller::ControllerOptions;
+
+/// ```
+/// use maple::prelude::*;
+/// # let app = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
+///
+/// let controller = app.start()?;
+/// let handle: maple::controller::Handle = controller.handle();
+/// assert!(handle.switches()?.is_empty() && handle.failure().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::Handle;
+
+/// ```
+/// use maple::prelude::*;
+///
+/// let first = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1).start()?;
+/// let taken = first.handle().addresses()[0];
+/// let second = App::new(|_: &Packet, net: &Net| net.flood()).listen(taken).start();
+/// assert!(matches!(second, Err(maple::controller::StartError::Listen { address, .. }) if address == taken));
+/// # Ok::<(), maple::controller::StartError>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::StartError;
+
+/// ```
+/// let error = maple::Error::from(maple::controller::Stopped("a worker failed".into()));
+/// assert_eq!(error.to_string(), "a worker failed");
+/// ```
+#[doc(inline)]
+pub use maple_controller::Stopped;
+
+/// ```
+/// use maple::controller::ChangeError;
+///
+/// /// Whether the change holds, though it may be lost over a restart.
+/// fn holds(done: &Result<(), ChangeError>) -> bool {
+///     matches!(done, Ok(()) | Err(ChangeError::NotKept))
+/// }
+/// assert!(holds(&Err(ChangeError::NotKept)) && !holds(&Err(ChangeError::Unconfirmed)));
+/// ```
+#[doc(inline)]
+pub use maple_controller::control::transactions::ChangeError;
+
+/// ```
+/// use maple::controller::{ControlOptions, ControllerOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
+/// use maple::prelude::*;
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).configure(|options: &mut ControllerOptions| {
+///     options.openflow = OpenFlowOptions { forget_switch_after: None, ..OpenFlowOptions::default() };
+///     options.workers = WorkerOptions { count: 2, pin: false, ..WorkerOptions::default() };
+///     options.memory = MemoryOptions { remember: false, ..MemoryOptions::default() };
+///     options.control = ControlOptions { socket: Some("/run/maple.sock".into()), ..ControlOptions::default() };
+/// });
+/// assert_eq!(app.options().workers.count, 2);
+/// ```
+#[doc(inline)]
+pub use maple_controller::{ControlOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
+
+/// ```
+/// use maple::controller::EngineOptions;
+///
+/// let small = EngineOptions { max_rules: Some(2000), ..EngineOptions::default() };
+/// assert!(small.track_hosts);
+/// ```
+#[doc(inline)]
+pub use maple_core::engine::Options as EngineOptions;
+
+/// ```
+/// use maple::controller::{OpenFlowOptions, Timing};
+/// use std::time::Duration;
+///
+/// let timing = Timing { interval: Duration::from_secs(2), ..Timing::default() };
+/// let options = OpenFlowOptions { timing, ..OpenFlowOptions::default() };
+/// assert_eq!(options.timing.interval, Duration::from_secs(2));
+/// ```
+#[doc(inline)]
+pub use maple_controller::discovery::Timing;
+
+/// ```
+/// use maple::controller::{Deadlines, OpenFlowOptions, QueueLimits, ShardDeadlines};
+/// use std::time::Duration;
+///
+/// let deadlines = Deadlines { idle: Duration::from_secs(30), ..Deadlines::default() };
+/// let limits = QueueLimits { pause: 1 << 20, ..QueueLimits::default() };
+/// let options = OpenFlowOptions { deadlines, limits, ..OpenFlowOptions::default() };
+/// assert!(options.deadlines.idle > ShardDeadlines::default().query);
+/// ```
+#[doc(inline)]
+pub use maple_controller::{Deadlines, QueueLimits, ShardDeadlines};
+
+/// ```no_run
+/// use maple::controller::{OpenFlowOptions, Tls, TlsFiles};
+///
+/// let tls = Tls::open(TlsFiles::new("controller.pem", "controller.key"))?;
+/// let listens = vec![([0, 0, 0, 0], 6653).into()];
+/// let options = OpenFlowOptions { listen: Vec::new(), listen_tls: listens, tls: Some(tls.into()), ..Default::default() };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::tls::{Tls, TlsFiles};
+
+/// ```
+/// use maple::controller::{MemoryOptions, PolicySource, RecordOptions};
+///
+/// let record = RecordOptions {
+///     folder: "/var/lib/maple/record".into(),
+///     limit: 1 << 30,
+///     policy: PolicySource::Program,
+///     compiler: "rustc".into(),
+/// };
+/// let options = MemoryOptions { record: Some(record), ..MemoryOptions::default() };
+/// assert!(options.record.is_some());
+/// ```
+#[doc(inline)]
+pub use maple_controller::record::{PolicySource, RecordOptions};

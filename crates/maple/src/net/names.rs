@@ -1,0 +1,110 @@
+//! What names the parts of a network: switches, ports, links, hosts; and the traffic that was measured there.
+
+/// ```
+/// use maple::net::{Dpid, Hop, Location, PortNo};
+///
+/// let hop = Hop::new(Dpid(1), PortNo(2));
+/// assert_eq!(hop.location(), Location::new(Dpid(1), PortNo(2)));
+/// ```
+#[doc(inline)]
+pub use maple_core::network::Hop;
+
+/// ```
+/// use maple::net::{Dpid, LinkName, Location, PortNo};
+///
+/// let both = LinkName::Switches(Dpid(1), Dpid(2));
+/// let one = LinkName::Port(Location::new(Dpid(1), PortNo(2)));
+/// assert_ne!(both, one);
+/// ```
+#[doc(inline)]
+pub use maple_core::network::LinkName;
+
+/// ```
+/// use maple::net::{Dpid, Location, PortNo};
+///
+/// let at = Location::new(Dpid(1), PortNo(3));
+/// assert_eq!(at.to_string(), "0000000000000001:3");
+/// ```
+#[doc(inline)]
+pub use maple_core::network::Location;
+
+/// ```
+/// use maple::net::Mac;
+///
+/// let mac: Mac = "00-11-22-33-44-55".parse()?;
+/// assert_eq!(mac.to_string(), "00:11:22:33:44:55");
+/// assert!(mac.is_host() && !Mac([0xff; 6]).is_host());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use maple_core::network::Mac;
+
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// /// Around links that are full.
+/// fn policy(pkt: &Packet, net: &Net) -> Route {
+///     net.path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()), maple::net::UTILISATION)
+/// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), a).exits(), [b]);
+/// ```
+#[doc(inline)]
+pub use maple_core::network::UTILISATION;
+
+/// ```
+/// assert_eq!(maple::net::Dpid(0xab).to_string(), "00000000000000ab");
+/// ```
+#[doc(inline)]
+pub use maple_wire::Dpid;
+
+/// ```
+/// use maple::net::PortNo;
+///
+/// assert!(PortNo(1).is_physical() && !PortNo::CONTROLLER.is_physical());
+/// ```
+#[doc(inline)]
+pub use maple_wire::PortNo;
+
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// /// Large flows leave the shortest path: from more than 50 Mbit/s on, until they are at 20 or below.
+/// fn policy(pkt: &Packet, net: &Net) -> Route {
+///     let (src, dst) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
+///     let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000);
+///     if is_large { net.path(src, dst, "long") } else { net.shortest_path(src, dst) }
+/// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), a).exits(), [b], "nothing was measured yet");
+/// ```
+#[doc(inline)]
+pub use maple_core::policy::Load;
+
+/// ```
+/// use maple::net::{BadLocation, BadMac, Location, Mac};
+///
+/// let mac: Result<Mac, BadMac> = "00:11:22:33:44".parse();
+/// let location: Result<Location, BadLocation> = "1".parse();
+/// assert!(mac.is_err() && location.is_err());
+/// ```
+#[doc(inline)]
+pub use maple_core::network::{BadLocation, BadMac};
+
+/// ```
+/// use maple::net::{BadDpid, BadPort, Dpid, PortNo};
+///
+/// let switch: Result<Dpid, BadDpid> = "no number".parse();
+/// let port: Result<PortNo, BadPort> = "no number".parse();
+/// assert!(switch.is_err() && port.is_err());
+/// ```
+#[doc(inline)]
+pub use maple_wire::{BadDpid, BadPort};

@@ -1,0 +1,54 @@
+//! Routes: what a policy answers.
+
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// let bench = Bench::new().switch(1, 1..=3);
+/// let policy = |_: &Packet, _: &Net| Route::to([PortNo(2), PortNo(3)]).set(Field::EthDst, Mac([2, 0, 0, 0, 0, 9]).bits());
+/// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
+/// assert_eq!(decision.exits(), [bench.port(1, 2), bench.port(1, 3)]);
+/// assert!(decision.copies().iter().all(|(_, frame)| frame.starts_with(&[2, 0, 0, 0, 0, 9])));
+///
+/// // Flows are spread over both ports, by the bits of their source ports that decide.
+/// let spread = |pkt: &Packet, _: &Net| Route::one_of([2, 3].map(|port| Route::to([PortNo(port)])), pkt, &[Field::TcpSrc]);
+/// let exits = |src| bench.decide(&spread, &tcp(src, 80), bench.port(1, 1)).exits();
+/// assert!((1..20).any(|src| exits(src) != exits(0)));
+/// ```
+#[doc(inline)]
+pub use maple_core::route::Route;
+
+/// ```
+/// use maple::prelude::*;
+/// use maple::route::Limit;
+///
+/// let floods = Limit::kilobits("floods", 10_000);
+/// assert_ne!(floods, Limit::kilobits("floods", 5_000));
+/// let policy = move |_: &Packet, net: &Net| net.flood().limit(floods.clone());
+/// # use maple::testing::{Bench, tcp};
+/// # let bench = Bench::new().switch(1, 1..=2);
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
+/// ```
+#[doc(inline)]
+pub use maple_core::route::Limit;
+
+/// ```
+/// use maple::route::{Limit, Unit};
+///
+/// assert_eq!(Limit::kilobits("floods", 10_000).unit, Unit::Kilobits);
+/// ```
+#[doc(inline)]
+pub use maple_core::route::Unit;
+
+/// ```
+/// use maple::policy::PolicyError;
+/// use maple::route::{Route, RouteError};
+/// use maple::testing::{Bench, tcp};
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let nowhere = |_: &maple::Packet, _: &maple::Net| Route::to([maple::net::PortNo(9)]);
+/// let decision = bench.decide(&nowhere, &tcp(1024, 80), bench.port(1, 1));
+/// assert!(matches!(decision.error(), Some(PolicyError::Route { error: RouteError::NoSuchPort { .. }, .. })));
+/// ```
+#[doc(inline)]
+pub use maple_core::route::RouteError;

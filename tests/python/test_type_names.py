@@ -1,0 +1,66 @@
+"""A type name has one meaning in the crates that programs see: two public types of one name need a reason.
+
+The switch model and the emulator are left out. They model the network without knowing Maple, so that they can't share
+its mistakes, and they use the field's words for what they model.
+"""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+CRATES = Path(__file__).resolve().parents[2] / "crates"
+SEEN = ["maple-wire", "maple-core", "maple-acl", "maple-controller", "maple-handlers", "maple", "maple-lab"]
+TYPE = re.compile(r"^\s*pub (?:struct|enum|trait|type) (\w+)", re.M)
+
+# The crate `maple` wraps a type of the engine, and has the same meaning with a typed form.
+WRAPPED = {"Composed", "HostGroup", "Net", "Packet", "Policy", "Query", "RouteConstraint", "Slice"}
+# One word of the field in two layers: what a person wrote or measures, and what the engine makes or keeps of it.
+LAYERS = {
+    "Comparison": "of two lists (acl), of two policies (core)",
+    "Difference": "of two lists (acl), of two policies (core)",
+    "Decision": "f's account (core), that of a bench of policies (maple)",
+    "Effect": "of an engine's event (core), of an action on a packet (wire)",
+    "Entry": "of a list (acl), of MPLS (wire)",
+    "Error": "the error type of a crate",
+    "Finding": "in a list (acl), in a policy (core)",
+    "Gauge": "of traffic (core), of Prometheus (controller)",
+    "Groups": "of addresses (acl), of multicast (controller)",
+    "Journey": "by rules (core), in the emulated network (lab)",
+    "Key": "of YAML (acl), of discovery's signatures (controller)",
+    "Clock": "of the process (controller), what a check gives a policy (core)",
+    "Plan": "what a route resolves to (core), what `maple plan` prints (controller)",
+    "Replayed": "a recording (controller), a run along a tree (core)",
+    "Rule": "of a list (acl), of a switch (core)",
+    "Stats": "of an engine (core), of a controller (controller)",
+    "Stopped": "a controller (controller), a transaction (core)",
+    "SwitchInfo": "of a handshake (controller), in the state (core)",
+    "Value": "of YAML (acl), of the state (core)",
+}
+
+
+def public_types(crate: str) -> set[str]:
+    """Returns the names of a crate's public types, without those of its tests."""
+    names: set[str] = set()
+    for file in (CRATES / crate / "src").rglob("*.rs"):
+        if "tests" in file.parts or file.name == "tests.rs":
+            continue
+        names |= set(TYPE.findall(file.read_text().split("#[cfg(test)]\nmod tests {")[0]))
+    return names
+
+
+def duplicates() -> dict[str, list[str]]:
+    """Returns the names that public types of several crates have, with these crates."""
+    crates = defaultdict(list)
+    for crate in SEEN:
+        for name in public_types(crate):
+            crates[name].append(crate)
+    return {name: of for name, of in sorted(crates.items()) if len(of) > 1}
+
+
+def test_a_type_name_has_one_meaning() -> None:
+    new = {name: of for name, of in duplicates().items() if name not in WRAPPED and name not in LAYERS}
+    assert not new, f"one name, several meanings: {new}"
+
+
+def test_each_exception_is_still_one() -> None:
+    assert not (WRAPPED | set(LAYERS)) - set(duplicates()), "these names have one meaning by now"
