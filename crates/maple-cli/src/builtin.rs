@@ -1,5 +1,8 @@
 //! The built-in policies and handlers: `builtin:NAME`.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use maple_controller::session::SwitchInfo;
@@ -71,12 +74,14 @@ fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
     if pkt.is(Field::TcpDst, 22) { net.path(src, dst, COSTS) } else { net.shortest_path(src, dst) }
 }
 
-/// Returns the locations of a unicast packet's source and destination, if both are known.
+/// Returns where the path of a unicast packet starts and ends, if its source and destination are known. It starts at the
+/// switch of the source, so the port of the source is not read.
 fn ends(pkt: &PacketHandle, net: &Net) -> Option<(Location, Location)> {
     if pkt.is_multicast() {
         return None;
     }
     let locate = |field, source| net.locate_by(field, Some(source)).ok().flatten();
     let dst = locate(Field::EthDst, Source::here())?;
-    Some((locate(Field::EthSrc, Source::here())?, dst))
+    let src = locate(Field::EthSrc, Source::here())?;
+    Some((src.start(), dst.location()))
 }

@@ -6,8 +6,9 @@ use maple_core::engine::Selection;
 use maple_core::network::{Location, Mac as CoreMac};
 use maple_core::policy::PolicyError;
 use maple_core::route::Route;
+use maple_core::run::HostLocation;
 use maple_core::snooped::{Lease, MulticastGroup};
-use maple_wire::{Constraint, Dpid, Field, PortNo};
+use maple_wire::{Constraint, Dpid, PortNo};
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -169,12 +170,10 @@ impl PyNet {
         let at = match mac.cast::<FieldRef>() {
             Ok(field) if FieldKind::from_field(field.get().field()) == FieldKind::Mac => {
                 let (field, source) = (field.get().field(), source::here(mac.py()));
-                let is_here =
-                    field == Field::EthSrc && current::with_net(self.ticket, |net| net.is_source_here(source.clone()))?;
-                if is_here {
-                    return Ok(Some(PyLocation::of_source(self.ticket)));
-                }
-                current::with_net(self.ticket, |net| net.locate_by(field, source))?
+                let known =
+                    |at: HostLocation<'_>| at.known().map_or_else(|| PyLocation::of_source(self.ticket), Into::into);
+                let at = current::with_net(self.ticket, |net| Ok(net.locate_by(field, source)?.map(known)))?;
+                return at.map_err(|error: PolicyError| PyTypeError::new_err(error.to_string()));
             }
             _ => match hardware_address(mac)? {
                 Some(mac) => current::with_net(self.ticket, |net| net.try_locate(mac))?,

@@ -27,7 +27,7 @@ use maple_core::trace::Source;
 use maple_wire::{Dpid, PortNo};
 use rayon::prelude::*;
 
-use crate::net::Net;
+use crate::net::{Net, Place};
 
 /// A link, as a pair of its ends.
 ///
@@ -136,7 +136,8 @@ impl ParallelPaths {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn shortest_path(&self, net: &Net, src: Location, dst: Location) -> Route {
+    pub fn shortest_path(&self, net: &Net, src: impl Place, dst: impl Place) -> Route {
+        let (Some(src), Some(dst)) = (src.start(), dst.place()) else { return Route::unreachable() };
         let absent = net.handle().path_to_absent(src, dst);
         absent.unwrap_or_else(|| self.for_links(net.links()).route(src, dst))
     }

@@ -99,7 +99,7 @@ impl Bench {
     /// use maple::prelude::*;
     ///
     /// let bench = Bench::new().switch(1, 1..=2).without_hosts();
-    /// let policy = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), None);
+    /// let policy = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), None::<maple::Location>);
     /// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
     /// assert!(matches!(decision.route(), Err(PolicyError::HostsNotTracked(_))));
     /// ```
@@ -152,7 +152,7 @@ impl Bench {
     /// let bench = maple::testing::Bench::new().switch(1, 1..=2);
     /// let at = bench.port(1, 2);
     /// let bench = bench.host("00:00:00:00:00:02", at);
-    /// bench.run(|pkt, net| assert_eq!(net.locate(pkt.eth_dst()), Some(at)));
+    /// bench.run(|pkt, net| assert_eq!(net.locate(pkt.eth_dst()).map(|host| host.location()), Some(at)));
     /// ```
     ///
     /// # Panics

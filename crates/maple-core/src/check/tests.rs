@@ -253,7 +253,7 @@ fn a_look_up_makes_no_rule_for_each_pair_and_is_listed_with_its_line() {
             let source = Source { file: "p.py".into(), line, tier: None };
             net.locate_by(field, Some(source)).ok().flatten()
         });
-        src.zip(dst).map_or_else(Route::drop, |(src, dst)| net.shortest_path(src, dst))
+        src.zip(dst).map_or_else(Route::drop, |(src, dst)| net.shortest_path(src.start(), dst.location()))
     };
     let costs = |tables| {
         let (store, hosts) = network();

@@ -1,10 +1,10 @@
 //! f's look-ups: what tables hold at fields of the packet ([`crate::look_ups`]).
 
-use maple_wire::{Field, PortNo};
+use maple_wire::Field;
 
-use super::{AccountItem, Net, Observe, RunState};
+use super::{AccountItem, HostLocation, Net, Observe, RunState};
 use crate::look_ups::{Classified, Component, KeyBits, LookUp, LookUpTable, SOURCE_IS_HERE, lock};
-use crate::network::{Location, Mac, PortKind};
+use crate::network::{Mac, PortKind};
 use crate::policy_error::PolicyError;
 use crate::state::{Cell, CellValue, Value};
 use crate::trace::Source;
@@ -37,29 +37,28 @@ impl Net {
     }
 
     /// Returns where the host is whose hardware address a field of the packet has, as [`Net::locate`] does. The run
-    /// observes the location, not the address, as for [`Net::look_up`]. Returns `None` for an unknown host, or if the
-    /// packet lacks the field.
+    /// observes the location, not the address, as for [`Net::look_up`]. Of a source that is where the packet came in, it
+    /// observes no more than that. Returns `None` for an unknown host, or if the packet lacks the field.
     ///
     /// # Errors
     /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
-    pub fn locate_by(&self, field: Field, source: Option<Source>) -> Result<Option<Location>, PolicyError> {
+    pub fn locate_by(&self, field: Field, source: Option<Source>) -> Result<Option<HostLocation<'_>>, PolicyError> {
         let tracks_hosts = self.0.state().track_hosts;
         if tracks_hosts {
             return Ok(self.place_by(field, source));
         }
         match self.0.packet().read(field, field.full_mask(), source) {
-            Some(address) => self.try_locate(Mac::from_bits(address)),
+            Some(address) => Ok(self.try_locate(Mac::from_bits(address))?.map(HostLocation::from)),
             None => Ok(None),
         }
     }
 
-    fn place_by(&self, field: Field, source: Option<Source>) -> Option<Location> {
+    fn place_by(&self, field: Field, source: Option<Source>) -> Option<HostLocation<'_>> {
         if field == Field::EthSrc && self.0.state().is_source_here(source.clone()) {
-            let port = self.0.packet().read(Field::InPort, Field::InPort.full_mask(), source)?;
-            return Some(Location { port: PortNo(port as u32), ..self.0.state().ingress });
+            return Some(HostLocation::where_entered(self));
         }
         match self.find(&LookUp::of_host(field), Component::Value, source) {
-            Some(Value::Location(at)) => Some(at),
+            Some(Value::Location(at)) => Some(at.into()),
             _ => None,
         }
     }

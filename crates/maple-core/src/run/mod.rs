@@ -22,6 +22,7 @@ use crate::trace::{Cond, Fields, ReadMetadata, Recorder, Source, Trace};
 mod account;
 mod changes;
 mod guarded;
+mod host_location;
 mod look_up;
 mod net;
 mod packet;
@@ -31,6 +32,7 @@ mod tables;
 pub use account::{AccountItem, AccountStep, MAX_STEPS};
 pub(crate) use changes::FieldChanges;
 pub use guarded::Violation;
+pub use host_location::HostLocation;
 pub use net::Net;
 pub use packet::{Observe, PacketHandle};
 

@@ -7,7 +7,7 @@ use maple_core::network::{Hop, LinkName, Location};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::query::Query;
 use maple_core::route::{Limit, Route};
-use maple_core::run::Observe as _;
+use maple_core::run::{HostLocation, Observe as _};
 use maple_core::state::{Access, Stop, Value};
 use maple_wire::{Dpid, Field, PortNo};
 
@@ -118,8 +118,8 @@ fn ask(question: &Question, pkt: &PacketHandle, net: &Net) -> bool {
         Question::Equals { field, value, mask } => pkt.equals(*field, *value, *mask, None),
         Question::InRange { field, lo, hi } => pkt.in_range(*field, *lo, *hi, None),
         Question::Present(field) => pkt.present(*field, None),
-        Question::Located(who) => switch_of(*who, pkt, net).is_some(),
-        Question::LocatedAt(who, dpid) => switch_of(*who, pkt, net) == Some(*dpid),
+        Question::Located(who) => switch_of(*who, net).is_some(),
+        Question::LocatedAt(who, dpid) => switch_of(*who, net) == Some(*dpid),
         Question::LocatedUp(who) => locate(*who, net).is_some_and(|at| net.is_up(at)),
         Question::Up(at) => net.is_up(*at),
         Question::TableIs { table, key, value } => stored(table, key, pkt, net).as_ref() == Some(value),
@@ -152,18 +152,19 @@ fn learn(subject: Subject, pkt: &PacketHandle, net: &Net) -> Option<u128> {
 }
 
 /// Returns the switch of a host. Of the packet's source f need not know the port.
-fn switch_of(who: Who, pkt: &PacketHandle, net: &Net) -> Option<Dpid> {
-    if who == Who::Source && net.is_source_here(None) {
-        return Some(pkt.switch());
-    }
-    locate(who, net).map(|at| at.switch)
+fn switch_of(who: Who, net: &Net) -> Option<Dpid> {
+    host_location(who, net).map(HostLocation::switch)
 }
 
 fn locate(who: Who, net: &Net) -> Option<Location> {
+    host_location(who, net).map(HostLocation::location)
+}
+
+fn host_location(who: Who, net: &Net) -> Option<HostLocation<'_>> {
     match who {
         Who::Source => net.locate_by(Field::EthSrc, None).ok().flatten(),
         Who::Destination => net.locate_by(Field::EthDst, None).ok().flatten(),
-        Who::Host(mac) => net.locate(mac),
+        Who::Host(mac) => net.locate(mac).map(Into::into),
     }
 }
 
@@ -222,7 +223,7 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
             Some(Value::Int(port)) => Route::to([PortNo(port as u32)]),
             _ => self::answer(otherwise, pkt, net),
         },
-        Answer::Path { to, by_costs, otherwise } => match (switch_of(Who::Source, pkt, net), locate(*to, net)) {
+        Answer::Path { to, by_costs, otherwise } => match (switch_of(Who::Source, net), locate(*to, net)) {
             (Some(from), Some(to)) => path(Location::new(from, PortNo(0)), to, *by_costs, net),
             _ => self::answer(otherwise, pkt, net),
         },

@@ -27,6 +27,11 @@ fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
+/// Returns where the host is whose address is in a field of the packet.
+fn locate(net: &Net, field: Field) -> Option<Location> {
+    net.locate_by(field, None).expect("hosts are tracked").map(|host| host.location())
+}
+
 /// Creates two switches with two links between them (ports 2 and 3 of each), and a host at port 1 of each. `decide`
 /// says whether to use the link between the ports 3. Its calls are counted.
 fn network(version: Version, decide: fn(&Net) -> bool) -> (SimNetwork, Arc<AtomicU64>) {
@@ -38,8 +43,8 @@ fn network_with(version: Version, look_up_tables: u8, decide: fn(&Net) -> bool) 
     let runs = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&runs);
     let policy = move |_: &PacketHandle, net: &Net| {
-        let Some(to) = net.locate_by(Field::EthDst, None).expect("hosts are tracked") else { return Route::drop() };
-        if net.locate_by(Field::EthSrc, None).expect("hosts are tracked") == Some(at(2, 1)) {
+        let Some(to) = locate(net, Field::EthDst) else { return Route::drop() };
+        if locate(net, Field::EthSrc) == Some(at(2, 1)) {
             return Route::drop();
         }
         counted.fetch_add(1, Ordering::Relaxed);
@@ -190,8 +195,8 @@ fn a_path_by_utilisation_leaves_the_link_that_others_use_without_asking_f() {
     let counted = Arc::clone(&runs);
     // Packets for port 7 take the link between the ports 2. Other packets of A take the link that is used less.
     let policy = move |pkt: &PacketHandle, net: &Net| {
-        let Some(to) = net.locate_by(Field::EthDst, None).expect("hosts are tracked") else { return Route::drop() };
-        if net.locate_by(Field::EthSrc, None).expect("hosts are tracked") == Some(at(2, 1)) {
+        let Some(to) = locate(net, Field::EthDst) else { return Route::drop() };
+        if locate(net, Field::EthSrc) == Some(at(2, 1)) {
             return Route::drop();
         }
         if pkt.is(maple_wire::Field::UdpDst, 7) {

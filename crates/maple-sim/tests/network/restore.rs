@@ -120,7 +120,9 @@ fn looking_up() -> Arc<dyn Policy> {
             return Route::drop();
         }
         match net.locate_by(Field::EthDst, None).ok().flatten() {
-            Some(to) if net.is_source_here(None) => net.shortest_path(Location::new(pkt.switch(), PortNo(0)), to),
+            Some(to) if net.is_source_here(None) => {
+                net.shortest_path(Location::new(pkt.switch(), PortNo(0)), to.location())
+            }
             _ => net.flood(),
         }
     })

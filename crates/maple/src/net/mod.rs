@@ -3,6 +3,7 @@
 mod cells;
 mod names;
 mod operand;
+mod place;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,8 +15,11 @@ use maple_core::snooped::{Lease, MulticastGroup};
 use maple_core::state::Stop;
 use maple_core::trace::Source;
 
-pub use names::{BadDpid, BadLocation, BadMac, BadPort, Dpid, Hop, LinkName, Load, Location, Mac, PortNo, UTILISATION};
+pub use names::{
+    BadDpid, BadLocation, BadMac, BadPort, Dpid, Hop, HostLocation, LinkName, Load, Location, Mac, PortNo, UTILISATION,
+};
 pub use operand::Operand;
+pub use place::Place;
 
 /// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides again
 /// the packets that depended on it, and no others.
@@ -57,6 +61,10 @@ impl Net {
 
     /// Returns where a host is, or `None` if that is not known. Without host tracking the run fails.
     ///
+    /// Of a host that a field of the packet names, the run observes the location, not the address, where switches look
+    /// that up. The location of the packet's source is where the packet came in, mostly: its port is read when the policy
+    /// asks for it, and a path that starts there needs the switch alone.
+    ///
     /// ```
     /// # use maple::prelude::*;
     /// # use maple::testing::Bench;
@@ -64,14 +72,15 @@ impl Net {
     /// # let at = bench.port(1, 2);
     /// # let bench = bench.host("00:00:00:00:00:02", at);
     /// # bench.run(|_, net| {
-    /// assert_eq!(net.locate(Mac([0, 0, 0, 0, 0, 2])), Some(Location::new(Dpid(1), PortNo(2))));
+    /// let at = net.locate(Mac([0, 0, 0, 0, 0, 2])).expect("it is known");
+    /// assert_eq!((at.switch(), at.port()), (Dpid(1), PortNo(2)));
     /// # });
     /// ```
     #[track_caller]
-    pub fn locate(&self, host: impl Operand<Mac>) -> Option<Location> {
+    pub fn locate(&self, host: impl Operand<Mac>) -> Option<HostLocation<'_>> {
         match host.as_field() {
             Some(field) => self.0.locate_by(field, Some(Source::here())).ok().flatten(),
-            None => self.0.locate(host.operand()?),
+            None => self.0.locate(host.operand()?).map(HostLocation::from),
         }
     }
 
@@ -191,8 +200,8 @@ impl Net {
     /// assert_eq!(bench.decide(&to_a_server, &tcp(1024, 80), client).exits(), [spare]);
     /// ```
     #[track_caller]
-    pub fn is_up(&self, at: impl Into<Option<Location>>) -> bool {
-        at.into().is_some_and(|at| self.0.is_up(at))
+    pub fn is_up(&self, at: impl Place) -> bool {
+        at.place().is_some_and(|at| self.0.is_up(at))
     }
 
     /// Returns the route out of every edge port of the network except the one where the packet entered, along the
@@ -225,8 +234,8 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
-    pub fn shortest_path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>) -> Route {
-        match (a.into(), b.into()) {
+    pub fn shortest_path(&self, a: impl Place, b: impl Place) -> Route {
+        match (a.start(), b.place()) {
             (Some(a), Some(b)) => self.0.shortest_path(a, b),
             _ => Route::unreachable().from_line(Some(Source::here())),
         }
@@ -253,8 +262,8 @@ impl Net {
     /// });
     /// ```
     #[track_caller]
-    pub fn path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>, costs: &str) -> Route {
-        match (a.into(), b.into()) {
+    pub fn path(&self, a: impl Place, b: impl Place, costs: &str) -> Route {
+        match (a.start(), b.place()) {
             (Some(a), Some(b)) => self.0.path(a, b, costs),
             _ => Route::unreachable().from_line(Some(Source::here())),
         }
@@ -276,8 +285,12 @@ impl Net {
     /// [`PolicyError::NoSuchCosts`] if no link has costs of this name. The error is a dependency like any answer,
     /// and the run can continue.
     #[track_caller]
-    pub fn try_path(&self, a: Location, b: Location, costs: &str) -> Result<Route, PolicyError> {
-        Ok(self.0.try_path(a, b, costs)?.from_line(Some(Source::here())))
+    pub fn try_path(&self, a: impl Place, b: impl Place, costs: &str) -> Result<Route, PolicyError> {
+        let route = match (a.start(), b.place()) {
+            (Some(a), Some(b)) => self.0.try_path(a, b, costs)?,
+            _ => Route::unreachable(),
+        };
+        Ok(route.from_line(Some(Source::here())))
     }
 
     /// Returns the names of link costs, in order.
@@ -387,7 +400,7 @@ impl Net {
     ///
     /// fn to_members(pkt: &Packet, net: &Net) -> Route {
     ///     let Some(src) = net.locate(pkt.eth_src()) else { return net.flood() };
-    ///     let members = net.members(pkt.ipv4_dst()).into_iter().filter(|at| *at != src);
+    ///     let members = net.members(pkt.ipv4_dst()).into_iter().filter(|at| *at != src.location());
     ///     Route::union(members.map(|at| net.shortest_path(src, at)))
     /// }
     /// # use maple::testing::{Bench, tcp};

@@ -10,6 +10,26 @@
 pub use maple_core::network::Hop;
 
 /// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// /// Drops what comes from a host at another switch than its peer.
+/// fn near(pkt: &Packet, net: &Net) -> Route {
+///     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
+///         (Some(src), Some(dst)) if src.switch() == dst.switch() => net.shortest_path(src, dst),
+///         _ => Route::drop(),
+///     }
+/// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&near, &tcp(1024, 80), a).exits(), [b]);
+/// ```
+#[doc(inline)]
+pub use maple_core::run::HostLocation;
+
+/// ```
 /// use maple::net::{Dpid, LinkName, Location, PortNo};
 ///
 /// let both = LinkName::Switches(Dpid(1), Dpid(2));

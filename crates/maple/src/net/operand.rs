@@ -18,7 +18,7 @@ use crate::field::{FieldValue, PacketField};
 /// /// Whether two hosts are at one switch.
 /// fn are_near(net: &Net, a: impl Operand<Mac>, b: impl Operand<Mac>) -> bool {
 ///     let (a, b) = (net.locate(a), net.locate(b));
-///     a.is_some() && a.map(|at| at.switch) == b.map(|at| at.switch)
+///     a.is_some() && a.map(|at| at.switch()) == b.map(|at| at.switch())
 /// }
 ///
 /// let bench = Bench::new().switch(1, 1..=2);

@@ -12,7 +12,7 @@ use maple::crates::{maple_controller, maple_core};
 use maple::field::{Cond, Constraint, Field, FieldValue, PacketField, PrefixError, Range};
 use maple::guard::{Delivery, HostGroup, RouteConstraint, RouteView};
 use maple::listener::{Listener, ListenerPacket, NetworkEvent, PortReason, Subscription};
-use maple::net::{BadDpid, BadLocation, BadMac, BadPort, Hop, LinkName, Load, Operand};
+use maple::net::{BadDpid, BadLocation, BadMac, BadPort, Hop, HostLocation, LinkName, Load, Operand, Place};
 use maple::policy::{AccessList, IntoRoute, SamplePacket, Source};
 use maple::prelude::*;
 use maple::route::{Limit, RouteError, Unit};
@@ -28,8 +28,9 @@ struct Spelled;
 impl Policy for Spelled {
     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
         let source: PacketField<'_, Mac> = pkt.eth_src();
-        let at: Option<Location> = net.locate(source);
-        let load: Option<Load> = at.map(|at| net.port(at));
+        let at: Option<HostLocation<'_>> = net.locate(source);
+        let load: Option<Load> = at.map(|at| net.port(at.location()));
+        let _: Option<Location> = Place::place(at);
         let lease: Option<Lease> = if load.is_none() { None } else { net.lease(Ipv4Addr::LOCALHOST) };
         let limit: Limit = Limit { unit: Unit::Kilobits, ..Limit::kilobits("all", 1000) };
         Ok(lease.map_or(net.flood(), |lease| net.shortest_path(at, lease.location)).limit(limit))

@@ -35,7 +35,7 @@ impl Decisions {
 
     /// Installs a leaf whose route is ready.
     fn activate(&mut self, fabric: &mut Fabric, id: LeafId, route_id: RouteId) {
-        fabric.routes.begin_use(route_id);
+        fabric.begin_route_use(route_id, id);
         fabric.routes.stop_waiting(route_id, id);
         fabric.sync_route_rules();
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };

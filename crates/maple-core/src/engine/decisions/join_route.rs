@@ -50,8 +50,12 @@ impl Decisions {
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
-        let route_table = fabric.switches.get(&key.ingress).and_then(|switch| switch.open_route_table());
-        let at_ingress = AtIngress { route_table, meter };
+        let switch = fabric.switches.get(&key.ingress);
+        let at_ingress = AtIngress {
+            route_table: switch.and_then(|switch| switch.open_route_table()),
+            meter,
+            looks_up: switch.is_some_and(|switch| !switch.layout.look_ups().is_empty()),
+        };
         Some(fabric.with_routes(|routes, _, out| routes.create(leaf, key, &resolved, subscription, at_ingress, out)))
     }
 
@@ -77,7 +81,7 @@ impl Decisions {
             fabric.routes.wait(route_id, id);
             return LeafAction::Controller;
         }
-        fabric.routes.begin_use(route_id);
+        fabric.begin_route_use(route_id, id);
         fabric.sync_route_rules();
         let action = fabric.routes.get(route_id).map_or(LeafAction::Controller, SharedRoute::action);
         leaf.state = LeafState::Active;

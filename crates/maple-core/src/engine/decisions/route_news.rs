@@ -149,7 +149,7 @@ impl Decisions {
         leaf.goal = to;
         let ingress = leaf.ingress();
         let old = leaf.route_id.replace(route_id);
-        fabric.routes.begin_use(route_id);
+        fabric.begin_route_use(route_id, id);
         fabric.routes.stop_waiting(route_id, id);
         fabric.ctx.stats.leaves_rerouted += 1;
         old.into_iter().filter(|old| *old != route_id).for_each(|old| fabric.routes.detach(old, id));

@@ -4,12 +4,21 @@ use std::collections::BTreeSet;
 
 use super::Fabric;
 use super::routes::{Routes, SharedRoute};
+use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::cookies::dependent_cookie;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::labels::LabelEffect;
 
 impl Fabric {
+    /// Notes that the ingress switch gets a rule for a leaf of a route. The rules of the route's other leaves may change,
+    /// to lead to the table of routes.
+    pub fn begin_route_use(&mut self, route_id: RouteId, leaf: LeafId) {
+        let Some(ingress) = self.routes.get(route_id).map(|route| route.ingress()).expected() else { return };
+        let others = self.routes.begin_use(route_id, leaf);
+        others.into_iter().for_each(|other| self.change_action(ingress, other));
+    }
+
     /// Changes the routes, and then carries out what they ask for.
     pub fn with_routes<T>(&mut self, work: impl FnOnce(&mut Routes, Time, &mut Vec<LabelEffect>) -> T) -> T {
         let mut effects = Vec::new();

@@ -22,6 +22,9 @@
 //! route's key, so it is the same when the controller has restarted. A number belongs to one route at a time. If its
 //! route is gone, packets match nothing there and come to the controller.
 //!
+//! Where leaves look things up, there is mostly one leaf for each place, and each leads elsewhere. There a route gets its
+//! rule when a second leaf uses it, because for one leaf that rule would save nothing.
+//!
 //! # Why no packet is lost or misrouted
 //!
 //! A rule that leads along a path is sent only when all labels of that path are ready, which means that all rules
@@ -112,6 +115,8 @@ pub(in crate::engine) struct AtIngress {
     pub route_table: Option<u8>,
     /// The number of the route's meter there.
     pub meter: Option<u32>,
+    /// Whether leaves may look something up there, so that most routes have one leaf.
+    pub looks_up: bool,
 }
 
 impl Routes {
@@ -169,6 +174,7 @@ impl Routes {
                 former: Vec::new(),
                 meter: at_ingress.meter,
                 route_table,
+                looks_up: at_ingress.looks_up,
                 metadata: None,
                 refusals: 0,
                 members: 1,
@@ -261,13 +267,18 @@ impl Routes {
         }
     }
 
-    /// Notes that the ingress switch gets a rule for a leaf of the route.
-    pub fn begin_use(&mut self, id: RouteId) {
-        let Some(route) = self.all.get_mut(&id).expected() else { return };
+    /// Notes that the ingress switch gets a rule for a leaf of the route. Returns the other leaves whose rules have to
+    /// change, because they are to lead to the table of routes from now on.
+    pub fn begin_use(&mut self, id: RouteId, leaf: LeafId) -> BTreeSet<LeafId> {
+        let Some(route) = self.all.get_mut(&id).expected() else { return BTreeSet::new() };
         route.users += 1;
-        if route.route_table.is_some() && route.metadata.is_none() {
-            self.give_number(id);
+        if route.route_table.is_none() || route.metadata.is_some() || !route.may_have_rule() {
+            return BTreeSet::new();
         }
+        let others =
+            if route.users > 1 { route.leaves().filter(|other| *other != leaf).collect() } else { BTreeSet::new() };
+        self.give_number(id);
+        others
     }
 
     fn give_number(&mut self, id: RouteId) {
@@ -289,7 +300,7 @@ impl Routes {
             if route.subscription.is_some() && crosses_links(&route.key, &route.resolved) {
                 route.route_table = Some(table);
             }
-            if route.route_table.is_some() && route.metadata.is_none() && route.users > 0 {
+            if route.route_table.is_some() && route.metadata.is_none() && route.may_have_rule() {
                 used.insert(*id);
                 leaves.extend(route.leaves());
             }

@@ -55,10 +55,12 @@ pub(in crate::engine) struct SharedRoute {
     pub(super) former: Vec<LabelledPath>,
     /// The meter of the route's packets at the ingress.
     pub(super) meter: Option<u32>,
-    /// The table in which the route has a rule of its own, if the rules of its leaves lead there, and the metadata number
-    /// of that rule.
+    /// The table in which the route may have a rule of its own.
     pub(super) route_table: Option<u8>,
+    /// The metadata number of that rule, if there is one. Then the rules of the route's leaves lead there.
     pub(super) metadata: Option<u64>,
+    /// Whether leaves may look something up at the ingress. Then there is that rule for two leaves or more.
+    pub(super) looks_up: bool,
     /// The number of refusals of labels in a row.
     pub(super) refusals: u32,
     /// The number of times that leaves have joined the route and not left.
@@ -95,6 +97,11 @@ impl SharedRoute {
     /// Returns the decision of f, which is the same for all leaves of the route.
     pub fn goal(&self) -> &Goal {
         &self.key.goal
+    }
+
+    /// Reports whether enough leaves use it for a rule of its own in the table of routes.
+    pub(super) fn may_have_rule(&self) -> bool {
+        self.users > usize::from(self.looks_up)
     }
 
     /// Returns the leaves that use it or wait for it.

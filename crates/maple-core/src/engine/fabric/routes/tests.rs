@@ -1,9 +1,10 @@
 //! Tests of routes that leaves share: which labels they ask for, and when leaves can be installed.
 
-use maple_wire::{PortNo, Version};
+use maple_wire::{Instruction, PortNo, Version};
 
 use super::requests::MAX_RETRY;
 use super::*;
+use crate::compile::LeafAction;
 use crate::labels::{Acquire, Carriage, Holder, News};
 use crate::network::Location;
 use crate::route::{Goal, SwitchHops};
@@ -26,7 +27,7 @@ fn key(route: &Arc<Resolved>) -> RouteKey {
 }
 
 /// An ingress with a table of routes.
-const WITH_TABLE: AtIngress = AtIngress { route_table: Some(3), meter: None };
+const WITH_TABLE: AtIngress = AtIngress { route_table: Some(3), meter: None, looks_up: false };
 
 /// Removes the last request and returns its serial number and port.
 fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
@@ -55,7 +56,7 @@ fn labels_are_released_when_no_rule_leads_along_the_route() {
     assert!(out.is_empty());
     routes.wait(id, LeafId(1));
     assert_eq!(make_ready(&mut routes, asked, &mut out), Some(RouteNews::Ready([LeafId(1)].into())));
-    routes.begin_use(id);
+    routes.begin_use(id, LeafId(1));
     // Both leave, one of them while its rule is being deleted.
     [1, 2].into_iter().for_each(|_| routes.leave(id, true, &mut out));
     assert!(!out.iter().any(is_release) && routes.len() == 1);
@@ -70,7 +71,7 @@ fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed
     let mut out = Vec::new();
     let id = routes.create(LeafId(1), key(&route()), &route(), None, WITH_TABLE, &mut out);
     let (serial, port) = asked(&mut out);
-    routes.begin_use(id);
+    routes.begin_use(id, LeafId(1));
     let refused = routes.learn(serial, port, &News::Refused(Refusal::NoLabel(Dpid(2))), Time(1), &mut out);
     assert_eq!(refused, Some(RouteNews::Refused(id, Refusal::NoLabel(Dpid(2)))));
     let later = Time(1) + MAX_RETRY;
@@ -90,7 +91,7 @@ fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, out);
     let first = asked(out);
     make_ready(&mut routes, first, out);
-    routes.begin_use(id);
+    routes.begin_use(id, LeafId(1));
     assert_eq!(routes.on_plan_resolved(id, &route_to(PortNo(4)), Time(5), out), PlanChange::Asking);
     let second = asked(out);
     assert!(out.is_empty() && first != second);
@@ -117,6 +118,27 @@ fn a_route_holds_the_labels_of_both_paths_until_rules_have_changed() {
     assert!(out.is_empty(), "the old rule may still be there");
     routes.release_former(id, former, true, &mut out);
     assert!(matches!(out[..], [LabelEffect::Release { confirmed: true, .. }]), "{out:?}");
+}
+
+#[test]
+fn where_leaves_look_things_up_a_route_has_a_rule_once_two_leaves_use_it() {
+    let mut out = Vec::new();
+    let mut routes = Routes::new(ShardId(0));
+    let at_ingress = AtIngress { looks_up: true, ..WITH_TABLE };
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), at_ingress, &mut out);
+    let first = asked(&mut out);
+    make_ready(&mut routes, first, &mut out);
+    let leads_to_table = |routes: &Routes| {
+        let Some(LeafAction::Apply(instructions)) = routes.get(id).map(SharedRoute::action) else { return false };
+        instructions.contains(&Instruction::GotoTable(3))
+    };
+    assert_eq!(routes.begin_use(id, LeafId(1)), [].into());
+    assert!(!leads_to_table(&routes) && routes.take_dirty().is_empty());
+    assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id));
+    assert_eq!(routes.begin_use(id, LeafId(2)), [LeafId(1)].into(), "the rule of the first leaf changes");
+    assert!(leads_to_table(&routes) && !routes.take_dirty().is_empty());
+    assert_eq!(routes.join(LeafId(3), &key(&route())), Some(id));
+    assert_eq!(routes.begin_use(id, LeafId(3)), [].into(), "the others lead there already");
 }
 
 #[test]
@@ -159,7 +181,7 @@ fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, &mut out);
     let (serial, port) = asked(&mut out);
     make_ready(&mut routes, (serial, port), &mut out);
-    routes.begin_use(id);
+    routes.begin_use(id, LeafId(1));
     routes.on_plan_resolved(id, &route_to(PortNo(4)), Time(5), &mut out);
     out.clear();
     let gone = News::Refused(Refusal::Gone(Dpid(2)));
@@ -175,7 +197,7 @@ fn a_path_that_lost_a_label_while_the_plan_was_resolved_to_the_same_is_asked_for
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, &mut out);
     let (serial, port) = asked(&mut out);
     make_ready(&mut routes, (serial, port), &mut out);
-    routes.begin_use(id);
+    routes.begin_use(id, LeafId(1));
     assert_eq!(routes.on_plan_resolved(id, &route(), Time(5), &mut out), PlanChange::Nothing);
     // The next switch was gone for a moment.
     let gone = Refusal::Gone(Dpid(2));

@@ -1,0 +1,92 @@
+//! Where a host is, as a run of f learns it.
+
+use std::fmt;
+use std::panic::Location as Caller;
+
+use maple_wire::{Dpid, Field, PortNo};
+
+use super::{Net, Observe};
+use crate::network::Location;
+use crate::trace::caller;
+
+/// Where a host is, as a run of f learns it.
+///
+/// The source of the packet is where the packet came in, mostly. f may need the switch alone, for a path that starts
+/// there. So the port is a read of `in_port` when f asks for it, and not before.
+#[derive(Clone, Copy)]
+pub struct HostLocation<'n>(Known<'n>);
+
+/// What is known of the location.
+#[derive(Clone, Copy)]
+enum Known<'n> {
+    /// The whole location.
+    At(Location),
+    /// That it is where the packet of this run came in.
+    WhereEntered(&'n Net),
+}
+
+impl<'n> HostLocation<'n> {
+    /// Creates the location of a host that is where the packet of this run came in.
+    pub(super) fn where_entered(net: &'n Net) -> HostLocation<'n> {
+        HostLocation(Known::WhereEntered(net))
+    }
+
+    /// Returns the switch. Records no read of a field.
+    #[track_caller]
+    pub fn switch(self) -> Dpid {
+        match self.0 {
+            Known::At(at) => at.switch,
+            Known::WhereEntered(net) => net.0.packet().switch(),
+        }
+    }
+
+    /// Returns the port. A read of `in_port`, if the location is that of the packet's source.
+    #[track_caller]
+    pub fn port(self) -> PortNo {
+        self.location().port
+    }
+
+    /// Returns switch and port. A read of `in_port`, if the location is that of the packet's source.
+    #[track_caller]
+    pub fn location(self) -> Location {
+        match self.0 {
+            Known::At(at) => at,
+            Known::WhereEntered(net) => {
+                let packet = net.0.packet();
+                let source = caller(Caller::caller());
+                let port = packet.read(Field::InPort, Field::InPort.full_mask(), source).unwrap_or_default();
+                Location::new(packet.switch(), PortNo(port as u32))
+            }
+        }
+    }
+
+    /// Returns a location for paths that start here: its switch counts, its port may be any. Records no read of a field.
+    #[track_caller]
+    pub fn start(self) -> Location {
+        self.known().unwrap_or_else(|| Location::new(self.switch(), PortNo(0)))
+    }
+
+    /// Returns switch and port if they are known. `None`: it is only known that the packet came in there.
+    pub fn known(self) -> Option<Location> {
+        match self.0 {
+            Known::At(at) => Some(at),
+            Known::WhereEntered(_) => None,
+        }
+    }
+}
+
+impl From<Location> for HostLocation<'_> {
+    fn from(at: Location) -> Self {
+        HostLocation(Known::At(at))
+    }
+}
+
+/// Records nothing.
+impl fmt::Debug for HostLocation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Known::At(at) => write!(f, "HostLocation({at})"),
+            Known::WhereEntered(_) => f.write_str("HostLocation(where the packet entered)"),
+        }
+    }
+}
