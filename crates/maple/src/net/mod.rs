@@ -1,6 +1,7 @@
 //! The network, as one run of a policy sees it.
 
 mod cells;
+mod look_up;
 mod names;
 mod operand;
 mod place;
