@@ -1,8 +1,8 @@
 """Traffic monitor: every ten seconds, what each port has sent and received since then, and who sends most.
 
 The policy does not depend on that. Maple asks switches for counters when a program reads them, and uses at most a
-twentieth of a switch's time. Switches count packets for each rule, and one rule serves all packets that look the same to
-the policy. So this one looks at both addresses: then each pair of hosts has a rule.
+twentieth of a switch's time. Switches count packets for each rule, and one rule serves all packets that look the same
+to the policy. So this one looks at both addresses: then each pair of hosts has a rule.
 """
 
 from maple import LOCAL, Counts, Net, Network, Packet, Route, flood, on, policy

@@ -71,7 +71,7 @@ def sending(net):
 
 @contextmanager
 def changes(file):
-    """Has Open vSwitch write into a file what changes in the ingress table of s1. What changes at once is reported at once."""
+    """Has Open vSwitch write into a file what changes in the ingress table of s1: at once, if it changes at once."""
     watch = ["ovs-ofctl", "-O", "OpenFlow13", "monitor", "s1", "watch:!initial,table=5"]
     with file.open("w") as out, subprocess.Popen(watch, stdout=out, stderr=out) as monitor:
         try:

@@ -109,7 +109,7 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controlle
         # Routes and labels that are no longer used go too.
         others = [line for line in changed if mac not in line and line not in of_host]
         assert all(is_route_rule(line) or is_label_rule(line) for line in others), others
-        assert 0 < flow_mods <= 2 * len(changed), "one for each, and one more for a key that sends to the controller first"
+        assert 0 < flow_mods <= 2 * len(changed), "one each, and one more for a key that is diverted first"
         gaps = [b - a for a, b in itertools.pairwise(other) if b > started]
         assert max(gaps) < 1, "nobody else notices"
         # It may talk again as soon as it is taken off the list: TCP keeps trying.

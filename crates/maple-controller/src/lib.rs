@@ -13,7 +13,7 @@
 //! * [`session`]: one connection, as a state machine without I/O.
 //! * [`discovery`]: finds links and edge ports by LLDP, as a state machine without I/O.
 //! * [`program`]: the hook for programs that serve switches in place of a policy.
-//! * [`listen`]: events of the network, for programs besides a policy.
+//! * [`listener`]: events of the network, for programs besides a policy.
 //! * [`snoop`]: learns multicast groups and DHCP leases, as a state machine without I/O.
 //! * `memory`: the state file, take-over, recordings and their replays: what outlives this process.
 //! * `shard`: the event loops, which own all sockets.

@@ -28,7 +28,7 @@ pub struct Stats {
     pub shards: Vec<ShardStats>,
     /// Open connections, including those in their handshake.
     pub connections: usize,
-    /// Bytes that the process has allocated, if it counts them ([`crate::ControllerOptions::heap_bytes`]).
+    /// Bytes that the process has allocated, if it counts them ([`crate::ControlOptions::heap_bytes`]).
     pub heap_bytes: Option<usize>,
 }
 

@@ -107,7 +107,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_traces: Option<u32>,
     /// Maximum number of a switch's tables that are for look-ups, such as the place of the host that a packet is for: one
-    /// decision then serves all addresses [default: 0]
+    /// decision then serves all addresses [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=200))]
     pub look_ups: Option<u8>,
     /// Maximum number of hosts at a port; packets from others are dropped there [default: 1024]

@@ -42,7 +42,7 @@ struct PreparingTakeover {
 
 impl Controller {
     /// Starts a controller in the place of another one. It takes over that one's connections, which need not reconnect;
-    /// its listening sockets, in the place of [`ControllerOptions::listen`]; and its tables and variables. The other
+    /// its listening sockets, in the place of [`OpenFlowOptions::listen`](crate::OpenFlowOptions::listen); and its tables and variables. The other
     /// controller goes on until this one is ready.
     ///
     /// # Errors

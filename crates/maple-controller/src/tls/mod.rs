@@ -135,7 +135,7 @@ pub enum TlsError {
     Thread(io::Error),
 }
 
-/// TLS for a controller's listening addresses ([`crate::ControllerOptions::tls`]).
+/// TLS for a controller's listening addresses ([`crate::OpenFlowOptions::tls`]).
 ///
 /// # The file of switches
 ///

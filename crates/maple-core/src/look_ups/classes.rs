@@ -70,7 +70,7 @@ impl Classes {
         self.numbers.retain(|_, number| in_use.contains(number));
         self.free = (1..self.last()).filter(|number| !self.values.contains_key(number)).collect();
         let max_classes = usize::from(max_classes);
-        max_classes - self.values.len() >= (max_classes / MIN_FREE).max(1)
+        max_classes.saturating_sub(self.values.len()) >= (max_classes / MIN_FREE).max(1)
     }
 }
 

@@ -244,7 +244,7 @@ impl Net {
 
     /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `costs` names link costs, which
     /// [`App::link_cost`](crate::App::link_cost) sets. A link without a cost of this name costs 1. With
-    /// [`UTILISATION`](crate::net::UTILISATION) a link costs 1, and 1 more for each used tenth of its capacity. If no link
+    /// [`UTILISATION`] a link costs 1, and 1 more for each used tenth of its capacity. If no link
     /// has costs of this name, the run fails.
     ///
     /// ```

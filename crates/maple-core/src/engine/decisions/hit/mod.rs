@@ -121,16 +121,15 @@ impl<'a> Hits<'a> {
         now: Time,
         dpid: Dpid,
     ) -> Option<Hits<'a>> {
-        let store = &fabric.ctx.store;
+        let (store, state) = (&fabric.ctx.store, fabric.ctx.store.snapshot());
         let switch = fabric.switches.get_mut(&dpid)?;
         // Events let look-ups follow; what is done here is not recorded.
-        if !switch.ingress.look_ups.are_current(store.snapshot().version(), |dependent| store.is_current(dependent)) {
+        if !switch.ingress.look_ups.are_current(state.version(), |dependent| store.is_current(dependent)) {
             return None;
         }
         if !switch.ports.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
         }
-        let state = fabric.ctx.store.snapshot();
         switch.ingress.verified_hosts.begin(state.version());
         decisions.leaves.begin(state.version());
         fabric.ctx.now = fabric.ctx.now.max(now);
