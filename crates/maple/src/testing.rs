@@ -99,7 +99,7 @@ impl Bench {
     /// use maple::prelude::*;
     ///
     /// let bench = Bench::new().switch(1, 1..=2).without_hosts();
-    /// let policy = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), None::<maple::Location>);
+    /// let policy = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), None::<maple::net::Location>);
     /// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
     /// assert!(matches!(decision.route(), Err(PolicyError::HostsNotTracked(_))));
     /// ```

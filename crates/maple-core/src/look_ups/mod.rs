@@ -239,7 +239,7 @@ impl LookUp {
         }
     }
 
-    /// Returns the value of the cell at a key in a state.
+    /// Returns what a look-up finds in a cell; `None` if it has no value.
     pub(crate) fn value(cell: CellValue) -> Option<Value> {
         match cell {
             CellValue::Value(value) => value,

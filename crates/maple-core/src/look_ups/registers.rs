@@ -40,7 +40,7 @@ pub(crate) struct Registers {
     used_bits: u8,
     lowered: BTreeSet<(LookUp, Component)>,
     /// What was lowered, in order, and how much of that was reported.
-    why: Vec<(LookUp, Lowered)>,
+    lowerings: Vec<(LookUp, Lowered)>,
     reported: usize,
     /// Whether a run has asked whether the source of its packet is where it came in.
     is_source_asked: bool,
@@ -112,7 +112,7 @@ impl Registers {
             look_ups: Vec::new(),
             used_bits: SOURCE_IS_HERE.count_ones() as u8,
             lowered: BTreeSet::new(),
-            why: Vec::new(),
+            lowerings: Vec::new(),
             reported: 0,
             is_source_asked: false,
             is_source_lowered: false,
@@ -243,7 +243,7 @@ impl Registers {
             return true;
         };
         self.lowered.insert(name);
-        self.why.push((look_up.clone(), why));
+        self.lowerings.push((look_up.clone(), why));
         false
     }
 
@@ -253,7 +253,7 @@ impl Registers {
         let Some(InUse { look_up, registers }) = self.look_ups.get_mut(number) else { return };
         if !registers.is_empty() {
             registers.clear();
-            self.why.push((look_up.clone(), why));
+            self.lowerings.push((look_up.clone(), why));
         }
     }
 
@@ -271,13 +271,13 @@ impl Registers {
 
     /// Returns what was lowered since this was last called.
     pub fn take_lowered(&mut self) -> Vec<(LookUp, Lowered)> {
-        let reported = std::mem::replace(&mut self.reported, self.why.len());
-        self.why[reported..].to_vec()
+        let reported = std::mem::replace(&mut self.reported, self.lowerings.len());
+        self.lowerings[reported..].to_vec()
     }
 
     /// Returns what is lowered, in order, with the reasons.
     pub fn lowered(&self) -> impl Iterator<Item = (&LookUp, Lowered)> {
-        self.why.iter().map(|(look_up, why)| (look_up, *why))
+        self.lowerings.iter().map(|(look_up, why)| (look_up, *why))
     }
 
     /// Returns the masks of a look-up's registers.
@@ -359,7 +359,7 @@ impl Registers {
         self.used_bits = used_bits;
         self.look_ups = look_ups;
         let lowered = self.look_ups.iter().filter(|of| of.registers.is_empty());
-        self.why = lowered.map(|of| (of.look_up.clone(), Lowered::Earlier)).collect();
+        self.lowerings = lowered.map(|of| (of.look_up.clone(), Lowered::Earlier)).collect();
         self.is_source_asked |= is_source_asked;
     }
 }

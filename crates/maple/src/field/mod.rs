@@ -251,7 +251,7 @@ impl<T: Ordered> PacketField<'_, T> {
         self.between(lo, hi, Source::here())
     }
 
-    /// Reports whether the field is from `lo` to `hi`, both included. `None` is above all values.
+    /// Reports whether the field is from `lo` to `hi`, both included. Without one of them the range is empty.
     fn between(self, lo: Option<u128>, hi: Option<u128>, source: Source) -> bool {
         let (field, most) = (self.field, largest(self.field));
         let (Some(lo), Some(hi)) = (lo, hi.map(|hi| hi.min(most))) else { return false };

@@ -22,10 +22,10 @@ use maple_core::run::HostLocation;
 /// bench.run(|_, net| assert_eq!(to_either(net, a, [b, a]).explicit_hops().count(), 1));
 /// ```
 pub trait Place {
-    /// Returns switch and port; `None` if there is no place. A read of `in_port`, if it is where the packet's source is.
+    /// Returns switch and port; `None` if there is no place. Reads `in_port` if the packet's source is there.
     ///
     /// ```
-    /// # use maple::{Location, testing::Bench};
+    /// # use maple::{net::Location, testing::Bench};
     /// use maple::net::Place as _;
     ///
     /// # let bench = Bench::new().switch(1, 1..=2);

@@ -1,5 +1,6 @@
-//! The flush at the end of a batch: each source of rules records what changed, and [`crate::engine::one_switch::tables`] sends it. The
-//! sources are the ingress tree, the labels, the routes, the hosts, and the engine's own rules.
+//! The flush at the end of a batch: each source of rules records what changed, and the tables of the switch
+//! ([`crate::engine::one_switch::tables`]) send it. The sources are the ingress tree, the labels, the routes, the hosts,
+//! and the engine's own rules.
 
 use maple_wire::Dpid;
 

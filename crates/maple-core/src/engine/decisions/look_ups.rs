@@ -131,7 +131,7 @@ impl Decisions {
     /// Withdraws the leaves for values of a look-up that no key has.
     fn withdraw_without_key(&mut self, fabric: &mut Fabric, dpid: Dpid, number: usize) {
         let Some(switch) = fabric.switches.known(dpid) else { return };
-        let has_key = switch.ingress.look_ups.classes_of_keys(number);
+        let has_key = switch.ingress.look_ups.is_of_a_key(number);
         let is_outdated = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| !has_key(leaf.metadata()));
         let outdated: Vec<LeafId> = switch.tree().leaves().filter(is_outdated).collect();
         self.withdraw_all(fabric, outdated);
@@ -146,8 +146,8 @@ impl Decisions {
         fabric.switches.add_look_up(fabric.ctx.shard, dpid, is_taken)
     }
 
-    /// Lets the rules of hosts go that are no longer where they were in the newest state, if leaves may rest on where
-    /// sources are. Another shard may have moved a host, and its message may still be on the way here.
+    /// Deletes the rules of hosts that are elsewhere in the newest state, if leaves may rest on where sources are. Another
+    /// shard may have moved a host, and its message may still be on the way here.
     fn follow_sources(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get(&dpid) else { return };
         let is_new = switch.ingress.look_ups.has_new_sources();

@@ -175,7 +175,8 @@ impl LookUps {
         self.sources
     }
 
-    /// Adds a look-up, as this dependent of its table, or as a lowered one. It has the next table.
+    /// Adds a look-up, which gets the next table of the switch. Without a dependent, by which it follows the state, it is
+    /// lowered.
     pub fn add(&mut self, look_up: LookUp, dependent: Option<DependentId>, layout: Layout, cookie: u64) {
         let table = layout.look_ups().start + self.in_use.len() as u8;
         let mut rules = KeyRules::new(look_up, table, cookie);
@@ -216,9 +217,9 @@ impl LookUps {
         lock(&self.registers).exhausted()
     }
 
-    /// Reports whether a key of a look-up has the classes that a leaf with these bits of the metadata is for. No packet
-    /// has others in the newest state.
-    pub fn classes_of_keys(&self, number: usize) -> impl Fn(ReadMetadata) -> bool + use<> {
+    /// Returns a test of leaves: whether a key of a look-up has the classes that a leaf with these bits of the metadata is
+    /// for. In the newest state no packet comes to the other leaves.
+    pub fn is_of_a_key(&self, number: usize) -> impl Fn(ReadMetadata) -> bool + use<> {
         let masks = lock(&self.registers).masks(number);
         let keys = || self.in_use.get(number).into_iter().flat_map(|of| of.rules.classes());
         let had: BTreeSet<u64> = masks.iter().flat_map(|mask| keys().map(move |class| class & mask)).collect();
@@ -437,8 +438,8 @@ impl LookUps {
         self.changes
     }
 
-    /// Returns where the hosts are for whose addresses in a field a rule is that matches this metadata, if it was made for
-    /// one place.
+    /// Returns the place of the hosts whose addresses a field of a rule's packets has. The rule matches this metadata.
+    /// `None`: they may be at several places.
     pub fn place(&self, field: Field, metadata: ReadMetadata) -> Option<Location> {
         match lock(&self.registers).found(&LookUp::of_host(field), Component::Value, metadata)? {
             Some(Value::Location(place)) => Some(place),

@@ -8,9 +8,9 @@
 //! # Bounds
 //!
 //! There are as many entries as the classifier has rules of which [`super::rule_growth`] keeps the counters, and at most
-//! [`MAX_OPEN`] drops wait for the end of a reading.
+//! [`MAX_OPEN`] drops wait for the end of a reading. Each of these is compared with each entry.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Field, Match, PortNo};
@@ -23,7 +23,7 @@ use crate::network::Mac;
 use crate::trace::ReadMetadata;
 
 /// The maximum number of drops whose senders are looked for when a reading ends. Of further ones the sender is unknown.
-const MAX_OPEN: usize = 4096;
+const MAX_OPEN: usize = 256;
 /// The maximum number of senders that are named where there are several.
 const MAX_NAMED: usize = 3;
 
@@ -72,31 +72,79 @@ impl Senders {
     }
 
     /// Ends a reading, before which classes of keys had changed this often. Returns the drops of which senders were looked
-    /// for, each with the entrances that its rule can match, and what has come in there.
+    /// for, each with who can have sent it.
     fn end_reading(
         &mut self,
         changes: u64,
         metadata_of: impl Fn(Entrance) -> ReadMetadata,
-    ) -> Vec<(OpenDrop, BTreeMap<Entrance, u64>)> {
-        let mut entrances = self.let_in[1].clone();
-        for (entrance, packets) in &self.let_in[0] {
-            let count = entrances.entry(*entrance).or_default();
-            *count = count.saturating_add(*packets);
-        }
-        self.let_in.swap(0, 1);
-        self.let_in[0].clear();
-        let open = std::mem::take(&mut self.open);
+    ) -> Vec<(OpenDrop, Suspects)> {
         // Packets that were dropped before a change had the classes from before.
         let are_stable = self.changes == [changes, changes];
         self.changes = [changes, self.changes[0]];
+        let mut sums = self.let_in[1].clone();
+        for (entrance, packets) in &self.let_in[0] {
+            let sum = sums.entry(*entrance).or_default();
+            *sum = sum.saturating_add(*packets);
+        }
+        self.let_in.swap(0, 1);
+        self.let_in[0].clear();
         let metadata = |entrance| if are_stable { metadata_of(entrance) } else { ReadMetadata::default() };
-        let fits = |drop: &OpenDrop, entrance: Entrance| fits(&drop.matching, entrance, metadata(entrance));
-        let with_entrances = |drop: OpenDrop| {
-            let all = entrances.iter().filter(|(entrance, _)| fits(&drop, **entrance));
-            let all = all.map(|(entrance, packets)| (*entrance, *packets)).collect();
-            (drop, all)
+        let all: Vec<_> = sums.into_iter().map(|(entrance, packets)| (entrance, packets, metadata(entrance))).collect();
+        let suspects = |drop: &OpenDrop| {
+            let possible = all.iter().filter(|(entrance, _, metadata)| fits(&drop.matching, *entrance, *metadata));
+            possible.fold(Suspects::default(), |suspects, (entrance, packets, _)| suspects.with(*entrance, *packets))
         };
-        open.into_iter().map(with_entrances).collect()
+        let open = std::mem::take(&mut self.open);
+        let with_suspects = |drop| {
+            let suspects = suspects(&drop);
+            (drop, suspects)
+        };
+        open.into_iter().map(with_suspects).collect()
+    }
+}
+
+/// Who can have sent what a rule has dropped.
+#[derive(Clone, Debug, Default)]
+struct Suspects {
+    /// The number of entrances by which the packets can have come in.
+    entrances: usize,
+    /// What has come in by the last one of them.
+    packets: u64,
+    /// The port of the first one, and whether all have that port.
+    port: Option<PortNo>,
+    is_one_port: bool,
+    /// The hosts of the first ones, one more than are named.
+    hosts: Vec<Mac>,
+}
+
+impl Suspects {
+    /// Adds an entrance by which this number of packets has come in.
+    fn with(mut self, (port, host): Entrance, packets: u64) -> Suspects {
+        self.is_one_port = self.port.is_none_or(|first| first == port) && (self.entrances == 0 || self.is_one_port);
+        self.port.get_or_insert(port);
+        self.entrances += 1;
+        self.packets = packets;
+        self.hosts.extend(host.filter(|_| self.hosts.len() <= MAX_NAMED));
+        self
+    }
+
+    /// Returns the port, if it is known.
+    fn port(&self) -> Option<PortNo> {
+        self.port.filter(|_| self.is_one_port)
+    }
+
+    /// Returns the sender of this number of packets, if there is only one that can have sent them.
+    fn sender(&self, packets: u64) -> Option<Mac> {
+        self.hosts.first().copied().filter(|_| self.entrances == 1 && self.packets >= packets)
+    }
+
+    /// Names the hosts one of which has sent something, as the end of a description, if there are few.
+    fn in_words(&self) -> String {
+        if self.hosts.is_empty() || self.hosts.len() > MAX_NAMED {
+            return String::new();
+        }
+        let names: Vec<String> = self.hosts.iter().map(Mac::to_string).collect();
+        format!(", from {}", names.join(" or "))
     }
 }
 
@@ -106,24 +154,14 @@ impl Switch {
         self.counters.growth.end_reading();
         let look_ups = &self.ingress.look_ups;
         let ended = self.counters.senders.end_reading(look_ups.changes(), |entrance| look_ups.metadata_of(entrance));
-        for (OpenDrop { origin, matching, packets }, entrances) in ended {
-            let (port, host) = sender(&matching, packets, &entrances);
-            let hosts: Vec<Mac> = entrances.keys().filter_map(|(_, host)| *host).collect();
-            let found = look_ups.describe_match(&matching);
-            let several = if host.is_none() { hosts } else { Vec::new() };
-            let example = || (class_of(&matching) + &found + &one_of(&several)).into();
+        for (OpenDrop { origin, matching, packets }, suspects) in ended {
+            let port = exact(&matching, Field::InPort).map(|port| PortNo(port as u32)).or(suspects.port());
+            let host = suspects.sender(packets);
+            let senders = if host.is_none() { suspects.in_words() } else { String::new() };
+            let example = || (class_of(&matching) + &look_ups.describe_match(&matching) + &senders).into();
             self.counters.drops.count(now, port, host, DropCause::Policy(origin), packets, example);
         }
     }
-}
-
-/// Returns the port and the host that packets of a rule have come from, as far as these are known.
-fn sender(matching: &Match, packets: u64, entrances: &BTreeMap<Entrance, u64>) -> (Option<PortNo>, Option<Mac>) {
-    let port = exact(matching, Field::InPort).map(|port| PortNo(port as u32));
-    let ports: BTreeSet<PortNo> = entrances.keys().map(|(port, _)| *port).collect();
-    let only_port = ports.first().copied().filter(|_| ports.len() == 1);
-    let only = entrances.first_key_value().filter(|(_, sent)| entrances.len() == 1 && **sent >= packets);
-    (port.or(only_port), only.and_then(|((_, host), _)| *host))
 }
 
 /// Reports whether a rule can match packets that come in here and have these bits of the metadata.
@@ -138,13 +176,4 @@ fn fits(matching: &Match, (port, host): Entrance, metadata: ReadMetadata) -> boo
         _ => true,
     };
     matching.constraints().all(is_possible)
-}
-
-/// Names the hosts one of which has sent something, if there are few.
-fn one_of(hosts: &[Mac]) -> String {
-    if hosts.is_empty() || hosts.len() > MAX_NAMED {
-        return String::new();
-    }
-    let names: Vec<String> = hosts.iter().map(Mac::to_string).collect();
-    format!(", from {}", names.join(" or "))
 }
