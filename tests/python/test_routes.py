@@ -84,7 +84,7 @@ def test_an_unknown_weight_is_an_error_that_lists_the_known_ones(bench: Bench) -
 
     decision = bench.decide(careful, PATH)
     assert decision.error is None and decision.route == drop()
-    assert "Weights" in decision.reads
+    assert "CostNames" in decision.reads
 
 
 def test_there_may_be_no_way(bench: Bench) -> None:
