@@ -1,3 +1,5 @@
+//! The built-in policies, counted in rules: they grow with hosts, not with pairs of them.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

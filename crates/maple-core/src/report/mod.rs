@@ -1,5 +1,7 @@
 //! Reports for people: events, and conditions that last and are counted.
 
+mod lowered;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::{Location, Mac};
 use crate::plan::Absence;
+
+pub use lowered::Lowered;
 
 /// The counters of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -82,43 +86,6 @@ pub enum ReportKind {
     SegmentOfLinks,
     /// [`Report::LookUpLowered`].
     LookUpLowered,
-}
-
-/// The reason why a look-up is a read of its key's fields at a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Lowered {
-    /// Other look-ups have all tables of the switch that are for look-ups.
-    NoTable,
-    /// Other look-ups have the bits of the metadata.
-    NoBits,
-    /// The table has more different values than classes have numbers.
-    TooManyValues,
-    /// The rules of its keys would take more of the switch's rules than look-ups may have.
-    TooManyKeys,
-    /// The switch's table is full.
-    TableFull,
-    /// The switch refuses its rules.
-    Refused,
-    /// The policy asks how much pairs of hosts send to each other, which only rules for pairs count.
-    Traffic,
-    /// It was lowered when an earlier run of the controller ended.
-    Earlier,
-}
-
-impl fmt::Display for Lowered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Lowered::NoTable => "the switch has no further table for look-ups",
-            Lowered::NoBits => "the metadata of packets has no bits left",
-            Lowered::TooManyValues => "the table has too many different values",
-            Lowered::TooManyKeys => "the rules of its keys are too large a part of the switch's rules",
-            Lowered::TableFull => "its table in the switch is full",
-            Lowered::Refused => "the switch refuses its rules",
-            Lowered::Traffic => "the policy asks what hosts send to each other, and only rules for pairs count that",
-            Lowered::Earlier => "the controller before this one had to give it up",
-        })
-    }
 }
 
 impl fmt::Display for ReportKind {
@@ -582,11 +549,12 @@ fn before(seen: &Location, unreported: &u64) -> String {
     if *unreported > 0 { format!(" ({unreported} more such packets at {seen} before)") } else { String::new() }
 }
 
-/// Returns how many packets like one came before it unreported, as the end of its text.
+/// Returns that so many tables are used, in words.
 fn used(tables: &u8) -> String {
     if *tables == 1 { "one is".to_owned() } else { format!("{tables} are") }
 }
 
+/// Returns how many packets like one came before it unreported, as the end of its text.
 fn more(unreported: &u64) -> String {
     if *unreported > 0 { format!(", and {unreported} more packets before") } else { String::new() }
 }
