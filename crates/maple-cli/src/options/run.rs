@@ -110,6 +110,10 @@ pub struct RunOptions {
     /// decision then serves all addresses [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=200))]
     pub look_ups: Option<u8>,
+    /// Number of a switch's decisions up to which the policy runs on packets that known hosts could send, so that those
+    /// that come find their rules; 0: it runs on packets that come [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32))]
+    pub explore: Option<u32>,
     /// Maximum number of hosts at a port; packets from others are dropped there [default: 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_hosts_per_port: Option<u32>,

@@ -51,6 +51,11 @@ pub enum ShowWhat {
         /// Its name, or its datapath id in hex digits
         switch: Option<String>,
     },
+    /// What the policy has decided about the packets that enter at a switch, or at any, and what is unexplored
+    Tree {
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
+    },
     /// The ports of a switch, or of all, with their counters
     Ports {
         /// Its name, or its datapath id in hex digits

@@ -27,6 +27,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
     let what = match &args.what {
         ShowWhat::Topology { watch } => return topology::main(controller, *watch, args.json),
         ShowWhat::Rules { switch, .. } => Show::Rules(switch.clone()),
+        ShowWhat::Tree { switch } => Show::Tree(switch.clone()),
         ShowWhat::Tables { switch } => Show::Tables(switch.clone()),
         ShowWhat::Ports { switch, watch } => {
             return Counters::Ports(switch.clone()).show(controller, *watch, args.json);
@@ -102,6 +103,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Rules(_) => names.in_text(&rules::text(answer, true)),
         Show::Switches | Show::Ports(_) | Show::Flows(_) => items(answer).map(|one| switch(one, names)).collect(),
         Show::Tables(_) => names.in_text(&items(answer).map(tables).collect::<String>()),
+        Show::Tree(_) => items(answer).map(|one| tree(one, names)).collect(),
         Show::Names => [("switches", "switch"), ("hosts", "mac")].map(|(kind, id)| named(&answer[kind], id)).concat(),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
         Show::Hosts => items(answer).map(|one| host(one, names)).collect(),
@@ -165,6 +167,30 @@ fn tables(switch: &Value) -> String {
     };
     let look_ups: String = items(&switch["look_ups"]).map(look_up).collect();
     tables + &look_ups
+}
+
+/// Writes a switch's trace tree, and what is unexplored.
+fn tree(switch: &Value, names: &Names) -> String {
+    let id = with_name(names, &switch["switch"]);
+    let exploration = &switch["exploration"];
+    let state = if exploration.is_null() {
+        "not explored".to_owned()
+    } else if exploration["complete"] == Value::Bool(true) {
+        "complete: no packet of a known host comes to the controller".to_owned()
+    } else {
+        let stopped = exploration["stopped"].as_str().map(|why| format!("exploration has stopped, because {why}"));
+        let is_current = exploration["current"] == Value::Bool(true);
+        let explored = if is_current { "explored, but for what is open" } else { "being explored after a change" };
+        stopped.unwrap_or_else(|| explored.to_owned())
+    };
+    let question = |open: &Value| {
+        let line = open["line"].as_str().map(|line| format!("{line}: ")).unwrap_or_default();
+        let count = open["count"].as_u64().filter(|count| *count > 1).map(|count| format!(" ({count} times)"));
+        format!("  open: {line}{}{}\n", plain(&open["what"]), count.unwrap_or_default())
+    };
+    let open: String = items(&exploration["open"]).map(question).collect();
+    let tree: String = plain(&switch["tree"]).lines().map(|line| format!("  {line}\n")).collect();
+    format!("switch {id}: {state}\n{open}{tree}")
 }
 
 /// Writes an id with its name.

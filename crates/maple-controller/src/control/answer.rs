@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use maple_core::engine::{CounterKind, LookUpStatus, Party, PortCount, Selection, TableRule, Traffic, Trial};
+use maple_core::engine::{
+    CounterKind, Exploration, LookUpStatus, OpenQuestion, Party, PortCount, Selection, TableRule, Traffic, Trial,
+};
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
@@ -48,6 +50,7 @@ fn answer_to(handle: &Handle, peer: PeerProcess, request: &Request) -> Result<Va
         }
         Request::Show(Show::Ports(switch)) => ports(handle, switch.as_deref())?,
         Request::Show(Show::Tables(switch)) => tables(handle, switch.as_deref())?,
+        Request::Show(Show::Tree(switch)) => tree(handle, switch.as_deref())?,
         Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
         Request::Show(Show::Names) => handle.names().to_json(),
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
@@ -155,6 +158,26 @@ fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
         Ok(json!({ "switch": dpid.to_string(), "tables": tables, "look_ups": look_ups }))
     };
     switches.iter().zip(handle.table_sizes(&ids)).map(one).collect()
+}
+
+/// Answers with the trace trees of one switch or of all, and what exploration has found: one object for each switch.
+fn tree(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
+    let (_, switches) = selected(handle, "show.tree", only)?;
+    let question = |of: &OpenQuestion| {
+        let line = of.source.as_ref().map(ToString::to_string);
+        json!({ "line": line, "what": of.what, "count": of.count })
+    };
+    let explored = |of: Exploration| {
+        let open: Value = of.open.iter().map(question).collect();
+        json!({ "complete": of.is_complete(), "current": of.is_current, "stopped": of.stopped.map(|bound| bound.to_string()), "open": open })
+    };
+    let one = |switch: &SwitchStatus| {
+        let dpid = switch.dpid;
+        let found = handle.inspect(dpid, move |engine| (engine.view().tree(dpid), engine.view().exploration(dpid)))?;
+        let (tree, exploration) = found.unwrap_or_default();
+        Ok(json!({ "switch": dpid.to_string(), "tree": tree, "exploration": exploration.map(explored) }))
+    };
+    switches.iter().map(one).collect()
 }
 
 /// Returns the requested switch, if only one is requested, and the switches to show.

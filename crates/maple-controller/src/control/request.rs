@@ -82,6 +82,8 @@ pub enum Show {
     Switches,
     /// The sizes of the tables of this switch, or of all, and how full they are.
     Tables(Option<String>),
+    /// The trace trees of this switch, or of all: what the policy has decided there, and what is unexplored.
+    Tree(Option<String>),
     /// The port counters of this switch, or of all.
     Ports(Option<String>),
     /// The traffic between hosts that enters at this switch, or at any.

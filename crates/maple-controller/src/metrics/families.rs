@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use crate::counters::Counters;
 
 /// The engine's counts that are gauges: they count what is there, and may go down.
-const GAUGES: [&str; 4] = ["leaves", "rules", "labels", "routes"];
+const GAUGES: [&str; 5] = ["leaves", "rules", "labels", "routes", "open_questions"];
 
 /// The labels of Faucet's metrics of a switch.
 const DP: &[&str] = &["dp_id", "dp_name"];

@@ -114,6 +114,17 @@ impl KeyRules {
         self.keys.len() * self.rules_of_key
     }
 
+    /// Returns the keys that the table has, each with the bits of its class, in no order. Those without a class are left
+    /// out.
+    pub fn classified(&self) -> impl Iterator<Item = (&KeyBits, u64)> {
+        self.keys.iter().filter_map(|(key, of)| Some((key, of.class?)))
+    }
+
+    /// Reports whether the table has a key, or had it until recently.
+    pub fn has(&self, key: &KeyBits) -> bool {
+        self.keys.contains_key(key)
+    }
+
     /// Returns the bits of the metadata of each class that a key has.
     pub fn classes(&self) -> impl Iterator<Item = u64> {
         self.keys.values().filter_map(|key| key.class)

@@ -46,6 +46,7 @@ mod chain;
 mod chain_questions;
 mod edit;
 mod extra_reads;
+mod openings;
 mod question_memos;
 mod rarely_used;
 mod render;
@@ -66,6 +67,7 @@ pub use crate::ids::LeafId;
 pub use batch_lookup::MAX_BATCH;
 pub use edit::Augmented;
 pub(crate) use edit::Edit;
+pub(crate) use openings::{Missing, Opening};
 pub use replay::{Replay, Replayed};
 pub(crate) use value_children::ValueNode;
 
@@ -234,6 +236,11 @@ impl Tree {
     /// Reports whether the tree has no leaves.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
+    }
+
+    /// Returns a number that is another one after each edit.
+    pub(crate) fn edits(&self) -> u64 {
+        self.edits
     }
 
     /// Returns the number of nodes, including leaves.

@@ -8,6 +8,7 @@ mod contract;
 mod declared;
 mod drops;
 mod explain;
+mod exploration;
 mod flaps;
 mod guards;
 mod hosts;

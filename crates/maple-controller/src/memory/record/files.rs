@@ -47,6 +47,9 @@ pub(crate) struct Header {
     pub compiler: String,
     /// The maximum number of a switch's tables that are for look-ups.
     pub look_up_tables: u8,
+    /// The number of a switch's leaves up to which it was explored; 0 in recordings of versions that did not explore.
+    #[serde(default)]
+    pub explored_leaves: usize,
 }
 
 /// The options and the state with which engines began.
@@ -87,7 +90,7 @@ pub(crate) enum WriteStop {
 }
 
 impl Header {
-    pub fn new(began: SystemTime, shards: usize, compiler: &str, look_up_tables: u8) -> Header {
+    pub fn new(began: SystemTime, shards: usize, compiler: &str, engine: &Options) -> Header {
         let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Header {
             format: FORMAT,
@@ -96,7 +99,8 @@ impl Header {
             began_at: timestamp(began),
             shards,
             compiler: compiler.into(),
-            look_up_tables,
+            look_up_tables: engine.look_up_tables,
+            explored_leaves: engine.explored_leaves,
         }
     }
 
@@ -373,7 +377,7 @@ mod tests {
     use super::*;
 
     fn header() -> Header {
-        Header::new(SystemTime::UNIX_EPOCH, 2, "maple", 0)
+        Header::new(SystemTime::UNIX_EPOCH, 2, "maple", &Options::default())
     }
 
     /// Makes bytes that can't be compressed.

@@ -387,7 +387,7 @@ impl Recording {
         kept: &KeptFiles,
     ) -> Result<(Recording, RecordWriter), RecordingError> {
         let began = now_at_zero(&clock);
-        let header = Header::new(began, shards, &options.compiler, engine.look_up_tables);
+        let header = Header::new(began, shards, &options.compiler, engine);
         let mut files = Files::create(&options.folder, options.limit, &header)?;
         let shared = Arc::new(SharedRecording {
             folder: files.folder().to_owned(),

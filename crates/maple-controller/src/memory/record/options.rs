@@ -11,7 +11,8 @@ use maple_core::network::{Facts, Location};
 use maple_core::trace::Cond;
 use serde::{Deserialize, Serialize};
 
-/// The fields of [`Options`], all but those that the header has: the compiler's name, and the tables for look-ups.
+/// The fields of [`Options`], all but those that the header has: the compiler's name, the tables for
+/// look-ups, and how much is explored.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Options")]
 pub(super) struct OptionsForm {
@@ -42,6 +43,8 @@ pub(super) struct OptionsForm {
     max_traces: Option<usize>,
     #[serde(skip)]
     look_up_tables: u8,
+    #[serde(skip)]
+    explored_leaves: usize,
     /// Controllers leave it as it is.
     #[serde(skip, default = "max_classes")]
     max_classes: u16,

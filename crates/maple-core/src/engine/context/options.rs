@@ -14,6 +14,10 @@ use crate::trace::Cond;
 /// values take 48 of the 63 bits of the metadata that look-ups may have.
 pub const LOOK_UP_TABLES: u8 = 4;
 
+/// The number of a switch's leaves up to which controllers explore unless they are told otherwise. Most policies have
+/// fewer leaves than a switch has hosts and places; the smallest hardware tables hold some 2,000 rules.
+pub const EXPLORED_LEAVES: usize = 1024;
+
 /// The options of an engine. All shards of a controller have equal ones.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -76,6 +80,9 @@ pub struct Options {
     pub look_up_tables: u8,
     /// The maximum number of different values of a table that look-ups of a switch can tell apart.
     pub max_classes: u16,
+    /// The number of leaves of a switch up to which it is explored, so that packets find rules before the first one of
+    /// their kind has come; 0: nothing is explored.
+    pub explored_leaves: usize,
     /// The maximum number of leaves in a switch's tree.
     pub max_traces: Option<usize>,
     /// The minimum time between two requests for the counters of a switch's rules, and between two evictions there.
@@ -105,7 +112,7 @@ impl Options {
     /// Returns the options of an engine that does nothing by itself.
     pub(in crate::engine) fn quiet(&self) -> Options {
         let (poll, audit, flow_mod_rate) = (Duration::ZERO, Duration::ZERO, None);
-        Options { poll, audit, flow_mod_rate, check_rate: 0, remember: false, ..self.clone() }
+        Options { poll, audit, flow_mod_rate, check_rate: 0, explored_leaves: 0, remember: false, ..self.clone() }
     }
 }
 
@@ -137,6 +144,7 @@ impl Default for Options {
             max_rules: None,
             look_up_tables: 0,
             max_classes: u16::MAX,
+            explored_leaves: 0,
             max_traces: None,
             eviction_period: Duration::from_secs(1),
             poll: Duration::from_secs(10),

@@ -51,6 +51,10 @@ pub(in crate::engine) enum Timer {
     Samples(Dpid),
     /// The next samples of the switch whose turn it is.
     SampleTurn,
+    /// A switch that is to be explored.
+    Explore(Dpid),
+    /// The next packets of the exploration whose turn it is.
+    ExploreTurn,
     /// The next leaves that a candidate decides.
     Trial,
     /// Requests for labels that came too early.

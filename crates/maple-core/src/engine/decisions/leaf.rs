@@ -100,6 +100,11 @@ impl Leaf {
         }
     }
 
+    /// Reports whether the leaf has its rules, or gets them with the next update.
+    pub fn has_rule(&self) -> bool {
+        matches!(self.state, LeafState::Active | LeafState::Rerouting(_))
+    }
+
     /// Returns the number of packets that wait.
     pub fn count_held(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.packets.len())

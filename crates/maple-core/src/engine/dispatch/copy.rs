@@ -18,6 +18,7 @@ impl EngineCopy {
             topology: engine.topology.copy(&fabric.ctx.options),
             decisions: engine.decisions.copy(),
             samples: Samples::new(engine.decisions.policy.samples()),
+            explorer: engine.explorer.copy(),
             fabric,
             reload: engine.reload.copy(),
             restore: Restore::default(),

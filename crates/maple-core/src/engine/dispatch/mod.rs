@@ -32,6 +32,7 @@ use crate::engine::live::LiveWatches;
 use crate::engine::one_switch::cookies::is_of_watch;
 use crate::engine::one_switch::counters::questions::{Reply, StatisticsQuestion};
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
+use crate::engine::reruns::explore::Explorer;
 use crate::engine::reruns::reload::Reload;
 use crate::engine::reruns::restore::Restore;
 use crate::engine::reruns::samples::Samples;
@@ -64,6 +65,8 @@ pub struct Engine {
     pub(super) decisions: Decisions,
     /// Packets that the policy decides beforehand.
     pub(super) samples: Samples,
+    /// Packets that nobody has sent yet.
+    pub(super) explorer: Explorer,
     pub(super) reload: Reload,
     pub(super) restore: Restore,
     pub(super) live: LiveWatches,
@@ -97,6 +100,7 @@ impl Engine {
             topology: Topology::new(&options),
             decisions: Decisions::new(Arc::clone(&policy), options.remember),
             samples: Samples::new(policy.samples()),
+            explorer: Explorer::new(&*policy, &options),
             fabric: Fabric::new(Context::new(shard, store, options)),
             reload: Reload::default(),
             restore: Restore::default(),
@@ -144,7 +148,7 @@ impl Engine {
         if event.needs_switch().is_some_and(|dpid| !self.fabric.switches.contains_key(&dpid)) {
             return self.fabric.ctx.note_late();
         }
-        let Engine { fabric, topology, decisions, samples, reload, live, .. } = self;
+        let Engine { fabric, topology, decisions, samples, explorer, reload, live, .. } = self;
         match event {
             Event::PacketIn { dpid, packet_in } => self.on_packet_in(dpid, packet_in),
             Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
@@ -208,7 +212,10 @@ impl Engine {
             Event::Committed(commit) => fabric.ctx.apply_commit(commit),
 
             Event::Try(candidate) => reload.begin(decisions, fabric, candidate),
-            Event::Adopt(candidate) => reload.adopt(samples, decisions, fabric, candidate),
+            Event::Adopt(candidate) => {
+                *explorer = Explorer::new(&*candidate.policy, &fabric.ctx.options);
+                reload.adopt(samples, decisions, fabric, candidate);
+            }
             Event::Abandon(number) => reload.abandon(number),
             Event::LiveBegin { token, filter } => live.begin(fabric, token, filter),
             Event::LiveGoOn(token) => live.prolong(fabric, token),
@@ -284,7 +291,7 @@ impl Engine {
     /// Runs all timers that are due.
     fn run_timers(&mut self) {
         while let Some(timer) = self.fabric.ctx.take_due() {
-            let Engine { fabric, topology, decisions, samples, reload, live, .. } = self;
+            let Engine { fabric, topology, decisions, samples, explorer, reload, live, .. } = self;
             match timer {
                 Timer::Leaf(leaf) => decisions.on_leaf_timer(fabric, leaf),
                 Timer::Labels(dpid) => fabric.expire_labels(dpid),
@@ -313,6 +320,8 @@ impl Engine {
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
                 Timer::Samples(dpid) => samples.take_turns(decisions, fabric, dpid),
                 Timer::SampleTurn => samples.decide_next(decisions, fabric),
+                Timer::Explore(dpid) => explorer.begin_pass(decisions, fabric, dpid),
+                Timer::ExploreTurn => explorer.explore_next(decisions, fabric),
                 Timer::Trial => reload.decide_next(decisions, fabric),
                 Timer::EarlyRequests => fabric.acquire_early_labels(),
                 Timer::Restore(dpid) => Restore::decide_next(decisions, fabric, dpid),
@@ -344,7 +353,7 @@ impl Engine {
 
     /// Updates the tables of a switch.
     fn flush(&mut self, dpid: Dpid) {
-        let Engine { fabric, decisions, samples, restore, live, .. } = self;
+        let Engine { fabric, decisions, samples, explorer, restore, live, .. } = self;
         if fabric.switches.get(&dpid).is_some_and(|switch| switch.restoring.is_some()) {
             return restore.flush(samples, decisions, fabric, dpid);
         }
@@ -356,6 +365,7 @@ impl Engine {
             switch.send_update(&mut fabric.ctx);
         }
         fabric.evict_for_hosts(dpid);
+        explorer.follow(fabric, dpid);
     }
 
     /// Handles the end of a switch: each part forgets what it knows of it.

@@ -11,8 +11,10 @@ use crate::engine::context::histogram::Histogram;
 use crate::engine::context::stats::Stats;
 use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::one_switch::counters::drops::Dropped;
+use crate::engine::one_switch::ingress::exploration::Exploration;
 use crate::engine::one_switch::look_ups::LookUpStatus;
 use crate::engine::one_switch::view::SwitchCounts;
+use crate::engine::reruns::explore;
 use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
 use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions};
 use crate::ids::{LeafId, Time};
@@ -42,6 +44,11 @@ impl<'a> EngineView<'a> {
         self.0.decisions.leaf_view(&self.0.fabric, packet, is_learned)
     }
 
+    /// Returns what exploration has found at a switch. `None` if the switch is not explored, or not yet.
+    pub fn exploration(self, dpid: Dpid) -> Option<Exploration> {
+        explore::found(&self.0.decisions, self.0.fabric.switches.get(&dpid)?)
+    }
+
     /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
     /// serve the switch.
     pub fn passage(self, at: Location, frame: &[u8]) -> Option<Passage> {
@@ -61,6 +68,7 @@ impl<'a> EngineView<'a> {
             rules: switches().map(|switch| switch.tables.count(None) as u64).sum(),
             labels: switches().map(|switch| switch.paths.labels.len() as u64).sum(),
             routes: self.0.fabric.routes.len() as u64,
+            open_questions: switches().map(|switch| switch.ingress.exploration.count_open()).sum(),
             ..self.0.fabric.ctx.stats
         }
     }

@@ -411,6 +411,11 @@ impl LookUps {
         trace.items.iter().filter_map(read).map(|(question, answer)| format!("{question}: {answer}")).collect()
     }
 
+    /// Returns the meaning of bits of the metadata: the question, such as `hosts[eth_dst]`, and the answer.
+    pub fn describe_read(&self, read: ReadMetadata) -> Option<(String, String)> {
+        lock(&self.registers).describe(read)
+    }
+
     /// Returns what look-ups have found for the packets that a rule matches, as the end of its description: `,
     /// hosts[eth_dst]: 1:3`.
     pub fn describe_match(&self, matching: &Match) -> String {
@@ -458,6 +463,11 @@ impl LookUps {
             _ => "not confirmed, so the controller decides".to_owned(),
         };
         Some(format!("maple: {} for {}: {found}", rules.look_up(), rules.look_up().key_text(&key)))
+    }
+
+    /// Returns the keys' rules of each look-up.
+    pub fn key_rules(&self) -> impl Iterator<Item = &KeyRules> {
+        self.in_use.iter().map(|of| &of.rules)
     }
 
     /// Returns the rules of keys, by table.

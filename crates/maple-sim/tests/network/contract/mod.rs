@@ -10,6 +10,7 @@
 mod case;
 mod connections;
 mod explained;
+mod explored;
 mod guards;
 mod play;
 mod rest;

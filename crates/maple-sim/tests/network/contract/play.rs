@@ -79,6 +79,11 @@ impl<'a> Play<'a> {
         play
     }
 
+    /// Returns where a host is.
+    pub(super) fn place_of(&self, mac: Mac) -> Location {
+        self.truth[&mac]
+    }
+
     /// Connects the case's switches and the links between them.
     fn build_network(&mut self) {
         let CaseNetwork { links, edges, .. } = &self.case.scenario.network;
@@ -228,11 +233,12 @@ impl<'a> Play<'a> {
 
     /// Reports whether a rehearsal can know which rules a reload ends with. It can't know the counters by which a full
     /// switch evicts, which route gets the last label in time, or what a switch will refuse. A switch without a
-    /// connection gets its rules later.
+    /// connection gets its rules later. Exploration adds rules later too.
     fn can_be_foreseen(&self) -> bool {
         let has_refusals = |stats: Stats| stats.labels_refused + stats.labels_gone > 0;
         let is_refused = self.sim.engines().iter().any(|engine| has_refusals(engine.view().stats()));
         let is_free = !self.shrunk && self.case.capacity == (None, None) && self.case.labels == LabelRange::ALL;
+        let is_free = is_free && self.case.explored_leaves == 0;
         let takes_all = self.case.shape.refused == (None, true) && self.case.shape.takes_meters;
         is_free && !is_refused && takes_all && !self.sim.is_any_away()
     }
@@ -308,6 +314,7 @@ fn options(case: &Case) -> Options {
         host_timeout,
         listener_filters: case.shape.heard.clone().into(),
         look_up_tables: case.look_up_tables,
+        explored_leaves: case.explored_leaves,
         max_classes: case.max_classes,
         flow_mod_rate: if case.seed.is_multiple_of(5) { NonZeroU32::new(1_000) } else { None },
         ..Options::default()

@@ -1,5 +1,6 @@
 //! What f decides about the packets that enter at a switch, and its rules.
 
+pub(in crate::engine) mod exploration;
 pub(in crate::engine) mod sample_pass;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use crate::engine::one_switch::look_ups::LookUps;
 use crate::ids::LeafId;
 use crate::rule::COMPILED;
 use crate::update::Change;
+use exploration::ExplorationState;
 use sample_pass::SamplePass;
 
 /// The trace tree of the packets that enter at a switch, and the changes of its rules.
@@ -31,6 +33,8 @@ pub(in crate::engine) struct Ingress {
     pub changed_actions: BTreeSet<LeafId>,
     /// The state of the pass over the policy's samples.
     pub sample_pass: SamplePass,
+    /// What was explored.
+    pub exploration: ExplorationState,
     /// What look-ups find for the packets that enter.
     pub look_ups: LookUps,
     /// Hosts whose location was verified for hits.
@@ -46,6 +50,7 @@ impl Ingress {
             former_priorities: Vec::new(),
             changed_actions: BTreeSet::new(),
             sample_pass: SamplePass::default(),
+            exploration: ExplorationState::default(),
             look_ups: LookUps::new(layout, options),
             verified_hosts: VersionedCache::default(),
         }
@@ -59,6 +64,7 @@ impl Ingress {
             former_priorities: self.former_priorities.clone(),
             changed_actions: self.changed_actions.clone(),
             sample_pass: SamplePass::default(),
+            exploration: ExplorationState::default(),
             look_ups: self.look_ups.copy(),
             verified_hosts: VersionedCache::default(),
         }

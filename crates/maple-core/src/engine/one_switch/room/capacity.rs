@@ -129,6 +129,11 @@ impl Capacity {
         self.bounds_of_leaves(now).all(|(table, bound)| count(table) + reserve(bound) < bound)
     }
 
+    /// Reports whether at least half of the room for leaves is free.
+    pub fn is_half_free(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> bool {
+        self.bounds_of_leaves(now).all(|(table, bound)| 2 * count(table) < bound)
+    }
+
     /// Reports whether a tree with this number of leaves may have one more.
     pub fn has_capacity_for_trace(&self, leaves: usize) -> bool {
         self.max_traces.is_none_or(|bound| leaves < bound)

@@ -104,9 +104,17 @@ pub(in crate::engine) struct HostRules {
     without_room: BTreeSet<(PortNo, Mac)>,
     /// Deletions for hosts that are gone, and for rules that the switch has refused.
     gone: Vec<Change>,
+    news: HostNews,
+    pause: AdditionPause,
+}
+
+/// What callers ask about from time to time.
+#[derive(Clone, Copy, Debug, Default)]
+struct HostNews {
     /// Whether a host lacked capacity since this was last taken.
     is_short: bool,
-    pause: AdditionPause,
+    /// How often a host came or left.
+    moves: u64,
 }
 
 /// Why nothing is added for now.
@@ -166,7 +174,7 @@ impl HostRules {
             dirty_ports: BTreeSet::new(),
             without_room: BTreeSet::new(),
             gone: Vec::new(),
-            is_short: false,
+            news: HostNews::default(),
             pause: AdditionPause::default(),
         }
     }
@@ -175,6 +183,7 @@ impl HostRules {
     pub fn set_host(&mut self, port: PortNo, mac: Mac, is_here: bool) {
         let key = (port, mac);
         let was_here = self.hosts.get(&key).is_some_and(|host| host.is_here);
+        self.news.moves += u64::from(is_here != was_here);
         if is_here && !was_here {
             self.hosts.entry(key).or_default().is_here = true;
             self.ports.entry(port).or_default().hosts += 1;
@@ -300,7 +309,7 @@ impl HostRules {
 
     /// Reports whether a host lacked capacity since this was last called.
     pub fn take_is_short(&mut self) -> bool {
-        std::mem::take(&mut self.is_short)
+        std::mem::take(&mut self.news.is_short)
     }
 
     /// Reports whether there may be rules to add.
@@ -342,6 +351,11 @@ impl HostRules {
     /// Reports whether a host is known at a port.
     pub fn is_present(&self, port: PortNo, mac: Mac) -> bool {
         self.hosts.get(&(port, mac)).is_some_and(|host| host.is_here)
+    }
+
+    /// Returns how often a host came or left.
+    pub fn moves(&self) -> u64 {
+        self.news.moves
     }
 
     /// Returns the hosts that are known, with their ports.
@@ -434,7 +448,8 @@ impl HostRules {
             let count = has.count();
             let others = |all: usize| all - host.has.count() + count;
             let fits = others(entry.count) < capacity.per_port && others(self.count) < capacity.total;
-            self.is_short |= fits && capacity.free == 0 && self.pause.closed_until.is_none() && !self.pause.held_back;
+            self.news.is_short |=
+                fits && capacity.free == 0 && self.pause.closed_until.is_none() && !self.pause.held_back;
             if !fits || capacity.free == 0 {
                 waits = true;
                 break;

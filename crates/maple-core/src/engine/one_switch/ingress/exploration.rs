@@ -1,0 +1,127 @@
+//! The exploration of a switch: what was explored, and what is still open.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use maple_wire::counted;
+use rustc_hash::FxHashSet;
+
+use crate::ids::Time;
+use crate::trace::Source;
+
+/// Numbers that change when there may be something new to explore: edits of the tree, changes of the classes of keys,
+/// and moves of hosts.
+pub(in crate::engine) type SeenState = (u64, u64, u64);
+
+/// The exploration of a switch. `engine/reruns/explore/` drives it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct ExplorationState {
+    /// The state at the end of the last pass.
+    pub seen: Option<SeenState>,
+    /// Whether a pass is to begin, and a timer is set for it.
+    pub is_due: bool,
+    /// The time before which no pass begins.
+    pub not_before: Time,
+    /// The pass under way.
+    pub pass: Option<ExplorationPass>,
+    /// What the last pass has left open.
+    pub result: Option<Exploration>,
+}
+
+/// A pass over the open places of a tree.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct ExplorationPass {
+    /// Hashes of the packets on which f ran.
+    pub tried: FxHashSet<u64>,
+    /// The packets that have no leaf, by the reason.
+    pub without_leaf: BTreeMap<NoLeaf, usize>,
+}
+
+/// The reason why a run on a packet that exploration made up gives no leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoLeaf {
+    /// f writes state for such a packet.
+    Writes,
+    /// f waits until something changes (`retry`).
+    Waits,
+    /// f fails.
+    Fails,
+    /// A constraint refuses the route.
+    Refused,
+    /// Each such packet must come to the controller: f sends frames of its own, looks at the whole frame, or a listener
+    /// receives it.
+    NeedsController,
+}
+
+/// What exploration has found at a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exploration {
+    /// Whether nothing has changed since.
+    pub is_current: bool,
+    /// The bound that ended the exploration before all was tried, if one did.
+    pub stopped: Option<ExplorationBound>,
+    /// What is open, each question once, in order.
+    pub open: Vec<OpenQuestion>,
+}
+
+/// A bound of exploration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExplorationBound {
+    /// The switch has this number of decisions.
+    Leaves(usize),
+    /// Half of the rules that the switch can hold are used.
+    Rules,
+    /// The policy reads what is not tracked.
+    Untracked,
+}
+
+/// A question of f to which packets may give an answer that none has given yet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpenQuestion {
+    /// The line of the question, if it is known.
+    pub source: Option<Source>,
+    /// The question, and which answers are missing.
+    pub what: String,
+    /// The number of places in the tree where they are missing, or of packets.
+    pub count: usize,
+}
+
+impl ExplorationState {
+    /// Returns the number of open questions, with the bound that has stopped the exploration.
+    pub fn count_open(&self) -> u64 {
+        let count = |of: &Exploration| of.open.len() as u64 + u64::from(of.stopped.is_some());
+        self.result.as_ref().map_or(0, count)
+    }
+}
+
+impl Exploration {
+    /// Reports whether no packet of a known host comes to the controller, unless something changes.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.is_current && self.stopped.is_none() && self.open.is_empty()
+    }
+}
+
+impl fmt::Display for NoLeaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoLeaf::Writes => "the policy writes state for it",
+            NoLeaf::Waits => "the policy waits for a change",
+            NoLeaf::Fails => "the policy fails on it",
+            NoLeaf::Refused => "a constraint refuses its route",
+            NoLeaf::NeedsController => "each such packet comes to the controller",
+        })
+    }
+}
+
+impl fmt::Display for ExplorationBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExplorationBound::Leaves(count) => {
+                write!(f, "the switch has {}, the bound of exploration", counted(*count as u64, "decision"))
+            }
+            ExplorationBound::Untracked => f.write_str("the policy reads what is not tracked"),
+            ExplorationBound::Rules => f.write_str("half of the switch's room for rules is used"),
+        }
+    }
+}

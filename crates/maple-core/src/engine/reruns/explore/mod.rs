@@ -1,0 +1,281 @@
+//! Exploration: decisions before the first packet, for all packets that known hosts can send.
+//!
+//! # What
+//!
+//! A trace tree says where no run has been yet: a test without one of its sides, a read without some of its values. For
+//! such a place exploration makes up a packet that a known host could send and that gets there: it changes the witness
+//! packet of a leaf nearby until it gives the wanted answers (`packets.rs`). f runs on it as if it had come, and the
+//! answer becomes a leaf. So with look-ups, whose values are few, a packet of a known host soon finds its rule.
+//!
+//! Which answers are wanted:
+//!
+//! * the other side of a test, unless the test is an entry of a list ([`samples`](super::samples) are for those);
+//! * of a look-up, the class of each key that a packet can have here, and the absence of a key;
+//! * of a read of the port, each port with hosts;
+//! * of a read of few bits, each value; of other reads, the values that other places of the tree have.
+//!
+//! A pass goes on until no packet is left to try. It follows when the tree, the classes of keys or the hosts of a switch
+//! have changed, and begins at most once in [`PAUSE`]. What stays open is kept for people ([`Exploration`]): reads of
+//! values that nobody knows, places that no packet was found for, and packets for which f writes, waits or fails.
+//!
+//! # Why it is correct
+//!
+//! The leaf is that of an ordinary run on an ordinary packet, which enters at an edge port of the switch. A run that
+//! writes makes no leaf, and its writes are not committed. That the packet gets to the wanted place is not needed for
+//! that; it is only what makes the run useful.
+//!
+//! # Bounds
+//!
+//! A shard tries [`BATCH`] packets at a time, its switches in turn, so that packets are served in between. Nothing is
+//! explored where the switch has [`Options::explored_leaves`](crate::engine::Options) leaves or half of its room for
+//! rules is used: these are for packets that come. Switches without tables for look-ups are not explored, nor are
+//! policies with reads that are known not to be tracked.
+
+mod packets;
+mod questions;
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use maple_wire::Dpid;
+use rustc_hash::FxHasher;
+
+use crate::check::Sample;
+use crate::engine::context::options::Options;
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::context::timers::Timer;
+use crate::engine::decisions::Decisions;
+use crate::engine::decisions::runs::RunOutcome;
+use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Switch;
+use crate::engine::one_switch::ingress::exploration::{
+    Exploration, ExplorationBound, ExplorationPass, NoLeaf, OpenQuestion, SeenState,
+};
+use crate::ids::{LeafId, Time};
+use crate::policy::Policy;
+use crate::run::{Finished, Run};
+use packets::{Packets, received};
+use questions::{open_questions, wanted};
+
+/// The number of packets that a shard tries at a time, so that others are served in between.
+const BATCH: usize = 64;
+/// The time between two batches of a shard.
+const STEP: Duration = Duration::from_micros(100);
+/// The time between a change and the pass that follows it: changes seldom come alone.
+const SETTLE: Duration = Duration::from_millis(20);
+/// The minimum time between the end of a pass and the next one.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The explorations of a shard's switches.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Explorer {
+    /// Whether the policy reads nothing that is not tracked, as far as its language can tell. Others are not explored:
+    /// what they decide about a made-up packet need not hold for one that comes.
+    is_tracked: bool,
+    /// The switches with a pass under way, the next one first. A timer is set while there are any.
+    turns: VecDeque<Dpid>,
+}
+
+impl Explorer {
+    /// Starts with nothing explored under a policy.
+    pub fn new(policy: &dyn Policy, options: &Options) -> Explorer {
+        let is_tracked = options.explored_leaves == 0 || policy.untracked_reads().is_empty();
+        Explorer { is_tracked, turns: VecDeque::new() }
+    }
+
+    /// Copies it, for a copy of the engine, without the passes under way.
+    pub fn copy(&self) -> Explorer {
+        Explorer { is_tracked: self.is_tracked, turns: VecDeque::new() }
+    }
+
+    /// Lets a pass begin soon if something has changed at a switch since the last one.
+    pub fn follow(&self, fabric: &mut Fabric, dpid: Dpid) {
+        let (now, is_on) = (fabric.ctx.now, fabric.ctx.options.explored_leaves > 0);
+        let Some(switch) = fabric.switches.known_mut(dpid).filter(|switch| is_on && can_be_explored(switch)) else {
+            return;
+        };
+        let state = seen_state(switch);
+        let exploration = &mut switch.ingress.exploration;
+        if exploration.is_due || exploration.pass.is_some() || exploration.seen == Some(state) {
+            return;
+        }
+        if !self.is_tracked {
+            let stopped = Some(ExplorationBound::Untracked);
+            exploration.result = Some(Exploration { is_current: true, stopped, open: Vec::new() });
+            exploration.seen = Some(state);
+            return;
+        }
+        exploration.is_due = true;
+        let from = exploration.not_before.max(now + SETTLE);
+        fabric.ctx.wake_at(from, Timer::Explore(dpid));
+    }
+
+    /// Begins a pass at a switch.
+    pub fn begin_pass(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        // The switch may have gone.
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let exploration = &mut switch.ingress.exploration;
+        if !std::mem::take(&mut exploration.is_due) {
+            return;
+        }
+        exploration.pass = Some(ExplorationPass::default());
+        if !self.turns.contains(&dpid) {
+            self.turns.push_back(dpid);
+        }
+        self.explore_next(decisions, fabric);
+    }
+
+    /// Explores the next switch whose turn it is.
+    pub fn explore_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+        while let Some(dpid) = self.turns.pop_front() {
+            match explore(decisions, fabric, dpid) {
+                None => end_pass(fabric, dpid),
+                Some(0) => {}
+                Some(_) => {
+                    self.turns.push_back(dpid);
+                    break;
+                }
+            }
+        }
+        if !self.turns.is_empty() {
+            fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::ExploreTurn);
+        }
+    }
+}
+
+/// Reports whether a switch is explored: it does what f decides by rules that know look-ups.
+fn can_be_explored(switch: &Switch) -> bool {
+    !switch.layout.look_ups().is_empty() && switch.restoring.is_none() && switch.unreachable.is_none()
+}
+
+/// Returns what exploration has found at a switch. `None` if the switch is not explored, or not yet.
+pub(in crate::engine) fn found(decisions: &Decisions, switch: &Switch) -> Option<Exploration> {
+    let exploration = &switch.ingress.exploration;
+    let is_current = exploration.seen == Some(seen_state(switch));
+    let mut result = exploration.result.clone()?;
+    let has_no_rule = |leaf: &LeafId| decisions.leaves.get(leaf).is_some_and(|leaf| !leaf.has_rule());
+    let count = switch.tree().leaves().filter(has_no_rule).count();
+    if count > 0 {
+        let what = "the controller forwards packets, because a decision has no rule (yet)".to_owned();
+        result.open.push(OpenQuestion { source: None, what, count });
+    }
+    Some(Exploration { is_current, ..result })
+}
+
+fn seen_state(switch: &Switch) -> SeenState {
+    (switch.tree().edits(), switch.ingress.look_ups.changes(), switch.ports.host_rules.moves())
+}
+
+/// Tries further packets at a switch. Returns how many; 0 if there is no pass, and `None` if the pass is over.
+fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option<usize> {
+    let Some(switch) = fabric.switches.get(&dpid) else { return Some(0) };
+    if switch.ingress.exploration.pass.is_none() {
+        return Some(0);
+    }
+    if !can_be_explored(switch) {
+        return None;
+    }
+    decisions.follow_tables(fabric, dpid);
+    let stopped = bound_reached(fabric, dpid);
+    let untried = if stopped.is_none() { untried_packets(decisions, fabric, dpid) } else { Vec::new() };
+    if untried.is_empty() {
+        let open = open_questions(decisions, fabric, dpid);
+        let switch = fabric.switches.known_mut(dpid)?;
+        switch.ingress.exploration.result = Some(Exploration { is_current: true, stopped, open });
+        return None;
+    }
+    let count = untried.len();
+    let runs: Vec<(Run, ReceivedPacket)> =
+        untried.into_iter().filter_map(|packet| Some((Decisions::admissible_run(fabric, &packet)?, packet))).collect();
+    for (packet, outcome) in decisions.run_policy(fabric, runs) {
+        if let Some(why) = cache(decisions, fabric, outcome, packet) {
+            let switch = fabric.switches.known_mut(dpid)?;
+            let pass = switch.ingress.exploration.pass.get_or_insert_default();
+            *pass.without_leaf.entry(why).or_default() += 1;
+        }
+    }
+    Some(count)
+}
+
+/// Returns the bound of exploration that a switch has reached.
+fn bound_reached(fabric: &Fabric, dpid: Dpid) -> Option<ExplorationBound> {
+    let switch = fabric.switches.known(dpid)?;
+    let most = fabric.ctx.options.explored_leaves;
+    if switch.tree().len() >= most {
+        return Some(ExplorationBound::Leaves(most));
+    }
+    let is_half_full = !switch.room.capacity.is_half_free(fabric.ctx.now, |table| switch.tables.count(table));
+    let has_room = switch.room.capacity.has_capacity_for_trace(2 * switch.tree().len());
+    (is_half_full || switch.room.is_closed() || !has_room).then_some(ExplorationBound::Rules)
+}
+
+/// Returns packets that no leaf decides and that were not tried in this pass.
+fn untried_packets(decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
+    let state = fabric.ctx.store.snapshot();
+    let Some(pass) = fabric.switches.known_mut(dpid).and_then(|of| of.ingress.exploration.pass.as_mut()) else {
+        return Vec::new();
+    };
+    let mut tried = std::mem::take(&mut pass.tried);
+    let Some(switch) = fabric.switches.known(dpid) else { return Vec::new() };
+    let packets = Packets::new(switch, &state, fabric.ctx.options.track_hosts);
+    let room = fabric.ctx.options.explored_leaves.saturating_sub(switch.tree().len());
+    let is_new = |packet: &Sample| tried.insert(hash_of(packet));
+    let untried: Vec<ReceivedPacket> = wanted(decisions, switch, &packets)
+        .filter(is_new)
+        .map(received)
+        .filter(|packet| fabric.switches.find_leaf(packet).is_none())
+        .take(BATCH.min(room))
+        .collect();
+    if let Some(pass) = fabric.switches.known_mut(dpid).and_then(|of| of.ingress.exploration.pass.as_mut()) {
+        pass.tried = tried;
+    }
+    untried
+}
+
+fn hash_of(packet: &Sample) -> u64 {
+    let mut hasher = FxHasher::default();
+    packet.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Makes a leaf of a run. Returns why there is none.
+fn cache(
+    decisions: &mut Decisions,
+    fabric: &mut Fabric,
+    outcome: RunOutcome,
+    packet: ReceivedPacket,
+) -> Option<NoLeaf> {
+    let (goal, finished) = match outcome {
+        RunOutcome::Answer((goal, _), finished) => (goal, finished),
+        RunOutcome::Waits(_) => return Some(NoLeaf::Waits),
+        RunOutcome::Failed(..) => return Some(NoLeaf::Fails),
+    };
+    let why = why_not(&finished);
+    // What an earlier run of the batch has decided needs no leaf.
+    if why.is_none()
+        && fabric.switches.find_leaf(&packet).is_none()
+        && decisions.adopt(fabric, goal, *finished, packet).is_some()
+    {
+        fabric.ctx.stats.leaves_foreseen += 1;
+    }
+    why
+}
+
+fn why_not(finished: &Finished) -> Option<NoLeaf> {
+    if finished.txn.wrote() {
+        Some(NoLeaf::Writes)
+    } else if !finished.violations.is_empty() {
+        Some(NoLeaf::Refused)
+    } else {
+        (!finished.lasts()).then_some(NoLeaf::NeedsController)
+    }
+}
+
+fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
+    let now: Time = fabric.ctx.now;
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+    let seen = seen_state(switch);
+    let exploration = &mut switch.ingress.exploration;
+    (exploration.seen, exploration.pass, exploration.not_before) = (Some(seen), None, now + PAUSE);
+}

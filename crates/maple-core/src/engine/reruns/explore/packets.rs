@@ -1,0 +1,229 @@
+//! Packets that known hosts could send and that give f certain answers.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use maple_wire::msg::NO_BUFFER;
+use maple_wire::{Constraint, Field, PortNo};
+
+use crate::check::{Headers, Sample, failing, fitting};
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::one_switch::Switch;
+use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::look_ups::{KeyBits, KeyRules, SOURCE_IS_HERE};
+use crate::network::{Location, Mac, PortKind};
+use crate::state::Snapshot;
+use crate::trace::{Cond, Fields, Item};
+
+/// The number of keys of a class, and of values that no key has, that are tried.
+const TRIES: usize = 8;
+/// A hardware address, an IPv4 and an IPv6 address that are for documentation (RFC 7042 §2.1.2, RFC 5737, RFC 3849).
+const SPARE_MAC: u128 = 0x0000_5e00_5300;
+const SPARE_IPV4: u128 = 0xc633_6401;
+const SPARE_IPV6: u128 = 0x2001_0db8 << 96 | 1;
+
+/// The packets that can enter at a switch.
+pub(super) struct Packets<'a> {
+    switch: &'a Switch,
+    state: &'a Snapshot,
+    tracks_hosts: bool,
+    /// The ports by which they enter: where hosts are, if these are tracked.
+    ports: BTreeSet<PortNo>,
+    /// The classes that were asked for, by the bits of the metadata.
+    classes: RefCell<BTreeMap<u64, Rc<Classes>>>,
+}
+
+/// Classes, each with the first of its keys.
+type Classes = BTreeMap<u64, KeyBits>;
+
+impl<'a> Packets<'a> {
+    pub fn new(switch: &'a Switch, state: &'a Snapshot, tracks_hosts: bool) -> Packets<'a> {
+        let is_edge = |at: Location| state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge);
+        let with_hosts = switch.ports.host_rules.present().map(|(port, _)| port);
+        let all = state.ports_of(switch.dpid).map(|(port, _)| port);
+        let ports: BTreeSet<PortNo> = if tracks_hosts { with_hosts.collect() } else { all.collect() };
+        let ports = ports.into_iter().filter(|port| is_edge(Location::new(switch.dpid, *port))).collect();
+        Packets { switch, state, tracks_hosts, ports, classes: RefCell::default() }
+    }
+
+    /// Returns the ports by which packets enter.
+    pub fn ports(&self) -> &BTreeSet<PortNo> {
+        &self.ports
+    }
+
+    /// Returns the packet with which the exploration of an empty tree begins.
+    pub fn first(&self) -> Option<Sample> {
+        let port = *self.ports.first()?;
+        let headers = Headers::from([(Field::EthType, 0x800), (Field::EthDst, SPARE_MAC), (Field::IpProto, 6)]);
+        let frame = crate::check::frame_of(&headers).into();
+        self.enter(Sample { at: Location::new(self.switch.dpid, port), frame }, &Headers::new())
+    }
+
+    /// Reports whether a packet of a known host may fit a condition, as far as its source and port say.
+    pub fn may_fit(&self, cond: &Cond) -> bool {
+        let exact = |field| cond.all.iter().find(|of| of.field == field && of.is_exact()).map(|of| of.value);
+        let is_here = |mac: u128| {
+            let host = self.state.host(Mac::from_bits(mac));
+            host.is_some_and(|host| host.location.switch == self.switch.dpid)
+        };
+        let may_come_in = exact(Field::InPort).is_none_or(|port| self.ports.contains(&PortNo(port as u32)));
+        may_come_in && (!self.tracks_hosts || exact(Field::EthSrc).is_none_or(is_here))
+    }
+
+    /// Changes a packet until it gives these answers, and is one that can enter. `None` if that is not found.
+    pub fn fit(&self, packet: Sample, items: &[Item]) -> Option<Sample> {
+        let mut packet = self.enter(packet, &Headers::new())?;
+        for (index, item) in items.iter().enumerate() {
+            if self.gives(&packet, std::slice::from_ref(item)) {
+                continue;
+            }
+            let changed = self.changes(&packet, item).into_iter();
+            let changed = changed.filter_map(|changes| self.enter(packet.with(&changes), &changes));
+            packet = changed.take(TRIES).find(|packet| self.gives(packet, &items[..=index]))?;
+        }
+        Some(packet)
+    }
+
+    /// Reports whether a packet gives these answers.
+    fn gives(&self, packet: &Sample, items: &[Item]) -> bool {
+        let fields = packet.packet();
+        let Some(metadata) = self.metadata(packet) else { return false };
+        let with_metadata = WithMetadata { packet: &fields, metadata };
+        items.iter().all(|item| item.holds(&with_metadata))
+    }
+
+    /// Returns what look-ups find for a packet.
+    fn metadata(&self, packet: &Sample) -> Option<u64> {
+        let is_here = self.switch.ports.host_rules.is_present(packet.at.port, source(packet));
+        self.switch.ingress.look_ups.metadata(&packet.packet(), is_here)
+    }
+
+    /// Returns changes of a packet each of which may make it give an answer.
+    fn changes(&self, packet: &Sample, item: &Item) -> Vec<Headers> {
+        match item {
+            Item::Test { cond, outcome: true } => fitting(cond, &packet.headers()),
+            Item::Test { cond, outcome: false } => failing(cond, &packet.headers()),
+            Item::Read(Constraint { field: Field::Metadata, value, mask }) => self.keys(*mask as u64, *value as u64),
+            Item::Read(Constraint { field, value, mask }) => {
+                let old = packet.packet().get(*field).unwrap_or_default();
+                vec![Headers::from([(*field, old & !mask | value)])]
+            }
+        }
+    }
+
+    /// Returns the fields of keys that have a class.
+    fn keys(&self, mask: u64, class: u64) -> Vec<Headers> {
+        let Some(rules) = self.look_up(mask) else { return Vec::new() };
+        let fields = |key: &KeyBits| rules.look_up().fields().zip(key.iter().copied()).collect();
+        match self.classes(rules, mask).get(&class) {
+            Some(key) => vec![fields(key)],
+            None if class == 0 => self.absent(rules).iter().map(fields).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns the look-up that writes these bits of the metadata.
+    fn look_up(&self, mask: u64) -> Option<&KeyRules> {
+        self.switch.ingress.look_ups.key_rules().find(|rules| mask != SOURCE_IS_HERE && rules.mask() & mask == mask)
+    }
+
+    /// Returns the classes that packets can have in these bits of the metadata.
+    pub fn possible_classes(&self, mask: u64) -> Vec<u64> {
+        let Some(rules) = self.look_up(mask) else { return Vec::new() };
+        let absent = Some(0).filter(|_| !self.absent(rules).is_empty());
+        absent.into_iter().chain(self.classes(rules, mask).keys().copied()).collect()
+    }
+
+    /// Returns the classes of keys that packets can have.
+    fn classes(&self, rules: &KeyRules, mask: u64) -> Rc<Classes> {
+        Rc::clone(self.classes.borrow_mut().entry(mask).or_insert_with(|| Rc::new(self.find_classes(rules, mask))))
+    }
+
+    fn find_classes(&self, rules: &KeyRules, mask: u64) -> Classes {
+        let mut all = Classes::new();
+        for (key, class) in rules.classified() {
+            let class = class & mask;
+            if class != 0 && self.can_have(rules, key) && all.get(&class).is_none_or(|first| key < first) {
+                all.insert(class, key.clone());
+            }
+        }
+        all
+    }
+
+    /// Reports whether a packet that enters can have a key: if the key has the packet's source, that host is here.
+    fn can_have(&self, rules: &KeyRules, key: &KeyBits) -> bool {
+        rules.look_up().fields().zip(key.iter()).all(|(field, bits)| match field {
+            Field::EthSrc if self.tracks_hosts => {
+                self.state.host(Mac::from_bits(*bits)).is_some_and(|host| host.location.switch == self.switch.dpid)
+            }
+            Field::InPort => self.ports.contains(&PortNo(*bits as u32)),
+            _ => true,
+        })
+    }
+
+    /// Returns keys that packets can have and the table has not.
+    fn absent(&self, rules: &KeyRules) -> Vec<KeyBits> {
+        let sources: Vec<u128> = if self.tracks_hosts {
+            self.switch.ports.host_rules.present().map(|(_, mac)| mac.bits()).collect()
+        } else {
+            (0..TRIES).map(|number| SPARE_MAC + number as u128).collect()
+        };
+        let tries = if rules.look_up().fields().any(|field| field == Field::EthSrc) { sources.len() } else { TRIES };
+        let part = |number: usize| {
+            let sources = &sources;
+            move |field: Field| match field {
+                Field::EthSrc => sources.get(number).copied(),
+                Field::EthDst | Field::ArpSha | Field::ArpTha => Some(SPARE_MAC + number as u128),
+                Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => Some(SPARE_IPV4 + number as u128),
+                Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Some(SPARE_IPV6 + number as u128),
+                Field::InPort => self.ports.iter().nth(number).map(|port| u128::from(port.0)),
+                other => other.full_mask().checked_sub(number as u128),
+            }
+        };
+        let keys =
+            (0..tries).filter_map(|number| rules.look_up().fields().map(part(number)).collect::<Option<KeyBits>>());
+        keys.filter(|key| !rules.has(key)).take(1).collect()
+    }
+
+    /// Lets a packet enter where its source is, after these fields were changed. If its port was changed, its source
+    /// becomes a host there. `None` if there is no such port or host.
+    fn enter(&self, packet: Sample, changed: &Headers) -> Option<Sample> {
+        let at = Location::new(self.switch.dpid, packet.at.port);
+        let packet = Sample { at, ..packet };
+        let is_port = |port: &PortNo| self.ports.contains(port);
+        if !self.tracks_hosts {
+            let port = if is_port(&at.port) { at.port } else { self.ports.first().copied()? };
+            let is_wanted = port == at.port || !changed.contains_key(&Field::InPort);
+            return is_wanted.then_some(Sample { at: Location::new(at.switch, port), ..packet });
+        }
+        let hosts = &self.switch.ports.host_rules;
+        if is_port(&at.port) && hosts.is_present(at.port, source(&packet)) {
+            return Some(packet);
+        }
+        let place = self.state.host(source(&packet)).map(|host| host.location);
+        let place = place.filter(|place| place.switch == at.switch && is_port(&place.port));
+        if let Some(place) = place.filter(|_| !changed.contains_key(&Field::InPort)) {
+            return Some(Sample { at: place, ..packet });
+        }
+        if changed.contains_key(&Field::EthSrc) {
+            return None;
+        }
+        let wanted = changed.contains_key(&Field::InPort).then_some(at.port);
+        let (port, host) =
+            hosts.present().find(|(port, _)| wanted.is_none_or(|wanted| wanted == *port) && is_port(port))?;
+        let packet = packet.with(&Headers::from([(Field::EthSrc, host.bits())]));
+        Some(Sample { at: Location::new(at.switch, port), ..packet })
+    }
+}
+
+/// Returns the packet as if a switch had sent it.
+pub(super) fn received(packet: Sample) -> ReceivedPacket {
+    let total_len = packet.frame.len();
+    ReceivedPacket { frame: Arc::clone(&packet.frame), total_len, buffer_id: NO_BUFFER, at: packet.at }
+}
+
+fn source(packet: &Sample) -> Mac {
+    Mac::from_bits(packet.packet().value(Field::EthSrc).unwrap_or_default())
+}

@@ -1,0 +1,173 @@
+//! Exploration: rules before the first packet, for what known hosts can send.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::engine::{Event, Exploration, ExplorationBound, Options};
+use maple_core::network::Mac;
+use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
+use maple_core::route::Route;
+use maple_core::state::Value;
+use maple_sim::{SimNetwork, SimSwitch};
+use maple_wire::{Dpid, Field, PortNo, Version};
+
+use crate::scripts::{at, udp};
+
+const ONE: Dpid = Dpid(1);
+const HOSTS: u32 = 6;
+
+fn host(number: u32) -> Mac {
+    Mac::from_bits(0x0200_0000_0000 + u128::from(number))
+}
+
+/// Creates one switch with a host at each port. Each has sent a packet to nobody, so it is known.
+fn network(policy: Arc<dyn Policy>, change: impl FnOnce(&mut Options)) -> SimNetwork {
+    let mut options = Options { look_up_tables: 3, explored_leaves: 64, ..Options::default() };
+    change(&mut options);
+    let mut sim = SimNetwork::new(policy, 1, &options, 11);
+    sim.connect(SimSwitch::new(ONE, Version::Of13), (1..=HOSTS).map(PortNo));
+    sim.run();
+    sim.settle_ports();
+    for number in 1..=HOSTS {
+        sim.inject(at(1, number), udp(host(number), host(99), 7));
+    }
+    sim.run_for(Duration::from_secs(5));
+    sim
+}
+
+fn exploration(sim: &SimNetwork) -> Exploration {
+    sim.engines()[0].view().exploration(ONE).expect("the switch is explored")
+}
+
+/// Sends packets along the shortest path, to hosts that are known.
+fn to_the_place(_: &PacketHandle, net: &Net) -> Route {
+    let locate = |field| net.locate_by(field, None).ok().flatten();
+    match (locate(Field::EthSrc), locate(Field::EthDst)) {
+        (Some(src), Some(dst)) => net.shortest_path(src.start(), dst.location()),
+        _ => Route::drop(),
+    }
+}
+
+/// Returns where a packet comes out, and whether it came to the controller.
+fn send(sim: &mut SimNetwork, from: u32, to: u32, port: u16) -> (Vec<u32>, bool) {
+    let before = sim.stats().packet_ins;
+    sim.delivered.clear();
+    sim.inject(at(1, from), udp(host(from), host(to), port));
+    sim.run_for(Duration::from_millis(50));
+    let out = sim.delivered.drain(..).map(|delivery| delivery.at.port.0).collect();
+    (out, sim.stats().packet_ins > before)
+}
+
+fn pairs() -> impl Iterator<Item = (u32, u32)> {
+    (1..=HOSTS).flat_map(|from| (1..=HOSTS).map(move |to| (from, to))).filter(|(from, to)| from != to)
+}
+
+#[test]
+fn packets_between_known_hosts_find_rules_that_no_packet_has_made() {
+    let mut sim = network(Arc::new(to_the_place), |_| {});
+    assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
+    for (from, to) in pairs() {
+        assert_eq!(send(&mut sim, from, to, 80), (vec![to], false), "{from} to {to}");
+    }
+    let mut sim = network(Arc::new(to_the_place), |options| options.explored_leaves = 0);
+    assert!(
+        pairs().any(|(from, to)| send(&mut sim, from, to, 80).1),
+        "without exploration they come to the controller"
+    );
+}
+
+#[test]
+fn the_other_side_of_each_test_is_explored() {
+    let policy = |pkt: &PacketHandle, net: &Net| match pkt.is(Field::UdpDst, 53) || pkt.is(Field::TcpDst, 80) {
+        true => to_the_place(pkt, net),
+        false => Route::drop(),
+    };
+    let mut sim = network(Arc::new(policy), |_| {});
+    assert!(exploration(&sim).is_complete(), "{:?}\n{}", exploration(&sim), sim.engines()[0].view().tree(ONE));
+    for (from, to) in pairs() {
+        assert_eq!(send(&mut sim, from, to, 53), (vec![to], false));
+        assert_eq!(send(&mut sim, from, to, 54), (vec![], false));
+    }
+}
+
+#[test]
+fn a_new_host_and_a_changed_table_are_followed() {
+    let policy = |pkt: &PacketHandle, net: &Net| match net.contains("blocked", &Value::Mac(pkt.eth_src())) {
+        true => Route::drop(),
+        false => to_the_place(pkt, net),
+    };
+    let mut sim = network(Arc::new(policy), |_| {});
+    let newcomer = Mac::from_bits(0x0200_0000_00aa);
+    sim.inject(at(1, 3), udp(newcomer, host(99), 7));
+    sim.tell(Event::Write(vec![maple_core::state::Write::Table {
+        table: "blocked".into(),
+        key: Value::Mac(host(2)),
+        value: Some(true.into()),
+    }]));
+    sim.run_for(Duration::from_secs(5));
+    for (from, to) in pairs() {
+        let wanted = if from == 2 { vec![] } else { vec![to] };
+        assert_eq!(send(&mut sim, from, to, 80).0, wanted, "{from} to {to}");
+    }
+    let before = sim.stats().packet_ins;
+    sim.delivered.clear();
+    sim.inject(at(1, 4), udp(host(4), newcomer, 80));
+    sim.run_for(Duration::from_millis(50));
+    assert_eq!((sim.delivered.len(), sim.stats().packet_ins), (1, before), "the newcomer is reached by a rule");
+}
+
+#[test]
+fn a_run_that_writes_changes_nothing_before_its_packet_comes() {
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        if pkt.is(Field::UdpDst, 53) {
+            net.set("seen", Value::Mac(pkt.eth_src()), true.into());
+        }
+        to_the_place(pkt, net)
+    };
+    let sim = network(Arc::new(policy), |_| {});
+    assert_eq!(sim.store.snapshot().table("seen").map_or(0, |rows| rows.keys().count()), 0);
+    let found = exploration(&sim);
+    assert!(found.open.iter().any(|open| open.what.contains("the policy writes state")), "{found:?}");
+}
+
+#[test]
+fn what_cannot_be_explored_is_named() {
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        let _ = pkt.get(Field::IpDscp);
+        to_the_place(pkt, net)
+    };
+    let sim = network(Arc::new(policy), |_| {});
+    let found = exploration(&sim);
+    assert!(!found.is_complete() && found.open.iter().any(|open| open.what.contains("ip_dscp is read")), "{found:?}");
+    assert!(sim.stats().open_questions > 0);
+}
+
+#[test]
+fn exploration_stops_at_its_bounds() {
+    let sim = network(Arc::new(to_the_place), |options| options.explored_leaves = 3);
+    assert_eq!(exploration(&sim).stopped, Some(ExplorationBound::Leaves(3)));
+    assert!(sim.stats().leaves <= 3, "{:?}", sim.stats());
+    let sim = network(Arc::new(to_the_place), |options| options.max_rules = Some(40));
+    assert_eq!(exploration(&sim).stopped, Some(ExplorationBound::Rules));
+    assert!(sim.stats().rules < 40, "{:?}", sim.stats());
+}
+
+/// A policy that says that it reads a clock.
+struct Untracked;
+
+impl Policy for Untracked {
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        Ok(to_the_place(pkt, net))
+    }
+
+    fn untracked_reads(&self) -> Vec<Arc<str>> {
+        vec!["policy.py:1: a clock".into()]
+    }
+}
+
+#[test]
+fn a_policy_that_reads_what_is_not_tracked_is_not_explored() {
+    let sim = network(Arc::new(Untracked), |_| {});
+    assert_eq!(exploration(&sim).stopped, Some(ExplorationBound::Untracked));
+    assert_eq!(sim.stats().leaves_foreseen, 0);
+}
