@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{EXPLORED_LEAVES, LOOK_UP_TABLES, Options};
+use maple_core::engine::{LOOK_UP_TABLES, Options};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::Store;
@@ -76,7 +76,7 @@ impl ControllerOptions {
             policy,
             programs: None,
             store: Store::new(),
-            engine: Options { look_up_tables: LOOK_UP_TABLES, explored_leaves: EXPLORED_LEAVES, ..Options::default() },
+            engine: Options { look_up_tables: LOOK_UP_TABLES, ..Options::default() },
             subscriptions: Vec::new(),
             snooping: Snooping::default(),
             names: Arc::default(),

@@ -39,7 +39,7 @@ pub use context::cause::{DropCause, Origin};
 pub use context::event::{Effect, Event, InstalledFlow, ListenerPacket, RuleCount};
 pub use context::histogram::Histogram;
 pub use context::messages::Mail;
-pub use context::options::{EXPLORED_LEAVES, LOOK_UP_TABLES, Options};
+pub use context::options::{LOOK_UP_TABLES, Options};
 pub use context::reports::ViolationKey;
 pub use context::stats::Stats;
 pub use context::trial::{Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, Trial};

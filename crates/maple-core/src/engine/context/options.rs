@@ -14,10 +14,6 @@ use crate::trace::Cond;
 /// values take 48 of the 63 bits of the metadata that look-ups may have.
 pub const LOOK_UP_TABLES: u8 = 4;
 
-/// The number of a switch's leaves up to which controllers explore unless they are told otherwise. Most policies have
-/// fewer leaves than a switch has hosts and places; the smallest hardware tables hold some 2,000 rules.
-pub const EXPLORED_LEAVES: usize = 1024;
-
 /// The options of an engine. All shards of a controller have equal ones.
 #[derive(Clone, Debug)]
 pub struct Options {
