@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Handle;
-use super::access::PeerProcess;
 use super::answer::milliseconds;
-use super::request::RequestError;
+use super::asker::Asker;
+use super::request::{RefusalKind, RequestError};
 use super::rows::{key_of, value_of, var_of};
 use super::schema::StateValue;
-use super::transactions::ThreadWaiter;
+use super::transactions::{ChangeError, ThreadWaiter};
 use crate::memory::to_json;
 
 /// How long a request with `settled` waits for the switches.
@@ -103,7 +103,7 @@ impl StatePlace {
 }
 
 /// Answers a request that has a single answer.
-pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: &StateRequest) -> Result<Value, RequestError> {
+pub(super) fn answer(handle: &Handle, asker: &Asker, request: &StateRequest) -> Result<Value, RequestError> {
     match request {
         StateRequest::Get(place) => {
             let (place, cell) = known_cell(handle, place, "state.get")?;
@@ -120,7 +120,7 @@ pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: &StateRequest)
         StateRequest::Set { place, value, settled, create } => {
             let write = write_of(handle, place, value, *create, "state.set")?;
             let is_new = declare(handle, &write);
-            change(handle, vec![write], *settled, "set", peer)?;
+            change(handle, vec![write], *settled, "set", asker)?;
             Ok(json!({ "settled": settled, "new": is_new }))
         }
         StateRequest::Load { rows, check, settled, create } => {
@@ -132,7 +132,7 @@ pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: &StateRequest)
                 for write in &writes {
                     declare(handle, write);
                 }
-                change(handle, writes, *settled, "load", peer)?;
+                change(handle, writes, *settled, "load", asker)?;
             }
             Ok(json!({ "settled": settled, "rows": rows.len() }))
         }
@@ -142,7 +142,7 @@ pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: &StateRequest)
                 Target::Key(table, key) => Write::Table { table, key, value: None },
             };
             let is_new = declare(handle, &write);
-            change(handle, vec![write], *settled, "delete", peer)?;
+            change(handle, vec![write], *settled, "delete", asker)?;
             Ok(json!({ "settled": settled, "new": is_new }))
         }
         StateRequest::List => Ok(list(handle)),
@@ -203,19 +203,18 @@ fn declare(handle: &Handle, write: &Write) -> bool {
     }
 }
 
-/// Writes for the peer that sent the command `state.VERB`, and waits until the write is acknowledged; with `settled`,
+/// Writes for the one who sent the request `state.VERB`, and waits until the write is acknowledged; with `settled`,
 /// until it is settled.
 fn change(
     handle: &Handle,
     writes: Vec<Write>,
     settled: bool,
     verb: &'static str,
-    peer: PeerProcess,
+    asker: &Asker,
 ) -> Result<(), RequestError> {
     let at = &format!("state.{verb}");
-    let by = Writer::Command { verb, pid: peer.pid, user: peer.user };
-    let written = Written { by, at: SystemTime::now() };
-    handle.change_as(writes, written).map_err(|error| RequestError::at(at, error.to_string()))?;
+    let written = Written { by: asker.writer(verb), at: SystemTime::now() };
+    handle.change_as(writes, written).map_err(|error| refusal(at, &error))?;
     if settled && !handle.settled(SETTLE_TIMEOUT) {
         let mut why =
             "the state is changed, but not all switches have confirmed that their old rules are gone".to_owned();
@@ -223,9 +222,19 @@ fn change(
         if !waiting.is_empty() {
             why = format!("{why}; {}", waiting.join("; "));
         }
-        return Err(RequestError::at(at, why));
+        return Err(RequestError::at(at, why).of_kind(RefusalKind::Unconfirmed));
     }
     Ok(())
+}
+
+/// Returns the refusal of a change at this member of the request.
+fn refusal(at: &str, error: &ChangeError) -> RequestError {
+    let kind = match error {
+        ChangeError::Unconfirmed | ChangeError::NotKept => RefusalKind::Unconfirmed,
+        ChangeError::Stopped(_) => RefusalKind::Conflict,
+        ChangeError::Mismatch(_) => RefusalKind::Wrong,
+    };
+    RequestError::at(at, error.to_string()).of_kind(kind)
 }
 
 /// Lists all known tables and variables, tables first.

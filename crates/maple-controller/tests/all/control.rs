@@ -93,10 +93,8 @@ fn requests_of_each_form() -> Vec<Value> {
     ]
 }
 
-#[test]
-fn each_request_of_the_schema_is_answered_as_the_schema_says() {
-    let schema = schema();
-    let (maple, path) = controller("schema");
+/// Gives a controller something of everything that can be asked for, and serves its reloads: each drops all packets.
+pub fn fill(maple: &Maple) -> Emulation {
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
     eventually("the link is found", || maple.handle.links().len() == 1);
@@ -133,6 +131,14 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
             request.answer(answer);
         }
     });
+    emulation
+}
+
+#[test]
+fn each_request_of_the_schema_is_answered_as_the_schema_says() {
+    let schema = schema();
+    let (maple, path) = controller("schema");
+    let _emulation = fill(&maple);
     assert_eq!(maple.handle.hosts()[0].0.to_string(), HOST);
     let asked = requests_of_each_form();
     for request in &asked {
