@@ -40,8 +40,8 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 
 use self::about::About;
 pub use self::errors::ReportedError;
-pub(crate) use self::http::HttpServer;
 pub use self::http::{HttpError, HttpOptions, TokensError};
+pub(crate) use self::http::{HttpServer, Scrape};
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;

@@ -27,7 +27,7 @@ use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listener::{Listener, Subscriptions, subscribe};
 use crate::memory::record::{RecordWriter, Recording};
 use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart};
-use crate::metrics::MetricsServer;
+use crate::metrics::{MetricsServer, scrape};
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
 use crate::program::Balancer;
@@ -263,7 +263,8 @@ impl StartingController {
         }
         if let Some(http) = options.control.http {
             let (address, has_tls) = (http.address, http.tls.is_some());
-            let server = HttpServer::open(http, controller.handle.clone());
+            let scrape = scrape(controller.handle.clone());
+            let server = HttpServer::open(http, controller.handle.clone(), scrape);
             let server = server.map_err(|error| StartError::Http { address, error })?;
             controller.handle.serves_http_at(server.address(), has_tls);
             controller.http = Some(server);

@@ -15,15 +15,19 @@ use axum::{Extension, Router};
 use futures_util::StreamExt as _;
 use serde_json::Value;
 use siphasher::sip128::SipHasher13;
+use tokio::task::JoinError;
 
 use super::super::answer::answer_to;
 use super::super::asker::Asker;
 use super::super::request::{RequestError, parse_value};
 use super::super::schema::schema;
 use super::super::socket::MAX_REQUEST;
+use super::Scrape;
 use super::access::{Access, Role};
 use super::columns::Columns;
-use super::lanes::Lanes;
+use super::connections::{Connection, InProgress};
+use super::events::Events;
+use super::lanes::{Lane, Lanes};
 use super::list::Page;
 use super::openapi::openapi;
 use super::parameters;
@@ -38,8 +42,14 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The paths that ask the control socket nothing: what each is, and the type of its content.
-pub(super) const FIXED: &[(&str, &str, &str)] = &[(DESCRIPTION, "This description", "application/json")];
+pub(super) const FIXED: &[(&str, &str, &str)] = &[
+    (DESCRIPTION, "This description", "application/json"),
+    (EVENTS, "Lines of the log and changes of state as they come", "text/event-stream"),
+    (METRICS, "Counts for Prometheus", "text/plain"),
+];
 const DESCRIPTION: &str = "/v1/openapi.json";
+const EVENTS: &str = "/v1/events";
+const METRICS: &str = "/metrics";
 
 /// The address of a client.
 #[derive(Clone, Copy, Debug)]
@@ -54,14 +64,16 @@ pub(super) struct Api {
     pub schema: Value,
     /// The description of the API.
     openapi: Vec<u8>,
+    events: Arc<Events>,
+    scrape: Scrape,
 }
 
 impl Api {
     /// Creates it for a controller.
-    pub fn new(handle: Handle, access: Access) -> Api {
+    pub fn new(handle: Handle, access: Access, events: Arc<Events>, scrape: Scrape) -> Api {
         let schema = schema();
         let openapi = openapi(&schema).to_string().into_bytes();
-        Api { handle, access, lanes: Lanes::new(), schema, openapi }
+        Api { handle, access, lanes: Lanes::new(), schema, openapi, events, scrape }
     }
 }
 
@@ -84,7 +96,7 @@ pub(super) fn router(api: Arc<Api>) -> Router {
         };
         router = router.route(route.path, on(filter, handler));
     }
-    router = router.route(DESCRIPTION, get(describe));
+    router = router.route(DESCRIPTION, get(describe)).route(EVENTS, get(follow)).route(METRICS, get(measure));
     router.method_not_allowed_fallback(wrong_method).fallback(no_such_path).with_state(api)
 }
 
@@ -93,9 +105,62 @@ async fn describe(
     Extension(Peer(peer)): Extension<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let head = admitted(&api, peer, request)?;
+    Ok(response(&api, &head, api.openapi.clone()))
+}
+
+/// Sends events until the client closes.
+async fn follow(
+    State(api): State<Arc<Api>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let head = admitted(&api, peer, request)?;
+    let last = head.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
+    api.events.stream(last, InProgress::begin(&connection))
+}
+
+/// Answers a scrape.
+async fn measure(
+    State(api): State<Arc<Api>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let head = admitted(&api, peer, request)?;
+    let wished = head.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let is_open = wished.into_iter().any(|value| value.contains("application/openmetrics-text"));
+    let permit = api.lanes.enter(Lane::Shards)?;
+    let of_thread = Arc::clone(&api);
+    let scraped = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        (of_thread.scrape)(is_open)
+    });
+    let (kind, text) =
+        scraped.await.map_err(failed)?.ok_or_else(|| Problem::busy("a worker did not answer in time"))?;
+    let mut response = Response::new(Body::from(api.lanes.body(text.as_bytes().to_vec())));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(response)
+}
+
+/// Returns the head of a request that only reads and has no parameters, if the client may send it.
+fn admitted(api: &Api, peer: SocketAddr, request: Request) -> Result<Parts, Problem> {
     let (head, _) = request.into_parts();
     api.access.admit(&head, peer, Role::Read)?;
-    Ok(response(&api, &head, api.openapi.clone()))
+    match parameters::in_query(head.uri.query().unwrap_or_default())?.keys().next() {
+        Some(name) => Err(no_such_parameter(name)),
+        None => Ok(head),
+    }
+}
+
+fn no_such_parameter(name: &str) -> Problem {
+    Problem::field(StatusCode::BAD_REQUEST, name, format!("{name}: there is no such parameter"))
+}
+
+/// Reports that a thread that answers has panicked.
+fn failed(error: JoinError) -> Problem {
+    tracing::error!(%error, "a request of the HTTP API failed");
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the controller has a fault; its log has more")
 }
 
 async fn no_such_path(uri: Uri) -> Problem {
@@ -129,10 +194,6 @@ async fn serve(
         let _permit = permit;
         ask(&of_thread, route, &given, page.as_ref(), client, peer)
     });
-    let failed = |error| {
-        tracing::error!(%error, path = route.path, "a request of the HTTP API failed");
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the controller has a fault; its log has more")
-    };
     let text = answer.await.map_err(failed)??;
     Ok(response(&api, &head, text))
 }
@@ -150,7 +211,7 @@ fn page(api: &Api, route: &Route, head: &Parts, given: &mut Given) -> Result<Opt
     let columns = |rows| move || Columns::of(&api.schema, route, rows);
     let page = route.rows.map(|rows| Page::take(rows, &mut query, columns(rows))).transpose()?;
     match query.keys().next() {
-        Some(name) => Err(Problem::field(StatusCode::BAD_REQUEST, name, format!("{name}: there is no such parameter"))),
+        Some(name) => Err(no_such_parameter(name)),
         None => Ok(page),
     }
 }

@@ -17,6 +17,7 @@ mod access;
 mod api;
 mod columns;
 mod connections;
+mod events;
 mod failures;
 mod lanes;
 mod list;
@@ -39,11 +40,13 @@ use tokio::sync::oneshot;
 
 use self::access::Access;
 use self::api::{Api, router};
+use self::events::Events;
 use self::failures::Failures;
 use self::tokens::TokenFile;
 pub use self::tokens::TokensError;
 use super::Handle;
 use crate::kept_files::KeptFile;
+use crate::random::random;
 use crate::tls::Tls;
 
 /// How long the end waits for requests that are being answered.
@@ -77,9 +80,16 @@ pub enum HttpError {
     System(#[from] io::Error),
 }
 
+/// Makes the text of a scrape, in OpenMetrics if that is asked for, with the type of its content. `None`: a shard does
+/// not answer.
+pub(crate) type Scrape = Box<dyn Fn(bool) -> Option<(&'static str, Arc<str>)> + Send + Sync>;
+
 /// A running server. Dropping it ends it.
 pub(crate) struct HttpServer {
     address: SocketAddr,
+    events: Arc<Events>,
+    /// The thread that reads what becomes events.
+    follower: Option<JoinHandle<()>>,
     /// The thread ends when this is dropped.
     running: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -90,7 +100,7 @@ impl HttpServer {
     ///
     /// # Errors
     /// [`HttpError`] if options are wrong, or if the system refuses the address or a thread.
-    pub fn open(options: HttpOptions, handle: Handle) -> Result<HttpServer, HttpError> {
+    pub fn open(options: HttpOptions, handle: Handle, scrape: Scrape) -> Result<HttpServer, HttpError> {
         let is_loopback = options.address.ip().is_loopback();
         if !is_loopback && (options.tls.is_none() || options.tokens.is_none()) {
             return Err(HttpError::Unprotected);
@@ -108,7 +118,12 @@ impl HttpServer {
             let _entered = runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let api = Arc::new(Api::new(handle, access));
+        let events = Arc::new(Events::new(u64::from_le_bytes(random()?)));
+        let follower = {
+            let (events, handle) = (Arc::clone(&events), handle.clone());
+            std::thread::Builder::new().name("http-events".into()).spawn(move || events.follow(&handle))?
+        };
+        let api = Arc::new(Api::new(handle, access, Arc::clone(&events), scrape));
         let (running, ends) = oneshot::channel();
         let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
             runtime.spawn(connections::accept(listener, router(api), options.tls));
@@ -116,7 +131,7 @@ impl HttpServer {
             let _ = runtime.block_on(ends);
             runtime.shutdown_timeout(END_TIMEOUT);
         })?;
-        Ok(HttpServer { address, running: Some(running), thread: Some(thread) })
+        Ok(HttpServer { address, events, follower: Some(follower), running: Some(running), thread: Some(thread) })
     }
 
     /// Returns the address that it listens on.
@@ -138,10 +153,11 @@ fn runtime() -> io::Result<Runtime> {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.running.take();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of the HTTP API panicked");
+        self.events.end();
+        for thread in [self.follower.take(), self.thread.take()].into_iter().flatten() {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the HTTP API panicked");
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod answers;
+mod events;
 mod hostile;
 mod lists;
 
@@ -137,6 +138,10 @@ impl<'a> Ask<'a> {
 impl Said {
     fn read(from: &mut impl std::io::BufRead) -> Said {
         let (status, headers) = Said::head(from);
+        if headers.iter().any(|(_, value)| value == "text/event-stream") {
+            // This body does not end.
+            return Said { status, headers, body: String::new() };
+        }
         let mut body = String::new();
         // The server may have closed before it has read everything.
         let _ = from.read_to_string(&mut body);
