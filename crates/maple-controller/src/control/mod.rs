@@ -12,6 +12,7 @@ mod answer;
 mod asker;
 mod dropped;
 mod errors;
+mod expected;
 pub mod explain;
 mod http;
 pub(crate) mod live;

@@ -177,3 +177,27 @@ fn what_a_client_writes_is_read_with_its_name() {
     let expected = ["PUT", "DELETE"].map(|method| format!("s at 127.0.0.1: {method} {path}"));
     assert_eq!(texts, expected);
 }
+
+#[test]
+fn a_transaction_writes_only_what_it_expected() {
+    let served = Served::new(TOKENS, |_| {});
+    let _emulation = fill(&served.maple);
+    let transact = |body: &Value| served.ask(&Ask::new("POST", "/v1/state/transactions", ADMIN).json(body));
+    let (one, two) =
+        (json!({ "key": ["blocked", "00:00:00:00:00:01"] }), json!({ "key": ["blocked", "00:00:00:00:00:02"] }));
+    let first = json!({ "rows": [[one, true], [two, true]], "expect": [[one, null], [{ "var": "mode" }, "day"]] });
+    assert_eq!(transact(&first).json(), json!({ "settled": false, "rows": 2 }));
+    let again = transact(&first);
+    assert_eq!(again.refusal(), (409, "expect[0]".to_owned()), "{}", again.body);
+    let wrong = json!({ "rows": [[one, false]], "expect": [[two, true], [{ "var": "mode" }, "night"]] });
+    assert_eq!(transact(&wrong).refusal(), (409, "expect[1]".to_owned()));
+    assert_eq!(
+        transact(&json!({ "rows": [], "expect": [[{ "var": "none" }, 1]] })).refusal(),
+        (400, "expect[0]".to_owned())
+    );
+    assert_eq!(served.read("/v1/state/tables/blocked/00:00:00:00:00:01")["value"], true);
+    let last = json!({ "rows": [[one, false]], "delete": [two], "expect": [[two, true]] });
+    assert_eq!(transact(&last).status, 200);
+    let rows = served.read("/v1/state/tables/blocked");
+    assert_eq!((&rows["total"], &rows["rows"][0]["value"]), (&json!(1), &json!(false)));
+}
