@@ -38,6 +38,8 @@ use crate::notice::{ClientNews, Notice};
 
 /// How long a client may take to send the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of characters of a request, and of its refusal, in the log.
+const MAX_LOGGED: usize = 300;
 /// The content type of answers.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -263,8 +265,9 @@ fn ask(
     let answer = request.and_then(|request| answer_to(&api.handle, &asker, &request));
     let answer = answer.map_err(|refusal| problem(route, given, &refusal));
     if route.changes() {
-        let refused = answer.as_ref().err().map(|problem| problem.detail().into());
-        let news = ClientNews::Asked { client, peer: peer.ip(), what: what_is_asked(route, given).into(), refused };
+        let refused = answer.as_ref().err().map(|problem| beginning(problem.detail()));
+        let news =
+            ClientNews::Asked { client, peer: peer.ip(), what: beginning(&what_is_asked(route, given)), refused };
         api.handle.publish(Notice::Client(news));
     }
     let answer = match (page, route.rows) {
@@ -272,6 +275,14 @@ fn ask(
         _ => answer?,
     };
     Ok(answer.to_string().into_bytes())
+}
+
+/// Returns the beginning of a text that a client has chosen, for the log.
+fn beginning(text: &str) -> Arc<str> {
+    match text.char_indices().nth(MAX_LOGGED) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 /// Describes a request for the log, without values of tracked state.
