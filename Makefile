@@ -65,7 +65,7 @@ $(MATURIN): pyproject.toml
 # The tools of tests, lints and documentation.
 $(TOOLS): $(MATURIN)
 	$(BIN)/pip install --quiet 'pytest>=8' 'pytest-xdist>=3.6' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9' \
-	    'mkdocs-material>=9.5,<10' 'mkdocstrings-python>=1.10,<3' 'pyyaml>=6' 'types-pyyaml' 'aerleon>=1.18,<2' 'ruamel.yaml>=0.18' 'jsonschema>=4' 'types-jsonschema'
+	    'mkdocs-material>=9.5,<10' 'mkdocstrings-python>=1.10,<3' 'pyyaml>=6' 'types-pyyaml' 'aerleon>=1.18,<2' 'ruamel.yaml>=0.18' 'jsonschema>=4' 'types-jsonschema' 'schemathesis==4.32.5'
 	touch $(TOOLS)
 
 # As root with Open vSwitch running throughout: some Rust tests want it too.

@@ -102,7 +102,7 @@ def test_a_controller_of_another_protocol_is_named_and_nothing_is_read_from_its_
     with answering(tmp_path / "control", {"ok": {"hosts": 7}, "protocol": "2.0"}) as control:
         done = maple(*command, "--control", control)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the controller speaks version 2.0 of the control protocol, and this program 1.0" in done.stderr
+    assert "the controller speaks version 2.0 of the control protocol, and this program 1.1" in done.stderr
 
 
 def test_what_a_newer_controller_adds_does_not_disturb(tmp_path: Path) -> None:

@@ -158,11 +158,28 @@ const METRICS_PORT: u16 = 9653;
 /// # Errors
 /// A text that describes the valid values.
 pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
-    let ip = |ip: IpAddr| SocketAddr::new(ip, METRICS_PORT);
+    own_address(text, METRICS_PORT)
+}
+
+/// The default port of the HTTP API.
+const HTTP_PORT: u16 = 8653;
+
+/// Parses the address of the HTTP API. A port alone means the loopback interface.
+///
+/// # Errors
+/// A text that describes the valid values.
+pub fn http_address(text: &str) -> Result<SocketAddr, String> {
+    own_address(text, HTTP_PORT)
+}
+
+/// Parses an address where this port is the default, and where a port alone means the loopback interface.
+fn own_address(text: &str, default: u16) -> Result<SocketAddr, String> {
+    let ip = |ip: IpAddr| SocketAddr::new(ip, default);
     let port = |port: u16| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
     let parsed = text.parse().ok().or_else(|| text.parse().ok().map(ip));
     let parsed = parsed.or_else(|| text.strip_prefix(':').unwrap_or(text).parse().ok().map(port));
-    parsed.ok_or_else(|| format!("{text:?} is not an address such as 127.0.0.1:9653, [::1]:9653 or 9653"))
+    parsed
+        .ok_or_else(|| format!("{text:?} is not an address such as 127.0.0.1:{default}, [::1]:{default} or {default}"))
 }
 
 /// An address to listen on.
@@ -285,6 +302,7 @@ mod tests {
         assert_eq!(metrics_address("::1"), Ok("[::1]:9653".parse().unwrap()));
         assert_eq!(metrics_address("0.0.0.0:1"), Ok("0.0.0.0:1".parse().unwrap()));
         assert!(metrics_address("here").is_err());
+        assert_eq!(http_address("::1"), Ok("[::1]:8653".parse().unwrap()));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub enum KeptFile {
     Certificates,
     /// The control socket.
     ControlSocket,
+    /// The tokens of the HTTP API.
+    Tokens,
 }
 
 impl KeptFile {
@@ -36,6 +38,7 @@ impl KeptFile {
             KeptFile::Switches => "switches",
             KeptFile::Certificates => "certificates",
             KeptFile::ControlSocket => "control-socket",
+            KeptFile::Tokens => "tokens",
         }
     }
 
@@ -48,6 +51,7 @@ impl KeptFile {
             KeptFile::Switches => "the file of switches",
             KeptFile::Certificates => "the certificates",
             KeptFile::ControlSocket => "the control socket",
+            KeptFile::Tokens => "the tokens of the HTTP API",
         }
     }
 
@@ -62,6 +66,7 @@ impl KeptFile {
             }
             KeptFile::Certificates => "TLS goes on with the certificates as they were",
             KeptFile::ControlSocket => "other programs don't find the controller",
+            KeptFile::Tokens => "the tokens that were read before go on",
         }
     }
 }

@@ -98,6 +98,8 @@ pub(crate) enum Source {
     /// An address; of IPv6, the network of a link, in which a peer has any address it likes.
     Address(IpAddr),
     Program,
+    /// A client of the HTTP API that may change something. Its lines are never left out: they say who changed what.
+    Client,
     /// All sources beyond those that are remembered.
     Others,
 }
@@ -201,6 +203,9 @@ impl Ring {
     /// Admits a line of a source: returns how many of its lines were left out since its last one. `None`: this one is
     /// left out.
     fn admit(&mut self, source: (Source, Level), now: Instant) -> Option<u64> {
+        if source.0 == Source::Client {
+            return Some(0);
+        }
         if self.budgets.len() >= REMEMBERED && !self.budgets.contains_key(&source) {
             // Sources that could write a whole burst again need not be remembered.
             let rests = |budget: &SourceBudget| now.saturating_duration_since(budget.since) >= REFILL * BURST;
@@ -300,6 +305,13 @@ mod tests {
         drop(ring);
         assert_eq!(clocked.log.since(next, Duration::ZERO), []);
         assert_eq!(clocked.log.since(next - 2, Duration::ZERO).len(), 2);
+    }
+
+    #[test]
+    fn what_a_client_changed_is_never_left_out() {
+        let clocked = Clocked::new();
+        (0..200).for_each(|_| clocked.add(LogLine { source: Source::Client, ..line(1, "changed") }));
+        assert_eq!(clocked.count(), 200);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::declared::{Configured, DeclaredNetwork};
 use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::usage_error::usage_error;
 use crate::values::{
-    Listen, OnOff, Pause, Unreachable, bytes, duration, labels, listen, max_rules, metrics_address, pause,
+    Listen, OnOff, Pause, Unreachable, bytes, duration, http_address, labels, listen, max_rules, metrics_address, pause,
 };
 
 /// The number of a switch's decisions up to which `--explore` explores. Most policies that look things up have fewer; the
@@ -183,6 +183,20 @@ pub struct RunOptions {
     /// [default: none are exported]
     #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
     pub metrics: Option<SocketAddr>,
+    /// Address of the HTTP API, at http://ADDR/v1; of a port alone, the loopback interface's. Beyond that interface it
+    /// needs a certificate and tokens [default: none]
+    #[arg(long, value_name = "ADDR", value_parser = http_address)]
+    pub http: Option<SocketAddr>,
+    /// File with the tokens of clients of the HTTP API, a line each: ROLE NAME TOKEN, where the role is read, state or
+    /// admin. Without it, clients may only read
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub http_tokens: Option<PathBuf>,
+    /// Certificate of the HTTP API, with those that link it to an authority (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["http", "http_key"])]
+    pub http_cert: Option<PathBuf>,
+    /// Private key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "http_cert")]
+    pub http_key: Option<PathBuf>,
     /// Emulate this network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY")]
     pub emulate: Option<String>,

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
+use maple_controller::control::HttpOptions;
 use maple_controller::log::Level;
 use maple_controller::record::{PolicySource, RecordOptions};
+use maple_controller::tls::{Tls, TlsFiles};
 use maple_controller::{ControllerOptions, file_limit};
 use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
@@ -127,6 +129,14 @@ fn declare(network: &DeclaredNetwork, chosen: &mut ControllerOptions) -> anyhow:
     Ok(())
 }
 
+/// Returns the options of the HTTP API, if it is to be served.
+fn http(options: &RunOptions) -> anyhow::Result<Option<HttpOptions>> {
+    let Some(address) = options.http else { return Ok(None) };
+    let files = options.http_cert.as_ref().zip(options.http_key.as_ref());
+    let tls = files.map(|(certificate, key)| Tls::open(TlsFiles::new(certificate, key)).map(Arc::new));
+    Ok(Some(HttpOptions { address, tls: tls.transpose().or_usage_error()?, tokens: options.http_tokens.clone() }))
+}
+
 /// Applies the options that policies and handlers have: the listening addresses, the cores and the control socket. Raises
 /// the system's limit of descriptors, which limits the number of switches.
 ///
@@ -143,6 +153,7 @@ pub fn with_common(options: &RunOptions, mut chosen: ControllerOptions) -> anyho
     chosen.control.heap_bytes = Some(maple_heap::held);
     chosen.names = Arc::new(options.network.names.clone());
     chosen.control.metrics = options.metrics.or(chosen.control.metrics);
+    chosen.control.http = http(options)?.or(chosen.control.http);
     if options.listen.is_empty() && options.emulate.is_some() {
         chosen.openflow.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         chosen.workers.pin = false;

@@ -31,6 +31,9 @@ impl<'a> RealNetwork<'a> {
         if let Some(address) = handle.metrics_address() {
             lines.print_line(&format!("metrics at http://{address}/metrics"));
         }
+        if let Some(line) = http_line(handle) {
+            lines.print_line(&line);
+        }
         RealNetwork { handle, lines, renewal, watchdog: None }
     }
 
@@ -60,6 +63,12 @@ impl<'a> RealNetwork<'a> {
     pub fn print_rest(&mut self) {
         self.lines.follow(self.handle, Duration::ZERO);
     }
+}
+
+/// Returns the address of the HTTP API, as a line, if it is served.
+pub fn http_line(handle: &Handle) -> Option<String> {
+    let scheme = if handle.http_has_tls() { "https" } else { "http" };
+    handle.http_address().map(|address| format!("HTTP API at {scheme}://{address}/v1"))
 }
 
 /// Returns the addresses at which the controller listens, as a line.

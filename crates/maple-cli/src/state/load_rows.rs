@@ -67,7 +67,8 @@ pub fn main(control: &dyn Reach, args: &StateLoadArgs) -> anyhow::Result<u8> {
 /// Sends rows that the controller must check or write.
 fn send(control: &dyn Reach, batch: &[Row], check: bool, settled: bool, create: bool) -> anyhow::Result<()> {
     let rows = batch.iter().map(|row| (row.place.clone(), row.value.clone())).collect();
-    let request = Request::State(StateRequest::Load { rows, check, settled, create });
+    let request =
+        Request::State(StateRequest::Load { rows, expect: Vec::new(), delete: Vec::new(), check, settled, create });
     match ask(control, &request) {
         Ok(_) => Ok(()),
         Err(AskError::Refused { error, field }) => Err(located(&error, &field, batch)),
@@ -195,7 +196,14 @@ mod tests {
         assert!(parts.iter().copied().flatten().map(|row| &row.at).eq(rows.iter().map(|row| &row.at)));
         for part in parts {
             let rows = part.iter().map(|row| (row.place.clone(), row.value.clone())).collect();
-            let request = Request::State(StateRequest::Load { rows, check: true, settled: true, create: true });
+            let request = Request::State(StateRequest::Load {
+                rows,
+                expect: Vec::new(),
+                delete: Vec::new(),
+                check: true,
+                settled: true,
+                create: true,
+            });
             assert!(serde_json::to_string(&request).expect("it can be written").len() < 64 * 1024);
         }
     }

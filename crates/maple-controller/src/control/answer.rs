@@ -15,11 +15,11 @@ use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
-use super::access::PeerProcess;
+use super::asker::Asker;
 use super::explain::{ExplainRequest, Unanswered};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
-use super::request::{Invalidate, Reload, Request, RequestError, Show};
+use super::request::{Invalidate, RefusalKind, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, access_lists, dropped, explain, state};
 use crate::kept_files::FileStatus;
 use crate::log::LogEntry;
@@ -34,14 +34,18 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 const TABLES: u8 = 4;
 
 /// Answers a request, or says why it is refused.
-pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: Result<Request, RequestError>) -> Value {
-    match request.and_then(|request| answer_to(handle, peer, &request)) {
+pub(super) fn answer(handle: &Handle, asker: &Asker, request: Result<Request, RequestError>) -> Value {
+    match request.and_then(|request| answer_to(handle, asker, &request)) {
         Ok(value) => json!({ "ok": value }),
         Err(refusal) => refusal.to_json(),
     }
 }
 
-fn answer_to(handle: &Handle, peer: PeerProcess, request: &Request) -> Result<Value, RequestError> {
+/// Answers a request that has one answer: what stands under `ok`.
+///
+/// # Errors
+/// [`RequestError`] if it is refused.
+pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Result<Value, RequestError> {
     Ok(match request {
         Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
         Request::Show(Show::Switches) => {
@@ -66,7 +70,7 @@ fn answer_to(handle: &Handle, peer: PeerProcess, request: &Request) -> Result<Va
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::Version) => versions(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
-        Request::State(request) => state::answer(handle, peer, request)?,
+        Request::State(request) => state::answer(handle, asker, request)?,
         Request::Reload(Reload::Policy { name, tolerate }) => {
             reload(handle, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
         }
@@ -105,8 +109,9 @@ fn about(handle: &Handle) -> Value {
 
 /// Passes on a request about the policy, and encodes its outcome.
 fn reload(handle: &Handle, task: ReloadTask) -> Result<Value, RequestError> {
-    let answer = handle.ask_for_reload(task).map_err(|error| RequestError::at("", error))?;
-    Ok(match answer {
+    let answer =
+        handle.ask_for_reload(task).map_err(|error| RequestError::at("", error).of_kind(RefusalKind::Conflict));
+    Ok(match answer? {
         ReloadAnswer::Reloaded { reloaded: done, warnings, restart } => reloaded(&done, &warnings, &restart),
         ReloadAnswer::Planned(plan) => plan.to_json(),
     })

@@ -9,9 +9,12 @@ pub(crate) mod about;
 mod access;
 mod access_lists;
 mod answer;
+mod asker;
 mod dropped;
 mod errors;
+mod expected;
 pub mod explain;
+mod http;
 pub(crate) mod live;
 pub mod plan;
 pub mod protocol;
@@ -38,6 +41,8 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 
 use self::about::About;
 pub use self::errors::ReportedError;
+pub use self::http::{HttpError, HttpOptions, TokensError};
+pub(crate) use self::http::{HttpServer, Scrape};
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;
@@ -106,6 +111,8 @@ pub(crate) struct Shared {
     pub files: KeptFiles,
     /// The address where metrics are exported.
     pub metrics: OnceLock<SocketAddr>,
+    /// The address of the HTTP API, and whether connections begin with TLS there.
+    pub http: OnceLock<(SocketAddr, bool)>,
     /// The reloads that were requested.
     pub reloads: ReloadQueue,
     /// The controller's account of itself.
@@ -231,6 +238,22 @@ impl Handle {
     pub(crate) fn exports_metrics_at(&self, address: SocketAddr) {
         // There is one server at most.
         let _ = self.shared.metrics.set(address);
+    }
+
+    /// Returns the address of the HTTP API, if it is served.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.shared.http.get().map(|(address, _)| *address)
+    }
+
+    /// Reports whether the HTTP API is served with TLS.
+    pub fn http_has_tls(&self) -> bool {
+        self.shared.http.get().is_some_and(|(_, has_tls)| *has_tls)
+    }
+
+    /// Records the address of the HTTP API, and whether connections begin with TLS there.
+    pub(crate) fn serves_http_at(&self, address: SocketAddr, has_tls: bool) {
+        // There is one server at most.
+        let _ = self.shared.http.set((address, has_tls));
     }
 
     /// Returns the queue of unread notices. Clones of the receiver share the queue.

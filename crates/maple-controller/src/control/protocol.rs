@@ -11,9 +11,9 @@ use super::plan;
 use crate::memory::{FORMAT, STATE_FORMAT};
 
 /// The version of this program's requests and answers.
-pub const PROTOCOL: Protocol = Protocol { major: 1, minor: 0 };
+pub const PROTOCOL: Protocol = Protocol { major: 1, minor: 1 };
 
-/// A version of requests and answers, such as `1.0`.
+/// A version of requests and answers, such as `1.1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Protocol {
     /// Changes when a program that knows the version before would misunderstand an answer, or be misunderstood.

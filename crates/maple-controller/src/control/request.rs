@@ -161,12 +161,32 @@ pub(super) struct RequestError {
     pub field: String,
     /// The reason.
     pub text: String,
+    /// Whose fault it is.
+    pub kind: RefusalKind,
+}
+
+/// Whether a request is at fault that is refused, or the state of the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefusalKind {
+    /// The request is wrong, whatever the state.
+    Wrong,
+    /// The request is right, and the state does not allow it.
+    Conflict,
+    /// This shard has not answered in time.
+    Late(usize),
+    /// The change is made, but not all that were asked have confirmed it.
+    Unconfirmed,
 }
 
 impl RequestError {
     /// Creates a refusal of the member at `field`.
     pub fn at(field: &str, text: String) -> RequestError {
-        RequestError { field: field.to_owned(), text }
+        RequestError { field: field.to_owned(), text, kind: RefusalKind::Wrong }
+    }
+
+    /// Makes it a refusal of another kind.
+    pub fn of_kind(self, kind: RefusalKind) -> RequestError {
+        RequestError { kind, ..self }
     }
 
     /// Encodes the refusal as an answer.
@@ -177,7 +197,7 @@ impl RequestError {
 
 impl From<LateShard> for RequestError {
     fn from(late: LateShard) -> RequestError {
-        RequestError::at("", late.to_string())
+        RequestError::at("", late.to_string()).of_kind(RefusalKind::Late(late.shard))
     }
 }
 
@@ -185,6 +205,11 @@ impl From<LateShard> for RequestError {
 pub(super) fn parse(line: &str) -> Result<Request, RequestError> {
     let json: Value =
         serde_json::from_str(line).map_err(|error| RequestError::at("", format!("not a request: {error}")))?;
+    parse_value(json)
+}
+
+/// Parses JSON as a request.
+pub(super) fn parse_value(json: Value) -> Result<Request, RequestError> {
     serde_path_to_error::deserialize(json).map_err(|error| {
         let (path, why) = (error.path().to_string(), in_words_of_json(&error.inner().to_string()));
         match path.as_str() {

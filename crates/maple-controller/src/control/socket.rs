@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::access::PeerProcess;
 use super::answer::{answer, log_line};
+use super::asker::Asker;
 pub use super::live::Live;
 pub use super::plan::Fingerprint;
 pub use super::protocol::{PROTOCOL, Protocol};
@@ -42,7 +43,7 @@ const LOG_CHECK: Duration = Duration::from_millis(500);
 /// The interval at which the thread checks that the socket is still at its path.
 const SOCKET_CHECK: Duration = Duration::from_secs(1);
 /// Maximum length of a request in bytes. `maple state load` sends its rows in parts that fit.
-const MAX_REQUEST: u64 = 64 * 1024;
+pub(super) const MAX_REQUEST: u64 = 64 * 1024;
 
 /// Why a request to the control socket has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -395,6 +396,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
     }
     stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let asker = Asker::Process(peer);
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
@@ -415,7 +417,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
             Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
             Ok(Request::Show(Show::Live(question))) => return follow_live(handle, &question, &mut writer),
             Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),
-            request => write_line(&mut writer, answer(handle, peer, request))?,
+            request => write_line(&mut writer, answer(handle, &asker, request))?,
         }
     }
 }

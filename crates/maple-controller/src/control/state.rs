@@ -5,19 +5,20 @@
 
 use std::time::{Duration, SystemTime};
 
-use maple_core::state::{Cell, CellValue, Name, Patience, Read, Value as Stored, Write, Writer, Written};
+use maple_core::state::{Cell, CellValue, Name, Patience, Read, Snapshot, Value as Stored, Write, Writer, Written};
 use maple_wire::nearest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Handle;
-use super::access::PeerProcess;
 use super::answer::milliseconds;
-use super::request::RequestError;
+use super::asker::Asker;
+use super::expected::Expected;
+use super::request::{RefusalKind, RequestError};
 use super::rows::{key_of, value_of, var_of};
 use super::schema::StateValue;
-use super::transactions::ThreadWaiter;
+use super::transactions::{ChangeError, ThreadWaiter};
 use crate::memory::to_json;
 
 /// How long a request with `settled` waits for the switches.
@@ -51,6 +52,13 @@ pub enum StateRequest {
         /// The places, and their new values.
         #[schemars(with = "Vec<(StatePlace, StateValue)>")]
         rows: Vec<(StatePlace, Value)>,
+        /// What places have to hold before; `null` means nothing. If one holds something else, nothing is written.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schemars(with = "Vec<(StatePlace, StateValue)>")]
+        expect: Vec<(StatePlace, Value)>,
+        /// The places to delete in the same transaction.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        delete: Vec<StatePlace>,
         /// Whether the rows are only checked.
         #[serde(default)]
         check: bool,
@@ -103,7 +111,7 @@ impl StatePlace {
 }
 
 /// Answers a request that has a single answer.
-pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: &StateRequest) -> Result<Value, RequestError> {
+pub(super) fn answer(handle: &Handle, asker: &Asker, request: &StateRequest) -> Result<Value, RequestError> {
     match request {
         StateRequest::Get(place) => {
             let (place, cell) = known_cell(handle, place, "state.get")?;
@@ -120,29 +128,26 @@ pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: &StateRequest)
         StateRequest::Set { place, value, settled, create } => {
             let write = write_of(handle, place, value, *create, "state.set")?;
             let is_new = declare(handle, &write);
-            change(handle, vec![write], *settled, "set", peer)?;
+            change(handle, vec![write], *settled, "set", asker)?;
             Ok(json!({ "settled": settled, "new": is_new }))
         }
-        StateRequest::Load { rows, check, settled, create } => {
-            let write = |(number, (place, value)): (usize, &(StatePlace, Value))| {
-                write_of(handle, place, value, *create, &format!("state.load.rows[{number}]"))
-            };
-            let writes = rows.iter().enumerate().map(write).collect::<Result<Vec<Write>, _>>()?;
-            if !check {
+        StateRequest::Load { rows, expect, delete, check, settled, create } => {
+            let writes = writes_of(handle, rows, delete, *create)?;
+            let expected = Expected::all(handle, expect)?;
+            if *check {
+                expected.check(&handle.snapshot())?;
+            } else {
                 for write in &writes {
                     declare(handle, write);
                 }
-                change(handle, writes, *settled, "load", peer)?;
+                change_if(handle, writes, &expected, *settled, "load", asker)?;
             }
             Ok(json!({ "settled": settled, "rows": rows.len() }))
         }
         StateRequest::Delete { place, settled } => {
-            let write = match target(handle, place, "state.delete.place")? {
-                Target::Var(name) => Write::Var { name, value: None },
-                Target::Key(table, key) => Write::Table { table, key, value: None },
-            };
+            let write = deletion_of(handle, place, "state.delete.place")?;
             let is_new = declare(handle, &write);
-            change(handle, vec![write], *settled, "delete", peer)?;
+            change(handle, vec![write], *settled, "delete", asker)?;
             Ok(json!({ "settled": settled, "new": is_new }))
         }
         StateRequest::List => Ok(list(handle)),
@@ -150,12 +155,12 @@ pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: &StateRequest)
 }
 
 /// A place that can be written.
-enum Target {
+pub(super) enum Target {
     Var(Name),
     Key(Name, Stored),
 }
 
-fn target(handle: &Handle, place: &StatePlace, at: &str) -> Result<Target, RequestError> {
+pub(super) fn target(handle: &Handle, place: &StatePlace, at: &str) -> Result<Target, RequestError> {
     match &place.in_use(handle) {
         StatePlace::Var(name) => Ok(Target::Var(name.as_str().into())),
         StatePlace::Key(table, key) => {
@@ -187,6 +192,29 @@ fn write_of(handle: &Handle, place: &StatePlace, value: &Value, create: bool, at
     })
 }
 
+/// Returns the writes of a request `load`.
+fn writes_of(
+    handle: &Handle,
+    rows: &[(StatePlace, Value)],
+    delete: &[StatePlace],
+    create: bool,
+) -> Result<Vec<Write>, RequestError> {
+    let write = |(number, (place, value)): (usize, &(StatePlace, Value))| {
+        write_of(handle, place, value, create, &format!("state.load.rows[{number}]"))
+    };
+    let deletion =
+        |(number, place): (usize, &StatePlace)| deletion_of(handle, place, &format!("state.load.delete[{number}]"));
+    rows.iter().enumerate().map(write).chain(delete.iter().enumerate().map(deletion)).collect()
+}
+
+/// Returns the write that deletes what a place holds.
+fn deletion_of(handle: &Handle, place: &StatePlace, at: &str) -> Result<Write, RequestError> {
+    Ok(match target(handle, place, at)? {
+        Target::Var(name) => Write::Var { name, value: None },
+        Target::Key(table, key) => Write::Table { table, key, value: None },
+    })
+}
+
 /// Declares the name that a write changes, if it is new. Returns whether it is. It stays known when it becomes empty
 /// again.
 fn declare(handle: &Handle, write: &Write) -> bool {
@@ -203,19 +231,36 @@ fn declare(handle: &Handle, write: &Write) -> bool {
     }
 }
 
-/// Writes for the peer that sent the command `state.VERB`, and waits until the write is acknowledged; with `settled`,
+/// Writes for the one who sent the request `state.VERB`, and waits until the write is acknowledged; with `settled`,
 /// until it is settled.
 fn change(
     handle: &Handle,
     writes: Vec<Write>,
     settled: bool,
     verb: &'static str,
-    peer: PeerProcess,
+    asker: &Asker,
+) -> Result<(), RequestError> {
+    change_if(handle, writes, &Expected::default(), settled, verb, asker)
+}
+
+/// Writes as [`change`] does, if places hold what is expected.
+fn change_if(
+    handle: &Handle,
+    writes: Vec<Write>,
+    expected: &Expected,
+    settled: bool,
+    verb: &'static str,
+    asker: &Asker,
 ) -> Result<(), RequestError> {
     let at = &format!("state.{verb}");
-    let by = Writer::Command { verb, pid: peer.pid, user: peer.user };
-    let written = Written { by, at: SystemTime::now() };
-    handle.change_as(writes, written).map_err(|error| RequestError::at(at, error.to_string()))?;
+    let written = Written { by: asker.writer(verb), at: SystemTime::now() };
+    let mut held = Ok(());
+    let holds = |state: &Snapshot| {
+        held = expected.check(state);
+        held.is_ok()
+    };
+    handle.change_if(writes, written, holds).map_err(|error| refusal(at, &error))?;
+    held?;
     if settled && !handle.settled(SETTLE_TIMEOUT) {
         let mut why =
             "the state is changed, but not all switches have confirmed that their old rules are gone".to_owned();
@@ -223,9 +268,19 @@ fn change(
         if !waiting.is_empty() {
             why = format!("{why}; {}", waiting.join("; "));
         }
-        return Err(RequestError::at(at, why));
+        return Err(RequestError::at(at, why).of_kind(RefusalKind::Unconfirmed));
     }
     Ok(())
+}
+
+/// Returns the refusal of a change at this member of the request.
+fn refusal(at: &str, error: &ChangeError) -> RequestError {
+    let kind = match error {
+        ChangeError::Unconfirmed | ChangeError::NotKept => RefusalKind::Unconfirmed,
+        ChangeError::Stopped(_) => RefusalKind::Conflict,
+        ChangeError::Mismatch(_) => RefusalKind::Wrong,
+    };
+    RequestError::at(at, error.to_string()).of_kind(kind)
 }
 
 /// Lists all known tables and variables, tables first.
@@ -295,7 +350,7 @@ pub(super) fn written(last: Option<Written>) -> Value {
 }
 
 /// Reports whether a table or variable is known.
-fn is_known(handle: &Handle, place: &StatePlace) -> bool {
+pub(super) fn is_known(handle: &Handle, place: &StatePlace) -> bool {
     let (store, state) = (handle.store(), handle.snapshot());
     match place {
         StatePlace::Var(name) => state.var(name).is_some() || store.vars().contains(name.as_str()),
@@ -305,7 +360,7 @@ fn is_known(handle: &Handle, place: &StatePlace) -> bool {
     }
 }
 
-fn unknown(handle: &Handle, place: &StatePlace) -> String {
+pub(super) fn unknown(handle: &Handle, place: &StatePlace) -> String {
     let (vars, tables) = (handle.store().vars(), handle.store().tables());
     let (kind, name, known, others) = match place {
         StatePlace::Var(name) => ("variable", name, vars, tables),

@@ -15,7 +15,7 @@ use crossbeam_channel::{Sender, bounded};
 use maple_core::Source;
 use maple_core::engine::{BARRIER_ROUNDS, Event};
 use maple_core::network::Facts;
-use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write, Writer, Written};
+use maple_core::state::{Commit, Mismatch, Patience, Snapshot, Stop, Stopped, Tx, Write, Writer, Written};
 
 use super::Handle;
 use crate::shard::mailbox::ShardMessage;
@@ -142,6 +142,41 @@ impl Handle {
     /// The errors of [`Handle::change`].
     pub fn change_as(&self, writes: Vec<Write>, written: Written) -> Result<(), ChangeError> {
         self.acknowledge(self.store().change_as(writes, written)?)
+    }
+
+    /// Writes as [`Handle::change_as`] does, if `holds` says so of the newest state; no other commit can come between.
+    /// Returns whether it wrote.
+    ///
+    /// # Errors
+    /// The errors of [`Handle::change`].
+    pub fn change_if(
+        &self,
+        writes: Vec<Write>,
+        written: Written,
+        holds: impl FnOnce(&Snapshot) -> bool,
+    ) -> Result<bool, ChangeError> {
+        let mut normal = Ok(None);
+        let commit = self.store().update_as(written, |state| {
+            if !holds(state) {
+                return Vec::new();
+            }
+            let one = |write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
+            match writes.into_iter().map(one).collect::<Result<Vec<Write>, Mismatch>>() {
+                Ok(writes) => {
+                    normal = Ok(Some(()));
+                    writes
+                }
+                Err(mismatch) => {
+                    normal = Err(mismatch);
+                    Vec::new()
+                }
+            }
+        });
+        let has_written = normal?.is_some();
+        if has_written {
+            self.acknowledge(commit)?;
+        }
+        Ok(has_written)
     }
 
     /// Sends the shards a commit to [`Handle::store`], and returns when it is acknowledged.

@@ -76,6 +76,7 @@ impl Controller {
         // The other controller opens its own. Packets are served meanwhile.
         self.control.take();
         self.metrics.take();
+        self.http.take();
         let mut handed = HandedOver::default();
         let mailboxes = &self.handle.shared().mailboxes;
         // All shards stop reading first, so that nothing comes for one that has given up its sockets.

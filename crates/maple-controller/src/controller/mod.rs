@@ -17,8 +17,8 @@ pub use self::options::{
     ControlOptions, ControllerOptions, MemoryOptions, OPENFLOW_PORT, OpenFlowOptions, WorkerOptions,
 };
 use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
-use crate::control::Handle;
 use crate::control::socket::ControlSocket;
+use crate::control::{Handle, HttpError, HttpServer};
 use crate::listener::TooManyConditions;
 use crate::memory::record::{RecordWriter, RecordingError};
 use crate::memory::{Persistence, PersistenceError};
@@ -68,6 +68,14 @@ pub enum StartError {
         address: SocketAddr,
         /// The system's error.
         error: io::Error,
+    },
+    /// The HTTP API can't be served.
+    #[error("can't serve the HTTP API at {address}: {error}")]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        error: HttpError,
     },
     /// Tracked state can't be kept over restarts.
     #[error(transparent)]
@@ -127,6 +135,7 @@ pub struct Controller {
     snooper: Option<JoinHandle<()>>,
     control: Option<ControlSocket>,
     metrics: Option<MetricsServer>,
+    http: Option<HttpServer>,
     persistence: Option<Persistence>,
     /// The number of connections that were taken over.
     taken: usize,
@@ -212,6 +221,7 @@ impl Controller {
         self.handle.stop();
         self.control.take();
         self.metrics.take();
+        self.http.take();
         self.join();
         // The state file and the recording end after the shards, so that they have the last commits and turns.
         self.persistence.take();

@@ -11,7 +11,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::Store;
 
-use crate::control::ShardDeadlines;
+use crate::control::{HttpOptions, ShardDeadlines};
 use crate::discovery::Timing;
 use crate::kept_files::KeptFiles;
 use crate::listener::Subscription;
@@ -181,6 +181,8 @@ pub struct ControlOptions {
     pub socket: Option<PathBuf>,
     /// The address where Prometheus finds metrics, if they are to be exported: `http://ADDRESS/metrics`. Default: none.
     pub metrics: Option<SocketAddr>,
+    /// The HTTP API, if there should be one. Default: none.
+    pub http: Option<HttpOptions>,
     /// How long queries, writes and reloads wait for the shards.
     pub deadlines: ShardDeadlines,
     /// A function that returns the bytes that the process has allocated, if it counts them. Shown in

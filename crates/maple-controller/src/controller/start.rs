@@ -20,14 +20,14 @@ use super::{Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartEr
 use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, Shared, TakeoverState};
+use crate::control::{Handle, HttpServer, Shared, TakeoverState};
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listener::{Listener, Subscriptions, subscribe};
 use crate::memory::record::{RecordWriter, Recording};
 use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart};
-use crate::metrics::MetricsServer;
+use crate::metrics::{MetricsServer, scrape};
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
 use crate::program::Balancer;
@@ -185,10 +185,20 @@ impl StartingController {
             gauges: Gauges::default(),
             files: options.memory.files.clone(),
             metrics: OnceLock::new(),
+            http: OnceLock::new(),
         };
         let (handle, threads) = (Handle::new(shared), Vec::new());
-        let controller =
-            Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0, record };
+        let controller = Controller {
+            handle,
+            threads,
+            snooper: None,
+            control: None,
+            metrics: None,
+            http: None,
+            persistence,
+            taken: 0,
+            record,
+        };
         let common = ShardCommons { clock, registry, key, former_key, notices, subscriptions, known, recording };
         Ok(StartingController { controller, mailboxes, options, snoop, common, shards })
     }
@@ -222,10 +232,10 @@ impl StartingController {
         self.common.registry.assign()
     }
 
-    /// Opens the control socket and the metrics, starts snooping, and returns the controller.
+    /// Opens the control socket, the metrics and the HTTP API, starts snooping, and returns the controller.
     ///
     /// # Errors
-    /// [`StartError`] if the control socket can't be opened, metrics can't be exported, or the system refuses a thread.
+    /// [`StartError`] if the control socket can't be opened, metrics can't be exported, the HTTP API can't be served, or the system refuses a thread.
     pub fn serve_clients(self) -> Result<Controller, StartError> {
         let StartingController { mut controller, options, snoop, common, .. } = self;
         if let Some(listener) = snoop {
@@ -250,6 +260,14 @@ impl StartingController {
             let server = server.map_err(|error| StartError::Metrics { address, error })?;
             controller.handle.exports_metrics_at(server.address());
             controller.metrics = Some(server);
+        }
+        if let Some(http) = options.control.http {
+            let (address, has_tls) = (http.address, http.tls.is_some());
+            let scrape = scrape(controller.handle.clone());
+            let server = HttpServer::open(http, controller.handle.clone(), scrape);
+            let server = server.map_err(|error| StartError::Http { address, error })?;
+            controller.handle.serves_http_at(server.address(), has_tls);
+            controller.http = Some(server);
         }
         Ok(controller)
     }
@@ -316,7 +334,7 @@ fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
 /// Returns the metric of the files that can't be kept.
 fn files_gauge(files: KeptFiles) -> Gauge {
     let meaning = "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of \
-                   switches, the certificates, the control socket. No row for files that there are not.";
+                   switches, the certificates, the control socket, the tokens. No row for files that there are not.";
     let one = |status: FileStatus| (status.file.name().to_owned(), f64::from(u8::from(status.trouble.is_some())));
     let read = move || files.all().into_iter().map(one).collect();
     Gauge { name: "maple_file_failed", meaning, label: Some("file"), read: Box::new(read) }

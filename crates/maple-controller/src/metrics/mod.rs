@@ -18,18 +18,19 @@ mod http;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use mio::Waker;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-use crate::control::Handle;
+use crate::control::{Handle, Scrape};
+use classic::{CLASSIC, classic};
 use exporter::Exporter;
 pub use families::{Family, MetricKind, families};
-use http::HttpServer;
+use http::{HttpServer, OPENMETRICS, scraped};
 
 /// A server of metrics. Dropping it ends it.
 pub(crate) struct MetricsServer {
@@ -45,12 +46,7 @@ impl MetricsServer {
     /// # Errors
     /// The system's error if it can't listen on the address, or can't start the thread.
     pub fn open(address: SocketAddr, handle: Handle) -> io::Result<MetricsServer> {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(Exporter::new(handle)));
-        let scrape = move || {
-            let mut text = String::new();
-            encode(&mut text, &registry).ok().map(|()| text)
-        };
+        let scrape = exporting(handle);
         let mut server = HttpServer::open(address)?;
         let (address, waker) = (server.address()?, server.waker()?);
         let closing = Arc::new(AtomicBool::new(false));
@@ -67,6 +63,26 @@ impl MetricsServer {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// Returns what makes the text of a scrape; `None` if a shard does not answer.
+fn exporting(handle: Handle) -> impl Fn() -> Option<String> + Send + Sync {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Exporter::new(handle)));
+    move || {
+        let mut text = String::new();
+        encode(&mut text, &registry).ok().map(|()| text)
+    }
+}
+
+/// Returns what answers scrapes of the HTTP API. The text of a scrape that took long is used again, as by
+/// [`MetricsServer`].
+pub(crate) fn scrape(handle: Handle) -> Scrape {
+    let (scrape, last) = (exporting(handle), Mutex::new(None));
+    Box::new(move |accepts_openmetrics| {
+        let text = scraped(&mut last.lock().unwrap_or_else(PoisonError::into_inner), &scrape)?;
+        Some(if accepts_openmetrics { (OPENMETRICS, text) } else { (CLASSIC, classic(&text).into()) })
+    })
 }
 
 impl Drop for MetricsServer {

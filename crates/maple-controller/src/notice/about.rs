@@ -2,7 +2,7 @@
 
 use maple_core::report::{Report, ReportSubject};
 
-use super::Notice;
+use super::{ClientNews, Notice};
 use crate::kept_files::KeptFile;
 use crate::log::Source;
 
@@ -18,6 +18,8 @@ pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
         | Notice::Ignored { .. } => (Source::Program, "policy"),
         Notice::Discovery { at, .. } => (Source::Port(*at), "topology"),
         Notice::File(news) => (Source::Program, about_file(news.file)),
+        Notice::Client(ClientNews::Asked { .. }) => (Source::Client, "control"),
+        Notice::Client(ClientNews::LockedOut { peer }) => (Source::address(*peer), "control"),
         Notice::Engine(report) => about_report(report),
     }
 }
@@ -26,7 +28,7 @@ fn about_file(file: KeptFile) -> &'static str {
     match file {
         KeptFile::State => "state",
         KeptFile::Switches | KeptFile::Certificates => "session",
-        KeptFile::ControlSocket => "control",
+        KeptFile::ControlSocket | KeptFile::Tokens => "control",
         KeptFile::Recording | KeptFile::Log => "run",
     }
 }

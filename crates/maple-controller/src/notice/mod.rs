@@ -2,6 +2,7 @@
 
 mod about;
 mod advice;
+mod client_news;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +27,7 @@ use crate::snoop::IgnoreReason;
 use crate::time::after;
 use about::{about, policy_error};
 use advice::advice;
+pub use client_news::ClientNews;
 
 /// The maximum number of notices in the queue. Further ones only go to the log.
 const CAPACITY: usize = 16 * 1024;
@@ -115,6 +117,8 @@ pub enum Notice {
     },
     /// A kept file fails, is given up, or is in order again.
     File(FileNews),
+    /// A client of the HTTP API did something.
+    Client(ClientNews),
     /// Discovery saw this anomaly at a port for the first time since the port came up.
     Discovery {
         /// The port.
@@ -144,7 +148,8 @@ impl Notice {
                 // For example policies that fail, hosts that spoof, switches that refuse rules.
                 _ => true,
             },
-            Notice::Connected { .. } => false,
+            Notice::Connected { .. } | Notice::Client(ClientNews::Asked { .. }) => false,
+            Notice::Client(ClientNews::LockedOut { .. }) => true,
             Notice::File(news) => !matches!(news.condition, Condition::Mended(..)),
             Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
             Notice::Refused { .. } | Notice::Protocol { .. } | Notice::Discovery { .. } => true,
@@ -189,6 +194,7 @@ impl std::fmt::Display for Notice {
             Notice::Ignored { reason, times: 1 } => write!(f, "snooping: {reason}"),
             Notice::Ignored { reason, times } => write!(f, "snooping: {reason} ({} so far)", counted(times, "time")),
             Notice::File(news) => news.fmt(f),
+            Notice::Client(news) => news.fmt(f),
             Notice::Discovery { at, anomaly } => write!(f, "port {at}: {anomaly}"),
         }
     }

@@ -71,6 +71,7 @@ fn requests_of_each_form() -> Vec<Value> {
         json!({ "show": { "flows": null } }),
         json!({ "state": { "set": { "place": key, "value": { "word": "true" }, "settled": true } } }),
         json!({ "state": { "load": { "rows": [[key, { "word": "true" }]], "check": true } } }),
+        json!({ "state": { "load": { "rows": [], "expect": [[key, true]], "delete": [key], "check": true } } }),
         json!({ "state": { "get": key } }),
         json!({ "state": { "get": { "table": "blocked" } } }),
         json!({ "state": { "written": key } }),
@@ -93,10 +94,8 @@ fn requests_of_each_form() -> Vec<Value> {
     ]
 }
 
-#[test]
-fn each_request_of_the_schema_is_answered_as_the_schema_says() {
-    let schema = schema();
-    let (maple, path) = controller("schema");
+/// Gives a controller something of everything that can be asked for, and serves its reloads: each drops all packets.
+pub fn fill(maple: &Maple) -> Emulation {
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
     eventually("the link is found", || maple.handle.links().len() == 1);
@@ -133,6 +132,14 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
             request.answer(answer);
         }
     });
+    emulation
+}
+
+#[test]
+fn each_request_of_the_schema_is_answered_as_the_schema_says() {
+    let schema = schema();
+    let (maple, path) = controller("schema");
+    let _emulation = fill(&maple);
     assert_eq!(maple.handle.hosts()[0].0.to_string(), HOST);
     let asked = requests_of_each_form();
     for request in &asked {
@@ -309,21 +316,21 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
     let (maple, path) = controller("wrong");
     maple.handle.store().declare_types("blocked", Table::<Mac, bool>::types()).expect("nothing is there");
     let cut_off = "not a request: EOF while parsing a value at line 2 column 0";
-    assert_eq!(said(&path, r#"{"show":"#), json!({ "error": cut_off, "field": "", "protocol": "1.0" }));
+    assert_eq!(said(&path, r#"{"show":"#), json!({ "error": cut_off, "field": "", "protocol": "1.1" }));
     let schema = schema();
     for (request, field, text) in wrong_requests() {
         let answer = said(&path, &request.to_string());
-        assert_eq!(answer, json!({ "error": text, "field": field, "protocol": "1.0" }), "{request}");
+        assert_eq!(answer, json!({ "error": text, "field": field, "protocol": "1.1" }), "{request}");
         assert!(matches(&answer, &schema["$defs"]["answer"], &schema));
     }
     // Another spelling is the same address.
     said(&path, &set(json!({ "word": "00-00-0A-00-00-01" }), json!({ "word": "true" })).to_string());
     let get = json!({ "state": { "get": { "key": ["blocked", "0:0:a:0:0:1"] } } });
-    assert_eq!(said(&path, &get.to_string()), json!({ "ok": true, "protocol": "1.0" }));
+    assert_eq!(said(&path, &get.to_string()), json!({ "ok": true, "protocol": "1.1" }));
     let all = json!({ "state": { "get": { "table": "blocked" } } });
     assert_eq!(
         said(&path, &all.to_string()),
-        json!({ "ok": [[{ "mac": "00:00:0a:00:00:01" }, true]], "protocol": "1.0" })
+        json!({ "ok": [[{ "mac": "00:00:0a:00:00:01" }, true]], "protocol": "1.1" })
     );
 }
 

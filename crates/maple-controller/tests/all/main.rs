@@ -16,6 +16,7 @@ mod fuzzed;
 mod handlers;
 mod handshake;
 mod hostile;
+mod http;
 mod listening;
 mod metrics;
 mod migration;

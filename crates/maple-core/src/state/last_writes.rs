@@ -64,6 +64,8 @@ pub enum Writer {
         /// The id of its user.
         user: u32,
     },
+    /// A client of the HTTP API, by the name of its token.
+    Client(Arc<str>),
     /// The snooper of multicast groups and DHCP leases.
     Snooping,
     /// A file: the state file, or a configuration.
@@ -107,6 +109,7 @@ impl fmt::Display for Writer {
                 write!(f, "`maple state {verb}` (a process that is not visible to the controller)")
             }
             Writer::Command { verb, pid, .. } => write!(f, "`maple state {verb}` (pid {pid})"),
+            Writer::Client(name) => write!(f, "{name} over HTTP"),
             Writer::Snooping => f.write_str("snooping"),
             Writer::File(name) => write!(f, "the file {name}"),
             Writer::TakeOver => f.write_str("the controller that ran before"),

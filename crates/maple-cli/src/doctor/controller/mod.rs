@@ -232,6 +232,11 @@ fn not_kept(file: &Value) -> Option<Finding> {
             "TLS goes on with the files as they were; they are read again when they are right",
             format!("ls -l {}", quoted(path)),
         ),
+        "tokens" => (
+            Level::Warning,
+            "the tokens that were read before go on; the file is read again when it changes",
+            format!("ls -l {}", quoted(path)),
+        ),
         _ => (Level::Warning, "other programs do not find it; it is tried again", full),
     };
     let place = format!("{} {}", text(&file["file"]).replace("state", "state file"), path.display());

@@ -75,11 +75,11 @@ fn what_it_says_of_itself_is_judged() {
     fails["files"] = json!([file("state", json!("No space left on device")), file("log", Value::Null)]);
     check(fails.clone(), switches.clone(), json!({}), &["error file-not-kept"]);
     assert!(mend(&fails).starts_with("error file-not-kept: state file /var/lib/maple/x: No space left on device\n"));
-    fails["files"] = ["recording", "log", "switches", "certificates", "control-socket"]
+    fails["files"] = ["recording", "log", "switches", "certificates", "control-socket", "tokens"]
         .map(|name| file(name, json!("no")))
         .into_iter()
         .collect();
-    check(fails, switches.clone(), json!({}), &["warning file-not-kept"; 5]);
+    check(fails, switches.clone(), json!({}), &["warning file-not-kept"; 6]);
     // An older controller does not know the request.
     check(Value::Null, switches, json!({}), &["warning version-differs"]);
     check(about(), json!([]), json!({}), &["warning no-switch"]);

@@ -55,7 +55,7 @@ const LISTENER: Token = Token(MAX_CLIENTS);
 const WAKER: Token = Token(MAX_CLIENTS + 1);
 
 /// The content type of OpenMetrics.
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The content type of refusals.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -72,7 +72,7 @@ pub(super) struct HttpServer {
 }
 
 /// The text of the last scrape, and until when it answers requests.
-struct Scraped {
+pub(super) struct Scraped {
     text: Arc<str>,
     until: Instant,
 }
@@ -222,7 +222,7 @@ impl HttpServer {
 }
 
 /// Returns the text of a scrape: that of the last one, if it is still valid. `None`: the scrape failed.
-fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> Option<Arc<str>> {
+pub(super) fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> Option<Arc<str>> {
     let began = Instant::now();
     if let Some(Scraped { text, until }) = last
         && began < *until

@@ -1,0 +1,185 @@
+//! Who may ask what: roles, tokens, and what browsers are kept from.
+//!
+//! # On the loopback interface without tokens
+//!
+//! Every user of the machine reaches a port there, and so does every page in a browser, unlike the control socket. So
+//! clients may only read. A page of another site could give its own name the address 127.0.0.1 and read then: such a
+//! request says the page's name as its host, and is refused.
+//!
+//! # With tokens
+//!
+//! Each request needs one. A page of another site does not have it; a request that changes something is refused also if
+//! it says that it comes from a page elsewhere.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+
+use super::failures::Failures;
+use super::problem::Problem;
+use super::tokens::TokenFile;
+use crate::control::Handle;
+use crate::notice::{ClientNews, Notice};
+
+/// What a client may do. Each may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Role {
+    /// Read everything.
+    Read,
+    /// Also write tables and variables.
+    State,
+    /// Also change the policy.
+    Admin,
+}
+
+impl Role {
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Read => "read",
+            Role::State => "state",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+/// Decides who may ask what.
+#[derive(Debug)]
+pub(super) struct Access {
+    /// The tokens; `None` on the loopback interface without any.
+    pub tokens: Option<TokenFile>,
+    /// Whether only the loopback interface is listened on.
+    pub is_loopback: bool,
+    pub failures: Failures,
+    pub handle: Handle,
+}
+
+impl Access {
+    /// Returns the name of the client that sends a request, if it may.
+    ///
+    /// # Errors
+    /// [`Problem`] if it may not.
+    pub fn admit(&self, request: &Parts, peer: SocketAddr, needed: Role) -> Result<Arc<str>, Problem> {
+        if self.is_loopback {
+            check_host(&request.headers)?;
+        }
+        check_origin(request)?;
+        let Some(tokens) = &self.tokens else {
+            return if needed == Role::Read { Ok("anybody".into()) } else { Err(only_reads(needed)) };
+        };
+        let now = Instant::now();
+        if self.failures.is_locked_out(peer.ip(), now) {
+            let text = "too many wrong tokens came from this address; wait a minute";
+            let seconds = Failures::LOCKED_OUT.as_secs();
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, text).with(header::RETRY_AFTER, seconds.into()));
+        }
+        let shown =
+            bearer(&request.headers).ok_or_else(|| no_token("a token is needed: Authorization: Bearer TOKEN"))?;
+        let Some((name, role)) = tokens.find(shown, self.handle.files()) else {
+            if self.failures.count(peer.ip(), now) {
+                self.handle.publish(Notice::Client(ClientNews::LockedOut { peer: peer.ip() }));
+            }
+            return Err(no_token("this token is not known"));
+        };
+        if role < needed {
+            let text = format!("{name} has the role {}, and this needs {}", role.name(), needed.name());
+            return Err(Problem::new(StatusCode::FORBIDDEN, text));
+        }
+        Ok(name)
+    }
+}
+
+fn only_reads(needed: Role) -> Problem {
+    let text =
+        format!("this server has no tokens, so it only reads; this needs the role {}: --http-tokens", needed.name());
+    Problem::new(StatusCode::FORBIDDEN, text)
+}
+
+fn no_token(text: &str) -> Problem {
+    let challenge = HeaderValue::from_static("Bearer realm=\"maple\"");
+    Problem::new(StatusCode::UNAUTHORIZED, text).with(header::WWW_AUTHENTICATE, challenge)
+}
+
+/// Returns the token that a client shows.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// Checks that a request was sent to an address of the loopback interface or to `localhost`, by its own account.
+fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    if host.is_some_and(is_loopback) && hosts.next().is_none() {
+        return Ok(());
+    }
+    let text = "the header Host has to be localhost or an address of the loopback interface, where this server listens";
+    Err(Problem::field(StatusCode::MISDIRECTED_REQUEST, "Host", text))
+}
+
+/// Reports whether a host with an optional port is this machine.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((name, rest)) if rest.is_empty() || is_port(rest) => name,
+            _ => return false,
+        },
+        None => match host.split_once(':') {
+            Some((name, _)) if is_port(&host[name.len()..]) => name,
+            Some(_) => return false,
+            None => host,
+        },
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn is_port(text: &str) -> bool {
+    text.strip_prefix(':').is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Checks that a request that may change something does not come from a page of another site.
+fn check_origin(request: &Parts) -> Result<(), Problem> {
+    if matches!(request.method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let text_of = |name: HeaderName| request.headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = text_of(header::HOST).unwrap_or_default();
+    let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host));
+    let is_foreign = text_of(header::ORIGIN).is_some_and(|origin| !is_own(origin));
+    let is_cross =
+        text_of(HeaderName::from_static("sec-fetch-site")).is_some_and(|site| !matches!(site, "same-origin" | "none"));
+    if is_foreign || is_cross {
+        let text = "a page of another site sent this request, so it is refused";
+        return Err(Problem::field(StatusCode::FORBIDDEN, "Origin", text));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_its_own() {
+        for own in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.9.9.9:8653", "[::1]", "[::1]:8653"] {
+            assert!(is_loopback(own), "{own}");
+        }
+        for other in [
+            "",
+            "evil.example",
+            "localhost.evil.example:80",
+            "10.0.0.1",
+            "127.0.0.1:",
+            "127.0.0.1:80:80",
+            "[::1]x",
+            "[::1",
+            "localhost:80@x",
+            "::1",
+        ] {
+            assert!(!is_loopback(other), "{other}");
+        }
+    }
+}

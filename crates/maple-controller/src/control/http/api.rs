@@ -1,0 +1,349 @@
+//! Answers requests: from a route to the request that the control socket has, and from its answer to HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodFilter, get, on};
+use axum::{Extension, Router};
+use futures_util::StreamExt as _;
+use serde_json::Value;
+use siphasher::sip128::SipHasher13;
+use tokio::task::JoinError;
+
+use super::super::answer::answer_to;
+use super::super::asker::Asker;
+use super::super::request::{RequestError, parse_value};
+use super::super::schema::schema;
+use super::super::socket::MAX_REQUEST;
+use super::Scrape;
+use super::access::{Access, Role};
+use super::columns::Columns;
+use super::connections::{Connection, InProgress};
+use super::events::Events;
+use super::lanes::{Lane, Lanes};
+use super::list::Page;
+use super::openapi::openapi;
+use super::parameters;
+use super::problem::Problem;
+use super::routes::{Given, Method, QueryKind, ROUTES, Route};
+use crate::control::Handle;
+use crate::notice::{ClientNews, Notice};
+
+/// How long a client may take to send the body of a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of characters of a request, and of its refusal, in the log.
+const MAX_LOGGED: usize = 300;
+/// The content type of answers.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The paths that ask the control socket nothing: what each is, and the type of its content.
+pub(super) const FIXED: &[(&str, &str, &str)] = &[
+    (DESCRIPTION, "This description", "application/json"),
+    (EVENTS, "Lines of the log and changes of state as they come", "text/event-stream"),
+    (METRICS, "Counts for Prometheus", "text/plain"),
+];
+const DESCRIPTION: &str = "/v1/openapi.json";
+const EVENTS: &str = "/v1/events";
+const METRICS: &str = "/metrics";
+
+/// The address of a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub SocketAddr);
+
+/// What answers requests need.
+pub(super) struct Api {
+    pub handle: Handle,
+    pub access: Access,
+    pub lanes: Lanes,
+    /// The schema of the control socket.
+    pub schema: Value,
+    /// The description of the API.
+    openapi: Vec<u8>,
+    events: Arc<Events>,
+    scrape: Scrape,
+}
+
+impl Api {
+    /// Creates it for a controller.
+    pub fn new(handle: Handle, access: Access, events: Arc<Events>, scrape: Scrape) -> Api {
+        let schema = schema();
+        let openapi = openapi(&schema).to_string().into_bytes();
+        Api { handle, access, lanes: Lanes::new(), schema, openapi, events, scrape }
+    }
+}
+
+/// Returns the router of all routes.
+pub(super) fn router(api: Arc<Api>) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let filter = match route.method {
+            Method::Get => MethodFilter::GET,
+            Method::Put => MethodFilter::PUT,
+            Method::Post => MethodFilter::POST,
+            Method::Delete => MethodFilter::DELETE,
+        };
+        type InPath = Result<RawPathParams, RawPathParamsRejection>;
+        let handler = move |State(api): State<Arc<Api>>,
+                            Extension(peer): Extension<Peer>,
+                            in_path: InPath,
+                            request: Request| async move {
+            serve(api, route, peer, in_path, request).await.unwrap_or_else(|problem| problem.into_response())
+        };
+        router = router.route(route.path, on(filter, handler));
+    }
+    router = router.route(DESCRIPTION, get(describe)).route(EVENTS, get(follow)).route(METRICS, get(measure));
+    router.method_not_allowed_fallback(wrong_method).fallback(no_such_path).with_state(api)
+}
+
+async fn describe(
+    State(api): State<Arc<Api>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let head = admitted(&api, peer, request)?;
+    Ok(response(&api, &head, api.openapi.clone()))
+}
+
+/// Sends events until the client closes.
+async fn follow(
+    State(api): State<Arc<Api>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let head = admitted(&api, peer, request)?;
+    let last = head.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
+    api.events.stream(last, InProgress::begin(&connection))
+}
+
+/// Answers a scrape.
+async fn measure(
+    State(api): State<Arc<Api>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let head = admitted(&api, peer, request)?;
+    let wished = head.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let is_open = wished.into_iter().any(|value| value.contains("application/openmetrics-text"));
+    let permit = api.lanes.enter(Lane::Shards)?;
+    let of_thread = Arc::clone(&api);
+    let scraped = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        (of_thread.scrape)(is_open)
+    });
+    let (kind, text) =
+        scraped.await.map_err(failed)?.ok_or_else(|| Problem::busy("a worker did not answer in time"))?;
+    let mut response = Response::new(Body::from(api.lanes.body(text.as_bytes().to_vec())));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(response)
+}
+
+/// Returns the head of a request that only reads and has no parameters, if the client may send it.
+fn admitted(api: &Api, peer: SocketAddr, request: Request) -> Result<Parts, Problem> {
+    let (head, _) = request.into_parts();
+    api.access.admit(&head, peer, Role::Read)?;
+    match parameters::in_query(head.uri.query().unwrap_or_default())?.keys().next() {
+        Some(name) => Err(no_such_parameter(name)),
+        None => Ok(head),
+    }
+}
+
+fn no_such_parameter(name: &str) -> Problem {
+    Problem::field(StatusCode::BAD_REQUEST, name, format!("{name}: there is no such parameter"))
+}
+
+/// Reports that a thread that answers has panicked.
+fn failed(error: JoinError) -> Problem {
+    tracing::error!(%error, "a request of the HTTP API failed");
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the controller has a fault; its log has more")
+}
+
+async fn no_such_path(uri: Uri) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no {}; /v1/openapi.json lists what there is", uri.path()))
+}
+
+/// Refuses a method. The router adds the header `Allow`.
+async fn wrong_method() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods: see the header Allow")
+}
+
+/// Serves a request of a route.
+async fn serve(
+    api: Arc<Api>,
+    route: &'static Route,
+    Peer(peer): Peer,
+    in_path: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let client = api.access.admit(&head, peer, route.role)?;
+    let mut given = Given { path: parameters::in_path(in_path)?, ..Given::default() };
+    let page = page(&api, route, &head, &mut given)?;
+    given.body = read_body(route, &head.headers, body).await?;
+    if given.body.get("place").is_some() && !given.path.is_empty() {
+        return Err(Problem::field(StatusCode::BAD_REQUEST, "place", "place: the path says it already"));
+    }
+    let permit = api.lanes.enter(route.lane)?;
+    let of_thread = Arc::clone(&api);
+    let answer = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        ask(&of_thread, route, &given, page.as_ref(), client, peer)
+    });
+    let text = answer.await.map_err(failed)??;
+    Ok(response(&api, &head, text))
+}
+
+/// Reads the query: the route's own parameters, and those of lists.
+fn page(api: &Api, route: &Route, head: &Parts, given: &mut Given) -> Result<Option<Page>, Problem> {
+    let mut query = parameters::in_query(head.uri.query().unwrap_or_default())?;
+    for (name, kind) in route.query {
+        let default = match kind {
+            QueryKind::Number(number) => number.to_string(),
+            QueryKind::Flag => "false".to_owned(),
+        };
+        given.query.insert((*name).to_owned(), query.remove(*name).unwrap_or(default));
+    }
+    let columns = |rows| move || Columns::of(&api.schema, route, rows);
+    let page = route.rows.map(|rows| Page::take(rows, &mut query, columns(rows))).transpose()?;
+    match query.keys().next() {
+        Some(name) => Err(no_such_parameter(name)),
+        None => Ok(page),
+    }
+}
+
+/// Reads the body as JSON, if the route has one.
+async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Value, Problem> {
+    let most = if route.has_body { MAX_REQUEST as usize } else { 0 };
+    let read = async {
+        let (mut bytes, mut stream) = (Vec::new(), body.into_data_stream());
+        while let Some(part) = stream.next().await {
+            let part = part.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body does not come to its end"))?;
+            if bytes.len() + part.len() > most {
+                let (status, text) = if route.has_body {
+                    (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {most} bytes"))
+                } else {
+                    (StatusCode::BAD_REQUEST, "this takes no body".to_owned())
+                };
+                return Err(Problem::new(status, text));
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok(bytes)
+    };
+    let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body takes too long");
+    let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(late)??;
+    if !route.has_body {
+        return Ok(Value::Null);
+    }
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
+        let text = "the body has to be JSON: Content-Type: application/json";
+        return Err(Problem::field(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type", text));
+    }
+    let wrong = |error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is not JSON: {error}"));
+    serde_json::from_slice(&bytes).map_err(wrong)
+}
+
+/// Asks the controller, and returns the text of its answer. What changes something is noted in the log.
+fn ask(
+    api: &Api,
+    route: &Route,
+    given: &Given,
+    page: Option<&Page>,
+    client: Arc<str>,
+    peer: SocketAddr,
+) -> Result<Vec<u8>, Problem> {
+    let asker = Asker::Client(Arc::clone(&client));
+    let request = parse_value(route.request(given));
+    let answer = request.and_then(|request| answer_to(&api.handle, &asker, &request));
+    let answer = answer.map_err(|refusal| problem(route, given, &refusal));
+    if route.changes() {
+        let refused = answer.as_ref().err().map(|problem| beginning(problem.detail()));
+        let news =
+            ClientNews::Asked { client, peer: peer.ip(), what: beginning(&what_is_asked(route, given)), refused };
+        api.handle.publish(Notice::Client(news));
+    }
+    let answer = match (page, route.rows) {
+        (Some(page), Some(rows)) => page.select(rows, answer?),
+        _ => answer?,
+    };
+    Ok(answer.to_string().into_bytes())
+}
+
+/// Returns the beginning of a text that a client has chosen, for the log.
+fn beginning(text: &str) -> Arc<str> {
+    match text.char_indices().nth(MAX_LOGGED) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// Describes a request for the log, without values of tracked state.
+fn what_is_asked(route: &Route, given: &Given) -> String {
+    let place = route.path_parameters().fold(route.path.to_owned(), |path, name| {
+        path.replace(&format!("{{{name}}}"), given.path.get(name).map_or("", String::as_str))
+    });
+    let method = match route.method {
+        Method::Get => "GET",
+        Method::Put => "PUT",
+        Method::Post => "POST",
+        Method::Delete => "DELETE",
+    };
+    match given.body["name"].as_str() {
+        Some(policy) => format!("{method} {place} of {policy}"),
+        None => format!("{method} {place}"),
+    }
+}
+
+/// Translates a refusal: the client does not know the request that the route made of the parts of its own.
+fn problem(route: &Route, given: &Given, refusal: &RequestError) -> Problem {
+    let inner = refusal.field.strip_prefix(route.asks).unwrap_or_default().trim_start_matches('.');
+    let in_query = route.query.iter().map(|(name, _)| *name).find(|name| inner == *name || given.path.is_empty());
+    let in_path = in_query.is_none() && !given.path.is_empty() && (!route.has_body || inner.starts_with("place"));
+    let field = match in_query {
+        Some(name) => name,
+        None if in_path && inner.contains("key[1]") => "key",
+        None if in_path => route.path_parameters().next().unwrap_or_default(),
+        None => inner,
+    };
+    let detail = match refusal.text.strip_prefix(&format!("{}: ", refusal.field)) {
+        Some(rest) if !field.is_empty() => format!("{field}: {rest}"),
+        Some(rest) => rest.to_owned(),
+        None => refusal.text.clone(),
+    };
+    Problem::from_refusal(refusal, field, &detail, in_path)
+}
+
+/// Makes the response of an answer. A reader that has the same answer already gets none.
+fn response(api: &Api, head: &Parts, text: Vec<u8>) -> Response {
+    let is_read = matches!(head.method, axum::http::Method::GET | axum::http::Method::HEAD);
+    let tag = format!("\"{}\"", hex::encode(SipHasher13::new().hash(&text).as_bytes()));
+    let mut response = if is_read && is_known(&head.headers, &tag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        Response::new(Body::from(api.lanes.body(text)))
+    };
+    if response.status() == StatusCode::OK {
+        response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    }
+    if let Some(tag) = HeaderValue::from_str(&tag).ok().filter(|_| is_read) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// Reports whether a client says that it has the answer with this tag.
+fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let of = |value: &HeaderValue| {
+        let known = value.to_str().unwrap_or_default();
+        known.split(',').any(|known| matches!(known.trim().trim_start_matches("W/"), own if own == "*" || own == tag))
+    };
+    headers.get_all(header::IF_NONE_MATCH).iter().any(of)
+}

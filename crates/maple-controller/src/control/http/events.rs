@@ -1,0 +1,260 @@
+//! Events: lines of the log and commits of tracked state as they come, as server-sent events.
+//!
+//! One thread reads what Maple publishes already, and numbers it. The newest [`KEPT`] events stay. A reader has a place
+//! among them and nothing else, so a slow one costs no memory. When the events after its place are gone, it is told how
+//! many it missed.
+//!
+//! An id is the number of the controller's run and that of the event in it. A client that comes back with the id of an
+//! earlier run is told that it missed something as well.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use futures_util::stream;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::super::answer::log_line;
+use super::connections::InProgress;
+use super::problem::Problem;
+use crate::control::Handle;
+
+/// The number of events that are kept.
+const KEPT: usize = 1024;
+/// Maximum number of readers at a time.
+const MAX_READERS: usize = 256;
+/// Maximum number of events that a reader gets in one part.
+const PART: usize = 64;
+/// How often the thread looks for commits of tracked state, and whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a stream is silent at most: then a comment shows that it is open.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Event {
+    kind: &'static str,
+    data: Arc<str>,
+}
+
+/// The newest events.
+#[derive(Debug)]
+pub(super) struct Events {
+    /// The number of the run in ids.
+    run: String,
+    ring: Mutex<Ring>,
+    /// The number of the next event, for those who wait for it.
+    next: watch::Sender<u64>,
+    readers: Arc<AtomicUsize>,
+    ended: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    kept: VecDeque<Event>,
+    next: u64,
+}
+
+/// What a reader gets next.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    text: String,
+    next: u64,
+}
+
+impl Events {
+    /// Creates a ring without events for a run with this number.
+    pub fn new(run: u64) -> Events {
+        let (next, _) = watch::channel(0);
+        Events {
+            run: format!("{run:016x}"),
+            ring: Mutex::default(),
+            next,
+            readers: Arc::default(),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Reads what the controller publishes, until the end.
+    pub fn follow(&self, handle: &Handle) {
+        let (mut line, mut version) = (0, handle.snapshot().version());
+        while !self.ended.load(Ordering::Relaxed) {
+            for entry in handle.log_since(line, LOOK) {
+                line = entry.number + 1;
+                self.add("log", &log_line(&entry));
+            }
+            let newest = handle.snapshot().version();
+            if newest != version {
+                version = newest;
+                self.add("state", &json!({ "version": newest }));
+            }
+        }
+    }
+
+    /// Ends [`Events::follow`].
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    fn add(&self, kind: &'static str, data: &Value) {
+        let mut ring = self.lock();
+        if ring.kept.len() == KEPT {
+            ring.kept.pop_front();
+        }
+        ring.kept.push_back(Event { kind, data: data.to_string().into() });
+        ring.next += 1;
+        let next = ring.next;
+        drop(ring);
+        self.next.send_replace(next);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the stream of events after the one with this id; without one, of those that come.
+    ///
+    /// # Errors
+    /// [`Problem`] if there are too many readers.
+    pub fn stream(self: &Arc<Events>, last: Option<&str>, in_progress: InProgress) -> Result<Response, Problem> {
+        let reader = Reader::new(&self.readers)
+            .ok_or_else(|| Problem::busy(format!("{MAX_READERS} clients read events, and there can be no more")))?;
+        let (first, next) = self.begin(last);
+        let state = (Arc::clone(self), self.next.subscribe(), next, first, reader, in_progress);
+        let parts = stream::unfold(state, |(events, mut news, next, first, reader, in_progress)| async move {
+            if !first.is_empty() {
+                return Some((
+                    Ok::<_, Infallible>(Bytes::from(first)),
+                    (events, news, next, String::new(), reader, in_progress),
+                ));
+            }
+            let wait = tokio::time::timeout(SILENCE, news.wait_for(|newest| *newest > next));
+            let has_come = wait.await.map(|news| news.is_ok());
+            let Part { text, next } = match has_come {
+                Ok(true) => events.after(next),
+                // The server ends.
+                Ok(false) => return None,
+                Err(_) => Part { text: ":\n\n".to_owned(), next },
+            };
+            Some((Ok(Bytes::from(text)), (events, news, next, String::new(), reader, in_progress)))
+        });
+        let mut response = Response::new(Body::from_stream(parts));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Ok(response)
+    }
+
+    /// Returns what a reader with this last id gets first, and the number of the event after that.
+    fn begin(&self, last: Option<&str>) -> (String, u64) {
+        let next = self.lock().next;
+        let own = |id: &str| id.strip_prefix(&self.run)?.strip_prefix('-')?.parse::<u64>().ok().filter(|n| *n <= next);
+        match last.map(own) {
+            None => (format!("id: {}\nevent: begin\ndata: {{}}\n\n", self.id(next)), next),
+            Some(Some(first)) => (String::new(), first),
+            Some(None) => (self.missed(None, next), next),
+        }
+    }
+
+    /// Returns events from this number on, or that they are gone.
+    fn after(&self, next: u64) -> Part {
+        let ring = self.lock();
+        let oldest = ring.next - ring.kept.len() as u64;
+        if next < oldest {
+            return Part { text: self.missed(Some(oldest - next), oldest), next: oldest };
+        }
+        let (mut text, mut number) = (String::new(), next);
+        for Event { kind, data } in ring.kept.iter().skip((next - oldest) as usize).take(PART) {
+            text += &format!("id: {}\nevent: {kind}\ndata: {data}\n\n", self.id(number + 1));
+            number += 1;
+        }
+        Part { text, next: number }
+    }
+
+    /// Says that events before this number are gone: how many, if that is known.
+    fn missed(&self, count: Option<u64>, next: u64) -> String {
+        let data = json!({ "missed": count, "advice": "read again" });
+        format!("id: {}\nevent: missed\ndata: {data}\n\n", self.id(next))
+    }
+
+    /// Returns the id after which a client goes on with the event of this number.
+    fn id(&self, next: u64) -> String {
+        format!("{}-{next}", self.run)
+    }
+}
+
+/// A reader that is counted.
+#[derive(Debug)]
+struct Reader(Arc<AtomicUsize>);
+
+impl Reader {
+    fn new(all: &Arc<AtomicUsize>) -> Option<Reader> {
+        if all.fetch_add(1, Ordering::Relaxed) < MAX_READERS {
+            return Some(Reader(Arc::clone(all)));
+        }
+        all.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads all events from a number on: their numbers, and how many were missed.
+    fn read(events: &Events, mut next: u64) -> (Vec<u64>, u64) {
+        let (mut numbers, mut missed) = (Vec::new(), 0);
+        while next < events.lock().next {
+            let part = events.after(next);
+            assert!(part.next > next, "it goes on");
+            for line in part.text.lines().filter_map(|line| line.strip_prefix("data: ")) {
+                let data: Value = serde_json::from_str(line).expect("it is JSON");
+                match data["missed"].as_u64() {
+                    Some(count) => missed += count,
+                    None => numbers.push(data["number"].as_u64().expect("a number")),
+                }
+            }
+            next = part.next;
+        }
+        (numbers, missed)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_reader_gets_each_event_or_is_told_that_it_missed_it(count in 0u64..3000, from in 0u64..3000) {
+            let (events, from) = (Events::new(1), from.min(count));
+            (0..count).for_each(|number| events.add("log", &json!({ "number": number })));
+            let (numbers, missed) = read(&events, from);
+            let expected: Vec<u64> = (from.max(count.saturating_sub(KEPT as u64))..count).collect();
+            prop_assert_eq!(missed, count - from - expected.len() as u64);
+            prop_assert_eq!(numbers, expected);
+            prop_assert!(events.lock().kept.len() <= KEPT);
+        }
+    }
+
+    #[test]
+    fn ids_of_another_run_or_of_the_future_are_not_gone_on_with() {
+        let events = Events::new(7);
+        (0..3).for_each(|number| events.add("log", &json!({ "number": number })));
+        assert_eq!(events.begin(Some("0000000000000007-2")), (String::new(), 2));
+        for other in ["0000000000000007-4", "0000000000000008-2", "2", ""] {
+            assert!(events.begin(Some(other)).0.contains("event: missed"), "{other}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Bounds on what is answered at a time, so that slow requests do not keep quick ones waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::body::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::problem::Problem;
+
+/// What a request waits for. Each lane has permits of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// The newest snapshot: nothing.
+    Memory,
+    /// Shards, and perhaps switches.
+    Shards,
+    /// The loading or the trial of a policy.
+    Policy,
+}
+
+/// The number of requests in each lane.
+const MEMORY: usize = 16;
+const SHARDS: usize = 16;
+const POLICY: usize = 2;
+/// The number of threads that answer: one for each permit.
+pub(super) const THREADS: usize = MEMORY + SHARDS + POLICY;
+/// Maximum number of bytes of all answers that are not sent yet.
+const UNSENT: usize = 256 << 20;
+
+/// The permits of all lanes, and the bytes that wait for clients.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    memory: Arc<Semaphore>,
+    shards: Arc<Semaphore>,
+    policy: Arc<Semaphore>,
+    unsent: Arc<AtomicUsize>,
+}
+
+impl Lanes {
+    /// Creates lanes in which nothing is.
+    pub fn new() -> Lanes {
+        let [memory, shards, policy] = [MEMORY, SHARDS, POLICY].map(|permits| Arc::new(Semaphore::new(permits)));
+        Lanes { memory, shards, policy, unsent: Arc::default() }
+    }
+
+    /// Takes a permit.
+    ///
+    /// # Errors
+    /// [`Problem`] if all are taken, or if clients do not read their answers.
+    pub fn enter(&self, lane: Lane) -> Result<OwnedSemaphorePermit, Problem> {
+        if self.unsent.load(Ordering::Relaxed) > UNSENT {
+            return Err(Problem::busy("too many answers wait for clients that do not read them"));
+        }
+        let permits = match lane {
+            Lane::Memory => &self.memory,
+            Lane::Shards => &self.shards,
+            Lane::Policy => &self.policy,
+        };
+        let busy = |_| Problem::busy("the controller is answering as many such requests as it does at a time");
+        Arc::clone(permits).try_acquire_owned().map_err(busy)
+    }
+
+    /// Makes the body of an answer, which counts until it is sent.
+    pub fn body(&self, text: Vec<u8>) -> Bytes {
+        self.unsent.fetch_add(text.len(), Ordering::Relaxed);
+        Bytes::from_owner(Unsent { text, counted: Arc::clone(&self.unsent) })
+    }
+}
+
+/// The bytes of an answer.
+struct Unsent {
+    text: Vec<u8>,
+    counted: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.counted.fetch_sub(self.text.len(), Ordering::Relaxed);
+    }
+}

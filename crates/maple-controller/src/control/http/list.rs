@@ -1,0 +1,193 @@
+//! Lists: rows of an answer, filtered, sorted, and in pages.
+//!
+//! A page is named by the row after which it begins, not by a number of rows. So a row that comes or goes meanwhile
+//! moves no other row to another page.
+
+use std::cell::LazyCell;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::columns::Columns;
+use super::problem::Problem;
+use super::routes::Rows;
+
+/// The part of the rows that a client asks for.
+#[derive(Debug, PartialEq)]
+pub(super) struct Page {
+    limit: Option<usize>,
+    after: Option<Vec<Value>>,
+    /// The parameter `sort`, which a cursor repeats.
+    order: String,
+    sort: Vec<SortKey>,
+    filters: Vec<(String, String)>,
+}
+
+/// A column by which rows are sorted.
+#[derive(Debug, PartialEq)]
+struct SortKey {
+    column: String,
+    descends: bool,
+}
+
+impl Page {
+    /// Takes the parameters of lists out of a query. What remains are filters: columns with the value that they are to
+    /// have.
+    ///
+    /// # Errors
+    /// [`Problem`] if one is wrong, or is no column.
+    pub fn take<'a>(
+        rows: Rows,
+        query: &mut BTreeMap<String, String>,
+        columns: impl FnOnce() -> Columns<'a>,
+    ) -> Result<Page, Problem> {
+        let columns = LazyCell::new(columns);
+        let wrong =
+            |field: &str, text: String| Problem::field(StatusCode::BAD_REQUEST, field, format!("{field}: {text}"));
+        let order = query.remove("sort").unwrap_or_else(|| rows.sort.to_owned());
+        let mut sort = Vec::new();
+        for key in order.split(',').filter(|key| !key.is_empty()) {
+            let column = key.strip_prefix('-').unwrap_or(key);
+            columns.check(column).map_err(|text| wrong("sort", text))?;
+            sort.push(SortKey { column: column.to_owned(), descends: key.starts_with('-') });
+        }
+        let limit = query.remove("limit").map(|text| match text.parse() {
+            Ok(limit @ 1..) => Ok(limit),
+            _ => Err(wrong("limit", format!("{text:?} is not a whole number from 1 on"))),
+        });
+        let after = query.remove("after").map(|text| {
+            read_cursor(&text, &order, sort.len() + rows.key.len())
+                .ok_or_else(|| wrong("after", "this is not what an answer with this order had under next".to_owned()))
+        });
+        let filters: Vec<(String, String)> = std::mem::take(query).into_iter().collect();
+        for (column, _) in &filters {
+            columns.check(column).map_err(|text| wrong(column, text))?;
+        }
+        Ok(Page { limit: limit.transpose()?, after: after.transpose()?, order, sort, filters })
+    }
+
+    /// Selects the rows of an answer: `{"rows": […], "total": …, "next": …}`.
+    pub fn select(&self, rows: Rows, answer: Value) -> Value {
+        let is_selected =
+            |row: &Value| self.filters.iter().all(|(column, text)| column_of(row, column).is_some_and(|v| is(v, text)));
+        let all = rows_of(rows, answer).into_iter().filter(is_selected);
+        let mut all: Vec<(Vec<Value>, Value)> = all.map(|row| (self.key(rows, &row), row)).collect();
+        all.sort_by(|(a, _), (b, _)| self.compare(a, b));
+        number_equals(&mut all);
+        let total = all.len();
+        let first = match &self.after {
+            Some(after) => all.partition_point(|(key, _)| self.compare(key, after) != Ordering::Greater),
+            None => 0,
+        };
+        let last = self.limit.map_or(total, |limit| total.min(first.saturating_add(limit)));
+        let next =
+            all.get(last.wrapping_sub(1)).filter(|_| last < total).map(|(key, _)| write_cursor(&self.order, key));
+        let page: Vec<Value> = all.drain(first..last).map(|(_, row)| row).collect();
+        json!({ "rows": page, "total": total, "next": next })
+    }
+
+    /// Returns what a row is sorted by: the columns of `sort`, and then those that tell rows apart.
+    fn key(&self, rows: Rows, row: &Value) -> Vec<Value> {
+        let columns = self.sort.iter().map(|key| key.column.as_str()).chain(rows.key.iter().copied());
+        columns.map(|column| column_of(row, column).cloned().unwrap_or_default()).collect()
+    }
+
+    fn compare(&self, a: &[Value], b: &[Value]) -> Ordering {
+        let each = a.iter().zip(b).enumerate().map(|(at, (a, b))| {
+            let order = compare(a, b);
+            if self.sort.get(at).is_some_and(|key| key.descends) { order.reverse() } else { order }
+        });
+        each.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+}
+
+/// Adds to the key of each row how many rows before it have an equal one.
+fn number_equals(all: &mut [(Vec<Value>, Value)]) {
+    let mut number: u64 = 0;
+    for at in 0..all.len() {
+        let (before, rest) = all.split_at_mut(at);
+        let key = &mut rest[0].0;
+        let is_equal = before.last().is_some_and(|(last, _)| last[..key.len()] == key[..]);
+        number = if is_equal { number + 1 } else { 0 };
+        key.push(number.into());
+    }
+}
+
+/// Returns the rows of an answer. Rows inside of objects get the other members of their object.
+pub(super) fn rows_of(rows: Rows, answer: Value) -> Vec<Value> {
+    let Value::Array(all) = answer else { return Vec::new() };
+    let Some(member) = rows.nested else { return all };
+    let inner = |mut object: Value| {
+        let inner = object.as_object_mut().and_then(|members| members.remove(member));
+        let Some(Value::Array(inner)) = inner else { return Vec::new() };
+        let with = |mut row: Value| {
+            for (name, value) in object.as_object().into_iter().flatten() {
+                row[name.as_str()] = value.clone();
+            }
+            row
+        };
+        inner.into_iter().map(with).collect()
+    };
+    all.into_iter().flat_map(inner).collect()
+}
+
+/// Returns a column of a row: names and numbers of members, with dots between them.
+fn column_of<'a>(row: &'a Value, column: &str) -> Option<&'a Value> {
+    column.split('.').try_fold(row, |value, part| match value {
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        value => value.get(part),
+    })
+}
+
+/// Reports whether a value is this text, or the JSON that this text is. A list is what one of its items is.
+fn is(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(own) => own == text,
+        Value::Array(items) => items.iter().any(|item| is(item, text)),
+        value => serde_json::from_str::<Value>(text).is_ok_and(|read| compare(&read, value).is_eq()),
+    }
+}
+
+/// Compares values of any kind: numbers by their size, text by its characters, lists and objects by their parts.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    let kind = |value: &Value| match value {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(_) => 2,
+        Value::String(_) => 3,
+        Value::Array(_) => 4,
+        Value::Object(_) => 5,
+    };
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Number(a), Value::Number(b)) => match (a.as_i128(), b.as_i128()) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => a.as_f64().unwrap_or_default().total_cmp(&b.as_f64().unwrap_or_default()),
+        },
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Array(a), Value::Array(b)) => parts(a.iter().map(|v| ("", v)), b.iter().map(|v| ("", v))),
+        (Value::Object(a), Value::Object(b)) => {
+            parts(a.iter().map(|(n, v)| (n.as_str(), v)), b.iter().map(|(n, v)| (n.as_str(), v)))
+        }
+        (a, b) => kind(a).cmp(&kind(b)),
+    }
+}
+
+fn parts<'a>(a: impl Iterator<Item = (&'a str, &'a Value)>, b: impl Iterator<Item = (&'a str, &'a Value)>) -> Ordering {
+    let (a, b): (Vec<_>, Vec<_>) = (a.collect(), b.collect());
+    let each = a.iter().zip(&b).map(|((m, v), (n, w))| m.cmp(n).then_with(|| compare(v, w)));
+    each.into_iter().find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
+}
+
+/// Writes the key of a row as text that clients only hand back.
+fn write_cursor(order: &str, key: &[Value]) -> String {
+    hex::encode(json!([order, key]).to_string())
+}
+
+/// Reads the key of a row: this many columns, and the number among its equals.
+fn read_cursor(text: &str, order: &str, columns: usize) -> Option<Vec<Value>> {
+    let (of, key): (String, Vec<Value>) = serde_json::from_slice(&hex::decode(text).ok()?).ok()?;
+    (of == order && key.len() == columns + 1).then_some(key)
+}

@@ -1,0 +1,163 @@
+//! The HTTP API: the requests of the control socket for programs that speak HTTP.
+//!
+//! One thread runs everything that waits for clients: it accepts them, reads their requests and writes answers. What
+//! asks shards, and may wait for them, runs on threads of its own, of which there are few. None of them is a shard, and
+//! a shard waits for none of them.
+//!
+//! ```text
+//!  client ──► connections ──► router ──► access: who, which role, which host ──► parameters, body
+//!                                                                                      │
+//!  client ◄── ETag, 304 ◄── list: filter, sort, page ◄── control::answer ◄── request ◄─┘ (routes.rs; a thread of a lane)
+//! ```
+//!
+//! A route has no handler: it says which request of the socket it makes (`routes.rs`). So there is one implementation
+//! and one schema of both.
+
+mod access;
+mod api;
+mod columns;
+mod connections;
+mod events;
+mod failures;
+mod lanes;
+mod list;
+mod openapi;
+mod parameters;
+mod problem;
+mod routes;
+mod tokens;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use self::access::Access;
+use self::api::{Api, router};
+use self::events::Events;
+use self::failures::Failures;
+use self::tokens::TokenFile;
+pub use self::tokens::TokensError;
+use super::Handle;
+use crate::kept_files::KeptFile;
+use crate::random::random;
+use crate::tls::Tls;
+
+/// How long the end waits for requests that are being answered.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The options of the HTTP API.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// The address to listen on. Beyond the loopback interface there have to be TLS and tokens.
+    pub address: SocketAddr,
+    /// The certificate, if connections begin with TLS. Clients need none.
+    pub tls: Option<Arc<Tls>>,
+    /// The file of tokens. Without one, clients may only read.
+    pub tokens: Option<PathBuf>,
+}
+
+/// Why the HTTP API can't be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// The address can be reached from other machines, and something is missing for that.
+    #[error(
+        "other machines reach this address, so it needs a certificate and tokens; without them it has to be one of the loopback interface, such as 127.0.0.1:8653"
+    )]
+    Unprotected,
+    /// The file of tokens is wrong.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+    /// The system refuses the address or a thread.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Makes the text of a scrape, in OpenMetrics if that is asked for, with the type of its content. `None`: a shard does
+/// not answer.
+pub(crate) type Scrape = Box<dyn Fn(bool) -> Option<(&'static str, Arc<str>)> + Send + Sync>;
+
+/// A running server. Dropping it ends it.
+pub(crate) struct HttpServer {
+    address: SocketAddr,
+    events: Arc<Events>,
+    /// The thread that reads what becomes events.
+    follower: Option<JoinHandle<()>>,
+    /// The thread ends when this is dropped.
+    running: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HttpServer {
+    /// Listens, and starts the thread.
+    ///
+    /// # Errors
+    /// [`HttpError`] if options are wrong, or if the system refuses the address or a thread.
+    pub fn open(options: HttpOptions, handle: Handle, scrape: Scrape) -> Result<HttpServer, HttpError> {
+        let is_loopback = options.address.ip().is_loopback();
+        if !is_loopback && (options.tls.is_none() || options.tokens.is_none()) {
+            return Err(HttpError::Unprotected);
+        }
+        if let Some(path) = &options.tokens {
+            handle.files().keep(KeptFile::Tokens, path);
+        }
+        let tokens = options.tokens.as_deref().map(TokenFile::open).transpose()?;
+        let access = Access { tokens, is_loopback, failures: Failures::default(), handle: handle.clone() };
+        let listener = std::net::TcpListener::bind(options.address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = runtime()?;
+        let listener = {
+            let _entered = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let events = Arc::new(Events::new(u64::from_le_bytes(random()?)));
+        let follower = {
+            let (events, handle) = (Arc::clone(&events), handle.clone());
+            std::thread::Builder::new().name("http-events".into()).spawn(move || events.follow(&handle))?
+        };
+        let api = Arc::new(Api::new(handle, access, Arc::clone(&events), scrape));
+        let (running, ends) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
+            runtime.spawn(connections::accept(listener, router(api), options.tls));
+            // The other end is only ever dropped.
+            let _ = runtime.block_on(ends);
+            runtime.shutdown_timeout(END_TIMEOUT);
+        })?;
+        Ok(HttpServer { address, events, follower: Some(follower), running: Some(running), thread: Some(thread) })
+    }
+
+    /// Returns the address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Creates the runtime of the thread.
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(lanes::THREADS)
+        .thread_name("http-answer")
+        .build()
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.running.take();
+        self.events.end();
+        for thread in [self.follower.take(), self.thread.take()].into_iter().flatten() {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the HTTP API panicked");
+            }
+        }
+    }
+}

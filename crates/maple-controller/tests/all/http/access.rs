@@ -1,0 +1,149 @@
+//! Who may ask what, and what browsers are kept from.
+
+use std::io::{BufReader, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use maple_controller::control::HttpOptions;
+use maple_controller::tls::{Tls, TlsFiles};
+use maple_controller::{Controller, ControllerOptions};
+use maple_core::Route;
+use maple_core::policy::{Net, PacketHandle};
+use serde_json::json;
+
+use super::{ADMIN, Ask, READ, STATE, Said, Served, TOKENS, private_file};
+use crate::common::tls::{Authority, connect, versions};
+use crate::common::{Maple, eventually};
+
+const WRITE: &str = "/v1/state/variables/mode";
+
+fn status(served: &Served, ask: &Ask<'_>) -> u16 {
+    served.ask(ask).status
+}
+
+#[test]
+fn without_tokens_clients_only_read() {
+    let served = Served::new("", |_| {});
+    assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts", "")), 200);
+    let body = json!({ "value": 1, "create": true });
+    let write = served.ask(&Ask::new("PUT", WRITE, "").json(&body));
+    assert_eq!(write.refusal(), (403, String::new()));
+    assert!(write.body.contains("--http-tokens"), "{}", write.body);
+    assert_eq!(status(&served, &Ask::new("POST", "/v1/rollback", "")), 403);
+    assert_eq!(served.maple.handle.snapshot().var("mode"), None);
+}
+
+#[test]
+fn each_role_may_do_what_it_is_for() {
+    let served = Served::new(TOKENS, |_| {});
+    let body = json!({ "value": 1, "create": true });
+    for (token, read, write, rule) in
+        [("", 401, 401, 401), (READ, 200, 403, 403), (STATE, 200, 200, 403), (ADMIN, 200, 200, 200)]
+    {
+        assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts", token)), read, "{token}");
+        assert_eq!(status(&served, &Ask::new("GET", "/v1/openapi.json", token)), read, "{token}");
+        assert_eq!(status(&served, &Ask::new("PUT", WRITE, token).json(&body)), write, "{token}");
+        assert_eq!(status(&served, &Ask::new("POST", "/v1/invalidate", token).json(&json!("all"))), rule, "{token}");
+    }
+    let no_token = served.ask(&Ask::new("GET", "/v1/hosts", ""));
+    assert_eq!(no_token.header("www-authenticate"), Some("Bearer realm=\"maple\""));
+}
+
+#[test]
+fn an_address_with_too_many_wrong_tokens_is_locked_out() {
+    let served = Served::new(TOKENS, |_| {});
+    for _ in 0..10 {
+        assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts", "not-a-token")), 401);
+    }
+    let refused = served.get("/v1/hosts");
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("60")));
+    let told = served.maple.notices().into_iter().filter(|text| text.contains("wrong tokens")).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn tokens_are_read_again_when_their_file_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = private_file(&folder, "tokens", TOKENS);
+    let served = Served::new("", |options| {
+        options.control.http.as_mut().expect("it is there").tokens = Some(path.clone());
+    });
+    assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts", READ)), 200);
+    std::fs::write(&path, "read r").expect("it is written");
+    eventually("the error is told", || {
+        assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts", READ)), 200, "the tokens before go on");
+        served.maple.notices().iter().any(|text| text.contains("three words"))
+    });
+    std::fs::write(&path, "read new another-token-of-readers").expect("it is written");
+    eventually("the old token is forgotten", || status(&served, &Ask::new("GET", "/v1/hosts", READ)) == 401);
+    assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts", "another-token-of-readers")), 200);
+}
+
+#[test]
+fn pages_of_other_sites_are_refused() {
+    let served = Served::new(TOKENS, |_| {});
+    for (host, expected) in
+        [("localhost:8653", 200), ("127.0.0.1", 200), ("[::1]:1", 200), ("evil.example", 421), ("10.0.0.1:80", 421)]
+    {
+        assert_eq!(status(&served, &Ask::get("/v1/hosts").with("Host", host)), expected, "{host}");
+    }
+    let body = json!({ "value": 1, "create": true });
+    let write = Ask::new("PUT", WRITE, ADMIN).json(&body).with("Host", "localhost:1");
+    for (name, value, expected) in [
+        ("Origin", "http://localhost:1", 200),
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "http://localhost:2", 403),
+        ("Origin", "null", 403),
+        ("Sec-Fetch-Site", "same-origin", 200),
+        ("Sec-Fetch-Site", "cross-site", 403),
+        ("Sec-Fetch-Site", "same-site", 403),
+    ] {
+        assert_eq!(status(&served, &write.clone().with(name, value)), expected, "{name}: {value}");
+    }
+    // A form can't send JSON.
+    let mut form = Ask::new("PUT", WRITE, ADMIN).with("Content-Type", "text/plain");
+    form.body = Some("{}".into());
+    assert_eq!(status(&served, &form), 415);
+    let said = served.ask(&Ask::get("/v1/hosts").with("Origin", "http://evil.example"));
+    assert!(said.headers.iter().all(|(name, _)| !name.starts_with("access-control")), "{said:?}");
+    for target in ["/v1/hosts", "/nothing"] {
+        let said = served.get(target);
+        assert_eq!(said.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(said.header("content-security-policy"), Some("default-src 'none'; frame-ancestors 'none'"));
+    }
+}
+
+/// Why a controller does not start with this HTTP API.
+fn refusal(http: HttpOptions) -> String {
+    let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
+    (options.openflow.listen, options.workers.pin) = (vec![SocketAddr::from(([127, 0, 0, 1], 0))], false);
+    options.control.http = Some(http);
+    Controller::start(options).expect_err("it is refused").to_string()
+}
+
+#[test]
+fn beyond_the_loopback_interface_there_are_tls_and_tokens() {
+    let authority = Authority::new("http");
+    let own = authority.sign("controller", 1);
+    let tls = Arc::new(Tls::open(TlsFiles::new(own.certificate, own.key)).expect("they are right"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = private_file(&folder, "tokens", TOKENS);
+    let address = SocketAddr::from(([0, 0, 0, 0], 0));
+    for (tls, tokens) in [(None, None), (Some(Arc::clone(&tls)), None), (None, Some(tokens.clone()))] {
+        let why = refusal(HttpOptions { address, tls, tokens });
+        assert!(why.contains("needs a certificate and tokens"), "{why}");
+    }
+    let missing = refusal(HttpOptions { address, tls: Some(Arc::clone(&tls)), tokens: Some("/no/such/file".into()) });
+    assert!(missing.contains("/no/such/file"), "{missing}");
+
+    let maple = Maple::with(|options| {
+        options.control.http = Some(HttpOptions { address, tls: Some(tls), tokens: Some(tokens) });
+    });
+    let port = maple.handle.http_address().expect("it is served").port();
+    let mut stream = connect(([127, 0, 0, 1], port).into(), &authority.client(None, &versions()));
+    let ask = Ask::get("/v1/version").with("Host", "maple.example");
+    stream.write_all(ask.to_text().as_bytes()).expect("it reads");
+    let said = Said::read(&mut BufReader::new(stream));
+    assert_eq!(said.status, 200, "{said:?}");
+    assert!(maple.handle.http_has_tls());
+}

@@ -1,0 +1,148 @@
+//! Events: what comes, what a client that was away gets, and that slow ones cost nothing.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
+use maple_core::state::{Value as Stored, Write};
+use serde_json::Value;
+
+use super::{ADMIN, Ask, READ, Said, Served, TOKENS};
+use crate::common::descriptors;
+
+/// An event.
+#[derive(Debug)]
+struct Event {
+    id: String,
+    kind: String,
+    data: Value,
+}
+
+/// A stream of events.
+struct Events(BufReader<TcpStream>);
+
+impl Events {
+    /// Reads events after this id; without one, those that come.
+    fn open(served: &Served, last: Option<&str>) -> Events {
+        let mut ask = Ask::new("GET", "/v1/events", READ);
+        if let Some(last) = last {
+            ask = ask.with("Last-Event-ID", last);
+        }
+        let mut stream = served.connect();
+        stream.write_all(ask.to_text().as_bytes()).expect("it reads");
+        let mut reader = BufReader::new(stream);
+        assert_eq!(Said::head(&mut reader).0, 200);
+        Events(reader)
+    }
+
+    fn next(&mut self) -> Event {
+        let mut event = Event { id: String::new(), kind: String::new(), data: Value::Null };
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).expect("it comes") > 0, "it goes on");
+            match line.trim_end().split_once(": ") {
+                Some(("id", id)) => id.clone_into(&mut event.id),
+                Some(("event", kind)) => kind.clone_into(&mut event.kind),
+                Some(("data", data)) => event.data = serde_json::from_str(data).expect("it is JSON"),
+                // Sizes of chunks, and empty lines.
+                _ if event.data.is_null() => {}
+                _ => return event,
+            }
+        }
+    }
+
+    /// The next event of this kind.
+    fn of(&mut self, kind: &str) -> Event {
+        loop {
+            let event = self.next();
+            if event.kind == kind {
+                return event;
+            }
+        }
+    }
+}
+
+fn change(served: &Served, number: i64) {
+    let write = Write::Var { name: "mode".into(), value: Some(Stored::from(number)) };
+    served.maple.handle.change(vec![write]).expect("it is acknowledged");
+}
+
+/// Makes a line of the log.
+fn tell(served: &Served, number: usize) {
+    served.maple.handle.listener_failed(format!("error {number}").into());
+}
+
+#[test]
+fn lines_of_the_log_and_changes_of_state_come_as_events() {
+    let served = Served::new(TOKENS, |_| {});
+    let mut events = Events::open(&served, None);
+    assert_eq!(events.next().kind, "begin");
+    tell(&served, 1);
+    let line = events.of("log");
+    assert_eq!(line.data["text"], "a listener failed: error 1");
+    change(&served, 1);
+    let state = events.of("state");
+    assert!(state.data["version"].is_u64() && state.id > line.id, "{state:?}");
+}
+
+#[test]
+fn a_client_that_was_away_goes_on_where_it_was() {
+    let served = Served::new(TOKENS, |_| {});
+    let mut events = Events::open(&served, None);
+    let begin = events.next();
+    (0..30).for_each(|number| tell(&served, number));
+    let all: Vec<Event> = (0..30).map(|_| events.of("log")).collect();
+    for (from, first) in [(&begin.id, 0), (&all[9].id, 10), (&all[28].id, 29)] {
+        let mut again = Events::open(&served, Some(from));
+        for event in &all[first..] {
+            let same = again.of("log");
+            assert_eq!((&same.id, &same.data), (&event.id, &event.data));
+        }
+    }
+}
+
+#[test]
+fn a_client_that_missed_something_is_told_so() {
+    let served = Served::new(TOKENS, |_| {});
+    for other in ["0000000000000000-1", "nonsense", ""] {
+        let missed = Events::open(&served, Some(other)).next();
+        assert_eq!((missed.kind.as_str(), &missed.data["missed"]), ("missed", &Value::Null), "{other}");
+    }
+    let begin = Events::open(&served, None).next();
+    let mut last = Events::open(&served, None);
+    // The log has each change that a client asks for.
+    for _ in 0..1100 {
+        assert_eq!(served.ask(&Ask::new("POST", "/v1/rest", ADMIN).with("Connection", "close")).status, 409);
+        last.of("log");
+    }
+    let mut late = Events::open(&served, Some(&begin.id));
+    let missed = late.next();
+    assert!(missed.kind == "missed" && missed.data["missed"].as_u64() >= Some(76), "{missed:?}");
+    assert_ne!(late.next().kind, "missed");
+}
+
+#[test]
+fn readers_are_bounded_and_slow_ones_keep_nobody_waiting() {
+    if !descriptors(4 * 300) {
+        return;
+    }
+    let served = Served::new(TOKENS, |_| {});
+    let slow: Vec<Events> = (0..256).map(|_| Events::open(&served, None)).collect();
+    let refused = served.get("/v1/events");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    (0..200).for_each(|number| tell(&served, number));
+    assert_eq!(served.get("/v1/hosts").status, 200);
+    drop(slow);
+    crate::common::eventually("there is room again", || served.get("/v1/events").status == 200);
+}
+
+#[test]
+fn metrics_are_a_route_too() {
+    let served = Served::new(TOKENS, |_| {});
+    let classic = served.get("/metrics");
+    assert!(classic.body.contains("\nmaple_connections ") && !classic.body.contains("# EOF"), "{}", classic.body);
+    let open = served.ask(&Ask::get("/metrics").with("Accept", "application/openmetrics-text"));
+    assert!(
+        open.body.ends_with("# EOF\n") && open.header("content-type").is_some_and(|kind| kind.contains("openmetrics"))
+    );
+    assert_eq!(served.ask(&Ask::new("GET", "/metrics", "")).status, 401);
+}
