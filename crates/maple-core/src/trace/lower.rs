@@ -122,6 +122,11 @@ impl<'t> Lowered<'t> {
         if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() }
     }
 
+    /// Reports whether no packet that passes the items fits a condition. Asking for it then adds nothing.
+    pub(crate) fn denies(&self, cond: &Cond) -> bool {
+        self.known.cond(cond) == KnownAnswer::Fails
+    }
+
     /// Returns the number of items so far, with the passed tests.
     pub(crate) fn depth(&self) -> usize {
         self.passed + self.known.items().len()

@@ -11,8 +11,10 @@
 //! each pair is compared once, not once for each trace.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::list_replay::DeniedConds;
 use super::replay::QuestionMemo;
 use crate::trace::{Cond, CondList};
 
@@ -25,6 +27,8 @@ pub(super) struct ChainQuestions {
     questions: Vec<Arc<Cond>>,
     /// The number of questions up to the one that becomes each test, including that one.
     ends: Vec<u32>,
+    /// Conditions of lists that are denied right before questions, by the question's index.
+    denied: Vec<(u32, DeniedConds)>,
     /// Stretches in which the questions are those of a list.
     stretches: RefCell<Vec<ListStretch>>,
 }
@@ -33,11 +37,12 @@ pub(super) struct ChainQuestions {
 #[derive(Clone, Debug)]
 struct ListStretch {
     list: Arc<CondList>,
-    /// The index of the first of these questions, and the place of its condition in the list.
+    /// The index of the first of these questions.
     begin: usize,
-    place: usize,
-    /// The number of questions that were found to be the list's.
-    len: usize,
+    /// The first place from which a run comes to that question.
+    first: u32,
+    /// The place of the condition that each question is.
+    places: Vec<u32>,
 }
 
 impl ChainQuestions {
@@ -65,38 +70,71 @@ impl ChainQuestions {
         self.ends.partition_point(|end| *end as usize <= questions)
     }
 
-    /// Returns the number of questions from the index `from` on, and before `until`, that are the conditions of a list
-    /// from
-    /// `place` on.
-    pub(super) fn of_list(&self, from: usize, until: usize, list: &Arc<CondList>, place: usize) -> usize {
-        let agrees = |ahead: usize| match (self.questions.get(from + ahead), list.conds().get(place + ahead)) {
-            (Some(question), Some(cond)) => Arc::ptr_eq(question, cond),
-            _ => false,
-        };
+    /// Returns the number of questions with these indices, from the first on, that are conditions of a list, from the
+    /// first of these places on. Between them are only conditions that are denied there. Also returns the number of
+    /// conditions that this answers.
+    pub(super) fn of_list(
+        &self,
+        questions: Range<usize>,
+        list: &Arc<CondList>,
+        places: Range<usize>,
+    ) -> (usize, usize) {
         let mut stretches = self.stretches.borrow_mut();
-        let at = match stretches.iter().position(|there| there.includes(from, list, place)) {
+        let at = match stretches.iter().position(|there| there.includes(questions.start, list, places.start)) {
             Some(at) => at,
-            None if !agrees(0) => return 0,
             None => {
+                let Some(place) = self.place_of(questions.start, list, places.start) else { return (0, 0) };
                 if stretches.len() == STRETCHES {
                     stretches.remove(0);
                 }
-                stretches.push(ListStretch { list: Arc::clone(list), begin: from, place, len: 1 });
+                let (list, begin, first) = (Arc::clone(list), questions.start, places.start as u32);
+                stretches.push(ListStretch { list, begin, first, places: vec![place as u32] });
                 stretches.len() - 1
             }
         };
-        let stretch = &mut stretches[at];
-        while stretch.begin + stretch.len < until && agrees(stretch.begin + stretch.len - from) {
-            stretch.len += 1;
+        let ListStretch { begin, places: there, .. } = &mut stretches[at];
+        while *begin + there.len() < questions.end
+            && let Some(last) = there.last().filter(|last| (**last as usize) < places.end)
+            && let Some(place) = self.place_of(*begin + there.len(), list, *last as usize + 1)
+        {
+            there.push(place as u32);
         }
-        until.min(stretch.begin + stretch.len) - from
+        let passed = there.get(questions.start - *begin..there.len().min(questions.end - *begin)).unwrap_or_default();
+        let count = passed.partition_point(|place| (*place as usize) < places.end);
+        let until = match (passed.get(count), count.checked_sub(1)) {
+            (Some(_), _) => places.end,
+            (None, Some(last)) => passed[last] as usize + 1,
+            (None, None) => places.start,
+        };
+        (count, until - places.start)
+    }
+
+    /// Returns the place in a list of the condition that a question is, if a run that asks for the condition at `place`
+    /// next comes to this question.
+    fn place_of(&self, question: usize, list: &Arc<CondList>, place: usize) -> Option<usize> {
+        let asked = self.questions.get(question)?;
+        let is_asked = |place: &usize| list.conds().get(*place).is_some_and(|cond| Arc::ptr_eq(cond, asked));
+        if is_asked(&place) {
+            return Some(place);
+        }
+        let at = self.denied.binary_search_by_key(&(question as u32), |(before, _)| *before).ok()?;
+        self.denied[at].1.end_after(list, place).filter(is_asked)
     }
 
     /// Adds the chain's next test, which asks for `cond` and whose node has these memos.
     pub(super) fn push(&mut self, cond: &Arc<Cond>, memos: &[QuestionMemo]) {
         let begun = memos.iter().position(|memo| memo.begun().is_some());
         let before = &memos[..begun.unwrap_or(memos.len())];
-        self.questions.extend(before.iter().filter_map(QuestionMemo::denied).cloned());
+        for memo in before {
+            self.questions.extend(memo.denied().cloned());
+            if let Some(conds) = memo.denied_conds() {
+                let before = self.questions.len() as u32;
+                // Of several stretches before a question, the first one counts.
+                if self.denied.last().is_none_or(|(last, _)| *last < before) {
+                    self.denied.push((before, conds.clone()));
+                }
+            }
+        }
         self.questions.push(begun.and_then(|at| memos[at].begun()).unwrap_or(cond).clone());
         self.ends.push(self.questions.len() as u32);
     }
@@ -106,23 +144,26 @@ impl ChainQuestions {
         self.ends.truncate(tests);
         self.questions.truncate(self.ends.last().map_or(0, |end| *end as usize));
         let left = self.questions.len();
+        self.denied.truncate(self.denied.partition_point(|(before, _)| (*before as usize) < left));
         self.stretches.get_mut().retain_mut(|stretch| {
-            stretch.len = stretch.len.min(left.saturating_sub(stretch.begin));
-            stretch.len > 0
+            stretch.places.truncate(left.saturating_sub(stretch.begin));
+            !stretch.places.is_empty()
         });
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&self.questions[..]) + size_of_val(&self.ends[..])
+        size_of_val(&self.questions[..]) + size_of_val(&self.ends[..]) + size_of_val(&self.denied[..])
     }
 }
 
 impl ListStretch {
-    /// Reports whether the question with the index `from`, or the one before it, is among these, and would be the
-    /// condition at `place`.
-    fn includes(&self, from: usize, list: &Arc<CondList>, place: usize) -> bool {
-        let is_within = (self.begin..=self.begin + self.len).contains(&from);
-        is_within && from - self.begin + self.place == place && Arc::ptr_eq(&self.list, list)
+    /// Reports whether the question with this index, or the one before it, is among these, and a run that asks for the
+    /// condition at `place` next comes to it.
+    fn includes(&self, question: usize, list: &Arc<CondList>, place: usize) -> bool {
+        let Some(at) = question.checked_sub(self.begin).filter(|at| *at <= self.places.len()) else { return false };
+        let from = at.checked_sub(1).map_or(self.first, |before| self.places[before] + 1);
+        let until = self.places.get(at).copied().unwrap_or(from);
+        (from..=until).contains(&(place as u32)) && Arc::ptr_eq(&self.list, list)
     }
 }
 
@@ -157,9 +198,47 @@ mod tests {
                         let there = chain.questions[from..until].iter();
                         let wanted = there.zip(list.conds().iter().skip(place)).take_while(|(a, b)| Arc::ptr_eq(a, b));
                         let wanted = wanted.count();
-                        prop_assert_eq!(chain.of_list(from, until, list, place), wanted);
+                        let places = place..list.conds().len().max(place);
+                        prop_assert_eq!(chain.of_list(from..until, list, places), (wanted, wanted));
                     }
                 }
+            }
+        }
+
+        #[test]
+        fn conditions_that_are_denied_between_questions_are_passed_with_them(
+            gaps in vec((0..4usize, 0..4usize), 1..20),
+            kept in 0..20usize,
+            asks in vec((0..20usize, 0..20usize, 0..60usize, 0..60usize), 1..30),
+        ) {
+            let cond = |value| Arc::new(Cond { all: vec![Constraint::exact(Field::TcpDst, value)], ranges: Vec::new() });
+            let list = Arc::new(CondList::new((0..60).map(cond)));
+            let (mut chain, mut place, mut before) = (ChainQuestions::default(), 0, Vec::new());
+            for (gap, lost) in gaps {
+                // Some of the conditions between two questions may not be known to be denied.
+                let (from, to) = (place + lost.min(gap), place + gap);
+                let Some(cond) = list.conds().get(to) else { break };
+                let denied = DeniedConds { list: Arc::clone(&list), from: from as u32, to: to as u32 };
+                let memos = [QuestionMemo::of_denied_conds(denied)];
+                chain.push(cond, if from < to { &memos } else { &[] });
+                before.push((from, to));
+                place = to + 1;
+            }
+            for (at, (from, ahead, place, until)) in asks.into_iter().enumerate() {
+                if at == 10 {
+                    chain.truncate(kept);
+                    before.truncate(kept);
+                }
+                let from = from.min(before.len());
+                let (until, ahead) = (until.max(place), before.len().min(from + ahead));
+                let (mut count, mut next) = (0, place);
+                for (first, to) in &before[from..ahead] {
+                    if next >= until || !(first..=to).contains(&&next) {
+                        break;
+                    }
+                    (count, next) = if *to < until { (count + 1, to + 1) } else { (count, until) };
+                }
+                prop_assert_eq!(chain.of_list(from..ahead, &list, place..until), (count, next - place));
             }
         }
     }

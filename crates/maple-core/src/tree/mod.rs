@@ -46,6 +46,7 @@ mod chain;
 mod chain_questions;
 mod edit;
 mod extra_reads;
+mod list_replay;
 mod openings;
 mod question_memos;
 mod rarely_used;

@@ -47,6 +47,12 @@ impl QuestionMemos {
         }
     }
 
+    /// Returns the number of memos.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lists.iter().map(Vec::len).sum()
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let lists: usize =
             self.lists.iter().map(|list| size_of_val(list) + list.capacity() * size_of::<QuestionMemo>()).sum();

@@ -34,53 +34,53 @@
 //! other question costs the length of the path, in which a long chain counts one step for each of its tests that has a
 //! single part. Then each question costs what it costs a recorder. [`Tree::insert_replayed`] costs the new nodes.
 
-use std::ops::Range;
 use std::slice::Iter;
 use std::sync::Arc;
 
 use maple_wire::Field;
 
 use super::chain::LongChain;
+use super::list_replay::DeniedConds;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
-use crate::trace::{CaptureChecked, Cond, CondList, Fields, Item, ListAnswer, Lowered, Trace, TraceStep};
+use crate::trace::{CaptureChecked, Cond, Fields, Item, Lowered, Trace, TraceStep};
 
 /// A run that is under way: a tree answers its questions about its packet. All questions must be about the same packet.
 #[derive(Debug)]
 pub struct Replay<'t> {
-    tree: &'t Tree,
+    pub(super) tree: &'t Tree,
     capabilities: &'t Capabilities,
     /// The questions that the run is likely to ask next, all of them denied: the rest of [`ChainPosition::known`].
-    next: Iter<'t, Arc<Cond>>,
-    at: Position,
+    pub(super) next: Iter<'t, Arc<Cond>>,
+    pub(super) at: Position,
     /// The progress of the run in a long chain. It may be farther than `at`.
-    ahead: Option<ChainPosition<'t>>,
+    pub(super) ahead: Option<ChainPosition<'t>>,
     /// The memos of a node, and the index of the one that was found last. The next question most likely has the next
     /// memo.
     noted: Option<(NodeId, &'t [QuestionMemo], usize)>,
     reads_missing_bytes: bool,
     /// All items, once the run has asked something that the tree does not ask. Those up to `at` are in the tree.
-    written: Option<Lowered<'t>>,
-    memos: Vec<NewMemo>,
+    pub(super) written: Option<Lowered<'t>>,
+    pub(super) memos: Vec<NewMemo>,
 }
 
 /// The place of a run on the tree.
 #[derive(Clone, Copy, Debug, Default)]
-struct Position {
+pub(super) struct Position {
     from: Option<(NodeId, Branch)>,
-    here: Option<NodeId>,
+    pub(super) here: Option<NodeId>,
     /// The number of items that lead here.
-    depth: usize,
+    pub(super) depth: usize,
 }
 
 /// A run within a long chain.
 #[derive(Clone, Copy, Debug)]
-struct ChainPosition<'t> {
-    chain: LongChain<'t>,
+pub(super) struct ChainPosition<'t> {
+    pub(super) chain: LongChain<'t>,
     /// The number of the chain's tests that [`Replay::at`] has passed.
     noted: usize,
     /// The number of the chain's questions that are denied to the packet.
-    known: usize,
+    pub(super) known: usize,
 }
 
 /// A question of a policy.
@@ -89,6 +89,8 @@ enum Question {
     Fits(Arc<Cond>),
     /// A field under a mask. Boxed, because such questions are few.
     Read(Box<(Field, u128)>),
+    /// Conditions of a list, one after the other.
+    ListStretch(Box<DeniedConds>),
     /// The end: the run has its route. The node is an extra read (`extra_reads.rs`).
     End,
 }
@@ -116,10 +118,10 @@ pub(super) struct QuestionMemo {
 
 /// A memo for the node after `depth` items.
 #[derive(Debug)]
-struct NewMemo {
-    depth: usize,
-    node: Option<NodeId>,
-    memo: QuestionMemo,
+pub(super) struct NewMemo {
+    pub(super) depth: usize,
+    pub(super) node: Option<NodeId>,
+    pub(super) memo: QuestionMemo,
 }
 
 /// A run that has ended. It must be inserted into its tree before the tree changes.
@@ -274,29 +276,6 @@ impl<'t> Replay<'t> {
         }
     }
 
-    /// Asks all that the answer of a list stands for. What a long chain denies in the list's order is one step.
-    fn observe_list<P: Fields + ?Sized>(&mut self, packet: &P, answer: &ListAnswer) {
-        let asked = answer.asked();
-        let mut place = 0;
-        while let Some(cond) = asked.get(place) {
-            let denied = self.denied_of_list(&answer.list, place..asked.len());
-            if denied == 0 {
-                self.fits(packet, cond);
-            }
-            place += denied.max(1);
-        }
-    }
-
-    /// Passes the expected questions that are the conditions of a list at these places. Returns how many they are.
-    fn denied_of_list(&mut self, list: &Arc<CondList>, places: Range<usize>) -> usize {
-        let (Some(ahead), left) = (&self.ahead, self.next.len()) else { return 0 };
-        let from = ahead.known - left;
-        let until = from + left.min(places.len());
-        let denied = ahead.chain.questions_ahead.of_list(from, until, list, places.start);
-        self.next = self.next.as_slice()[denied..].iter();
-        denied
-    }
-
     /// Ends the run. If the tree has specialised leaves there, the run goes on to the packet's.
     pub fn finish<P: Fields + ?Sized>(mut self, packet: &P) -> Replayed {
         self.catch_up();
@@ -364,7 +343,7 @@ impl<'t> Replay<'t> {
     }
 
     /// Moves `at` to the run's place in its chain.
-    fn catch_up(&mut self) {
+    pub(super) fn catch_up(&mut self) {
         let Some(ahead) = &mut self.ahead else { return };
         let passed = ahead.chain.questions_ahead.tests_in(ahead.known - self.next.len());
         if passed <= ahead.noted {
@@ -442,6 +421,19 @@ impl QuestionMemo {
 
     pub(super) fn is_of_extra_read(&self) -> bool {
         self.question == Question::End
+    }
+
+    /// Creates the memo that no packet which reaches a node fits these conditions.
+    pub(super) fn of_denied_conds(conds: DeniedConds) -> QuestionMemo {
+        QuestionMemo { question: Question::ListStretch(Box::new(conds)), ago: 0, becomes: ReducedTo::Known(false) }
+    }
+
+    /// Returns the conditions of a list that no packet which reaches the node fits, if the memo is about some.
+    pub(super) fn denied_conds(&self) -> Option<&DeniedConds> {
+        match &self.question {
+            Question::ListStretch(conds) => Some(conds),
+            _ => None,
+        }
     }
 
     /// Returns the condition that is asked at the node, if the memo says that no packet that reaches the node fits it.

@@ -14,7 +14,14 @@ use crate::trace::{Lowered, Range, Recorder};
 
 /// A packet that has these fields, whatever their prerequisites.
 #[derive(Debug)]
-struct Headers([(Field, u128); 3]);
+pub(super) struct Headers([(Field, u128); 3]);
+
+impl Headers {
+    /// Creates a packet with these values of [`FIELDS`].
+    pub(super) fn new(values: [u128; 3]) -> Headers {
+        Headers([0, 1, 2].map(|i| (FIELDS[i], values[i])))
+    }
+}
 
 impl Fields for Headers {
     fn value(&self, field: Field) -> Option<u128> {
@@ -29,8 +36,8 @@ impl Fields for Headers {
 const FIELDS: [Field; 3] = [Field::Ipv4Src, Field::TcpDst, Field::Ipv6Src];
 
 /// Packets whose fields have one of four values, the same for all fields.
-fn packets() -> impl Strategy<Value = Headers> {
-    [0..4u128, 0..4u128, 0..4u128].prop_map(|values| Headers([0, 1, 2].map(|i| (FIELDS[i], values[i]))))
+pub(super) fn packets() -> impl Strategy<Value = Headers> {
+    [0..4u128, 0..4u128, 0..4u128].prop_map(Headers::new)
 }
 
 fn constraints() -> impl Strategy<Value = Constraint> {
@@ -40,7 +47,7 @@ fn constraints() -> impl Strategy<Value = Constraint> {
     })
 }
 
-fn conditions() -> impl Strategy<Value = Arc<Cond>> {
+pub(super) fn conditions() -> impl Strategy<Value = Arc<Cond>> {
     (vec(constraints(), 1..3), 0..3u128, 0..2u128).prop_map(|(mut all, lo, width)| {
         all.sort_by_key(|c| c.field);
         all.dedup_by_key(|c| c.field);

@@ -97,6 +97,12 @@ pub(super) const ROUTES: &[Route] = &[
     Route::get("/v1/switches/{switch}/tables", "show.tables", "The tables of a switch, and how full they are")
         .with(of_switch)
         .rows(&["switch"]),
+    Route::get("/v1/trees", "show.tree", "What the policy has decided at all switches, and what is open")
+        .with(|_| Some(Value::Null))
+        .rows(&["switch"]),
+    Route::get("/v1/switches/{switch}/tree", "show.tree", "What the policy has decided at a switch, and what is open")
+        .with(of_switch)
+        .rows(&["switch"]),
     Route::get("/v1/flows", "show.flows", "The traffic between hosts, by where it enters")
         .with(|_| Some(Value::Null))
         .rows(&["switch", "from", "from_at", "to", "to_at"]),
