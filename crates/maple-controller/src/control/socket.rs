@@ -358,22 +358,30 @@ fn serve(path: &Path, mut place: Listening, handle: &Handle, closing: &UnixStrea
     }
 }
 
+/// A client's place among those that are counted. It is free when this is dropped, also if the client's thread panics.
+struct ClientPlace(Arc<AtomicUsize>);
+
+impl Drop for ClientPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Serves a client in a thread of its own, unless there are too many.
 fn serve_one(handle: &Handle, stream: UnixStream, clients: &Arc<AtomicUsize>) {
+    let place = ClientPlace(Arc::clone(clients));
     if clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
-        clients.fetch_sub(1, Ordering::Relaxed);
         tracing::warn!("refused a control client: {MAX_CLIENTS} are connected");
         return refuse_client(stream);
     }
-    let (handle, counted) = (handle.clone(), Arc::clone(clients));
+    let handle = handle.clone();
     let client = move || {
+        let _place = place;
         if let Err(error) = serve_client(&handle, stream) {
             tracing::debug!(%error, "a control client's connection failed");
         }
-        counted.fetch_sub(1, Ordering::Relaxed);
     };
     if let Err(error) = std::thread::Builder::new().name("control-client".into()).spawn(client) {
-        clients.fetch_sub(1, Ordering::Relaxed);
         tracing::warn!(%error, "can't serve a control client");
     }
 }

@@ -70,15 +70,16 @@ impl Access {
         let Some(tokens) = &self.tokens else {
             return if needed == Role::Read { Ok("anybody".into()) } else { Err(only_reads(needed)) };
         };
-        let now = Instant::now();
-        if self.failures.is_locked_out(peer.ip(), now) {
-            let text = "too many wrong tokens came from this address; wait a minute";
-            let seconds = Failures::LOCKED_OUT.as_secs();
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, text).with(header::RETRY_AFTER, seconds.into()));
-        }
         let shown =
             bearer(&request.headers).ok_or_else(|| no_token("a token is needed: Authorization: Bearer TOKEN"))?;
+        // A right token is never locked out: others may send from the same address.
         let Some((name, role)) = tokens.find(shown, self.handle.files()) else {
+            let now = Instant::now();
+            if self.failures.is_locked_out(peer.ip(), now) {
+                let text = "too many wrong tokens came from this address; wait a minute";
+                let seconds = Failures::LOCKED_OUT.as_secs();
+                return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, text).with(header::RETRY_AFTER, seconds.into()));
+            }
             if self.failures.count(peer.ip(), now) {
                 self.handle.publish(Notice::Client(ClientNews::LockedOut { peer: peer.ip() }));
             }

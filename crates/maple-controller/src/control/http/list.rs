@@ -25,6 +25,9 @@ pub(super) struct Page {
     filters: Vec<(String, String)>,
 }
 
+/// The maximum number of columns by which rows are sorted: the values of all of them are copied for each row.
+const MAX_SORT: usize = 8;
+
 /// A column by which rows are sorted.
 #[derive(Debug, PartialEq)]
 struct SortKey {
@@ -47,10 +50,13 @@ impl Page {
         let wrong =
             |field: &str, text: String| Problem::field(StatusCode::BAD_REQUEST, field, format!("{field}: {text}"));
         let order = query.remove("sort").unwrap_or_else(|| rows.sort.to_owned());
-        let mut sort = Vec::new();
+        let mut sort: Vec<SortKey> = Vec::new();
         for key in order.split(',').filter(|key| !key.is_empty()) {
             let column = key.strip_prefix('-').unwrap_or(key);
             columns.check(column).map_err(|text| wrong("sort", text))?;
+            if sort.len() == MAX_SORT || sort.iter().any(|there| there.column == column) {
+                return Err(wrong("sort", format!("at most {MAX_SORT} columns, each once")));
+            }
             sort.push(SortKey { column: column.to_owned(), descends: key.starts_with('-') });
         }
         let limit = query.remove("limit").map(|text| match text.parse() {
@@ -109,7 +115,8 @@ fn number_equals(all: &mut [(Vec<Value>, Value)]) {
     for at in 0..all.len() {
         let (before, rest) = all.split_at_mut(at);
         let key = &mut rest[0].0;
-        let is_equal = before.last().is_some_and(|(last, _)| last[..key.len()] == key[..]);
+        let equals = |last: &[Value]| last.iter().zip(&*key).all(|(a, b)| compare(a, b).is_eq());
+        let is_equal = before.last().is_some_and(|(last, _)| equals(last));
         number = if is_equal { number + 1 } else { 0 };
         key.push(number.into());
     }

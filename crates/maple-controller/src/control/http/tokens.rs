@@ -59,6 +59,8 @@ pub(super) struct TokenFile {
 struct LastRead {
     tokens: Vec<Token>,
     modified: Option<SystemTime>,
+    /// Whether the file could not be read, or was wrong, when this was last tried.
+    has_failed: bool,
     checked: Instant,
 }
 
@@ -75,7 +77,7 @@ impl TokenFile {
     /// [`TokensError`] if it is wrong.
     pub fn open(path: &Path) -> Result<TokenFile, TokensError> {
         let modified = modified(path);
-        let read = LastRead { tokens: read(path)?, modified, checked: Instant::now() };
+        let read = LastRead { tokens: read(path)?, modified, has_failed: false, checked: Instant::now() };
         Ok(TokenFile { path: path.to_owned(), read: Mutex::new(read) })
     }
 
@@ -102,16 +104,20 @@ impl LastRead {
         }
         self.checked = Instant::now();
         let now = modified(path);
-        if now == self.modified {
+        // What mends a file that can't be read may not change when it was written.
+        if now == self.modified && !self.has_failed {
             return;
         }
         self.modified = now;
         match read(path) {
             Ok(tokens) => {
-                self.tokens = tokens;
+                (self.tokens, self.has_failed) = (tokens, false);
                 files.mended(KeptFile::Tokens, "");
             }
-            Err(error) => files.fails(KeptFile::Tokens, path, error.to_string()),
+            Err(error) => {
+                self.has_failed = true;
+                files.fails(KeptFile::Tokens, path, error.to_string());
+            }
         }
     }
 }

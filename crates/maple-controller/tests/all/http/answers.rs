@@ -117,6 +117,7 @@ fn wrong_requests_are_refused_with_the_name_of_what_is_wrong() {
         (Ask::get("/v1/drops?minutes=0"), (400, "minutes")),
         (Ask::get("/v1/state/tables/none"), (404, "table")),
         (Ask::get("/v1/state/tables/blocked/banana"), (404, "key")),
+        (Ask::get("/v1/hosts?sort=mac,-mac"), (400, "sort")),
         (Ask::get("/v1/state/variables/none"), (404, "name")),
         (Ask::new("PUT", "/v1/state/tables/none/1", ADMIN).json(&value), (404, "table")),
         (Ask::new("PUT", blocked, ADMIN).json(&json!({ "value": 7 })), (400, "value")),

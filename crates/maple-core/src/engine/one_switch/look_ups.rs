@@ -411,11 +411,6 @@ impl LookUps {
         trace.items.iter().filter_map(read).map(|(question, answer)| format!("{question}: {answer}")).collect()
     }
 
-    /// Returns the meaning of bits of the metadata: the question, such as `hosts[eth_dst]`, and the answer.
-    pub fn describe_read(&self, read: ReadMetadata) -> Option<(String, String)> {
-        lock(&self.registers).describe(read)
-    }
-
     /// Returns what look-ups have found for the packets that a rule matches, as the end of its description: `,
     /// hosts[eth_dst]: 1:3`.
     pub fn describe_match(&self, matching: &Match) -> String {

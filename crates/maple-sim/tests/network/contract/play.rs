@@ -238,7 +238,7 @@ impl<'a> Play<'a> {
         let has_refusals = |stats: Stats| stats.labels_refused + stats.labels_gone > 0;
         let is_refused = self.sim.engines().iter().any(|engine| has_refusals(engine.view().stats()));
         let is_free = !self.shrunk && self.case.capacity == (None, None) && self.case.labels == LabelRange::ALL;
-        let is_free = is_free && self.case.explored_leaves == 0;
+        let is_free = is_free && self.case.explored_leaves == 0 && self.case.keys_of_table.is_none();
         let takes_all = self.case.shape.refused == (None, true) && self.case.shape.takes_meters;
         is_free && !is_refused && takes_all && !self.sim.is_any_away()
     }

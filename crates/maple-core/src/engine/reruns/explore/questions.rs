@@ -11,7 +11,7 @@ use crate::engine::decisions::Decisions;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::ingress::exploration::OpenQuestion;
-use crate::look_ups::SOURCE_IS_HERE;
+use crate::look_ups::{SOURCE_IS_HERE, lock};
 use crate::trace::{Item, ReadMetadata, Source, TraceStep};
 use crate::tree::{Missing, Opening};
 
@@ -109,7 +109,7 @@ fn still_open(missing: &Missing, packets: &Packets<'_>, switch: &Switch) -> Opti
             let missing = packets.possible_classes(*mask as u64).into_iter().map(u128::from);
             let value = missing.into_iter().find(|class| present.binary_search(class).is_err())?;
             let read = ReadMetadata { value: value as u64, mask: *mask as u64 };
-            let (question, answer) = switch.ingress.look_ups.describe_read(read)?;
+            let (question, answer) = lock(&switch.ingress.look_ups.registers()).describe(read)?;
             Some(format!("no decision where {question} is {answer}"))
         }
         Missing::ValuesBeside(Field::InPort, mask, present) => {
