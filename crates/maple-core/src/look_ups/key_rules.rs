@@ -120,6 +120,11 @@ impl KeyRules {
         self.keys.iter().filter_map(|(key, of)| Some((key, of.class?)))
     }
 
+    /// Reports whether a key has no class, so that the controller decides.
+    pub fn has_unclassified(&self) -> bool {
+        self.keys.values().any(|key| key.class.is_none())
+    }
+
     /// Reports whether the table has a key, or had it until recently.
     pub fn has(&self, key: &KeyBits) -> bool {
         self.keys.contains_key(key)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{Event, Exploration, ExplorationBound, Options};
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
 use maple_core::network::Mac;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::route::Route;
@@ -22,13 +23,17 @@ fn host(number: u32) -> Mac {
 
 /// Creates one switch with a host at each port. Each has sent a packet to nobody, so it is known.
 fn network(policy: Arc<dyn Policy>, change: impl FnOnce(&mut Options)) -> SimNetwork {
+    network_of(HOSTS, policy, change)
+}
+
+fn network_of(hosts: u32, policy: Arc<dyn Policy>, change: impl FnOnce(&mut Options)) -> SimNetwork {
     let mut options = Options { look_up_tables: 3, explored_leaves: 64, ..Options::default() };
     change(&mut options);
     let mut sim = SimNetwork::new(policy, 1, &options, 11);
-    sim.connect(SimSwitch::new(ONE, Version::Of13), (1..=HOSTS).map(PortNo));
+    sim.connect(SimSwitch::new(ONE, Version::Of13), (1..=hosts).map(PortNo));
     sim.run();
     sim.settle_ports();
-    for number in 1..=HOSTS {
+    for number in 1..=hosts {
         sim.inject(at(1, number), udp(host(number), host(99), 7));
     }
     sim.run_for(Duration::from_secs(5));
@@ -170,4 +175,57 @@ fn a_policy_that_reads_what_is_not_tracked_is_not_explored() {
     let sim = network(Arc::new(Untracked), |_| {});
     assert_eq!(exploration(&sim).stopped, Some(ExplorationBound::Untracked));
     assert_eq!(sim.stats().leaves_foreseen, 0);
+}
+
+#[test]
+fn another_policy_is_explored_from_the_beginning() {
+    let mut sim = network(Arc::new(to_the_place), |_| {});
+    let only_dns = |pkt: &PacketHandle, net: &Net| {
+        if pkt.is(Field::UdpDst, 53) { to_the_place(pkt, net) } else { Route::drop() }
+    };
+    sim.reload(Arc::new(only_dns));
+    sim.run_for(Duration::from_secs(5));
+    assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
+    for (from, to) in pairs() {
+        assert_eq!(send(&mut sim, from, to, 53), (vec![to], false));
+        assert_eq!(send(&mut sim, from, to, 54), (vec![], false));
+    }
+}
+
+#[test]
+fn a_port_without_a_row_is_explored_however_many_have_one() {
+    const PORTS: u32 = 12;
+    let open = LookUp::by("open", KeyField { field: Field::InPort, form: KeyForm::Int });
+    let policy = move |pkt: &PacketHandle, net: &Net| {
+        if net.has_key(&open, None) { Route::drop() } else { to_the_place(pkt, net) }
+    };
+    let mut sim = network_of(PORTS, Arc::new(policy), |_| {});
+    let row = |port: u32| maple_core::state::Write::Table {
+        table: "open".into(),
+        key: Value::Int(i128::from(port)),
+        value: Some(true.into()),
+    };
+    sim.tell(Event::Write((1..PORTS).map(row).collect()));
+    sim.run_for(Duration::from_secs(5));
+    assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
+    assert_eq!(send(&mut sim, PORTS, 1, 80), (vec![1], false));
+    assert_eq!(send(&mut sim, 1, PORTS, 80), (vec![], false));
+}
+
+#[test]
+fn a_switch_that_was_away_is_explored_when_it_is_back() {
+    let mut sim = network(Arc::new(to_the_place), |_| {});
+    let newcomer = Mac::from_bits(0x0200_0000_00aa);
+    sim.inject(at(1, 3), udp(newcomer, host(99), 7));
+    sim.run_for(Duration::from_millis(10));
+    sim.lose_connection(ONE);
+    sim.run_for(Duration::from_secs(3));
+    sim.regain_connection(ONE, false);
+    sim.run_for(Duration::from_secs(10));
+    assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
+    let before = sim.stats().misses;
+    sim.delivered.clear();
+    sim.inject(at(1, 4), udp(host(4), newcomer, 80));
+    sim.run_for(Duration::from_millis(50));
+    assert_eq!((sim.delivered.len(), sim.stats().misses), (1, before), "the newcomer is reached by a rule");
 }

@@ -175,6 +175,9 @@ impl Engine {
             Event::SegmentLeft { port } => Topology::on_segment_left(fabric, port),
             Event::PortIsEdge { port } => {
                 Topology::on_edge_port(fabric, port);
+                if let Some(switch) = fabric.switches.get_mut(&port.switch) {
+                    switch.ingress.exploration.seen = None;
+                }
                 samples.begin_pass(decisions, fabric, port.switch);
             }
             Event::PortIsNew { port } => Topology::on_new_port(fabric, port),
@@ -320,7 +323,7 @@ impl Engine {
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
                 Timer::Samples(dpid) => samples.take_turns(decisions, fabric, dpid),
                 Timer::SampleTurn => samples.decide_next(decisions, fabric),
-                Timer::Explore(dpid) => explorer.begin_pass(decisions, fabric, dpid),
+                Timer::Explore(dpid) => explorer.begin_pass(fabric, dpid),
                 Timer::ExploreTurn => explorer.explore_next(decisions, fabric),
                 Timer::Trial => reload.decide_next(decisions, fabric),
                 Timer::EarlyRequests => fabric.acquire_early_labels(),

@@ -68,7 +68,7 @@ impl<'a> EngineView<'a> {
             rules: switches().map(|switch| switch.tables.count(None) as u64).sum(),
             labels: switches().map(|switch| switch.paths.labels.len() as u64).sum(),
             routes: self.0.fabric.routes.len() as u64,
-            open_questions: switches().map(|switch| switch.ingress.exploration.count_open()).sum(),
+            open_questions: switches().map(|switch| explore::count_open(&self.0.fabric.ctx.options, switch)).sum(),
             ..self.0.fabric.ctx.stats
         }
     }

@@ -371,5 +371,6 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     // The comparison includes them.
     drop(switch.ingress.table.take_changes());
     switch.ingress.sample_pass = SamplePass::default();
+    switch.ingress.exploration.forget();
     fabric.mark_dirty(dpid);
 }

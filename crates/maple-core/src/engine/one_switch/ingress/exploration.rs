@@ -71,6 +71,8 @@ pub enum ExplorationBound {
     Leaves(usize),
     /// Half of the rules that the switch can hold are used.
     Rules,
+    /// The policy has run on this number of packets, and more were left.
+    Runs(usize),
     /// The policy reads what is not tracked.
     Untracked,
 }
@@ -87,10 +89,9 @@ pub struct OpenQuestion {
 }
 
 impl ExplorationState {
-    /// Returns the number of open questions, with the bound that has stopped the exploration.
-    pub fn count_open(&self) -> u64 {
-        let count = |of: &Exploration| of.open.len() as u64 + u64::from(of.stopped.is_some());
-        self.result.as_ref().map_or(0, count)
+    /// Forgets what was explored, because another policy decides, or packets may enter by other ports.
+    pub fn forget(&mut self) {
+        *self = ExplorationState { not_before: self.not_before, ..ExplorationState::default() };
     }
 }
 
@@ -119,6 +120,9 @@ impl fmt::Display for ExplorationBound {
         match self {
             ExplorationBound::Leaves(count) => {
                 write!(f, "the switch has {}, the bound of exploration", counted(*count as u64, "decision"))
+            }
+            ExplorationBound::Runs(count) => {
+                write!(f, "the policy has run on {}", counted(*count as u64, "packet"))
             }
             ExplorationBound::Untracked => f.write_str("the policy reads what is not tracked"),
             ExplorationBound::Rules => f.write_str("half of the switch's room for rules is used"),

@@ -53,6 +53,7 @@ use crate::engine::one_switch::ingress::exploration::{
     Exploration, ExplorationBound, ExplorationPass, NoLeaf, OpenQuestion, SeenState,
 };
 use crate::ids::{LeafId, Time};
+use crate::look_ups::KeyRules;
 use crate::policy::Policy;
 use crate::run::{Finished, Run};
 use packets::{Packets, received};
@@ -60,6 +61,8 @@ use questions::{open_questions, wanted};
 
 /// The number of packets that a shard tries at a time, so that others are served in between.
 const BATCH: usize = 64;
+/// The maximum number of packets of a pass that are tried for each leaf that a switch may have.
+const RUNS_OF_LEAF: usize = 4;
 /// The time between two batches of a shard.
 const STEP: Duration = Duration::from_micros(100);
 /// The time between a change and the pass that follows it: changes seldom come alone.
@@ -73,20 +76,22 @@ pub(in crate::engine) struct Explorer {
     /// Whether the policy reads nothing that is not tracked, as far as its language can tell. Others are not explored:
     /// what they decide about a made-up packet need not hold for one that comes.
     is_tracked: bool,
-    /// The switches with a pass under way, the next one first. A timer is set while there are any.
+    /// The switches with a pass under way, the next one first.
     turns: VecDeque<Dpid>,
+    /// Whether a timer is set for the next turn, as it is while there are any.
+    is_awake: bool,
 }
 
 impl Explorer {
     /// Starts with nothing explored under a policy.
     pub fn new(policy: &dyn Policy, options: &Options) -> Explorer {
         let is_tracked = options.explored_leaves == 0 || policy.untracked_reads().is_empty();
-        Explorer { is_tracked, turns: VecDeque::new() }
+        Explorer { is_tracked, turns: VecDeque::new(), is_awake: false }
     }
 
     /// Copies it, for a copy of the engine, without the passes under way.
     pub fn copy(&self) -> Explorer {
-        Explorer { is_tracked: self.is_tracked, turns: VecDeque::new() }
+        Explorer { is_tracked: self.is_tracked, turns: VecDeque::new(), is_awake: false }
     }
 
     /// Lets a pass begin soon if something has changed at a switch since the last one.
@@ -112,7 +117,7 @@ impl Explorer {
     }
 
     /// Begins a pass at a switch.
-    pub fn begin_pass(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn begin_pass(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         // The switch may have gone.
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let exploration = &mut switch.ingress.exploration;
@@ -123,22 +128,24 @@ impl Explorer {
         if !self.turns.contains(&dpid) {
             self.turns.push_back(dpid);
         }
-        self.explore_next(decisions, fabric);
+        self.wake(fabric);
     }
 
-    /// Explores the next switch whose turn it is.
+    /// Explores the switch whose turn it is. Each turn is a batch of its own, so that packets are served in between.
     pub fn explore_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
-        while let Some(dpid) = self.turns.pop_front() {
+        self.is_awake = false;
+        if let Some(dpid) = self.turns.pop_front() {
             match explore(decisions, fabric, dpid) {
                 None => end_pass(fabric, dpid),
                 Some(0) => {}
-                Some(_) => {
-                    self.turns.push_back(dpid);
-                    break;
-                }
+                Some(_) => self.turns.push_back(dpid),
             }
         }
-        if !self.turns.is_empty() {
+        self.wake(fabric);
+    }
+
+    fn wake(&mut self, fabric: &mut Fabric) {
+        if !self.turns.is_empty() && !std::mem::replace(&mut self.is_awake, true) {
             fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::ExploreTurn);
         }
     }
@@ -149,6 +156,18 @@ fn can_be_explored(switch: &Switch) -> bool {
     !switch.layout.look_ups().is_empty() && switch.restoring.is_none() && switch.unreachable.is_none()
 }
 
+/// Returns the number of open questions at a switch, with the bound that has stopped exploration there, and one if
+/// something has changed since.
+pub(in crate::engine) fn count_open(options: &Options, switch: &Switch) -> u64 {
+    if options.explored_leaves == 0 || !can_be_explored(switch) {
+        return 0;
+    }
+    let exploration = &switch.ingress.exploration;
+    let is_outdated = exploration.seen != Some(seen_state(switch));
+    let found = exploration.result.as_ref().map_or(0, |of| of.open.len() as u64 + u64::from(of.stopped.is_some()));
+    found + u64::from(is_outdated)
+}
+
 /// Returns what exploration has found at a switch. `None` if the switch is not explored, or not yet.
 pub(in crate::engine) fn found(decisions: &Decisions, switch: &Switch) -> Option<Exploration> {
     let exploration = &switch.ingress.exploration;
@@ -156,6 +175,14 @@ pub(in crate::engine) fn found(decisions: &Decisions, switch: &Switch) -> Option
     let mut result = exploration.result.clone()?;
     let has_no_rule = |leaf: &LeafId| decisions.leaves.get(leaf).is_some_and(|leaf| !leaf.has_rule());
     let count = switch.tree().leaves().filter(has_no_rule).count();
+    if switch.ports.host_rules.has_without_room() {
+        let what = "hosts have no rule, for lack of room, and their packets come to the controller".to_owned();
+        result.open.push(OpenQuestion { source: None, what, count: 1 });
+    }
+    if switch.ingress.look_ups.key_rules().any(KeyRules::has_unclassified) {
+        let what = "keys have no class, and their packets come to the controller".to_owned();
+        result.open.push(OpenQuestion { source: None, what, count: 1 });
+    }
     if count > 0 {
         let what = "the controller forwards packets, because a decision has no rule (yet)".to_owned();
         result.open.push(OpenQuestion { source: None, what, count });
@@ -174,7 +201,10 @@ fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option
         return Some(0);
     }
     if !can_be_explored(switch) {
-        return None;
+        // It begins again when the switch can be.
+        let switch = fabric.switches.known_mut(dpid)?;
+        (switch.ingress.exploration.pass, switch.ingress.exploration.seen) = (None, None);
+        return Some(0);
     }
     decisions.follow_tables(fabric, dpid);
     let stopped = bound_reached(fabric, dpid);
@@ -204,6 +234,10 @@ fn bound_reached(fabric: &Fabric, dpid: Dpid) -> Option<ExplorationBound> {
     let most = fabric.ctx.options.explored_leaves;
     if switch.tree().len() >= most {
         return Some(ExplorationBound::Leaves(most));
+    }
+    let tried = switch.ingress.exploration.pass.as_ref().map_or(0, |pass| pass.tried.len());
+    if tried >= RUNS_OF_LEAF * most {
+        return Some(ExplorationBound::Runs(tried));
     }
     let is_half_full = !switch.room.capacity.is_half_free(fabric.ctx.now, |table| switch.tables.count(table));
     let has_room = switch.room.capacity.has_capacity_for_trace(2 * switch.tree().len());

@@ -126,13 +126,19 @@ impl<'a> Packets<'a> {
 
     /// Returns the look-up that writes these bits of the metadata.
     fn look_up(&self, mask: u64) -> Option<&KeyRules> {
-        self.switch.ingress.look_ups.key_rules().find(|rules| mask != SOURCE_IS_HERE && rules.mask() & mask == mask)
+        self.switch.ingress.look_ups.key_rules().find(|rules| rules.mask() & mask == mask)
     }
 
-    /// Returns the classes that packets can have in these bits of the metadata.
+    /// Returns the classes that packets can have in these bits of the metadata. That no key is there is among them unless
+    /// the packet's source and port decide it, and all of these are keys.
     pub fn possible_classes(&self, mask: u64) -> Vec<u64> {
+        if mask == SOURCE_IS_HERE {
+            return if self.tracks_hosts && !self.ports.is_empty() { vec![mask] } else { Vec::new() };
+        }
         let Some(rules) = self.look_up(mask) else { return Vec::new() };
-        let absent = Some(0).filter(|_| !self.absent(rules).is_empty());
+        let is_of_source = rules.look_up().fields().all(|field| matches!(field, Field::EthSrc | Field::InPort));
+        let may_be_absent = !(is_of_source && self.tracks_hosts && self.absent(rules).is_empty());
+        let absent = Some(0).filter(|_| may_be_absent);
         absent.into_iter().chain(self.classes(rules, mask).keys().copied()).collect()
     }
 
@@ -163,28 +169,31 @@ impl<'a> Packets<'a> {
         })
     }
 
-    /// Returns keys that packets can have and the table has not.
+    /// Returns a key that packets can have and the table has not, if one is found.
     fn absent(&self, rules: &KeyRules) -> Vec<KeyBits> {
-        let sources: Vec<u128> = if self.tracks_hosts {
-            self.switch.ports.host_rules.present().map(|(_, mac)| mac.bits()).collect()
+        let is_of_source = rules.look_up().fields().any(|field| matches!(field, Field::EthSrc | Field::InPort));
+        let sources: Vec<(u128, u128)> = if self.tracks_hosts {
+            let present = self.switch.ports.host_rules.present();
+            present.map(|(port, mac)| (u128::from(port.0), mac.bits())).collect()
         } else {
-            (0..TRIES).map(|number| SPARE_MAC + number as u128).collect()
+            self.ports.iter().enumerate().map(|(at, port)| (u128::from(port.0), SPARE_MAC + at as u128)).collect()
         };
-        let tries = if rules.look_up().fields().any(|field| field == Field::EthSrc) { sources.len() } else { TRIES };
+        let tries = if is_of_source { sources.len() } else { TRIES };
         let part = |number: usize| {
             let sources = &sources;
             move |field: Field| match field {
-                Field::EthSrc => sources.get(number).copied(),
-                Field::EthDst | Field::ArpSha | Field::ArpTha => Some(SPARE_MAC + number as u128),
-                Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => Some(SPARE_IPV4 + number as u128),
-                Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Some(SPARE_IPV6 + number as u128),
-                Field::InPort => self.ports.iter().nth(number).map(|port| u128::from(port.0)),
-                other => other.full_mask().checked_sub(number as u128),
+                Field::InPort => sources.get(number).map(|(port, _)| *port),
+                Field::EthSrc => sources.get(number).map(|(_, mac)| *mac),
+                Field::EthDst | Field::ArpSha | Field::ArpTha => Some(SPARE_MAC + (number % TRIES) as u128),
+                Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => {
+                    Some(SPARE_IPV4 + (number % TRIES) as u128)
+                }
+                Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Some(SPARE_IPV6 + (number % TRIES) as u128),
+                other => other.full_mask().checked_sub((number % TRIES) as u128),
             }
         };
-        let keys =
-            (0..tries).filter_map(|number| rules.look_up().fields().map(part(number)).collect::<Option<KeyBits>>());
-        keys.filter(|key| !rules.has(key)).take(1).collect()
+        let key = |number| rules.look_up().fields().map(part(number)).collect::<Option<KeyBits>>();
+        (0..tries).filter_map(key).find(|key| !rules.has(key)).into_iter().collect()
     }
 
     /// Lets a packet enter where its source is, after these fields were changed. If its port was changed, its source

@@ -11,7 +11,7 @@ use crate::engine::decisions::Decisions;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::ingress::exploration::OpenQuestion;
-use crate::look_ups::{SOURCE_IS_HERE, lock};
+use crate::look_ups::lock;
 use crate::trace::{Item, ReadMetadata, Source, TraceStep};
 use crate::tree::{Missing, Opening};
 
@@ -103,9 +103,6 @@ fn still_open(missing: &Missing, packets: &Packets<'_>, switch: &Switch) -> Opti
         Missing::Side(cond, true) => packets.may_fit(cond).then(|| format!("no packet was found with {cond}")),
         Missing::Side(cond, false) => Some(format!("no packet was found without {cond}")),
         Missing::ValuesBeside(Field::Metadata, mask, present) => {
-            if *mask as u64 == SOURCE_IS_HERE {
-                return None;
-            }
             let missing = packets.possible_classes(*mask as u64).into_iter().map(u128::from);
             let value = missing.into_iter().find(|class| present.binary_search(class).is_err())?;
             let read = ReadMetadata { value: value as u64, mask: *mask as u64 };

@@ -353,6 +353,11 @@ impl HostRules {
         self.hosts.get(&(port, mac)).is_some_and(|host| host.is_here)
     }
 
+    /// Reports whether hosts have fewer rules than they should, for lack of capacity.
+    pub fn has_without_room(&self) -> bool {
+        !self.without_room.is_empty()
+    }
+
     /// Returns how often a host came or left.
     pub fn moves(&self) -> u64 {
         self.news.moves
