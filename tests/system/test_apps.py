@@ -124,7 +124,7 @@ def fine(maple, net):
     """The switches have the rules that they should have, and nothing failed."""
     net.wait_agreement(maple)
     # Open vSwitch may connect twice when it is given another controller.
-    assert [error for error in maple.show("errors") if "closed by the switch" not in error["text"]] == []
+    assert [error for error in maple.errors() if "closed by the switch" not in error["text"]] == []
     assert maple.count("policy_errors") == 0
 
 

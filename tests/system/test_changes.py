@@ -130,6 +130,7 @@ def test_a_switch_that_restarts_with_an_empty_table_gets_its_rules_again(control
     vsctl("set-controller", "s1", f"tcp:127.0.0.1:{maple.port}")
     wait_for("s1", lambda: len(maple.connected()) == 2)
     wait_for("its rules", lambda: len(net.flows("s1")) > 3)
+    net.wait_agreement(maple)
     assert net.ping_all()[0] == 0
     net.wait_agreement(maple)
 

@@ -14,7 +14,7 @@ POLICY = Path(__file__).parents[2] / "examples/secure_routing.py"
 
 def is_explored(maple):
     """Whether no packet of a known host comes to the controller, as the controller says."""
-    explored = [switch["exploration"] for switch in maple.show("tree")]
+    explored = [switch["exploration"] for switch in maple.show({"tree": None})]
     return len(explored) == 3 and all(of is not None and of["complete"] for of in explored)
 
 

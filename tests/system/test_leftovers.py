@@ -74,7 +74,7 @@ def test_rules_of_1_0_let_nothing_pass_that_the_policy_in_1_3_drops(controller, 
     assert [net.ping("h1", to, count=3) for to in ("h2", "h3")] == [0, 0]
     audits = maple.count("audits")
     wait_for("audits", lambda: maple.count("audits") > audits + 6, timeout=20)
-    errors = [error["text"] for error in maple.show("errors")]
+    errors = [error["text"] for error in maple.errors()]
     figure(f"1.0 to 1.3: {maple.count('flow_mods')} flow-mods, {maple.count('rules_repaired')} repaired, {errors}")
     assert maple.count("rules_repaired") == 0 and errors == []
 
@@ -125,7 +125,7 @@ def test_meters_that_somebody_deletes_or_alters_are_back_after_an_audit(controll
     wait_for("the meter's rate", lambda: maple.count("meters_repaired") > repaired and both() == before, timeout=10)
     figure(f"deleted meters and their rules were back after {took:.1f} s; {maple.count('meters_repaired')} meters")
     assert net.ping_all()[0] == 0
-    errors = [error["text"] for error in maple.show("errors")]
+    errors = [error["text"] for error in maple.errors()]
     assert not any("refused" in text or "not limited" in text for text in errors), errors
 
 
