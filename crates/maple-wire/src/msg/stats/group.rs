@@ -71,7 +71,7 @@ layout! {
 mod tests {
     use super::*;
     use crate::msg::stats::{ReplyBody, StatsReply};
-    use crate::msg::test::{check, check_truncated, hex};
+    use crate::msg::test::{check, hex};
     use crate::msg::{Message, Version};
     use crate::{Action, PortNo};
 
@@ -94,7 +94,6 @@ mod tests {
             0038 0000 00000007 00000002 00000000 0000000000000003 000000000000012c 00000004 00000005
             0000000000000001 0000000000000064";
         check(Version::Of13, bytes, reply(ReplyBody::Group(vec![stats])));
-        check_truncated(bytes);
     }
 
     #[test]
@@ -109,7 +108,6 @@ mod tests {
             0020 0001 00000002 ffffffff 00000000 0000 0010 00000002 0000 000000000000";
         let desc = GroupDesc { kind: 3, group: 7, buckets: vec![bucket] };
         check(Version::Of13, bytes, reply(ReplyBody::GroupDesc(vec![desc])));
-        check_truncated(bytes);
     }
 
     #[test]
@@ -118,7 +116,6 @@ mod tests {
         let bytes = "04 13 0038 00000001 0008 0000 00000000 0000000f 00000007
             00000001 00000002 00000003 00000004 00000005 00000006 00000007 00000008";
         check(Version::Of13, bytes, reply(ReplyBody::GroupFeatures(features)));
-        check_truncated(bytes);
     }
 
     #[test]

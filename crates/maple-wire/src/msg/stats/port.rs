@@ -44,7 +44,7 @@ layout! {
 mod tests {
     use super::*;
     use crate::msg::stats::{ReplyBody, StatsReply};
-    use crate::msg::test::{check, check_truncated};
+    use crate::msg::test::check;
     use crate::msg::{Message, Version};
 
     #[test]
@@ -69,10 +69,8 @@ mod tests {
         let counters: String = (1..=12).map(|n: u64| format!("{n:016x}")).collect();
         let of10 = format!("01 11 0074 00000001 0004 0000 0003 000000000000 {counters}");
         check(Version::Of10, &of10, reply(stats));
-        check_truncated(&of10);
         (stats.duration_sec, stats.duration_nsec) = (13, 14);
         let of13 = format!("04 13 0080 00000001 0004 0000 00000000 00000003 00000000 {counters} 0000000d 0000000e");
         check(Version::Of13, &of13, reply(stats));
-        check_truncated(&of13);
     }
 }

@@ -39,7 +39,7 @@ layout! {
 mod tests {
     use super::*;
     use crate::msg::stats::{ReplyBody, RequestBody, StatsReply, StatsRequest};
-    use crate::msg::test::{check, check_truncated};
+    use crate::msg::test::check;
     use crate::msg::{Message, Version};
 
     #[test]
@@ -62,6 +62,5 @@ mod tests {
         (stats.duration_sec, stats.duration_nsec) = (4, 5);
         let of13 = format!("04 13 0038 00000001 0005 0000 00000000 00000003 00000009 {counters} 00000004 00000005");
         check(Version::Of13, &of13, reply(stats));
-        check_truncated(&of13);
     }
 }

@@ -30,7 +30,7 @@ mod tests {
     use crate::msg::Message;
     use crate::msg::Version;
     use crate::msg::stats::{ReplyBody, StatsReply};
-    use crate::msg::test::{check, check_truncated};
+    use crate::msg::test::check;
 
     fn reply(name: &str, wildcards: u32, max_entries: u32) -> Message {
         let table = TableStats {
@@ -51,9 +51,7 @@ mod tests {
             636c617373696669657200000000000000000000000000000000000000000000
             003fffff 00100000 0000000b 0000000000000009 0000000000000008";
         check(Version::Of10, of10, reply("classifier", 0x3fffff, 0x100000));
-        check_truncated(of10);
         let of13 = "04 13 0028 00000001 0003 0000 00000000 01 000000 0000000b 0000000000000009 0000000000000008";
         check(Version::Of13, of13, reply("", 0, 0));
-        check_truncated(of13);
     }
 }
