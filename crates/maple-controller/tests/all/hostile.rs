@@ -17,43 +17,14 @@ fn raw(version: Version, kind: u8, body: &[u8]) -> Vec<u8> {
     [&[version as u8, kind][..], &length.to_be_bytes(), &[0, 0, 0, 9], body].concat()
 }
 
-/// Makes a 1.3 packet-in whose match is `matching`, with two bytes of padding and four of data.
-fn packet_in_with(matching: &[u8]) -> Vec<u8> {
-    let fixed = [0xff, 0xff, 0xff, 0xff, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    raw(Version::Of13, 10, &[&fixed, matching, &[0, 0, 1, 2, 3, 4]].concat())
-}
-
 #[test]
 fn a_malformed_message_costs_its_own_connection_and_is_answered_with_an_error() {
     let maple = Maple::start();
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
-    let multipart = |kind: u16, body: &[u8]| {
-        let head = [&kind.to_be_bytes()[..], &[0, 0, 0, 0, 0, 0]].concat();
-        raw(Version::Of13, 19, &[&head[..], body].concat())
-    };
-    let bad: Vec<(&str, Vec<u8>)> = vec![
+    let bad = [
         ("a message shorter than its header", vec![4, 10, 0, 4, 0, 0, 0, 1]),
-        ("a message of length zero", vec![4, 2, 0, 0, 0, 0, 0, 1]),
         ("a packet-in without its fixed part", raw(Version::Of13, 10, &[0; 4])),
-        ("a match of length zero", packet_in_with(&[0, 1, 0, 0, 0, 0, 0, 0])),
-        ("a match longer than its message", packet_in_with(&[0, 1, 0xff, 0xf0, 0, 0, 0, 0])),
-        ("an entry longer than its match", packet_in_with(&[0, 1, 0, 12, 0x80, 0, 0, 0xff, 0, 0, 0, 1, 0, 0, 0, 0])),
-        ("an entry shorter than its field", packet_in_with(&[0, 1, 0, 9, 0x80, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0])),
-        ("a flow entry of length zero", multipart(1, &[0; 64])),
-        ("a flow entry of length one", multipart(1, &[&[0, 1][..], &[0; 62]].concat())),
-        ("a flow entry longer than its message", multipart(1, &[&[0xff, 0xff][..], &[0; 62]].concat())),
-        ("an instruction of length zero", {
-            let fixed = [&[0, 64][..], &[0; 46], &[0, 1, 0, 4, 0, 0, 0, 0], &[0, 4, 0, 0, 0, 0, 0, 0]].concat();
-            multipart(1, &fixed)
-        }),
-        ("an action of length zero", {
-            let apply = [0, 4, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            multipart(1, &[&[0, 72][..], &[0; 46], &[0, 1, 0, 4, 0, 0, 0, 0], &apply].concat())
-        }),
-        ("half a port description", multipart(13, &[0; 33])),
-        ("a port-status without its port", raw(Version::Of13, 12, &[0; 12])),
-        ("a features-reply that is cut", raw(Version::Of13, 6, &[0; 9])),
-        ("an error that is cut", raw(Version::Of13, 1, &[0; 3])),
+        ("half a port description", raw(Version::Of13, 19, &[&[0, 13][..], &[0; 39]].concat())),
     ];
     for (dpid, (what, bytes)) in (100..).zip(&bad) {
         let mut peer = Peer::up(&maple, Version::Of13, dpid);
@@ -256,19 +227,6 @@ fn errors_and_full_tables_never_lose_a_switch() {
     }
     assert_eq!(maple.connected().len(), 2);
     assert!(maple.count("of_errors") >= 4);
-}
-
-#[test]
-fn a_switch_that_restarted_with_an_empty_table_gets_its_rules_again() {
-    let maple = Maple::start();
-    for version in [Version::Of10, Version::Of13] {
-        let first = Peer::up(&maple, version, 5);
-        let rules = first.flow_mods();
-        assert!(rules > 0);
-        drop(first);
-        let again = Peer::up(&maple, version, 5);
-        assert_eq!(again.flow_mods(), rules, "{version}");
-    }
 }
 
 #[test]
