@@ -146,21 +146,6 @@ proptest! {
     }
 
     #[test]
-    fn a_table_too_small_for_its_levels_sends_the_rest_to_the_controller(
-        program in programs(),
-        training in vec(packets(), 15),
-        probes in vec(packets(), 15),
-        levels in 0..4u16,
-    ) {
-        let mut learner = Learner::new(&program, of13_masked_ports(), true);
-        training.iter().for_each(|packet| learner.learn(packet));
-        let rules = learner.rules(&[], 10..=10 + levels);
-        for packet in training.iter().chain(&probes) {
-            learner.check(&rules, packet, false);
-        }
-    }
-
-    #[test]
     fn tables_under_a_port_say_nothing_of_other_ports(
         program in programs(),
         training in vec(packets(), 15),
