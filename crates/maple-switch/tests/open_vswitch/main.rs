@@ -118,7 +118,7 @@ impl<'a> Pair<'a> {
         let mut refused = Vec::new();
         for (at, message) in messages.iter().enumerate() {
             self.bridge.send(message);
-            let expected = self.bridge.error();
+            let expected = self.bridge.errors().pop().map(|(_, error)| (error.kind, error.code));
             let errors = self.obey(message).into_iter().find_map(|item| match item {
                 Outgoing::Message { message: Message::Error(error), .. } => Some((error.kind, error.code)),
                 _ => None,
@@ -136,7 +136,7 @@ impl<'a> Pair<'a> {
         let instructions = vec![Instruction::ApplyActions(everywhere())];
         let rule = Message::FlowMod(FlowMod::new(FlowModCommand::Add, u16::MAX, marked, instructions));
         self.bridge.send(&rule);
-        assert_eq!(self.bridge.error(), None);
+        assert_eq!(self.bridge.errors(), []);
         (0..).zip(messages).filter(|(at, _)| !refused.contains(at)).map(|(_, message)| message).collect()
     }
 
