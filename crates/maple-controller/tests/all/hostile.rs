@@ -79,8 +79,7 @@ fn one_that_sends_a_byte_at_a_time_disturbs_nobody() {
     let maple = Maple::start();
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let mut dripper = Peer::up(&maple, Version::Of13, 2);
-    let mut message = Vec::new();
-    packet_in(1, vec![7; 300]).encode(Version::Of13, 0, &mut message).unwrap();
+    let message = packet_in(1, vec![7; 300]).to_bytes(Version::Of13, 0).unwrap();
     let before = maple.count("of_packet_ins");
     for (n, byte) in message.iter().enumerate() {
         dripper.send_bytes(&[*byte]);
@@ -135,8 +134,7 @@ fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
     // The switch asks for echoes of 32 KiB and reads no answer.
     let mut stream = deaf.stream.try_clone().unwrap();
     let flood = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        Message::EchoRequest(vec![0; 32 * 1024]).encode(Version::Of13, 1, &mut bytes).unwrap();
+        let bytes = Message::EchoRequest(vec![0; 32 * 1024]).to_bytes(Version::Of13, 1).unwrap();
         let mut sent = 0;
         while stream.write_all(&bytes).is_ok() {
             sent += bytes.len();
@@ -163,8 +161,7 @@ fn a_switch_is_cut_off_at_the_hard_bound() {
         Maple::with(|options| options.openflow.limits = QueueLimits { pause: usize::MAX, disconnect: 256 * 1024 });
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let mut deaf = Peer::up(&maple, Version::Of13, 2);
-    let mut bytes = Vec::new();
-    Message::EchoRequest(vec![0; 32 * 1024]).encode(Version::Of13, 1, &mut bytes).unwrap();
+    let bytes = Message::EchoRequest(vec![0; 32 * 1024]).to_bytes(Version::Of13, 1).unwrap();
     eventually("it is cut off", || {
         deaf.send_bytes(&bytes);
         maple.count("of_not_reading") > 0
@@ -236,8 +233,7 @@ fn a_switch_that_takes_no_rules_in_its_second_table_gets_the_layout_for_one_when
     let is_refused = |message: &Message| matches!(message, Message::FlowMod(rule) if rule.table_id == 1);
     assert!(first.pump(LONG, |_, message| is_refused(message)), "it has three tables");
     let (xid, refused) = first.seen.last().expect("a message").clone();
-    let mut data = Vec::new();
-    refused.encode(Version::Of13, xid, &mut data).unwrap();
+    let data = refused.to_bytes(Version::Of13, xid).unwrap();
     // OFPFMFC_BAD_TABLE_ID
     first.send(xid, &Message::Error(ErrorMsg { kind: 5, code: 2, data }));
     assert!(first.is_closed());
