@@ -1,5 +1,7 @@
 //! Flow-removed: the report that a rule was removed (1.0 §5.4.2, 1.3 §7.4.2).
 
+use serde::{Deserialize, Serialize};
+
 use super::Version;
 use super::bytes::{Put, Reader};
 use super::matching;
@@ -8,7 +10,7 @@ use crate::error::Result;
 use crate::flow::Match;
 
 /// Reports that a rule was removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRemoved {
     /// The rule's cookie.
     pub cookie: u64,

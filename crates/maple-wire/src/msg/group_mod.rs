@@ -1,5 +1,7 @@
 //! Group-mod: changes a group (1.3 §7.3.4.2).
 
+use serde::{Deserialize, Serialize};
+
 use super::bytes::Element;
 use super::wire::{After, Padded, layout};
 use crate::flow::Action;
@@ -24,7 +26,7 @@ layout! {
 
 layout! {
     /// One of the action lists of a group.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Bucket: BUCKET {
         /// The bucket's share of the packets in a select group, relative to the other buckets.
         pub weight: u16 as After<2>,

@@ -1,5 +1,7 @@
 //! Port-status: the report that a port was added, removed or changed (1.0 §5.4.3, 1.3 §7.4.3).
 
+use serde::{Deserialize, Serialize};
+
 use super::Version;
 use super::bytes::{Put, Reader};
 use super::wire::{Padded, Wire, layout};
@@ -7,7 +9,7 @@ use crate::error::Result;
 use crate::port::Port;
 
 /// The kind of change of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PortReason {
     /// The port was added.
     Add,
@@ -21,7 +23,7 @@ pub enum PortReason {
 
 layout! {
     /// Reports that a port was added, removed or changed.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct PortStatus {
         /// The kind of change.
         pub reason: PortReason as Padded<7>,

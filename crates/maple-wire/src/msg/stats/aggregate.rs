@@ -1,10 +1,12 @@
 //! Sums over rules (1.0 §5.3.5, 1.3 §7.3.5.3). The request has the form of a request for single rules.
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::wire::{Padded, layout};
 
 layout! {
     /// The sums of the counters of rules.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct AggregateStats {
         /// Packets.
         pub packet_count: u64,

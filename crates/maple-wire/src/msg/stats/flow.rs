@@ -1,5 +1,7 @@
 //! Statistics of single rules (1.0 §5.3.5, 1.3 §7.3.5.2).
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Result;
 use crate::flow::{Instruction, Match};
 use crate::msg::Version;
@@ -27,7 +29,7 @@ pub struct FlowStatsRequest {
 }
 
 /// The switch's report about a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowStats {
     /// The rule's table.
     pub table_id: u8,

@@ -1,5 +1,7 @@
 //! Counters, descriptions and features of groups (1.3 §7.3.5.9 to §7.3.5.11).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::bytes::Element;
 use crate::msg::group_mod::Bucket;
 use crate::msg::wire::{After, Padded, layout};
@@ -9,7 +11,7 @@ const GROUP: Element = Element::new("group", 0);
 
 layout! {
     /// The counters of a group.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct GroupStats: GROUP_STATS {
         /// The group.
         pub group: u32 as After<4>,
@@ -30,7 +32,7 @@ layout! {
 
 layout! {
     /// The counters of a bucket.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct BucketCounter {
         /// Packets that the bucket processed.
         pub packet_count: u64,
@@ -41,7 +43,7 @@ layout! {
 
 layout! {
     /// The configuration of a group.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct GroupDesc: GROUP {
         /// `OFPGT_*`: 0 all, 1 select, 2 indirect, 3 fast failover.
         pub kind: u8 as After<2, Padded<1>>,
@@ -54,7 +56,7 @@ layout! {
 
 layout! {
     /// The abilities of groups. Lists are indexed by type (all, select, indirect, fast failover).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct GroupFeatures {
         /// Bits of `1 << OFPGT_*`.
         pub types: u32,

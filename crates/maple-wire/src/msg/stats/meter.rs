@@ -1,5 +1,7 @@
 //! Counters, configurations and features of meters (1.3 §7.3.5.12 to §7.3.5.14).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::bytes::Element;
 use crate::msg::meter_mod::Band;
 use crate::msg::wire::{After, Padded, layout};
@@ -9,7 +11,7 @@ const METER: Element = Element::new("meter", 0);
 
 layout! {
     /// The counters of a meter.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct MeterStats: METER_STATS {
         /// The meter.
         pub meter: u32,
@@ -30,7 +32,7 @@ layout! {
 
 layout! {
     /// The counters of the packets that a band applied to.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct BandCounter {
         /// Packets.
         pub packet_count: u64,
@@ -41,7 +43,7 @@ layout! {
 
 layout! {
     /// The configuration of a meter.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct MeterConfig: METER {
         /// Bits of `OFPMF_*`.
         pub flags: u16 as After<2>,
@@ -54,7 +56,7 @@ layout! {
 
 layout! {
     /// The abilities of meters.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct MeterFeatures {
         /// The maximum number of meters.
         pub max_meter: u32,

@@ -21,6 +21,8 @@ pub use queue::{QueueStats, QueueStatsRequest};
 pub use table::TableStats;
 pub use table_features::{OxmId, PropertyKind, TableFeatures, TableProperty, TypeId};
 
+use serde::{Deserialize, Serialize};
+
 use super::Version;
 use super::bytes::{Put, Reader, unsupported};
 use super::experimenter::Experimenter;
@@ -101,7 +103,7 @@ numbered! {
 }
 
 /// A reply with statistics.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatsReply {
     /// Bit 0: more follow.
     pub flags: u16,
@@ -111,7 +113,7 @@ pub struct StatsReply {
 
 numbered! {
     /// The statistics of a reply.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub enum ReplyBody {
         both versions {
             /// Vendor and model of the switch.

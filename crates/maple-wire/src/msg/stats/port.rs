@@ -1,11 +1,13 @@
 //! Statistics of ports (1.0 §5.3.5, 1.3 §7.3.5.6).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::wire::{Only13, Padded, layout};
 use crate::port::PortNo;
 
 layout! {
     /// The counters of a port. A counter that a switch does not have is all ones. 1.0 leaves out the duration.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
     pub struct PortStats {
         /// The port.
         pub port: PortNo as Padded<6, 4>,

@@ -1,5 +1,7 @@
 //! Statistics of queues (1.0 §5.3.5, 1.3 §7.3.5.8).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::wire::{Only13, Padded, layout};
 use crate::port::PortNo;
 
@@ -16,7 +18,7 @@ layout! {
 
 layout! {
     /// The counters of a queue. 1.0 leaves out the duration.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
     pub struct QueueStats {
         /// The queue's port.
         pub port: PortNo as Padded<2, 0>,

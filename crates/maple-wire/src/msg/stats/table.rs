@@ -1,11 +1,13 @@
 //! Statistics of tables (1.0 §5.3.5, 1.3 §7.3.5.4).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::Text;
 use crate::msg::wire::{Chars, Only10, Padded, layout};
 
 layout! {
     /// The size and the use of a table. 1.3 leaves out the parts that table-features contain instead.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct TableStats {
         /// The table.
         pub table_id: u8 as Padded<3>,
