@@ -5,6 +5,8 @@ mod answers;
 mod events;
 mod hostile;
 mod lists;
+mod map;
+mod policy;
 
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
