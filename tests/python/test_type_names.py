@@ -22,7 +22,7 @@ LAYERS = {
     "Effect": "of an engine's event (core), of an action on a packet (wire)",
     "Entry": "of a list (acl), of MPLS (wire)",
     "Error": "the error type of a crate",
-    "Finding": "in a list (acl), in a policy (core)",
+    "Finding": "in a list (acl), in a policy (core), of the doctor (controller)",
     "Gauge": "of traffic (core), of Prometheus (controller)",
     "Groups": "of addresses (acl), of multicast (controller)",
     "Journey": "by rules (core), in the emulated network (lab)",

@@ -70,13 +70,12 @@ mod controller;
 
 pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
 pub use controller::{
-    ControlOptions, Controller, ControllerOptions, MemoryOptions, OPENFLOW_PORT, OpenFlowOptions, StartError, Stopped,
-    WorkerOptions,
+    ControlOptions, Controller, ControllerOptions, MemoryOptions, OpenFlowOptions, StartError, Stopped, WorkerOptions,
 };
 pub use counters::Counters;
 pub use gauge::Gauge;
 pub use memory::{PersistenceError, last_policy, offline, record, replay, takeover};
 pub use notice::Notice;
-pub use session::{CloseReason, Deadlines};
+pub use session::{CloseReason, Deadlines, OPENFLOW_PORT};
 pub use shard::{FORGET_SWITCH_AFTER, QueueLimits};
 pub use time::{after, timestamp, until};

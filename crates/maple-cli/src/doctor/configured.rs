@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use maple_controller::OPENFLOW_PORT;
 use maple_controller::tls::{SwitchesError, Tls, TlsError};
 
-use super::finding::{Finding, FindingId, Level, Report, quoted};
-use super::ovs::Listening;
 use crate::config::{self, DEFAULT_FILE};
 use crate::options::RunOptions;
 use crate::run::tls;
+use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Listening, Severity, quoted};
 
 /// The options of a configuration, if there is a readable one.
 #[derive(Debug, Default)]
@@ -19,7 +18,7 @@ pub struct ConfiguredOptions(Option<RunOptions>);
 
 impl ConfiguredOptions {
     /// Reads a file, or the default one if it exists. A wrong file is a finding.
-    pub fn read(file: Option<&Path>, report: &mut Report) -> ConfiguredOptions {
+    pub fn read(file: Option<&Path>, report: &mut DoctorReport) -> ConfiguredOptions {
         let default = Path::new(DEFAULT_FILE);
         let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
             report.not_looked_at(
@@ -42,10 +41,14 @@ impl ConfiguredOptions {
             Err(error) => {
                 report.looked_at(place);
                 report.found(
-                    Finding::new(Level::Error, FindingId::Configuration, format!("configuration {}", file.display()))
-                        .what(format!("{error:#}"))
-                        .so("a controller with it does not start")
-                        .mend(format!("maple config check {}", quoted(file))),
+                    Finding::new(
+                        Severity::Error,
+                        FindingId::Configuration,
+                        format!("configuration {}", file.display()),
+                    )
+                    .what(format!("{error:#}"))
+                    .so("a controller with it does not start")
+                    .mend(format!("maple config check {}", quoted(file))),
                 );
                 ConfiguredOptions::default()
             }
@@ -90,7 +93,7 @@ impl ConfiguredOptions {
 }
 
 /// Checks the files for TLS that the options of this file name, and whether the options fit together.
-fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
+fn look_at_tls(options: &RunOptions, file: &Path, report: &mut DoctorReport) {
     let what = match tls::files(&options.tls, &options.listen, &options.network) {
         Ok(None) => return,
         Ok(Some(files)) => match Tls::open(files) {
@@ -103,7 +106,7 @@ fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
         Err(error) => format!("{error:#}"),
     };
     report.found(
-        Finding::new(Level::Error, FindingId::TlsFiles, format!("configuration {}", file.display()))
+        Finding::new(Severity::Error, FindingId::TlsFiles, format!("configuration {}", file.display()))
             .what(what)
             .so("a controller with it does not start, and one that runs goes on with the files as they were")
             .mend(format!("maple config show --config {}  # names the files", quoted(file))),
@@ -128,10 +131,10 @@ fn is_denied(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (ConfiguredOptions, Report) {
+    fn read(text: &str) -> (ConfiguredOptions, DoctorReport) {
         let file = std::env::temp_dir().join(format!("maple-doctor-{}-{}.toml", std::process::id(), text.len()));
         std::fs::write(&file, text).expect("a file");
-        let mut report = Report::default();
+        let mut report = DoctorReport::default();
         let configured = ConfiguredOptions::read(Some(&file), &mut report);
         std::fs::remove_file(&file).expect("it is there");
         (configured, report)

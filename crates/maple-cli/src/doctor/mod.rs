@@ -6,12 +6,11 @@
 //!
 //! ```text
 //!  ovs-vsctl ───────────► ovs ─────────┐
-//!  control socket ──────► controller ──┼─► Report: findings, looked at, not looked at ──► people, JSON, status
+//!  control socket ──────► controller ──┼─► DoctorReport: findings, looked at, not looked at ──► people, JSON, status
 //!  /proc, /sys, files ──► host ────────┘
 //! ```
 
 mod command;
-mod finding;
 
 mod ovs;
 
@@ -29,9 +28,9 @@ use maple_controller::names::Names;
 
 use self::configured::ConfiguredOptions;
 use self::controller::{Controller, Silence, silent};
-use self::finding::{FindingId, Level, Report};
 use self::host::Process;
 use self::ovs::{Database, Expected};
+use maple_controller::control::doctor::{DoctorReport, FindingId, Severity};
 use maple_wire::counted;
 
 use crate::options::{DoctorArgs, default_control};
@@ -55,7 +54,7 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
         FindingId::ALL.iter().for_each(|id| print_line(format_args!("{:<24} {}", id.name(), id.meaning())));
         return Ok(0);
     }
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     let configured = ConfiguredOptions::read(args.config.as_deref(), &mut report);
     let control =
         args.control.clone().or_else(|| configured.control().map(Path::to_owned)).unwrap_or_else(default_control);
@@ -71,7 +70,7 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
         text(&report, &names, has_colours)
     };
     std::io::stdout().write_all(text.as_bytes())?;
-    let is_bad = report.findings().iter().any(|finding| finding.level() < Level::Note);
+    let is_bad = report.findings().iter().any(|finding| finding.level() < Severity::Note);
     Ok(if is_bad { FOUND } else { 0 })
 }
 
@@ -81,7 +80,7 @@ fn visit(
     control: &Path,
     configured: &ConfiguredOptions,
     has_python: bool,
-    report: &mut Report,
+    report: &mut DoctorReport,
 ) -> Names {
     let asked = Controller::ask(control);
     if let Err(silence) = &asked {
@@ -120,7 +119,7 @@ fn open_vswitch(
     args: &DoctorArgs,
     expected: &Expected,
     controller: Option<&Controller>,
-    report: &mut Report,
+    report: &mut DoctorReport,
 ) -> Option<Database> {
     let asked = Database::ask().map_err(|why| report.not_looked_at("Open vSwitch on this host", why));
     let mut database = asked.ok()?;
@@ -132,7 +131,7 @@ fn open_vswitch(
 }
 
 /// Checks who listens on the addresses that the configuration gives a running controller.
-fn wanted_ports(controller: &Controller, configured: &ConfiguredOptions, report: &mut Report) {
+fn wanted_ports(controller: &Controller, configured: &ConfiguredOptions, report: &mut DoctorReport) {
     let wanted = configured.given_listening();
     match controller.pid().filter(|pid| Process::read(*pid).is_some()) {
         _ if wanted.is_empty() => {}
@@ -159,7 +158,7 @@ fn expected(controller: Option<&Controller>, configured: &ConfiguredOptions) -> 
 }
 
 /// Records which switches run on other hosts, because OpenFlow does not reveal their settings.
-fn report_remote_switches(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
+fn report_remote_switches(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut DoctorReport) {
     let switches = controller.map(Controller::open_vswitches).unwrap_or_default();
     let is_away = |dpid: u64| open_vswitch.is_none_or(|database| !database.has(dpid));
     let away: Vec<String> = switches.into_iter().filter(|(dpid, _)| is_away(*dpid)).map(|(_, id)| id).collect();
@@ -184,7 +183,7 @@ fn files(
     controller: Option<&Controller>,
     configured: &ConfiguredOptions,
     open_vswitch: Option<&Database>,
-    report: &mut Report,
+    report: &mut DoctorReport,
 ) {
     let sockets = BTreeSet::from([control.to_owned(), default_path(), PathBuf::from(SYSTEM_SOCKET)]);
     host::look_at_control_sockets(&sockets, report);
@@ -212,7 +211,7 @@ fn files(
 }
 
 /// Checks limits, cores, the clock and the service of this host.
-fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
+fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut DoctorReport) {
     let process = process(controller);
     match (controller.map(Controller::pid), &process) {
         (Some(Some(pid)), None) => {
@@ -234,11 +233,11 @@ fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report
 }
 
 /// Writes the report for people, the worst first.
-fn text(report: &Report, names: &Names, has_colours: bool) -> String {
+fn text(report: &DoctorReport, names: &Names, has_colours: bool) -> String {
     let mut text: String =
         report.findings().iter().map(|one| one.text(&painted(one.level(), has_colours), names) + "\n").collect();
     let count = |level| report.findings().iter().filter(|finding| finding.level() == level).count();
-    let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note].map(count);
+    let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
     text += "looked at:\n";
     text.extend(report.checked().iter().map(|what| format!("  {}\n", names.in_text(what))));
     if !report.unchecked().is_empty() {
@@ -253,29 +252,29 @@ fn text(report: &Report, names: &Names, has_colours: bool) -> String {
 }
 
 /// Colours a level red, yellow or cyan, if the terminal has colours.
-fn painted(level: Level, has_colours: bool) -> String {
+fn painted(level: Severity, has_colours: bool) -> String {
     let code = match level {
         _ if !has_colours => return level.name().to_owned(),
-        Level::Error => 31,
-        Level::Warning => 33,
-        Level::Note => 36,
+        Severity::Error => 31,
+        Severity::Warning => 33,
+        Severity::Note => 36,
     };
     format!("\x1b[{code}m{}\x1b[0m", level.name())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::finding::Finding;
     use super::*;
+    use maple_controller::control::doctor::Finding;
 
     #[test]
     fn a_report_ends_with_what_was_looked_at_and_how_much_was_found() {
-        let mut report = Report::default();
+        let mut report = DoctorReport::default();
         report.looked_at("this");
         assert_eq!(text(&report, &Names::new(), false), "looked at:\n  this\nnothing was found\n");
         report.not_looked_at("that", "it is not there");
         assert!(text(&report, &Names::new(), false).ends_with("\nnothing was found in what was looked at\n"));
-        report.found(Finding::new(Level::Error, FindingId::NoSwitch, "the controller").what("a").so("b").mend("c"));
+        report.found(Finding::new(Severity::Error, FindingId::NoSwitch, "the controller").what("a").so("b").mend("c"));
         let told = text(&report, &Names::new(), false);
         assert!(told.starts_with(
             "error no-switch: the controller: a\n  then: b\n  mend: c\n  page: docs/doctor.md#no-switch\n\n"

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use maple_controller::control::HttpOptions;
+use maple_controller::control::{HttpDeadlines, HttpOptions};
 use maple_controller::log::Level;
 use maple_controller::record::{PolicySource, RecordOptions};
 use maple_controller::tls::{Tls, TlsFiles};
@@ -134,7 +134,8 @@ fn http(options: &RunOptions) -> anyhow::Result<Option<HttpOptions>> {
     let Some(address) = options.http else { return Ok(None) };
     let files = options.http_cert.as_ref().zip(options.http_key.as_ref());
     let tls = files.map(|(certificate, key)| Tls::open(TlsFiles::new(certificate, key)).map(Arc::new));
-    Ok(Some(HttpOptions { address, tls: tls.transpose().or_usage_error()?, tokens: options.http_tokens.clone() }))
+    let (tls, tokens) = (tls.transpose().or_usage_error()?, options.http_tokens.clone());
+    Ok(Some(HttpOptions { address, tls, tokens, deadlines: HttpDeadlines::default() }))
 }
 
 /// Applies the options that policies and handlers have: the listening addresses, the cores and the control socket. Raises

@@ -114,9 +114,9 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Errors => each(error),
         Show::Version => version(answer),
         Show::Log(_) => items(answer).map(log::line).collect(),
-        // `maple explain` queries these.
         Show::AccessLists => access_list::text(answer),
-        Show::Dropped(_) | Show::Live(_) => answer.to_string(),
+        // `maple explain` queries these, or programs.
+        Show::Dropped(_) | Show::Live(_) | Show::Map | Show::Policy | Show::Doctor => answer.to_string(),
     }
 }
 

@@ -63,6 +63,11 @@ impl About {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns the name of the running policy, if the program has reported it.
+    pub fn policy_name(&self) -> Option<String> {
+        self.policy().map(|record| record.policy.name)
+    }
+
     /// Records which policy runs.
     pub fn set_policy(&self, policy: PolicyRecord) {
         *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);

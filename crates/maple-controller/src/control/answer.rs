@@ -20,7 +20,7 @@ use super::explain::{ExplainRequest, Unanswered};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, RefusalKind, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, access_lists, dropped, explain, state};
+use super::{Handle, ReportedError, access_lists, doctor, dropped, explain, heat, map, state};
 use crate::kept_files::FileStatus;
 use crate::log::LogEntry;
 use crate::names::Names;
@@ -58,6 +58,7 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
         Request::Show(Show::Names) => handle.names().to_json(),
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
+        Request::Show(Show::Map) => map::answer(handle)?,
         Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
         Request::Show(Show::Groups) => groups(&handle.snapshot()),
         Request::Show(Show::Leases) => leases(&handle.snapshot()),
@@ -66,8 +67,10 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         // A live watch has many answers, which the socket sends.
         Request::Show(Show::Live(_)) => Value::Null,
         Request::Show(Show::AccessLists) => access_lists::answer(handle)?,
+        Request::Show(Show::Policy) => heat::answer(handle)?,
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
+        Request::Show(Show::Doctor) => doctor::answer(handle, asker)?,
         Request::Show(Show::Version) => versions(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
         Request::State(request) => state::answer(handle, asker, request)?,

@@ -10,12 +10,15 @@ mod access;
 mod access_lists;
 mod answer;
 mod asker;
+pub mod doctor;
 mod dropped;
 mod errors;
 mod expected;
 pub mod explain;
+mod heat;
 mod http;
 pub(crate) mod live;
+mod map;
 pub mod plan;
 pub mod protocol;
 mod queries;
@@ -29,7 +32,7 @@ mod successor;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
@@ -41,8 +44,9 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 
 use self::about::About;
 pub use self::errors::ReportedError;
-pub use self::http::{HttpError, HttpOptions, TokensError};
+pub use self::http::{HttpDeadlines, HttpError, HttpOptions, TokensError};
 pub(crate) use self::http::{HttpServer, Scrape};
+pub(crate) use self::map::NetworkMap;
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;
@@ -125,6 +129,8 @@ pub(crate) struct Shared {
     pub policy_before: Option<PolicyRecord>,
     /// The recording of this run, if there is one.
     pub recording: Option<Recording>,
+    /// The map of the network.
+    pub map: Mutex<NetworkMap>,
 }
 
 impl Handle {

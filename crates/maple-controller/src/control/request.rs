@@ -4,6 +4,7 @@ use maple_core::engine::KEPT_MINUTES;
 use maple_wire::PortNo;
 use maple_wire::port::BadPort;
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -92,6 +93,8 @@ pub enum Show {
     Names,
     /// The links.
     Links,
+    /// The switches at their places on a map, and the links with their load.
+    Map,
     /// The hosts.
     Hosts,
     /// The multicast groups with their member ports.
@@ -104,11 +107,15 @@ pub enum Show {
     Stats,
     /// The most recent problems.
     Errors,
+    /// The doctor's findings about the controller.
+    Doctor,
     /// The version of the program, of the protocol, and the formats of files.
     Version,
     /// The access lists of the policy, with the packets that each rule has decided.
     #[serde(rename = "access_lists")]
     AccessLists,
+    /// The source of the policy, with what rests on each line.
+    Policy,
     /// The drops of this many minutes, the current one included, with their reasons.
     Dropped(#[schemars(range(min = 1, max = KEPT_MINUTES))] u64),
     /// Packets as they enter, with one answer for each, until the client closes.
@@ -179,6 +186,11 @@ pub(super) enum RefusalKind {
 }
 
 impl RequestError {
+    /// Reports whether the request is at fault, whatever the state.
+    pub fn is_wrong(&self) -> bool {
+        self.kind == RefusalKind::Wrong
+    }
+
     /// Creates a refusal of the member at `field`.
     pub fn at(field: &str, text: String) -> RequestError {
         RequestError { field: field.to_owned(), text, kind: RefusalKind::Wrong }
@@ -210,6 +222,11 @@ pub(super) fn parse(line: &str) -> Result<Request, RequestError> {
 
 /// Parses JSON as a request.
 pub(super) fn parse_value(json: Value) -> Result<Request, RequestError> {
+    parse_as(json)
+}
+
+/// Parses JSON as a type of requests.
+pub(super) fn parse_as<T: DeserializeOwned>(json: Value) -> Result<T, RequestError> {
     serde_path_to_error::deserialize(json).map_err(|error| {
         let (path, why) = (error.path().to_string(), in_words_of_json(&error.inner().to_string()));
         match path.as_str() {

@@ -137,6 +137,8 @@ pub(super) fn answer(handle: &Handle, asker: &Asker, request: &StateRequest) -> 
             if *check {
                 expected.check(&handle.snapshot())?;
             } else {
+                // What is refused declares nothing.
+                expected.check(&handle.snapshot())?;
                 for write in &writes {
                     declare(handle, write);
                 }

@@ -13,9 +13,7 @@ use std::thread::JoinHandle;
 
 use maple_core::state::{DeclareError, VersionError};
 
-pub use self::options::{
-    ControlOptions, ControllerOptions, MemoryOptions, OPENFLOW_PORT, OpenFlowOptions, WorkerOptions,
-};
+pub use self::options::{ControlOptions, ControllerOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
 use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, HttpError, HttpServer};

@@ -18,13 +18,10 @@ use crate::listener::Subscription;
 use crate::memory::record::RecordOptions;
 use crate::names::Names;
 use crate::program::ProgramFactory;
-use crate::session::Deadlines;
+use crate::session::{Deadlines, OPENFLOW_PORT};
 use crate::shard::{FORGET_SWITCH_AFTER, QueueLimits};
 use crate::snoop::Snooping;
 use crate::tls::Tls;
-
-/// The port that IANA assigned to OpenFlow.
-pub const OPENFLOW_PORT: u16 = 6653;
 
 /// The options of a controller.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{self, SocketAddr};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -181,6 +181,7 @@ impl StartingController {
             takeover: TakeoverState::default(),
             archive,
             policy_before,
+            map: Mutex::default(),
             recording: recording.clone(),
             gauges: Gauges::default(),
             files: options.memory.files.clone(),

@@ -50,6 +50,8 @@ use rule_reading::RuleReading;
 pub use table_sizes::TableSize;
 use table_sizes::TableSizes;
 
+/// The port that IANA assigned to OpenFlow.
+pub const OPENFLOW_PORT: u16 = 6653;
 /// The lowest transaction id of the engine and of handlers.
 pub const ENGINE_XIDS: u32 = 0x8000_0000;
 

@@ -169,6 +169,8 @@ pub struct Tls {
 struct FileTimes {
     newest: Vec<Option<SystemTime>>,
     not_after: u64,
+    /// Whether the files could not be read, or were wrong, when this was last tried.
+    has_failed: bool,
 }
 
 impl Tls {
@@ -184,7 +186,7 @@ impl Tls {
         Ok(Tls {
             config: ArcSwap::from_pointee(config),
             switches: Mutex::new(switches),
-            read: Mutex::new(FileTimes { newest, not_after }),
+            read: Mutex::new(FileTimes { newest, not_after, has_failed: false }),
             files: Mutex::new(files),
             pins: pins.map(start).transpose().map_err(TlsError::Thread)?,
             kept: OnceLock::new(),
@@ -249,6 +251,7 @@ impl Tls {
         // The lock is held meanwhile, so that no switch is added that would be forgotten.
         let mut switches = lock(&self.switches);
         let parts = Tls::parts(files, self.pins.as_ref().map(|(pins, _)| pins));
+        lock(&self.read).has_failed = parts.is_err();
         if let Some(kept) = self.kept.get() {
             match &parts {
                 Ok(_) => kept.mended(KeptFile::Certificates, ""),
@@ -268,10 +271,13 @@ impl Tls {
     /// # Errors
     /// [`TlsError`] if files that have changed are wrong, once for each change.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
-        if lock(&self.read).newest == times(&lock(&self.files)) {
+        let (is_same, has_failed) = {
+            let read = lock(&self.read);
+            (read.newest == times(&lock(&self.files)), read.has_failed)
+        };
+        if is_same {
             // The system may have refused to read them only for a moment.
-            let fails = self.kept.get().is_some_and(|kept| kept.is_failing(KeptFile::Certificates));
-            return Ok(fails && self.reload().is_ok());
+            return Ok(has_failed && self.reload().is_ok());
         }
         self.reload().map(|()| true)
     }

@@ -308,6 +308,24 @@ fn without_authorities_anyone_may_be_any_switch() {
 }
 
 #[test]
+fn files_that_could_not_be_read_are_tried_again_without_a_controller_too() {
+    let authority = Authority::new("again");
+    let files = authority.files();
+    let certificate = files.certificate.clone();
+    let tls = Tls::open(files).expect("they are right");
+    let right = fs::read(&certificate).expect("it is there");
+    fs::write(&certificate, "wrong").expect("it is written");
+    tls.reload_if_changed().expect_err("it is wrong");
+    assert!(!tls.reload_if_changed().expect("it was told"));
+    let written = fs::metadata(&certificate).and_then(|found| found.modified()).expect("it is there");
+    fs::write(&certificate, right).expect("it is written");
+    let file = fs::File::options().write(true).open(&certificate).expect("it is there");
+    file.set_modified(written).expect("it is ours");
+    assert!(tls.reload_if_changed().expect("it is right"), "though the file has the time that it had");
+    assert!(!tls.reload_if_changed().expect("nothing has changed"));
+}
+
+#[test]
 fn certificates_that_are_deleted_are_told_until_they_are_back() {
     let authority = Authority::new("deleted");
     let files = authority.files();

@@ -47,6 +47,7 @@ pub use context::uses::{BadUses, Conductor, Due};
 pub use context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
 pub use decisions::await_barriers::{BARRIER_ROUNDS, Unsettled};
 pub use decisions::hit::{AnsweredHits, Hits, MAX_HITS};
+pub use decisions::line_view::LineUse;
 pub use decisions::rule_view::TableRule;
 pub use dispatch::Engine;
 pub use dispatch::copy::EngineCopy;

@@ -1,118 +1,22 @@
-//! Judgements about a controller, on answers of its control socket.
+//! What is asked of a controller, and what it says.
 
 use serde_json::json;
 
 use super::*;
 
-/// The description of a controller without any trouble.
-fn about() -> Value {
-    json!({
-        "version": env!("CARGO_PKG_VERSION"), "pid": 7, "shards": 2, "state_file": "/var/lib/maple/state.redb",
-        "listening": [{ "address": "0.0.0.0:6653", "tls": false }], "certificate_expires": null, "started": 1_790_000_000,
-        "clock_stepped": 0.0,
-    })
-}
-
-fn switch(version: &str, tables: u32, bundles: bool, waiting: u64) -> Value {
-    json!({
-        "switch": "0000000000000001", "peer": "127.0.0.1:4000", "unreachable": null, "silent": false, "version": version, "description": "Nicira, Inc. Open vSwitch 3.1.0",
-        "tables": tables, "bundles": bundles, "shard": 0, "waiting_bytes": waiting, "ports": [],
-    })
-}
-
-/// The levels and ids of the findings.
-fn found_in(controller: &Controller) -> Vec<String> {
-    let mut report = Report::default();
-    controller.look(Path::new("/run/c"), &mut report);
-    report.findings().iter().map(|one| one.plain().split(':').next().unwrap_or_default().to_owned()).collect()
-}
-
-fn check(about: Value, switches: Value, stats: Value, wanted: &[&str]) {
-    assert_eq!(found_in(&Controller::from_answers(about, switches, stats, json!([]))), wanted);
-}
-
 #[test]
-fn a_controller_in_order_has_no_finding_and_says_where_it_is() {
-    let stats =
-        json!({ "connections": 1, "shards": 2, "controller": { "of_timeouts": 0 }, "engine": { "policy_errors": 0 } });
-    check(about(), json!([switch("1.3", 254, true, 0)]), stats.clone(), &[]);
-    let one = Controller::from_answers(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
+fn what_a_controller_says_is_found_in_its_answers() {
+    let listening = json!([{ "address": "0.0.0.0:6653", "tls": false }]);
+    let about = json!({ "pid": 7, "state_file": "/var/lib/maple/state.redb", "listening": listening });
+    let ports = json!([{ "port": 3, "name": "eth3", "up": true, "kind": "edge" }]);
+    let switches = json!([{ "switch": "0000000000000001", "description": "Open vSwitch 3.1.0", "ports": ports }]);
+    let one = Controller::from_answers(about, switches, json!({ "connections": 1, "shards": 2 }), json!([]));
     assert_eq!((one.pid(), one.shards(), one.connections()), (Some(7), 2, 1));
     assert_eq!(one.state_file(), Some(Path::new("/var/lib/maple/state.redb")));
-    let listening = one.listening().expect("it says so");
-    assert_eq!(listening, [Listening { address: "0.0.0.0:6653".parse().expect("an address"), tls: false }]);
+    let address = "0.0.0.0:6653".parse().expect("an address");
+    assert_eq!(one.listening(), Some(vec![Listening { address, tls: false }]));
     assert_eq!((one.switches(), one.open_vswitches()), (vec![1], vec![(1, "0000000000000001".to_owned())]));
-    let mut report = Report::default();
-    one.look(Path::new("/run/c"), &mut report);
-    assert_eq!(report.checked(), ["the controller (process 7) with 1 switch: its counters, errors and switches"]);
-}
-
-#[test]
-fn what_it_says_of_itself_is_judged() {
-    let mut other = about();
-    other["version"] = json!("0.0.9");
-    let switches = json!([switch("1.3", 254, true, 0)]);
-    check(other.clone(), switches.clone(), json!({}), &["warning version-differs"]);
-    let mend = |about: &Value| {
-        let mut report = Report::default();
-        Controller::from_answers(about.clone(), switches.clone(), json!({}), json!([]))
-            .look(Path::new("/run/c"), &mut report);
-        report.findings()[0].plain()
-    };
-    let text = mend(&other);
-    assert!(
-        text.contains(": maple run POLICY --takeover --state /var/lib/maple/state.redb --control /run/c\n"),
-        "{text}"
-    );
-    other["version"] = json!("99.0.0");
-    assert!(!mend(&other).contains("takeover"), "this command is the older one");
-    let mut forgets = about();
-    forgets["state_file"] = Value::Null;
-    check(forgets, switches.clone(), json!({}), &["note no-state-file"]);
-    let mut fails = about();
-    let file =
-        |file: &str, fails: Value| json!({ "file": file, "path": "/var/lib/maple/x", "fails": fails, "since": 1 });
-    fails["files"] = json!([file("state", json!("No space left on device")), file("log", Value::Null)]);
-    check(fails.clone(), switches.clone(), json!({}), &["error file-not-kept"]);
-    assert!(mend(&fails).starts_with("error file-not-kept: state file /var/lib/maple/x: No space left on device\n"));
-    fails["files"] = ["recording", "log", "switches", "certificates", "control-socket", "tokens"]
-        .map(|name| file(name, json!("no")))
-        .into_iter()
-        .collect();
-    check(fails, switches.clone(), json!({}), &["warning file-not-kept"; 6]);
-    // An older controller does not know the request.
-    check(Value::Null, switches, json!({}), &["warning version-differs"]);
-    check(about(), json!([]), json!({}), &["warning no-switch"]);
-}
-
-#[test]
-fn switches_are_judged_by_what_they_can_do() {
-    let of = |switch: Value, wanted: &[&str]| check(about(), json!([switch]), json!({}), wanted);
-    of(switch("1.0", 254, false, 0), &["note openflow-10"]);
-    of(switch("1.3", 3, true, 0), &["note few-tables"]);
-    of(switch("1.3", 254, false, 0), &["note no-bundles"]);
-    of(switch("1.3", 254, true, 2 << 20), &["warning switch-slow"]);
-}
-
-#[test]
-fn counters_that_are_not_zero_are_told() {
-    let stats = json!({
-        "controller": { "of_duplicate_dpids": 3, "of_timeouts": 1, "of_not_reading": 1, "lldp_one_way": 0 },
-        "engine": { "policy_errors": 2, "spoofed_drops": 5, "rules_repaired": 1 },
-    });
-    let one = Controller::from_answers(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
-    let wanted = [
-        "error duplicate-dpid",
-        "warning connections-lost",
-        "warning rules-changed",
-        "warning policy-fails",
-        "warning host-at-several-ports",
-    ];
-    assert_eq!(found_in(&one), wanted);
-    let mut report = Report::default();
-    one.look(Path::new("/run/c"), &mut report);
-    let text = report.findings()[1].plain();
-    assert!(text.contains("since its start 2 connections were closed"), "{text}");
+    assert_eq!((one.ports(1, "edge"), one.ports(1, "link")), (vec![3], vec![]));
 }
 
 #[test]
@@ -121,39 +25,4 @@ fn nobody_at_the_socket_is_no_finding_and_one_who_is_silent_is() {
     assert!(matches!(silence, Silence::Absent(why) if why.starts_with("no controller at /nonexistent/control.sock: ")));
     let text = silent(Path::new("/run/c"), "it does not answer within 10 s").plain();
     assert!(text.starts_with("error controller-silent: the controller at /run/c: it does not answer"), "{text}");
-}
-
-#[test]
-fn tables_that_are_nearly_full_are_told_with_their_sizes() {
-    let said = |rules: Value, most: Value| {
-        let tables = json!([{ "table": 0, "rules": 3, "most": 4000 }, { "table": 1, "rules": rules, "most": most }]);
-        let tables = Tables::from_answers(vec![json!({ "switch": "0000000000000002", "tables": tables })]);
-        Controller {
-            tables,
-            ..Controller::from_answers(about(), json!([switch("1.3", 4, true, 0)]), json!({}), json!([]))
-        }
-    };
-    for (rules, most) in
-        [(json!(899), json!(1000)), (json!(0), json!(0)), (json!(null), json!(10)), (json!(5), json!(null))]
-    {
-        assert_eq!(found_in(&said(rules, most)), [""; 0]);
-    }
-    let full = said(json!(900), json!(1000));
-    assert_eq!(found_in(&full), ["warning table-nearly-full"]);
-    let mut report = Report::default();
-    full.look(Path::new("/run/c"), &mut report);
-    let text = report.findings()[0].plain();
-    assert!(text.contains("switch 0000000000000002: table 1 has 900 of at most 1000 rules"), "{text}");
-    assert_eq!(report.checked()[1], "how full tables are: 1 of 1 switches say it");
-    let silent = Tables::from_answers(vec![json!({ "switch": "0000000000000002", "tables": null })]);
-    assert_eq!(silent.checked().as_deref(), Some("how full tables are: 0 of 1 switches say it"));
-    assert_eq!(Tables::default().checked(), None);
-}
-
-#[test]
-fn open_vswitch_is_not_asked_for_its_tables() {
-    let mut other = switch("1.3", 4, true, 0);
-    (other["description"], other["switch"]) = (json!("Zodiac FX"), json!("0000000000000009"));
-    let one = Controller::from_answers(about(), json!([switch("1.3", 254, true, 0), other]), json!({}), json!([]));
-    assert_eq!(one.other_switches(), ["0000000000000009"]);
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maple_controller::tls::{TlsError, expiry};
 
-use super::{Finding, FindingId, Level, Report};
+use super::{DoctorReport, Finding, FindingId, Severity};
 
 /// The time before its end at which a certificate is warned of, as a controller does.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 
 /// Checks the expiry of the controller's certificate (in seconds since 1970), and of these files.
-pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut Report) {
+pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut DoctorReport) {
     let now = SystemTime::now();
     if let Some(seconds) = of_controller {
         report.looked_at("the controller's certificate");
@@ -37,7 +37,7 @@ pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut Report) 
             Err(error) => {
                 report.looked_at(&place);
                 report.found(
-                    Finding::new(Level::Error, FindingId::TlsFiles, place)
+                    Finding::new(Severity::Error, FindingId::TlsFiles, place)
                         .what(error.to_string())
                         .so("no session with TLS begins with it")
                         .mend("put a certificate in its place: ovs-pki makes them (docs/tls.md)"),
@@ -50,11 +50,11 @@ pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut Report) 
 fn finding(place: &str, mend: &str, ends: SystemTime, now: SystemTime) -> Option<Finding> {
     let told = |level| Finding::new(level, FindingId::CertificateExpires, place).mend(mend);
     match ends.duration_since(now) {
-        Err(_) => Some(told(Level::Error).what("it has expired").so("no session with TLS begins any more")),
+        Err(_) => Some(told(Severity::Error).what("it has expired").so("no session with TLS begins any more")),
         Ok(left) if left < WARN_BEFORE => {
             let days = left.as_secs() / 86_400;
             let what = format!("it expires in {days} {}", if days == 1 { "day" } else { "days" });
-            Some(told(Level::Warning).what(what).so("after that no session with TLS begins any more"))
+            Some(told(Severity::Warning).what(what).so("after that no session with TLS begins any more"))
         }
         Ok(_) => None,
     }
@@ -71,6 +71,6 @@ mod tests {
         assert_eq!(days(30), None);
         assert!(days(29).expect("soon").plain().contains("expires in 29 days"));
         assert!(days(1).expect("soon").plain().contains("expires in 1 day\n"));
-        assert_eq!(finding("c", "m", now - Duration::from_secs(1), now).map(|one| one.level()), Some(Level::Error));
+        assert_eq!(finding("c", "m", now - Duration::from_secs(1), now).map(|one| one.level()), Some(Severity::Error));
     }
 }

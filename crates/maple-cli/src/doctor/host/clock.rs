@@ -1,13 +1,13 @@
 //! The clock: whether it was set while the controller ran, and whether it is synchronised.
 
 use super::super::command::output;
-use super::{Controller, Finding, FindingId, Level, Report};
+use super::{Controller, DoctorReport, Finding, FindingId, Severity};
 
 /// The size in seconds below which a step does not matter.
 const SMALL: f64 = 1.0;
 
 /// Checks the clock.
-pub fn look(controller: Option<&Controller>, report: &mut Report) {
+pub fn look(controller: Option<&Controller>, report: &mut DoctorReport) {
     match controller.map(Controller::clock_stepped) {
         Some(Some(seconds)) => {
             report.looked_at("steps of the clock since the controller's start");
@@ -32,7 +32,7 @@ fn stepped(seconds: f64) -> Option<Finding> {
     let way = if seconds < 0.0 { "back" } else { "forward" };
     Some(
         // Usually the clock was set once when the machine started, which corrected it.
-        Finding::new(Level::Note, FindingId::ClockStepped, "this host")
+        Finding::new(Severity::Note, FindingId::ClockStepped, "this host")
             .what(format!(
                 "the clock went {way} by {:.0} s while the controller ran: it was set, or the machine slept",
                 seconds.abs()
@@ -43,7 +43,7 @@ fn stepped(seconds: f64) -> Option<Finding> {
 }
 
 fn not_synchronised() -> Finding {
-    Finding::new(Level::Note, FindingId::ClockNotSynchronised, "this host")
+    Finding::new(Severity::Note, FindingId::ClockNotSynchronised, "this host")
         .what("nothing synchronises the clock")
         .so("certificates are judged by a wrong time, and logs of several machines do not fit together")
         .mend("timedatectl set-ntp true")
@@ -57,7 +57,7 @@ mod tests {
     fn small_steps_are_nothing_and_others_a_note() {
         let level = |seconds| stepped(seconds).map(|finding| finding.level());
         assert_eq!((level(0.2), level(-0.2)), (None, None));
-        assert_eq!((level(2.0), level(-3600.0)), (Some(Level::Note), Some(Level::Note)));
+        assert_eq!((level(2.0), level(-3600.0)), (Some(Severity::Note), Some(Severity::Note)));
         assert!(stepped(-2.0).expect("a step").plain().contains("went back by 2 s"));
     }
 }

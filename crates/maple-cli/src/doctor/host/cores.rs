@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Finding, FindingId, Level, Process, Report};
+use super::{DoctorReport, Finding, FindingId, Process, Severity};
 
 /// The folder of control groups (version 2).
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Checks the cores of a controller with this number of workers. `busy`: a mask of cores that Open vSwitch occupies.
-pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, report: &mut Report) {
+pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, report: &mut DoctorReport) {
     let Some(process) = process else { return };
     report.looked_at(format!(
         "the cores of the controller, which has {workers} {}",
@@ -43,7 +43,7 @@ fn shared(process: &Process, workers: usize) -> Option<Finding> {
         None => return None,
     };
     Some(
-        Finding::new(Level::Warning, FindingId::CoresShared, "the controller")
+        Finding::new(Severity::Warning, FindingId::CoresShared, "the controller")
             .what(what)
             .so("workers wait for each other's turns, and packets of their switches with them")
             .mend(format!("maple run POLICY --workers {}", cores.len().max(1))),
@@ -57,7 +57,7 @@ fn polled(process: &Process, mask: &str) -> Option<Finding> {
     let lost = process.shards.iter().filter(|cores| is_lost(cores)).count();
     let free: Vec<String> = process.cores.iter().filter(|core| !busy.contains(core)).map(ToString::to_string).collect();
     (lost > 0).then(|| {
-        Finding::new(Level::Warning, FindingId::CoresShared, "the controller")
+        Finding::new(Severity::Warning, FindingId::CoresShared, "the controller")
             .what(format!(
                 "{lost} of its workers stay on cores that Open vSwitch polls all the time (pmd-cpu-mask {mask})"
             ))
@@ -88,7 +88,7 @@ fn parse_quota(text: &str) -> Option<f64> {
 
 fn limited(cores: f64, workers: usize) -> Option<Finding> {
     (cores < workers as f64).then(|| {
-        Finding::new(Level::Warning, FindingId::CpuQuota, "the controller")
+        Finding::new(Severity::Warning, FindingId::CpuQuota, "the controller")
             .what(format!("it may use {cores:.1} cores' time, and has {workers} workers"))
             .so("when they are busy, the kernel stops all of them for some hundredths of a second, again and again")
             .mend(format!("systemctl set-property maple CPUQuota={}%", workers * 100))

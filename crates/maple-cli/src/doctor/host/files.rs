@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::command::within;
-use super::super::finding::quoted;
-use super::{Finding, FindingId, Level, Process, Report};
+use super::{DoctorReport, Finding, FindingId, Process, Severity};
+use maple_controller::control::doctor::quoted;
 
 /// The maximum time for a connection to a socket where many wait already.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ const SERVICE_USER: &str = "maple";
 const OTHER_FOLDER: &str = "maple run POLICY --state /var/lib/maple/state.redb";
 
 /// Finds sockets at these places on which nobody listens.
-pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut Report) {
+pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut DoctorReport) {
     for path in places {
         let Ok(found) = std::fs::symlink_metadata(path) else { continue };
         if !found.file_type().is_socket() {
@@ -42,7 +42,7 @@ pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut Report) 
 }
 
 fn stale(path: &Path) -> Finding {
-    Finding::new(Level::Warning, FindingId::StaleSocket, format!("control socket {}", path.display()))
+    Finding::new(Severity::Warning, FindingId::StaleSocket, format!("control socket {}", path.display()))
         .what("nobody listens on it: its controller was killed")
         .so("`maple show` asks there and not at the socket of the system's controller, and says that there is none")
         .mend(format!("rm {}", quoted(path)))
@@ -50,7 +50,7 @@ fn stale(path: &Path) -> Finding {
 
 /// Checks whether the controller's user may write its state file. Without a process that is the service's user in the
 /// service's folder, and otherwise the current user.
-pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut Report) {
+pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut DoctorReport) {
     let what = format!("the state file {}", path.display());
     let user = match process {
         Some(process) => Some(process.user.clone()),
@@ -82,7 +82,7 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut R
     };
     report.looked_at(what);
     report.found(
-        Finding::new(Level::Error, FindingId::StateFile, format!("state file {}", path.display()))
+        Finding::new(Severity::Error, FindingId::StateFile, format!("state file {}", path.display()))
             .what(why)
             .so("the controller does not start, or what it decides is not kept over a restart")
             .mend(mend),
@@ -131,7 +131,7 @@ mod tests {
         let (live, old, none) = (folder.join("live"), folder.join("it's old"), folder.join("none"));
         let _listener = UnixListener::bind(&live).expect("a socket");
         drop(UnixListener::bind(&old).expect("a socket"));
-        let mut report = Report::default();
+        let mut report = DoctorReport::default();
         look_at_control_sockets(&BTreeSet::from([live, old, none]), &mut report);
         std::fs::remove_dir_all(&folder).expect("it is there");
         let texts: Vec<String> = report.findings().iter().map(|one| one.plain()).collect();
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_missing_is_an_error() {
-        let mut report = Report::default();
+        let mut report = DoctorReport::default();
         look_at_state_file(Path::new("/nonexistent/maple/state"), None, &mut report);
         let text = report.findings()[0].plain();
         assert!(text.contains("there is no folder /nonexistent/maple\n"), "{text}");

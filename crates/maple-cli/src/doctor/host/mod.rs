@@ -17,8 +17,7 @@ pub use service::{look as look_at_service, look_at_python};
 pub use sockets::look as look_at_ports;
 
 use super::controller::Controller;
-use super::finding::{Finding, FindingId, Level, Report};
-use super::ovs::Listening;
+use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Listening, Severity};
 
 /// The number of a controller's descriptors that are not connections of switches.
 const OTHER_FILES: u64 = 64;
@@ -28,7 +27,7 @@ const FEW_FILES: u64 = 1024;
 const BACKLOG: u64 = 4096;
 
 /// Checks the limit of open files of the controller's process, or of one that would start here.
-pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &mut Report) {
+pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &mut DoctorReport) {
     match process.map(|process| process.open_files) {
         Some(Some(limit)) => {
             report.looked_at(format!("the controller's limit of open files, {limit}"));
@@ -44,7 +43,7 @@ pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &
 }
 
 /// Checks the settings of the kernel.
-pub fn look_at_kernel(report: &mut Report) {
+pub fn look_at_kernel(report: &mut DoctorReport) {
     match std::fs::read_to_string("/proc/sys/net/core/somaxconn").map(|text| text.trim().parse()) {
         Ok(Ok(waiting)) => {
             report.looked_at("net.core.somaxconn");
@@ -61,14 +60,14 @@ fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
     // The threshold is four fifths, because the rest is soon used up when switches reconnect.
     if connections > 0 && connections >= room / 5 * 4 {
         return Some(
-            finding(Level::Warning)
+            finding(Severity::Warning)
                 .what(format!("{limit} files may be open, and {connections} connections of switches are"))
                 .so("further switches are not accepted")
                 .mend(mend),
         );
     }
     (limit < FEW_FILES).then(|| {
-        finding(Level::Note)
+        finding(Severity::Note)
             .what(format!("{limit} files may be open"))
             .so(format!("more than {room} switches are not accepted"))
             .mend(mend)
@@ -77,7 +76,7 @@ fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
 
 fn listen_backlog(waiting: u64) -> Option<Finding> {
     (waiting < BACKLOG).then(|| {
-        Finding::new(Level::Note, FindingId::ListenBacklog, "this host")
+        Finding::new(Severity::Note, FindingId::ListenBacklog, "this host")
             .what(format!("net.core.somaxconn is {waiting}; a controller lets {BACKLOG} connections wait"))
             .so("if more switches than that reconnect at once, some are refused and wait for their next attempt")
             .mend(format!("sysctl -w net.core.somaxconn={BACKLOG}"))
@@ -92,8 +91,8 @@ mod tests {
     fn limits_are_compared_with_what_is_connected() {
         let level = |limit, connections| file_limit(limit, connections, "x").map(|finding| finding.level());
         assert_eq!(level(65_536, 10), None);
-        assert_eq!(level(512, 10), Some(Level::Note));
-        assert_eq!(level(1088, 900), Some(Level::Warning));
+        assert_eq!(level(512, 10), Some(Severity::Note));
+        assert_eq!(level(1088, 900), Some(Severity::Warning));
         assert_eq!(level(u64::MAX, 0), None);
         assert!(listen_backlog(4096).is_none() && listen_backlog(128).is_some());
     }

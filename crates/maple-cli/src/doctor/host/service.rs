@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::command::output;
-use super::{Finding, FindingId, Level, Report};
+use super::{DoctorReport, Finding, FindingId, Severity};
 use maple_wire::counted;
 
 /// The service of `contrib/systemd`.
@@ -12,7 +12,7 @@ const SERVICE: &str = "maple.service";
 const PYTHON: (u32, u32) = (3, 10);
 
 /// Checks the service, if systemd runs here.
-pub fn look(report: &mut Report) {
+pub fn look(report: &mut DoctorReport) {
     if !Path::new("/run/systemd/system").exists() {
         return report.not_looked_at(format!("the service {SERVICE}"), "systemd does not run this host");
     }
@@ -36,14 +36,14 @@ fn state(text: &str) -> Option<Finding> {
     let finding = |level| Finding::new(level, FindingId::ServiceFailed, SERVICE);
     if value("ActiveState") == "failed" {
         return Some(
-            finding(Level::Error)
+            finding(Severity::Error)
                 .what(format!("it failed ({})", value("Result")))
                 .so("no controller runs; switches do what their fail mode says")
                 .mend("journalctl -u maple -n 50"),
         );
     }
     (restarts > 0).then(|| {
-        finding(Level::Warning)
+        finding(Severity::Warning)
             .what(format!("systemd has started it again {}", counted(restarts, "time")))
             .so("each time new flows wait, and without a state file all rules are made anew")
             .mend("journalctl -u maple -p warning")
@@ -51,7 +51,7 @@ fn state(text: &str) -> Option<Finding> {
 }
 
 /// Checks Python. `runs_this`: Python runs this command, so it is new enough.
-pub fn look_at_python(runs_this: bool, report: &mut Report) {
+pub fn look_at_python(runs_this: bool, report: &mut DoctorReport) {
     if runs_this {
         return report.looked_at("the version of Python, which runs this command");
     }
@@ -69,7 +69,7 @@ fn python(text: &str) -> Option<Finding> {
     let mut numbers = version.split('.').map(|number| number.parse().ok());
     let found = (numbers.next()??, numbers.next()??);
     (found < PYTHON).then(|| {
-        Finding::new(Level::Note, FindingId::PythonVersion, "python3")
+        Finding::new(Severity::Note, FindingId::PythonVersion, "python3")
             .what(format!("its version is {version}; policies in Python need {}.{}", PYTHON.0, PYTHON.1))
             .so("the package can't be installed there; policies in Rust need no Python")
             .mend("apt-get install python3.11")
@@ -88,7 +88,7 @@ mod tests {
         };
         assert_eq!(
             (of("active", 0), of("active", 3), of("failed", 5)),
-            (None, Some(Level::Warning), Some(Level::Error))
+            (None, Some(Severity::Warning), Some(Severity::Error))
         );
         assert_eq!(state("LoadState=not-found\nActiveState=inactive\nNRestarts=0\n"), None);
     }

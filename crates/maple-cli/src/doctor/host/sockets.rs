@@ -7,11 +7,11 @@ use std::path::Path;
 use procfs::net::TcpState;
 use procfs::process::{FDTarget, Process};
 
-use super::super::finding::quoted;
-use super::{Finding, FindingId, Level, Listening, Report};
+use super::{DoctorReport, Finding, FindingId, Listening, Severity};
+use maple_controller::control::doctor::quoted;
 
 /// Finds other programs on the addresses on which a controller would listen. `own`: the controller's own process.
-pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut Report) {
+pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut DoctorReport) {
     let addresses = wanted.iter().map(|one| one.address.to_string()).collect::<Vec<_>>().join(", ");
     let Ok(sockets) = procfs::net::tcp() else {
         return report.not_looked_at(format!("who listens on {addresses}"), "/proc/net/tcp can't be read");
@@ -38,18 +38,18 @@ fn in_use(wanted: &Listening, taken: SocketAddr, owner: Option<(u32, String)>) -
     };
     let lost = "a controller can't start there, and switches reach the other program";
     match owner {
-        Some((pid, name)) if is_maple(pid, &name) => found(Level::Note, &format!("a controller (process {pid})"))
+        Some((pid, name)) if is_maple(pid, &name) => found(Severity::Note, &format!("a controller (process {pid})"))
             .so("it was not asked: its control socket is another one")
             .mend("maple doctor --control SOCKET"),
         Some((pid, name)) => {
             let other = SocketAddr::new(address.ip(), if address.port() == 6653 { 6633 } else { 6653 });
             let tls = if tls { "tls:" } else { "" };
-            found(Level::Error, &format!("process {pid} ({name})"))
+            found(Severity::Error, &format!("process {pid} ({name})"))
                 .so(lost)
                 .mend(format!("maple run POLICY --listen {}", quoted(format!("{tls}{other}"))))
         }
         // The process may be a controller of that user.
-        None => found(Level::Warning, "a process of another user").so(lost).mend("sudo maple doctor"),
+        None => found(Severity::Warning, "a process of another user").so(lost).mend("sudo maple doctor"),
     }
 }
 
@@ -105,11 +105,11 @@ mod tests {
     fn a_socket_of_this_process_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it has one");
-        let mut report = Report::default();
+        let mut report = DoctorReport::default();
         look(&[Listening { address, tls: false }], None, &mut report);
         let text = report.findings()[0].plain();
         assert!(text.contains(&format!("process {} (", std::process::id())), "{text}");
-        let mut report = Report::default();
+        let mut report = DoctorReport::default();
         look(&[Listening { address, tls: false }], Some(std::process::id()), &mut report);
         assert!(report.findings().is_empty(), "it is the controller itself");
     }

@@ -1,8 +1,8 @@
 //! A bridge of Open vSwitch, and what is wrong with its own settings.
 
-use super::super::finding::{FindingId, Level, quoted};
 use super::database::DatabaseRow;
 use super::{Finding, at};
+use maple_controller::control::doctor::{FindingId, Severity, quoted};
 
 /// The maximum time in milliseconds that a bridge waits before it connects again, by default.
 const DEFAULT_BACKOFF: i64 = 8000;
@@ -125,7 +125,7 @@ fn of_bridge(bridge: &Bridge, has_kernel: bool) -> Vec<Finding> {
     found.extend(protocols(bridge));
     found.extend(datapath_id(bridge));
     found.extend(bridge.spanning_tree.map(|name| {
-        Finding::new(Level::Warning, FindingId::OvsSpanningTree, at(bridge))
+        Finding::new(Severity::Warning, FindingId::OvsSpanningTree, at(bridge))
             .what(format!("{name} is true"))
             .so("the spanning tree blocks ports, and Maple takes these for links that are down; paths are longer than need be")
             .mend(format!("ovs-vsctl set bridge {} {name}=false", quoted(&bridge.name)))
@@ -138,7 +138,7 @@ fn of_bridge(bridge: &Bridge, has_kernel: bool) -> Vec<Finding> {
 fn port_error(bridge: &Bridge, interface: &Interface, has_kernel: bool) -> Option<Finding> {
     let error = interface.error.as_ref()?;
     let finding =
-        Finding::new(Level::Error, FindingId::OvsPortError, format!("port {} of {}", interface.name, at(bridge)));
+        Finding::new(Severity::Error, FindingId::OvsPortError, format!("port {} of {}", interface.name, at(bridge)));
     let is_own = interface.name == bridge.name;
     let mend = if is_own && !has_kernel && bridge.datapath_type.as_deref() != Some("netdev") {
         format!("ovs-vsctl set bridge {} datapath_type=netdev", quoted(&bridge.name))
@@ -157,7 +157,7 @@ fn fail_mode(bridge: &Bridge) -> Option<Finding> {
     }
     let mode = bridge.fail_mode.as_deref().unwrap_or("standalone, the default");
     Some(
-        Finding::new(Level::Warning, FindingId::OvsFailMode, at(bridge))
+        Finding::new(Severity::Warning, FindingId::OvsFailMode, at(bridge))
             .what(format!("its fail mode is {mode}"))
             .so("seconds after the controller is gone, it deletes all rules and forwards like a plain switch: the policy no longer \
                  holds, rings of switches become loops, and Maple takes its rules to stand")
@@ -173,13 +173,13 @@ fn protocols(bridge: &Bridge) -> Option<Finding> {
     }
     let (level, what, so) = if speaks("OpenFlow10") {
         (
-            Level::Note,
+            Severity::Note,
             "it speaks OpenFlow 1.0 only, of the versions that Maple speaks".to_owned(),
             "one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets",
         )
     } else {
         (
-            Level::Error,
+            Severity::Error,
             format!("it speaks {} only; Maple speaks OpenFlow10 and OpenFlow13", bridge.protocols.join(", ")),
             "it and the controller find no common version, and it stays without rules",
         )
@@ -194,13 +194,13 @@ fn datapath_id(bridge: &Bridge) -> Option<Finding> {
     let set = |dpid: u64| format!("ovs-vsctl set bridge {} other-config:datapath-id={dpid:016x}", quoted(&bridge.name));
     match &bridge.wanted_dpid {
         None => Some(
-            finding(Level::Note)
+            finding(Severity::Note)
                 .what(format!("its datapath id {dpid:016x} is made of the lowest hardware address of its ports"))
                 .so("when ports come or go the id may change, and the bridge is another switch to Maple")
                 .mend(set(dpid)),
         ),
         Some(wanted) if parse_dpid(wanted) != Some(dpid) => Some(
-            finding(Level::Warning)
+            finding(Severity::Warning)
                 .what(format!("other-config:datapath-id is {wanted:?}, which is not a datapath id: it has {dpid:016x}"))
                 .so("what is configured for the wanted id does not hold for this switch")
                 // Usually leading zeros are missing.
@@ -225,7 +225,7 @@ fn session(bridge: &Bridge, target: &ControllerTarget) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(wait) = target.max_backoff.filter(|wait| *wait > DEFAULT_BACKOFF) {
         found.push(
-            Finding::new(Level::Warning, FindingId::OvsMaxBackoff, at(bridge))
+            Finding::new(Severity::Warning, FindingId::OvsMaxBackoff, at(bridge))
                 .what(format!("it waits up to {} s before it connects again to {}", wait / 1000, target.target))
                 .so("after a restart of the controller, new flows have no answer for that long")
                 .mend(format!("ovs-vsctl set controller {record} max_backoff=1000")),
@@ -233,7 +233,7 @@ fn session(bridge: &Bridge, target: &ControllerTarget) -> Vec<Finding> {
     }
     if target.inactivity_probe == Some(0) {
         found.push(
-            Finding::new(Level::Warning, FindingId::OvsInactivityProbe, at(bridge))
+            Finding::new(Severity::Warning, FindingId::OvsInactivityProbe, at(bridge))
                 .what(format!("it never probes whether {} is still there", target.target))
                 .so("if the controller's machine or the network between fails, it does not notice for a quarter of an hour or more")
                 .mend(format!("ovs-vsctl set controller {record} inactivity_probe=5000")),
@@ -251,9 +251,9 @@ fn flow_tables(bridge: &Bridge) -> Option<Finding> {
     let what =
         format!("table {number} {limit}{}", if evicts { ", and deletes rules by itself when it is full" } else { "" });
     let (level, so) = if evicts {
-        (Level::Warning, "it may delete a barrier rule; packets are misrouted until Maple has put that right")
+        (Severity::Warning, "it may delete a barrier rule; packets are misrouted until Maple has put that right")
     } else {
-        (Level::Note, "flows that do not fit are forwarded by the controller, slowly")
+        (Severity::Note, "flows that do not fit are forwarded by the controller, slowly")
     };
     let mend =
         format!("ovs-vsctl clear bridge {} flow_tables  # unless somebody wants the limit", quoted(&bridge.name));
@@ -270,7 +270,7 @@ fn duplicates(bridges: &[&Bridge]) -> Vec<Finding> {
         // already.
         let other: String = bridge.id.chars().filter(|c| *c != '-').take(16).collect();
         found.push(
-            Finding::new(Level::Error, FindingId::DuplicateDpid, at(bridge))
+            Finding::new(Severity::Error, FindingId::DuplicateDpid, at(bridge))
                 .what(format!("it has the datapath id {dpid:016x} of bridge {}", first.name))
                 .so("the controller serves one of the two, and refuses the other")
                 .mend(format!("ovs-vsctl set bridge {} other-config:datapath-id={other}", quoted(&bridge.name))),

@@ -3,8 +3,8 @@
 use maple_controller::OPENFLOW_PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::super::finding::{FindingId, Level, quoted};
 use super::{Bridge, ControllerTarget, Expected, Finding, Listening, at};
+use maple_controller::control::doctor::{FindingId, Severity, quoted};
 
 /// The relation of a target to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
         false => return None,
     };
     Some(
-        Finding::new(Level::Note, id, at(bridge))
+        Finding::new(Severity::Note, id, at(bridge))
             .what(what)
             .so("no policy of the controller on this host holds there, and nothing else of it was judged")
             .mend(format!("if it is to be Maple's: maple doctor --bridge {}", quoted(&bridge.name))),
@@ -85,7 +85,7 @@ pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<F
     };
     let bridge = bridges.iter().find(|bridge| bridge.targets.iter().any(needs))?;
     Some(
-        Finding::new(Level::Error, FindingId::OvsTls, "Open vSwitch")
+        Finding::new(Severity::Error, FindingId::OvsTls, "Open vSwitch")
             .what(format!("bridge {} speaks TLS to its controller, and Open vSwitch has no certificate", bridge.name))
             .so("no connection with TLS begins")
             .mend("ovs-vsctl set-ssl KEY CERTIFICATE AUTHORITY"),
@@ -95,7 +95,7 @@ pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<F
 fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -> Finding {
     // If other bridges are Maple's, or nothing is known, this one may have no controller on purpose.
     let is_expected = (expected.runs || expected.is_known) && !is_any_ours;
-    let level = if is_expected { Level::Warning } else { Level::Note };
+    let level = if is_expected { Severity::Warning } else { Severity::Note };
     Finding::new(level, FindingId::OvsNoController, at(bridge))
         .what("it has no controller")
         .so("the policy does not hold there: it forwards like a plain switch, or in fail mode secure not at all")
@@ -119,14 +119,14 @@ fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) ->
         TargetFit::Yes { tls } if tls != address.starts_with("ssl:") => {
             let (it, controller) = if tls { ("no TLS", "TLS") } else { ("TLS", "no TLS") };
             Some(
-                Finding::new(Level::Error, FindingId::OvsTls, at(bridge))
+                Finding::new(Severity::Error, FindingId::OvsTls, at(bridge))
                     .what(format!("it speaks {it} to {address}, where the controller speaks {controller}"))
                     .so("they never understand each other, and it stays without rules")
                     .mend(mend()),
             )
         }
         TargetFit::OtherPort if expected.is_known && !is_connected => Some(
-            Finding::new(Level::Error, FindingId::OvsTarget, at(bridge))
+            Finding::new(Severity::Error, FindingId::OvsTarget, at(bridge))
                 .what(format!(
                     "it connects to {address}, and the controller listens on {}",
                     listening_in_words(&expected.listening)
@@ -135,7 +135,7 @@ fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) ->
                 .mend(mend()),
         ),
         TargetFit::OtherPort | TargetFit::Elsewhere if is_connected && expected.runs => Some(
-            Finding::new(Level::Note, FindingId::OvsTarget, at(bridge))
+            Finding::new(Severity::Note, FindingId::OvsTarget, at(bridge))
                 .what(format!("its controller is {address}, not the one on this host"))
                 .so("the policy of the controller on this host does not hold there")
                 .mend(mend()),
@@ -154,7 +154,7 @@ fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) ->
                 TargetFit::Elsewhere => format!("maple doctor  # on the host of {address}"),
             };
             Some(
-                Finding::new(Level::Error, FindingId::OvsNotConnected, at(bridge))
+                Finding::new(Severity::Error, FindingId::OvsNotConnected, at(bridge))
                     .what(format!("it is not connected to {address}{why}"))
                     .so("it gets no new rules; what it forwards now is up to its fail mode")
                     .mend(mend),
@@ -171,7 +171,7 @@ fn is_connected(bridge: &Bridge, target: &ControllerTarget, expected: &Expected)
 
 fn several(bridge: &Bridge, expected: &Expected) -> Finding {
     let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
-    Finding::new(Level::Warning, FindingId::OvsSeveralControllers, at(bridge))
+    Finding::new(Severity::Warning, FindingId::OvsSeveralControllers, at(bridge))
         .what(format!("it has several controllers: {}", targets.join(", ")))
         .so("each changes the rules of the others: Maple does not share a switch")
         .mend(set_controller(bridge, expected))

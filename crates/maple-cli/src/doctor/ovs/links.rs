@@ -1,7 +1,7 @@
 //! The MTU of links: a packet between switches carries a label of four bytes.
 
-use super::super::finding::{FindingId, Level, quoted};
 use super::{Bridge, Controller, Finding, Interface};
+use maple_controller::control::doctor::{FindingId, Severity, quoted};
 
 /// The MTU of hosts in bytes if none is known.
 const HOSTS: i64 = 1500;
@@ -26,7 +26,7 @@ pub fn findings(bridges: &[&Bridge], controller: &Controller) -> Vec<Finding> {
     let longest = with("edge").iter().map(|(_, _, mtu)| *mtu).max().unwrap_or(HOSTS);
     let short = with("link").into_iter().filter(|(_, _, mtu)| *mtu < longest);
     let finding = |(bridge, interface, mtu): (&Bridge, &Interface, i64)| {
-        Finding::new(Level::Warning, FindingId::OvsMtu, format!("port {} of bridge {}", interface.name, bridge.name))
+        Finding::new(Severity::Warning, FindingId::OvsMtu, format!("port {} of bridge {}", interface.name, bridge.name))
             .what(format!(
                 "its MTU is {mtu}, and it is a link; hosts send frames of {longest}, and a label adds {LABEL} bytes"
             ))

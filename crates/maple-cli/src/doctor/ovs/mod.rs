@@ -9,7 +9,6 @@ mod database;
 mod links;
 mod system;
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use self::bridge::{Bridge, ControllerTarget, Interface};
@@ -17,22 +16,13 @@ use self::connection::is_ours;
 use self::database::{DatabaseRow, rows};
 use super::command::output;
 use super::controller::Controller;
-use super::finding::{Finding, Report};
+use maple_controller::control::doctor::{DoctorReport, Finding, Listening};
 
 /// The tables that are rarely used.
 const SSL: &str = "SSL";
 const FLOW_TABLE: &str = "Flow_Table";
 /// The path that exists if the kernel has a datapath.
 const KERNEL: &str = "/sys/module/openvswitch";
-
-/// An address that the controller listens on, or would.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listening {
-    /// The address.
-    pub address: SocketAddr,
-    /// Whether connections begin with TLS there.
-    pub tls: bool,
-}
 
 /// The known facts about the controller of this host.
 #[derive(Clone, Debug, Default)]
@@ -122,7 +112,7 @@ impl Database {
     }
 
     /// Checks everything. `named`: the user named the bridges, so all of them should be Maple's.
-    pub fn look(&self, expected: &Expected, controller: Option<&Controller>, named: bool, report: &mut Report) {
+    pub fn look(&self, expected: &Expected, controller: Option<&Controller>, named: bool, report: &mut DoctorReport) {
         let names: Vec<&str> = self.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
         let bridges = match names.len() {
             0 => "no bridge".to_owned(),

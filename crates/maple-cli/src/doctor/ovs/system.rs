@@ -1,7 +1,7 @@
 //! Settings that apply to all bridges of an Open vSwitch.
 
-use super::super::finding::{FindingId, Level, quoted};
 use super::{Bridge, DatabaseRow, Finding, joined};
+use maple_controller::control::doctor::{FindingId, Severity, quoted};
 
 /// The version that Maple is tested with.
 const TESTED: (u32, u32) = (3, 1);
@@ -16,7 +16,7 @@ pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
     if parse(&version).is_some_and(|version| version < TESTED) {
         let (major, minor) = TESTED;
         found.push(
-            Finding::new(Level::Note, FindingId::OvsVersion, "Open vSwitch")
+            Finding::new(Severity::Note, FindingId::OvsVersion, "Open vSwitch")
                 .what(format!("its version is {version}; Maple is tested with {major}.{minor}"))
                 .so("older versions may lack bundles in OpenFlow 1.3, or behave otherwise; nobody has tried")
                 .mend(format!("install Open vSwitch {major}.{minor} or newer")),
@@ -24,7 +24,7 @@ pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
     }
     if let Some(limit) = root.entry("other_config", "vlan-limit").filter(|limit| limit != "1") {
         found.push(
-            Finding::new(Level::Warning, FindingId::OvsVlanLimit, "Open vSwitch")
+            Finding::new(Severity::Warning, FindingId::OvsVlanLimit, "Open vSwitch")
                 .what(format!("vlan-limit is {limit}"))
                 .so("of packets with two VLAN tags, switches see fields that the policy does not see: rules for others may take them")
                 .mend("ovs-vsctl remove Open_vSwitch . other_config vlan-limit"),
@@ -33,7 +33,7 @@ pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
     let flows = root.entry("other_config", "flow-limit").and_then(|limit| limit.parse::<u64>().ok());
     if let Some(limit) = flows.filter(|limit| *limit < FLOWS) {
         found.push(
-            Finding::new(Level::Note, FindingId::OvsFlowTables, "Open vSwitch")
+            Finding::new(Severity::Note, FindingId::OvsFlowTables, "Open vSwitch")
                 .what(format!("flow-limit is {limit}: its datapath keeps at most that many flows"))
                 .so("with more flows than that, packets of known flows go to ovs-vswitchd again and again")
                 .mend("ovs-vsctl remove Open_vSwitch . other_config flow-limit"),
@@ -53,7 +53,7 @@ pub fn of_all(bridges: &[&Bridge], root: &DatabaseRow) -> Option<Finding> {
     let mend =
         format!("ovs-vsctl {}  # interrupts their traffic", slow.iter().map(set).collect::<Vec<_>>().join(" -- "));
     Some(
-        Finding::new(Level::Note, FindingId::OvsDatapathType, joined(slow.iter().copied()))
+        Finding::new(Severity::Note, FindingId::OvsDatapathType, joined(slow.iter().copied()))
             .what("the datapath is in user space (netdev), without DPDK")
             .so("one process copies every packet, which is slower than the kernel's datapath, and hosts must not \
                   leave checksums to their interfaces")

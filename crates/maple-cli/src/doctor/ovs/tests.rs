@@ -41,7 +41,7 @@ fn at(address: &str, tls: bool) -> Expected {
 
 /// The ids with places and remedies, the worst first. The note about the datapath is left out.
 fn found_in(database: &Database, expected: &Expected) -> Vec<String> {
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     let port = |number: u32, kind: &str| json!({ "port": number, "name": "", "up": true, "kind": kind });
     let switches = json!([
         { "switch": "0000000000000001", "ports": [port(1, "edge"), port(2, "link")] },
@@ -70,11 +70,11 @@ const HERE: &str = "127.0.0.1:16653";
 fn bridges_that_are_in_order_have_no_finding() {
     check(&[], &at(HERE, false), &[]);
     check(&[], &at("0.0.0.0:16653", false), &[]);
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     database(&[], ["", ""]).look(&at(HERE, false), None, true, &mut report);
     assert!(report.findings().is_empty(), "without the kernel's datapath nothing is better");
     let with_kernel = Database { has_kernel: true, ..database(&[], ["", ""]) };
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     with_kernel.look(&at(HERE, false), None, true, &mut report);
     let text = report.findings()[0].plain();
     assert!(text.starts_with("note ovs-datapath-type: bridges s1, s2: "), "{text}");
@@ -224,7 +224,7 @@ fn only_bridges_that_were_named_are_looked_at() {
 
 /// The findings if nobody has named the bridges.
 fn found_without_names(changes: &[Change], expected: &Expected) -> Vec<String> {
-    let mut report = Report::default();
+    let mut report = DoctorReport::default();
     database(changes, ["", ""]).look(expected, None, false, &mut report);
     report.findings().iter().map(Finding::plain).collect()
 }

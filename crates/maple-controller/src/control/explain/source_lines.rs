@@ -45,6 +45,22 @@ impl SourceLines {
         source.map_or(Value::Null, |source| self.json(source))
     }
 
+    /// Returns the text of a file without control characters, if it is known.
+    pub fn whole(&mut self, file: &str) -> Option<String> {
+        let lines = self.lines(file)?;
+        let mut text = String::new();
+        for line in lines {
+            text.extend(line.chars().filter(|c| !c.is_control() || *c == '\t'));
+            text.push('\n');
+        }
+        Some(text)
+    }
+
+    /// Reports whether a file of which something was asked was written after the policy was loaded.
+    pub fn has_changed(&self, file: &str) -> bool {
+        self.changed.iter().any(|changed| changed == file)
+    }
+
     /// Returns the files that were written after the policy was loaded.
     pub fn changed(self) -> Vec<String> {
         self.changed
@@ -52,13 +68,16 @@ impl SourceLines {
 
     /// Returns the text of a line, if it is known.
     pub fn text(&mut self, file: &str, line: u32) -> Option<String> {
+        let text = self.lines(file)?.get(usize::try_from(line.checked_sub(1)?).ok()?)?.trim();
+        Some(text.chars().filter(|c| !c.is_control()).take(LONGEST).collect())
+    }
+
+    fn lines(&mut self, file: &str) -> Option<&[String]> {
         if !self.files.contains_key(file) {
             let read = self.read(file);
             self.files.insert(file.to_owned(), read);
         }
-        let lines = self.files.get(file)?.as_ref()?;
-        let text = lines.get(usize::try_from(line.checked_sub(1)?).ok()?)?.trim();
-        Some(text.chars().filter(|c| !c.is_control()).take(LONGEST).collect())
+        self.files.get(file)?.as_deref()
     }
 
     /// Reads the lines of a file. Returns `None` if it can't be read, or has changed since the policy was loaded. An

@@ -8,8 +8,8 @@
 //!
 //! # With tokens
 //!
-//! Each request needs one. A page of another site does not have it; a request that changes something is refused also if
-//! it says that it comes from a page elsewhere.
+//! Each request needs one, or the cookie of a session (`sessions.rs`). A page of another site has neither; a request that
+//! changes something is refused also if it says that it comes from a page elsewhere.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 
 use super::failures::Failures;
 use super::problem::Problem;
-use super::tokens::TokenFile;
+use super::sessions::{CSRF, Session, Sessions, cookie};
+use super::tokens::{Token, TokenDigest, TokenFile};
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
 
@@ -51,45 +52,144 @@ impl Role {
 pub(super) struct Access {
     /// The tokens; `None` on the loopback interface without any.
     pub tokens: Option<TokenFile>,
+    pub sessions: Sessions,
     /// Whether only the loopback interface is listened on.
     pub is_loopback: bool,
+    /// Whether connections begin with TLS.
+    pub has_tls: bool,
     pub failures: Failures,
     pub handle: Handle,
 }
 
+/// Who sends a request.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    /// The name of its token.
+    pub name: Arc<str>,
+    pub role: Role,
+    pub shows: Credential,
+}
+
+/// What a client shows.
+#[derive(Clone, Debug)]
+pub(super) enum Credential {
+    /// Nothing: there are no tokens.
+    Nothing,
+    /// A token.
+    Token(TokenDigest),
+    /// The cookie of a session.
+    Session(Box<Session>),
+}
+
 impl Access {
-    /// Returns the name of the client that sends a request, if it may.
+    /// Returns the client that sends a request, if it has the role.
     ///
     /// # Errors
     /// [`Problem`] if it may not.
-    pub fn admit(&self, request: &Parts, peer: SocketAddr, needed: Role) -> Result<Arc<str>, Problem> {
+    pub fn admit(&self, request: &Parts, peer: SocketAddr, needed: Role) -> Result<Client, Problem> {
+        let client = self.client(request, peer)?;
+        client.check(needed).map(|()| client)
+    }
+
+    /// Returns the client that sends a request.
+    ///
+    /// # Errors
+    /// [`Problem`] if it is not known who that is, or the request comes from a page of another site.
+    pub fn client(&self, request: &Parts, peer: SocketAddr) -> Result<Client, Problem> {
+        self.check_site(request)?;
+        let Some(tokens) = &self.tokens else {
+            return Ok(Client { name: "anybody".into(), role: Role::Read, shows: Credential::Nothing });
+        };
+        if let Some(shown) = bearer(&request.headers) {
+            let Token { digest, name, role } = self.token(tokens, shown, peer)?;
+            return Ok(Client { name, role, shows: Credential::Token(digest) });
+        }
+        let secret =
+            cookie(&request.headers).ok_or_else(|| no_token("a token is needed: Authorization: Bearer TOKEN"))?;
+        let session = self.sessions.find(secret, Instant::now());
+        let of_token = |session: &Session| tokens.of_digest(&session.token, self.handle.files());
+        let found = session.and_then(|session| Some((of_token(&session)?, session)));
+        let (Token { name, role, .. }, session) = found.ok_or_else(|| no_token("the session has ended"))?;
+        if !is_read(request) && !session.is_shown(&request.headers) {
+            let text = format!("a request with a session's cookie shows the session's csrf in the header {CSRF}");
+            return Err(Problem::field(StatusCode::FORBIDDEN, "X-CSRF-Token", text));
+        }
+        Ok(Client { name, role, shows: Credential::Session(Box::new(session)) })
+    }
+
+    /// Begins a session for a token. Returns the client, and what its cookie has.
+    ///
+    /// # Errors
+    /// [`Problem`] if there is no such token, or there are none at all.
+    pub fn begin_session(&self, shown: &str, peer: SocketAddr) -> Result<(Client, String), Problem> {
+        let Some(tokens) = &self.tokens else {
+            let text = "this server has no tokens, so there are no sessions: --http-tokens";
+            return Err(Problem::new(StatusCode::CONFLICT, text));
+        };
+        let Token { digest, name, role } = self.token(tokens, shown, peer)?;
+        let now = Instant::now();
+        let begun = self.sessions.begin(digest, now).ok();
+        let found = begun.and_then(|secret| Some((self.sessions.find(&secret, now)?, secret)));
+        let (session, secret) = found.ok_or_else(|| Problem::busy("the system gives no random bytes"))?;
+        Ok((Client { name, role, shows: Credential::Session(Box::new(session)) }, secret))
+    }
+
+    /// Reports whether what a client has shown is good still.
+    pub fn is_good(&self, client: &Client) -> bool {
+        let is_token = |digest: &TokenDigest| {
+            self.tokens.as_ref().is_some_and(|tokens| tokens.of_digest(digest, self.handle.files()).is_some())
+        };
+        match &client.shows {
+            Credential::Nothing => true,
+            Credential::Token(digest) => is_token(digest),
+            Credential::Session(session) => self.sessions.has(session, Instant::now()) && is_token(&session.token),
+        }
+    }
+
+    /// Checks that a request does not come from a page of another site.
+    ///
+    /// # Errors
+    /// [`Problem`] if it does.
+    pub fn check_site(&self, request: &Parts) -> Result<(), Problem> {
         if self.is_loopback {
             check_host(&request.headers)?;
         }
-        check_origin(request)?;
-        let Some(tokens) = &self.tokens else {
-            return if needed == Role::Read { Ok("anybody".into()) } else { Err(only_reads(needed)) };
-        };
-        let shown =
-            bearer(&request.headers).ok_or_else(|| no_token("a token is needed: Authorization: Bearer TOKEN"))?;
+        check_origin(request)
+    }
+
+    /// Returns the token that a client shows.
+    fn token(&self, tokens: &TokenFile, shown: &str, peer: SocketAddr) -> Result<Token, Problem> {
         // A right token is never locked out: others may send from the same address.
-        let Some((name, role)) = tokens.find(shown, self.handle.files()) else {
-            let now = Instant::now();
-            if self.failures.is_locked_out(peer.ip(), now) {
-                let text = "too many wrong tokens came from this address; wait a minute";
-                let seconds = Failures::LOCKED_OUT.as_secs();
-                return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, text).with(header::RETRY_AFTER, seconds.into()));
-            }
-            if self.failures.count(peer.ip(), now) {
-                self.handle.publish(Notice::Client(ClientNews::LockedOut { peer: peer.ip() }));
-            }
-            return Err(no_token("this token is not known"));
-        };
-        if role < needed {
-            let text = format!("{name} has the role {}, and this needs {}", role.name(), needed.name());
-            return Err(Problem::new(StatusCode::FORBIDDEN, text));
+        if let Some(token) = tokens.find(shown, self.handle.files()) {
+            return Ok(token);
         }
-        Ok(name)
+        let now = Instant::now();
+        if self.failures.is_locked_out(peer.ip(), now) {
+            let text = "too many wrong tokens came from this address; wait a minute";
+            let seconds = Failures::LOCKED_OUT.as_secs();
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, text).with(header::RETRY_AFTER, seconds.into()));
+        }
+        if self.failures.count(peer.ip(), now) {
+            self.handle.publish(Notice::Client(ClientNews::LockedOut { peer: peer.ip() }));
+        }
+        Err(no_token("this token is not known"))
+    }
+}
+
+impl Client {
+    /// Checks that the client may do what this role may.
+    ///
+    /// # Errors
+    /// [`Problem`] if it may not.
+    pub fn check(&self, needed: Role) -> Result<(), Problem> {
+        match &self.shows {
+            _ if self.role >= needed => Ok(()),
+            Credential::Nothing => Err(only_reads(needed)),
+            Credential::Token(_) | Credential::Session(_) => {
+                let text = format!("{} has the role {}, and this needs {}", self.name, self.role.name(), needed.name());
+                Err(Problem::new(StatusCode::FORBIDDEN, text))
+            }
+        }
     }
 }
 
@@ -141,9 +241,14 @@ fn is_port(text: &str) -> bool {
     text.strip_prefix(':').is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// Reports whether a request only reads, by its method.
+fn is_read(request: &Parts) -> bool {
+    matches!(request.method, Method::GET | Method::HEAD)
+}
+
 /// Checks that a request that may change something does not come from a page of another site.
 fn check_origin(request: &Parts) -> Result<(), Problem> {
-    if matches!(request.method, Method::GET | Method::HEAD) {
+    if is_read(request) {
         return Ok(());
     }
     let text_of = |name: HeaderName| request.headers.get(name).map(|value| value.to_str().unwrap_or_default());

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, get, on};
 use axum::{Extension, Router};
 use futures_util::StreamExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use siphasher::sip128::SipHasher13;
 use tokio::task::JoinError;
 
@@ -23,7 +23,7 @@ use super::super::request::{RequestError, parse_value};
 use super::super::schema::schema;
 use super::super::socket::MAX_REQUEST;
 use super::Scrape;
-use super::access::{Access, Role};
+use super::access::{Access, Client, Role};
 use super::columns::Columns;
 use super::connections::{Connection, InProgress};
 use super::events::Events;
@@ -33,25 +33,52 @@ use super::openapi::openapi;
 use super::parameters;
 use super::problem::Problem;
 use super::routes::{Given, Method, QueryKind, ROUTES, Route};
+use super::sign_in;
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
 
-/// How long a client may take to send the body of a request.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of characters of a request, and of its refusal, in the log.
 const MAX_LOGGED: usize = 300;
 /// The content type of answers.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The paths that ask the control socket nothing: what each is, and the type of its content.
-pub(super) const FIXED: &[(&str, &str, &str)] = &[
-    (DESCRIPTION, "This description", "application/json"),
-    (EVENTS, "Lines of the log and changes of state as they come", "text/event-stream"),
-    (METRICS, "Counts for Prometheus", "text/plain"),
+/// An operation that asks the control socket nothing.
+pub(super) struct Fixed {
+    pub method: &'static str,
+    pub path: &'static str,
+    pub summary: &'static str,
+    /// The type of its content.
+    pub content: &'static str,
+    /// The schema of its answer.
+    pub answer: fn() -> Value,
+    /// The schema of its body, if it has one.
+    pub body: Option<fn() -> Value>,
+}
+
+/// The operations that ask the control socket nothing.
+pub(super) const FIXED: &[Fixed] = &[
+    Fixed::get(DESCRIPTION, "This description", "application/json"),
+    Fixed::get(EVENTS, "Lines of the log and changes of state as they come", "text/event-stream"),
+    Fixed::get(METRICS, "Counts for Prometheus", "text/plain"),
+    Fixed { answer: sign_in::client, ..Fixed::get(SESSION, "Who asks", "application/json") },
+    Fixed {
+        method: "post",
+        answer: sign_in::client,
+        body: Some(sign_in::body),
+        ..Fixed::get(SESSION, "Exchanges a token for the cookie of a session", "application/json")
+    },
+    Fixed { method: "delete", answer: sign_in::ended, ..Fixed::get(SESSION, "Ends the session", "application/json") },
 ];
 const DESCRIPTION: &str = "/v1/openapi.json";
 const EVENTS: &str = "/v1/events";
 const METRICS: &str = "/metrics";
+const SESSION: &str = "/v1/session";
+
+impl Fixed {
+    const fn get(path: &'static str, summary: &'static str, content: &'static str) -> Fixed {
+        Fixed { method: "get", path, summary, content, answer: || json!({}), body: None }
+    }
+}
 
 /// The address of a client.
 #[derive(Clone, Copy, Debug)]
@@ -68,14 +95,16 @@ pub(super) struct Api {
     openapi: Vec<u8>,
     events: Arc<Events>,
     scrape: Scrape,
+    /// How long a client may take to send the body of a request.
+    pub body_deadline: Duration,
 }
 
 impl Api {
     /// Creates it for a controller.
-    pub fn new(handle: Handle, access: Access, events: Arc<Events>, scrape: Scrape) -> Api {
+    pub fn new(handle: Handle, access: Access, events: Arc<Events>, scrape: Scrape, body_deadline: Duration) -> Api {
         let schema = schema();
         let openapi = openapi(&schema).to_string().into_bytes();
-        Api { handle, access, lanes: Lanes::new(), schema, openapi, events, scrape }
+        Api { handle, access, lanes: Lanes::new(), schema, openapi, events, scrape, body_deadline }
     }
 }
 
@@ -92,13 +121,17 @@ pub(super) fn router(api: Arc<Api>) -> Router {
         type InPath = Result<RawPathParams, RawPathParamsRejection>;
         let handler = move |State(api): State<Arc<Api>>,
                             Extension(peer): Extension<Peer>,
+                            Extension(connection): Extension<Arc<Connection>>,
                             in_path: InPath,
                             request: Request| async move {
-            serve(api, route, peer, in_path, request).await.unwrap_or_else(|problem| problem.into_response())
+            serve(api, route, (peer, connection), in_path, request)
+                .await
+                .unwrap_or_else(|problem| problem.into_response())
         };
         router = router.route(route.path, on(filter, handler));
     }
     router = router.route(DESCRIPTION, get(describe)).route(EVENTS, get(follow)).route(METRICS, get(measure));
+    router = router.route(SESSION, get(sign_in::who).post(sign_in::begin).delete(sign_in::end));
     router.method_not_allowed_fallback(wrong_method).fallback(no_such_path).with_state(api)
 }
 
@@ -107,29 +140,33 @@ async fn describe(
     Extension(Peer(peer)): Extension<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let head = admitted(&api, peer, request)?;
+    let (_, head) = admitted(&api, peer, request)?;
     Ok(response(&api, &head, api.openapi.clone()))
 }
 
-/// Sends events until the client closes.
+/// Sends events until the client closes, or what it has shown is good no longer.
 async fn follow(
     State(api): State<Arc<Api>>,
     Extension(Peer(peer)): Extension<Peer>,
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let head = admitted(&api, peer, request)?;
+    let (client, head) = admitted(&api, peer, request)?;
     let last = head.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
-    api.events.stream(last, InProgress::begin(&connection))
+    let of_stream = Arc::clone(&api);
+    let is_good = Box::new(move || of_stream.access.is_good(&client));
+    api.events.stream(last, InProgress::stream(&connection), is_good)
 }
 
 /// Answers a scrape.
 async fn measure(
     State(api): State<Arc<Api>>,
     Extension(Peer(peer)): Extension<Peer>,
+    Extension(connection): Extension<Arc<Connection>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let head = admitted(&api, peer, request)?;
+    let (_, head) = admitted(&api, peer, request)?;
+    let _in_progress = InProgress::answer(&connection);
     let wished = head.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let is_open = wished.into_iter().any(|value| value.contains("application/openmetrics-text"));
     let permit = api.lanes.enter(Lane::Shards)?;
@@ -145,14 +182,25 @@ async fn measure(
     Ok(response)
 }
 
-/// Returns the head of a request that only reads and has no parameters, if the client may send it.
-fn admitted(api: &Api, peer: SocketAddr, request: Request) -> Result<Parts, Problem> {
+/// Returns the client and the head of a request that only reads and has no parameters, if the client may send it.
+pub(super) fn admitted(api: &Api, peer: SocketAddr, request: Request) -> Result<(Client, Parts), Problem> {
     let (head, _) = request.into_parts();
-    api.access.admit(&head, peer, Role::Read)?;
+    let client = api.access.admit(&head, peer, Role::Read)?;
     match parameters::in_query(head.uri.query().unwrap_or_default())?.keys().next() {
         Some(name) => Err(no_such_parameter(name)),
-        None => Ok(head),
+        None => Ok((client, head)),
     }
+}
+
+/// Notes a change that a client has asked for in the log.
+pub(super) fn note(api: &Api, client: &Client, peer: SocketAddr, what: &str, refused: Option<&Problem>) {
+    let news = ClientNews::Asked {
+        client: Arc::clone(&client.name),
+        peer: peer.ip(),
+        what: beginning(what),
+        refused: refused.map(|problem| beginning(problem.detail())),
+    };
+    api.handle.publish(Notice::Client(news));
 }
 
 fn no_such_parameter(name: &str) -> Problem {
@@ -178,15 +226,20 @@ async fn wrong_method() -> Problem {
 async fn serve(
     api: Arc<Api>,
     route: &'static Route,
-    Peer(peer): Peer,
+    (Peer(peer), connection): (Peer, Arc<Connection>),
     in_path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let client = api.access.admit(&head, peer, route.role)?;
+    let client = api.access.client(&head, peer)?;
+    if let Err(problem) = client.check(route.role) {
+        note(&api, &client, peer, &what_is_asked(&head, &Value::Null), Some(&problem));
+        return Err(problem);
+    }
     let mut given = Given { path: parameters::in_path(in_path)?, ..Given::default() };
     let page = page(&api, route, &head, &mut given)?;
-    given.body = read_body(route, &head.headers, body).await?;
+    given.body = read_json(&api, route.has_body, &head.headers, body).await?;
+    let _in_progress = InProgress::answer(&connection);
     if given.body.get("place").is_some() && !given.path.is_empty() {
         return Err(Problem::field(StatusCode::BAD_REQUEST, "place", "place: the path says it already"));
     }
@@ -194,10 +247,13 @@ async fn serve(
     let of_thread = Arc::clone(&api);
     let answer = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        ask(&of_thread, route, &given, page.as_ref(), client, peer)
+        let answer = ask(&of_thread, route, &given, page.as_ref(), &client);
+        if route.changes() {
+            note(&of_thread, &client, peer, &what_is_asked(&head, &given.body), answer.as_ref().err());
+        }
+        Ok(response(&of_thread, &head, answer?))
     });
-    let text = answer.await.map_err(failed)??;
-    Ok(response(&api, &head, text))
+    answer.await.map_err(failed)?
 }
 
 /// Reads the query: the route's own parameters, and those of lists.
@@ -218,15 +274,15 @@ fn page(api: &Api, route: &Route, head: &Parts, given: &mut Given) -> Result<Opt
     }
 }
 
-/// Reads the body as JSON, if the route has one.
-async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Value, Problem> {
-    let most = if route.has_body { MAX_REQUEST as usize } else { 0 };
+/// Reads the body as JSON; without a body, checks that there is none.
+pub(super) async fn read_json(api: &Api, has_body: bool, headers: &HeaderMap, body: Body) -> Result<Value, Problem> {
+    let most = if has_body { MAX_REQUEST as usize } else { 0 };
     let read = async {
         let (mut bytes, mut stream) = (Vec::new(), body.into_data_stream());
         while let Some(part) = stream.next().await {
             let part = part.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body does not come to its end"))?;
             if bytes.len() + part.len() > most {
-                let (status, text) = if route.has_body {
+                let (status, text) = if has_body {
                     (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {most} bytes"))
                 } else {
                     (StatusCode::BAD_REQUEST, "this takes no body".to_owned())
@@ -238,8 +294,8 @@ async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Val
         Ok(bytes)
     };
     let late = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body takes too long");
-    let bytes = tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(late)??;
-    if !route.has_body {
+    let bytes = tokio::time::timeout(api.body_deadline, read).await.map_err(late)??;
+    if !has_body {
         return Ok(Value::Null);
     }
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -251,28 +307,15 @@ async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Val
     serde_json::from_slice(&bytes).map_err(wrong)
 }
 
-/// Asks the controller, and returns the text of its answer. What changes something is noted in the log.
-fn ask(
-    api: &Api,
-    route: &Route,
-    given: &Given,
-    page: Option<&Page>,
-    client: Arc<str>,
-    peer: SocketAddr,
-) -> Result<Vec<u8>, Problem> {
-    let asker = Asker::Client(Arc::clone(&client));
+/// Asks the controller, and returns the text of its answer.
+fn ask(api: &Api, route: &Route, given: &Given, page: Option<&Page>, client: &Client) -> Result<Vec<u8>, Problem> {
+    let asker = Asker::Client(Arc::clone(&client.name));
     let request = parse_value(route.request(given));
     let answer = request.and_then(|request| answer_to(&api.handle, &asker, &request));
-    let answer = answer.map_err(|refusal| problem(route, given, &refusal));
-    if route.changes() {
-        let refused = answer.as_ref().err().map(|problem| beginning(problem.detail()));
-        let news =
-            ClientNews::Asked { client, peer: peer.ip(), what: beginning(&what_is_asked(route, given)), refused };
-        api.handle.publish(Notice::Client(news));
-    }
+    let answer = answer.map_err(|refusal| problem(route, given, &refusal))?;
     let answer = match (page, route.rows) {
-        (Some(page), Some(rows)) => page.select(rows, answer?),
-        _ => answer?,
+        (Some(page), Some(rows)) => page.select(rows, answer)?,
+        _ => answer,
     };
     Ok(answer.to_string().into_bytes())
 }
@@ -285,20 +328,15 @@ fn beginning(text: &str) -> Arc<str> {
     }
 }
 
-/// Describes a request for the log, without values of tracked state.
-fn what_is_asked(route: &Route, given: &Given) -> String {
-    let place = route.path_parameters().fold(route.path.to_owned(), |path, name| {
-        path.replace(&format!("{{{name}}}"), given.path.get(name).map_or("", String::as_str))
-    });
-    let method = match route.method {
-        Method::Get => "GET",
-        Method::Put => "PUT",
-        Method::Post => "POST",
-        Method::Delete => "DELETE",
-    };
-    match given.body["name"].as_str() {
-        Some(policy) => format!("{method} {place} of {policy}"),
-        None => format!("{method} {place}"),
+/// Describes a request for the log, without values of tracked state. The path is as the client has sent it, so it has no
+/// spaces; another text of the client that has some is in quotes.
+fn what_is_asked(head: &Parts, body: &Value) -> String {
+    let asked = format!("{} {}", head.method, head.uri.path());
+    let is_plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "/._-:".contains(c));
+    match body["name"].as_str() {
+        Some(policy) if is_plain(policy) => format!("{asked} of {policy}"),
+        Some(policy) => format!("{asked} of {policy:?}"),
+        None => asked,
     }
 }
 

@@ -2,16 +2,19 @@
 //!
 //! | of | bound | then |
 //! | --- | --- | --- |
-//! | connections | [`MAX_CONNECTIONS`] | the oldest without a request in progress gives way |
-//! | the head of a request | [`MAX_HEAD`], [`HEAD_TIMEOUT`] | 431, or the connection ends |
-//! | the time that a client reads nothing of its answer | [`STALL_TIMEOUT`] | the connection ends |
-//! | a TLS handshake | [`HEAD_TIMEOUT`] | the connection ends |
+//! | connections | [`MAX_CONNECTIONS`] | the oldest that is idle gives way |
+//! | the head of a request | [`MAX_HEAD`], [`HttpDeadlines::head`] | 431, or the connection ends |
+//! | the time that a client reads nothing of its answer | [`HttpDeadlines::stall`] | the connection ends |
+//! | a TLS handshake | [`HttpDeadlines::head`] | the connection ends |
+//!
+//! A connection is idle unless a request is being answered that has come to its end, or an answer waits to be read. So
+//! clients that begin requests keep nobody out.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -36,18 +39,42 @@ use crate::tls::Tls;
 pub(super) const MAX_CONNECTIONS: usize = 512;
 /// Maximum number of bytes of a request's head.
 const MAX_HEAD: usize = 16 * 1024;
-/// How long a client may take to send the head of a request, or be silent between two.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may leave an answer unread.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often it is checked at the end whether all answers have been read.
+const END_CHECK: Duration = Duration::from_millis(10);
 /// The time for which accepting pauses when the system is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often it is checked whether the files of TLS have changed.
 const TLS_CHECK: Duration = Duration::from_secs(1);
 
+/// How long clients may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpDeadlines {
+    /// The limit for the head of a request, for the silence between two, and for the beginning of TLS.
+    pub head: Duration,
+    /// The limit for the body of a request.
+    pub body: Duration,
+    /// The time for which nothing of an answer may be read.
+    pub stall: Duration,
+    /// The time for which the end waits for requests that are being answered.
+    pub end: Duration,
+}
+
+impl Default for HttpDeadlines {
+    fn default() -> HttpDeadlines {
+        let [head, body, stall, end] = [10, 10, 30, 1].map(Duration::from_secs);
+        HttpDeadlines { head, body, stall, end }
+    }
+}
+
 /// Accepts connections for ever.
-pub(super) async fn accept(listener: TcpListener, router: Router, tls: Option<Arc<Tls>>) {
-    let (connections, router) = (Arc::<Connections>::default(), TowerToHyperService::new(router));
+pub(super) async fn accept(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<Arc<Tls>>,
+    connections: Arc<Connections>,
+    deadlines: HttpDeadlines,
+) {
+    let router = TowerToHyperService::new(router);
     let mut checked = Instant::now();
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -65,7 +92,8 @@ pub(super) async fn accept(listener: TcpListener, router: Router, tls: Option<Ar
             }
         }
         let Some(connection) = connections.admit() else { continue };
-        let work = serve(stream, peer, router.clone(), tls.clone(), Arc::clone(&connection));
+        let client = ClientEnd { peer, connection: Arc::clone(&connection), deadlines };
+        let work = serve(stream, client, router.clone(), tls.clone());
         let listed = Arc::clone(&connections);
         let of_task = Arc::clone(&connection);
         let task = tokio::spawn(async move {
@@ -79,7 +107,7 @@ pub(super) async fn accept(listener: TcpListener, router: Router, tls: Option<Ar
 
 /// The connections, oldest first.
 #[derive(Debug, Default)]
-struct Connections(Mutex<VecDeque<Arc<Connection>>>);
+pub(super) struct Connections(Mutex<VecDeque<Arc<Connection>>>);
 
 /// One connection.
 #[derive(Debug, Default)]
@@ -87,6 +115,21 @@ pub(super) struct Connection {
     task: OnceLock<AbortHandle>,
     /// The number of requests that are being answered.
     requests: AtomicUsize,
+    /// The number of streams of events.
+    streams: AtomicUsize,
+    /// Whether a part of an answer waits to be read.
+    is_unread: AtomicBool,
+}
+
+impl Connection {
+    /// Reports whether a request is being answered, or its answer waits to be read.
+    fn is_answering(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0 || self.is_unread.load(Ordering::Relaxed)
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.is_answering() && self.streams.load(Ordering::Relaxed) == 0
+    }
 }
 
 impl Connections {
@@ -98,8 +141,7 @@ impl Connections {
     fn admit(&self) -> Option<Arc<Connection>> {
         let mut all = self.lock();
         if all.len() >= MAX_CONNECTIONS {
-            let is_idle = |one: &Arc<Connection>| one.requests.load(Ordering::Relaxed) == 0;
-            let idle = all.iter().position(is_idle)?;
+            let idle = all.iter().position(|one| one.is_idle())?;
             if let Some(task) = all.remove(idle).as_ref().and_then(|gone| gone.task.get()) {
                 task.abort();
             }
@@ -107,6 +149,18 @@ impl Connections {
         let connection = Arc::new(Connection::default());
         all.push_back(Arc::clone(&connection));
         Some(connection)
+    }
+
+    /// Waits until all requests are answered that are in progress, at most for this long.
+    pub async fn finish(&self, most: Duration) {
+        let is_busy = || self.lock().iter().any(|one| one.is_answering());
+        let wait = async {
+            while is_busy() {
+                tokio::time::sleep(END_CHECK).await;
+            }
+        };
+        // What is not answered by then is cut off.
+        let _ = tokio::time::timeout(most, wait).await;
     }
 }
 
@@ -122,59 +176,69 @@ impl Drop for Listed {
     }
 }
 
-/// A request that is being answered. Dropping this ends it.
+/// A request that is being answered, or a stream. Dropping this ends it.
 #[derive(Debug)]
-pub(super) struct InProgress(Arc<Connection>);
+pub(super) struct InProgress {
+    connection: Arc<Connection>,
+    count: fn(&Connection) -> &AtomicUsize,
+}
 
 impl InProgress {
-    /// Begins a request.
-    pub fn begin(connection: &Arc<Connection>) -> InProgress {
-        connection.requests.fetch_add(1, Ordering::Relaxed);
-        InProgress(Arc::clone(connection))
+    /// Begins to answer a request.
+    pub fn answer(connection: &Arc<Connection>) -> InProgress {
+        InProgress::begin(connection, |connection| &connection.requests)
+    }
+
+    /// Begins a stream, which only the client ends.
+    pub fn stream(connection: &Arc<Connection>) -> InProgress {
+        InProgress::begin(connection, |connection| &connection.streams)
+    }
+
+    fn begin(connection: &Arc<Connection>, count: fn(&Connection) -> &AtomicUsize) -> InProgress {
+        count(connection).fetch_add(1, Ordering::Relaxed);
+        InProgress { connection: Arc::clone(connection), count }
     }
 }
 
 impl Drop for InProgress {
     fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        (self.count)(&self.connection).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Serves one connection until it ends.
-async fn serve(
-    stream: TcpStream,
+/// The client of a connection.
+#[derive(Clone, Debug)]
+struct ClientEnd {
     peer: SocketAddr,
-    router: TowerToHyperService<Router>,
-    tls: Option<Arc<Tls>>,
     connection: Arc<Connection>,
-) {
+    deadlines: HttpDeadlines,
+}
+
+/// Serves one connection until it ends.
+async fn serve(stream: TcpStream, client: ClientEnd, router: TowerToHyperService<Router>, tls: Option<Arc<Tls>>) {
+    let peer = client.peer;
     if let Err(error) = stream.set_nodelay(true) {
         return tracing::debug!(%error, %peer, "a client of the HTTP API has gone");
     }
-    let Some(tls) = tls else { return speak(stream, peer, router, connection).await };
+    let Some(tls) = tls else { return speak(stream, client, router).await };
     let handshake = TlsAcceptor::from(tls.config()).accept(stream);
-    match tokio::time::timeout(HEAD_TIMEOUT, handshake).await {
-        Ok(Ok(stream)) => speak(stream, peer, router, connection).await,
+    match tokio::time::timeout(client.deadlines.head, handshake).await {
+        Ok(Ok(stream)) => speak(stream, client, router).await,
         Ok(Err(error)) => tracing::debug!(%error, %peer, "a client of the HTTP API did not begin TLS"),
         Err(_) => tracing::debug!(%peer, "a client of the HTTP API took too long to begin TLS"),
     }
 }
 
 /// Speaks HTTP on a connection until it ends.
-async fn speak<T: AsyncRead + AsyncWrite + Unpin>(
-    stream: T,
-    peer: SocketAddr,
-    router: TowerToHyperService<Router>,
-    connection: Arc<Connection>,
-) {
+async fn speak<T: AsyncRead + AsyncWrite + Unpin>(stream: T, client: ClientEnd, router: TowerToHyperService<Router>) {
+    let ClientEnd { peer, connection, deadlines } = client;
+    let stream = Stalling::new(stream, Arc::clone(&connection), deadlines.stall);
     let answer = service_fn(move |mut request: Request<Incoming>| {
-        let in_progress = InProgress::begin(&connection);
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(Arc::clone(&connection));
         let answer = router.call(request);
         async move {
             let mut response = answer.await?;
-            drop(in_progress);
             let headers = response.headers_mut();
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
             let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
@@ -184,8 +248,8 @@ async fn speak<T: AsyncRead + AsyncWrite + Unpin>(
         }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
-    if let Err(error) = http.serve_connection(TokioIo::new(Stalling::new(stream)), answer).await {
+    http.timer(TokioTimer::new()).header_read_timeout(deadlines.head).max_buf_size(MAX_HEAD);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
         tracing::debug!(%error, %peer, "a client's connection to the HTTP API failed");
     }
 }
@@ -193,22 +257,26 @@ async fn speak<T: AsyncRead + AsyncWrite + Unpin>(
 /// A stream whose writing fails when the other end reads nothing for too long.
 struct Stalling<T> {
     stream: T,
+    connection: Arc<Connection>,
+    most: Duration,
     /// When it fails; `None` while there is room to write.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Stalling<T> {
-    fn new(stream: T) -> Stalling<T> {
-        Stalling { stream, deadline: None }
+    fn new(stream: T, connection: Arc<Connection>, most: Duration) -> Stalling<T> {
+        Stalling { stream, connection, most, deadline: None }
     }
 
     /// Looks at the clock after an attempt to write.
     fn judge<R>(&mut self, context: &mut Context<'_>, attempt: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        self.connection.is_unread.store(attempt.is_pending(), Ordering::Relaxed);
         if attempt.is_ready() {
             self.deadline = None;
             return attempt;
         }
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL_TIMEOUT)));
+        let most = self.most;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(most)));
         match deadline.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -226,6 +294,20 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stalling<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let attempt = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.judge(context, attempt)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let attempt = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.judge(context, attempt)
+    }
+
+    /// Answers are written from where they are, and not copied before, if the stream can do that.
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
@@ -24,6 +24,7 @@ use super::super::answer::log_line;
 use super::connections::InProgress;
 use super::problem::Problem;
 use crate::control::Handle;
+use crate::log::LogEntry;
 
 /// The number of events that are kept.
 const KEPT: usize = 1024;
@@ -33,8 +34,10 @@ const MAX_READERS: usize = 256;
 const PART: usize = 64;
 /// How often the thread looks for commits of tracked state, and whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a stream is silent at most: then a comment shows that it is open.
-const SILENCE: Duration = Duration::from_secs(15);
+/// How often a stream looks whether its reader may go on, while nothing comes.
+const LOOK_AT_READER: Duration = Duration::from_secs(1);
+/// How many such looks a stream is silent for at most: then a comment shows that it is open.
+const SILENCE: u32 = 15;
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,12 +86,16 @@ impl Events {
 
     /// Reads what the controller publishes, until the end.
     pub fn follow(&self, handle: &Handle) {
-        let (mut line, mut version) = (0, handle.snapshot().version());
-        while !self.ended.load(Ordering::Relaxed) {
-            for entry in handle.log_since(line, LOOK) {
+        let (mut line, mut version, mut looked) = (0, handle.snapshot().version(), Instant::now());
+        while !self.has_ended() {
+            for entry in handle.log_since(line, LOOK.saturating_sub(looked.elapsed())) {
+                self.add_line(line, &entry);
                 line = entry.number + 1;
-                self.add("log", &log_line(&entry));
             }
+            if looked.elapsed() < LOOK {
+                continue;
+            }
+            looked = Instant::now();
             let newest = handle.snapshot().version();
             if newest != version {
                 version = newest;
@@ -97,9 +104,23 @@ impl Events {
         }
     }
 
-    /// Ends [`Events::follow`].
+    /// Adds a line of the log, and before it what is missing since the line of this number.
+    fn add_line(&self, from: u64, entry: &LogEntry) {
+        let missed = entry.number.saturating_sub(from);
+        if missed > 0 && from > 0 {
+            self.add("missed", &missing(Some(missed)));
+        }
+        self.add("log", &log_line(entry));
+    }
+
+    /// Ends [`Events::follow`], and all streams.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
+        self.next.send_modify(|_| {});
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     fn add(&self, kind: &'static str, data: &Value) {
@@ -118,31 +139,25 @@ impl Events {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the stream of events after the one with this id; without one, of those that come.
+    /// Returns the stream of events after the one with this id; without one, of those that come. It ends soon after
+    /// `is_good` says that the reader may not go on.
     ///
     /// # Errors
     /// [`Problem`] if there are too many readers.
-    pub fn stream(self: &Arc<Events>, last: Option<&str>, in_progress: InProgress) -> Result<Response, Problem> {
-        let reader = Reader::new(&self.readers)
+    pub fn stream(
+        self: &Arc<Events>,
+        last: Option<&str>,
+        in_progress: InProgress,
+        is_good: Box<dyn Fn() -> bool + Send>,
+    ) -> Result<Response, Problem> {
+        let counted = CountedReader::new(&self.readers)
             .ok_or_else(|| Problem::busy(format!("{MAX_READERS} clients read events, and there can be no more")))?;
         let (first, next) = self.begin(last);
-        let state = (Arc::clone(self), self.next.subscribe(), next, first, reader, in_progress);
-        let parts = stream::unfold(state, |(events, mut news, next, first, reader, in_progress)| async move {
-            if !first.is_empty() {
-                return Some((
-                    Ok::<_, Infallible>(Bytes::from(first)),
-                    (events, news, next, String::new(), reader, in_progress),
-                ));
-            }
-            let wait = tokio::time::timeout(SILENCE, news.wait_for(|newest| *newest > next));
-            let has_come = wait.await.map(|news| news.is_ok());
-            let Part { text, next } = match has_come {
-                Ok(true) => events.after(next),
-                // The server ends.
-                Ok(false) => return None,
-                Err(_) => Part { text: ":\n\n".to_owned(), next },
-            };
-            Some((Ok(Bytes::from(text)), (events, news, next, String::new(), reader, in_progress)))
+        let news = self.next.subscribe();
+        let reader = Reader { events: Arc::clone(self), news, next, first, is_good, _held: (counted, in_progress) };
+        let parts = stream::unfold(reader, |mut reader| async move {
+            let text = reader.next_part().await?;
+            Some((Ok::<_, Infallible>(Bytes::from(text)), reader))
         });
         let mut response = Response::new(Body::from_stream(parts));
         let headers = response.headers_mut();
@@ -179,8 +194,7 @@ impl Events {
 
     /// Says that events before this number are gone: how many, if that is known.
     fn missed(&self, count: Option<u64>, next: u64) -> String {
-        let data = json!({ "missed": count, "advice": "read again" });
-        format!("id: {}\nevent: missed\ndata: {data}\n\n", self.id(next))
+        format!("id: {}\nevent: missed\ndata: {}\n\n", self.id(next), missing(count))
     }
 
     /// Returns the id after which a client goes on with the event of this number.
@@ -189,21 +203,66 @@ impl Events {
     }
 }
 
-/// A reader that is counted.
-#[derive(Debug)]
-struct Reader(Arc<AtomicUsize>);
+/// Describes events that are gone: how many, if that is known.
+fn missing(count: Option<u64>) -> Value {
+    json!({ "missed": count, "advice": "read again" })
+}
+
+/// One reader's place among the events.
+struct Reader {
+    events: Arc<Events>,
+    news: watch::Receiver<u64>,
+    /// The number of the event that comes next.
+    next: u64,
+    /// What comes before that, if anything does.
+    first: String,
+    is_good: Box<dyn Fn() -> bool + Send>,
+    _held: (CountedReader, InProgress),
+}
 
 impl Reader {
-    fn new(all: &Arc<AtomicUsize>) -> Option<Reader> {
+    /// Waits for what comes next; `None` ends the stream.
+    async fn next_part(&mut self) -> Option<String> {
+        if !self.first.is_empty() {
+            return Some(std::mem::take(&mut self.first));
+        }
+        for _ in 0..SILENCE {
+            let (next, events) = (self.next, &self.events);
+            let news = self.news.wait_for(|newest| *newest > next || events.has_ended());
+            let has_come = tokio::time::timeout(LOOK_AT_READER, news).await.map(|news| news.is_ok());
+            if self.events.has_ended() || !(self.is_good)() {
+                return None;
+            }
+            match has_come {
+                Ok(true) => {
+                    let part = self.events.after(next);
+                    self.next = part.next;
+                    return Some(part.text);
+                }
+                // The server is gone.
+                Ok(false) => return None,
+                Err(_) => {}
+            }
+        }
+        Some(":\n\n".to_owned())
+    }
+}
+
+/// A reader that is counted.
+#[derive(Debug)]
+struct CountedReader(Arc<AtomicUsize>);
+
+impl CountedReader {
+    fn new(all: &Arc<AtomicUsize>) -> Option<CountedReader> {
         if all.fetch_add(1, Ordering::Relaxed) < MAX_READERS {
-            return Some(Reader(Arc::clone(all)));
+            return Some(CountedReader(Arc::clone(all)));
         }
         all.fetch_sub(1, Ordering::Relaxed);
         None
     }
 }
 
-impl Drop for Reader {
+impl Drop for CountedReader {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -211,9 +270,12 @@ impl Drop for Reader {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::log::Level;
 
     /// Reads all events from a number on: their numbers, and how many were missed.
     fn read(events: &Events, mut next: u64) -> (Vec<u64>, u64) {
@@ -246,6 +308,24 @@ mod tests {
             prop_assert_eq!(numbers, expected);
             prop_assert!(events.lock().kept.len() <= KEPT);
         }
+    }
+
+    #[test]
+    fn lines_of_the_log_that_are_gone_are_told() {
+        let events = Events::new(1);
+        let line = |number| LogEntry {
+            number,
+            time: SystemTime::UNIX_EPOCH,
+            level: Level::Info,
+            area: "run",
+            text: String::new(),
+        };
+        for (from, number) in [(0, 5), (6, 6), (7, 10)] {
+            events.add_line(from, &line(number));
+        }
+        let kinds: Vec<&str> = events.lock().kept.iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, ["log", "log", "missed", "log"], "what was before the server is not missed");
+        assert!(events.after(2).text.contains("{\"advice\":\"read again\",\"missed\":3}"));
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
+use siphasher::sip128::SipHasher13;
 
 use super::columns::Columns;
 use super::problem::Problem;
@@ -18,13 +19,26 @@ use super::routes::Rows;
 #[derive(Debug, PartialEq)]
 pub(super) struct Page {
     limit: Option<usize>,
-    after: Option<Vec<Value>>,
+    after: Option<Cursor>,
     /// The parameter `sort`, which a cursor repeats.
     order: String,
     sort: Vec<SortKey>,
     filters: Vec<(String, String)>,
 }
 
+/// The row after which a page begins.
+#[derive(Debug, PartialEq)]
+enum Cursor {
+    /// The row with this key, whether or not it is there still.
+    Key(Vec<Value>),
+    /// The row whose key has this digest.
+    Digest(String),
+}
+
+/// The maximum length of a key in a cursor, in bytes. Cursors come in the head of a request, so longer ones are a digest.
+const MAX_KEY: usize = 1024;
+/// The beginning of a cursor that is a digest.
+const DIGEST: &str = "digest-";
 /// The maximum number of columns by which rows are sorted: the values of all of them are copied for each row.
 const MAX_SORT: usize = 8;
 
@@ -75,7 +89,10 @@ impl Page {
     }
 
     /// Selects the rows of an answer: `{"rows": […], "total": …, "next": …}`.
-    pub fn select(&self, rows: Rows, answer: Value) -> Value {
+    ///
+    /// # Errors
+    /// [`Problem`] if the page begins after a row that is gone, and of which only the digest is known.
+    pub fn select(&self, rows: Rows, answer: Value) -> Result<Value, Problem> {
         let is_selected =
             |row: &Value| self.filters.iter().all(|(column, text)| column_of(row, column).is_some_and(|v| is(v, text)));
         let all = rows_of(rows, answer).into_iter().filter(is_selected);
@@ -84,14 +101,21 @@ impl Page {
         number_equals(&mut all);
         let total = all.len();
         let first = match &self.after {
-            Some(after) => all.partition_point(|(key, _)| self.compare(key, after) != Ordering::Greater),
+            Some(Cursor::Key(after)) => all.partition_point(|(key, _)| self.compare(key, after) != Ordering::Greater),
+            Some(Cursor::Digest(digest)) => {
+                let found = all.iter().position(|(key, _)| digest_of(&self.order, key) == *digest);
+                found.map(|at| at + 1).ok_or_else(|| {
+                    let text = "after: the row after which this page begins is gone; begin again";
+                    Problem::field(StatusCode::CONFLICT, "after", text)
+                })?
+            }
             None => 0,
         };
         let last = self.limit.map_or(total, |limit| total.min(first.saturating_add(limit)));
         let next =
             all.get(last.wrapping_sub(1)).filter(|_| last < total).map(|(key, _)| write_cursor(&self.order, key));
         let page: Vec<Value> = all.drain(first..last).map(|(_, row)| row).collect();
-        json!({ "rows": page, "total": total, "next": next })
+        Ok(json!({ "rows": page, "total": total, "next": next }))
     }
 
     /// Returns what a row is sorted by: the columns of `sort`, and then those that tell rows apart.
@@ -169,10 +193,7 @@ fn compare(a: &Value, b: &Value) -> Ordering {
     };
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Number(a), Value::Number(b)) => match (a.as_i128(), b.as_i128()) {
-            (Some(a), Some(b)) => a.cmp(&b),
-            _ => a.as_f64().unwrap_or_default().total_cmp(&b.as_f64().unwrap_or_default()),
-        },
+        (Value::Number(a), Value::Number(b)) => numbers(a, b),
         (Value::String(a), Value::String(b)) => a.cmp(b),
         (Value::Array(a), Value::Array(b)) => parts(a.iter().map(|v| ("", v)), b.iter().map(|v| ("", v))),
         (Value::Object(a), Value::Object(b)) => {
@@ -180,6 +201,22 @@ fn compare(a: &Value, b: &Value) -> Ordering {
         }
         (a, b) => kind(a).cmp(&kind(b)),
     }
+}
+
+/// Compares numbers by what they are, so that the order of whole numbers and others is one.
+fn numbers(a: &Number, b: &Number) -> Ordering {
+    let float = |number: &Number| number.as_f64().unwrap_or_default();
+    match (a.as_i128(), b.as_i128()) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(a), None) => whole_and_float(a, float(b)),
+        (None, Some(b)) => whole_and_float(b, float(a)).reverse(),
+        (None, None) => float(a).partial_cmp(&float(b)).unwrap_or(Ordering::Equal),
+    }
+}
+
+fn whole_and_float(whole: i128, float: f64) -> Ordering {
+    // A float beyond 128 bits becomes the nearest whole number there is, and those of JSON have at most 64.
+    whole.cmp(&(float.trunc() as i128)).then_with(|| 0.0.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal))
 }
 
 fn parts<'a>(a: impl Iterator<Item = (&'a str, &'a Value)>, b: impl Iterator<Item = (&'a str, &'a Value)>) -> Ordering {
@@ -190,11 +227,64 @@ fn parts<'a>(a: impl Iterator<Item = (&'a str, &'a Value)>, b: impl Iterator<Ite
 
 /// Writes the key of a row as text that clients only hand back.
 fn write_cursor(order: &str, key: &[Value]) -> String {
-    hex::encode(json!([order, key]).to_string())
+    let text = json!([order, key]).to_string();
+    if text.len() <= MAX_KEY { hex::encode(text) } else { digest_of(order, key) }
 }
 
-/// Reads the key of a row: this many columns, and the number among its equals.
-fn read_cursor(text: &str, order: &str, columns: usize) -> Option<Vec<Value>> {
+fn digest_of(order: &str, key: &[Value]) -> String {
+    let digest = SipHasher13::new().hash(json!([order, key]).to_string().as_bytes());
+    format!("{DIGEST}{}", hex::encode(digest.as_bytes()))
+}
+
+/// Reads a cursor: a digest, or the key of a row with this many columns and the number among its equals.
+fn read_cursor(text: &str, order: &str, columns: usize) -> Option<Cursor> {
+    if text.starts_with(DIGEST) {
+        return Some(Cursor::Digest(text.to_owned()));
+    }
     let (of, key): (String, Vec<Value>) = serde_json::from_slice(&hex::decode(text).ok()?).ok()?;
-    (of == order && key.len() == columns + 1).then_some(key)
+    (of == order && key.len() == columns + 1).then_some(Cursor::Key(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn number() -> impl Strategy<Value = Value> {
+        let near = prop_oneof![Just(0i64), Just(1 << 53), Just(i64::MAX), Just(i64::MIN)];
+        let near = (near, -2i64..3).prop_map(|(of, by)| of.saturating_add(by));
+        prop_oneof![
+            near.clone().prop_map(Value::from),
+            near.clone().prop_map(|number| json!(number as f64)),
+            near.prop_map(|number| json!(number as f64 + 0.5)),
+            Just(json!(u64::MAX)),
+            Just(json!(-0.0)),
+            Just(json!(1e300)),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn numbers_have_one_order(a in number(), b in number(), c in number()) {
+            prop_assert_eq!(compare(&a, &b), compare(&b, &a).reverse());
+            if compare(&a, &b).is_le() && compare(&b, &c).is_le() {
+                prop_assert!(compare(&a, &c).is_le(), "{} {} {}", a, b, c);
+            }
+            if compare(&a, &b).is_eq() && compare(&b, &c).is_eq() {
+                prop_assert!(compare(&a, &c).is_eq(), "{} {} {}", a, b, c);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_key_makes_no_long_cursor() {
+        let key = vec![json!("x".repeat(60_000)), json!(0)];
+        let cursor = write_cursor("", &key);
+        assert!(cursor.len() < 100);
+        assert_eq!(read_cursor(&cursor, "", 1), Some(Cursor::Digest(cursor.clone())));
+        assert_ne!(cursor, write_cursor("name", &key));
+    }
 }

@@ -25,6 +25,8 @@ mod openapi;
 mod parameters;
 mod problem;
 mod routes;
+mod sessions;
+mod sign_in;
 mod tokens;
 
 use std::io;
@@ -32,7 +34,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -40,17 +41,17 @@ use tokio::sync::oneshot;
 
 use self::access::Access;
 use self::api::{Api, router};
+use self::connections::Connections;
+pub use self::connections::HttpDeadlines;
 use self::events::Events;
 use self::failures::Failures;
+use self::sessions::Sessions;
 use self::tokens::TokenFile;
 pub use self::tokens::TokensError;
 use super::Handle;
 use crate::kept_files::KeptFile;
 use crate::random::random;
 use crate::tls::Tls;
-
-/// How long the end waits for requests that are being answered.
-const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The options of the HTTP API.
 #[derive(Clone, Debug)]
@@ -61,6 +62,8 @@ pub struct HttpOptions {
     pub tls: Option<Arc<Tls>>,
     /// The file of tokens. Without one, clients may only read.
     pub tokens: Option<PathBuf>,
+    /// How long clients may take.
+    pub deadlines: HttpDeadlines,
 }
 
 /// Why the HTTP API can't be served.
@@ -109,7 +112,9 @@ impl HttpServer {
             handle.files().keep(KeptFile::Tokens, path);
         }
         let tokens = options.tokens.as_deref().map(TokenFile::open).transpose()?;
-        let access = Access { tokens, is_loopback, failures: Failures::default(), handle: handle.clone() };
+        let has_tls = options.tls.is_some();
+        let (sessions, failures) = (Sessions::default(), Failures::default());
+        let access = Access { tokens, sessions, is_loopback, has_tls, failures, handle: handle.clone() };
         let listener = std::net::TcpListener::bind(options.address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -123,13 +128,20 @@ impl HttpServer {
             let (events, handle) = (Arc::clone(&events), handle.clone());
             std::thread::Builder::new().name("http-events".into()).spawn(move || events.follow(&handle))?
         };
-        let api = Arc::new(Api::new(handle, access, Arc::clone(&events), scrape));
+        let deadlines = options.deadlines;
+        let api = Arc::new(Api::new(handle, access, Arc::clone(&events), scrape, deadlines.body));
         let (running, ends) = oneshot::channel();
         let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
-            runtime.spawn(connections::accept(listener, router(api), options.tls));
-            // The other end is only ever dropped.
-            let _ = runtime.block_on(ends);
-            runtime.shutdown_timeout(END_TIMEOUT);
+            let connections = Arc::<Connections>::default();
+            let accept = connections::accept(listener, router(api), options.tls, Arc::clone(&connections), deadlines);
+            let accepting = runtime.spawn(accept);
+            runtime.block_on(async {
+                // The other end is only ever dropped.
+                let _ = ends.await;
+                accepting.abort();
+                connections.finish(deadlines.end).await;
+            });
+            runtime.shutdown_timeout(deadlines.end);
         })?;
         Ok(HttpServer { address, events, follower: Some(follower), running: Some(running), thread: Some(thread) })
     }

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::api::{FIXED, Fixed};
 use super::columns::Columns;
 use super::routes::{Method, QueryKind, ROUTES, Route};
 
@@ -37,13 +38,19 @@ pub(super) fn openapi(schema: &Value) -> Value {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[method] = operation(schema, method, route);
     }
-    for (path, summary, kind) in super::api::FIXED {
-        let content = json!({ *kind: {} });
+    for Fixed { method, path, summary, content, answer, body } in FIXED {
+        let schema = answer();
+        let content = json!({ *content: if schema == json!({}) { schema } else { json!({ "schema": schema }) } });
         let ok = json!({ "description": "the answer", "content": content });
-        let id = format!("get{}", path.replace(['/', '.'], "_"));
+        let id = format!("{method}{}", path.replace(['/', '.'], "_"));
         let mut operation = json!({ "operationId": id, "summary": summary, "responses": problems() });
         operation["responses"]["200"] = ok;
-        paths.insert((*path).to_owned(), json!({ "get": operation }));
+        if let Some(body) = body {
+            let content = json!({ "application/json": { "schema": body() } });
+            operation["requestBody"] = json!({ "required": true, "content": content });
+        }
+        let path = paths.entry((*path).to_owned()).or_insert_with(|| json!({}));
+        path[*method] = operation;
     }
     let mut schemas = Map::new();
     for (name, part) in schema["$defs"].as_object().into_iter().flatten() {
@@ -59,11 +66,14 @@ pub(super) fn openapi(schema: &Value) -> Value {
             "description": "The requests of the control socket over HTTP: see docs/api.md.",
         },
         "servers": [{ "url": "/" }],
-        "security": [{ "token": [] }, {}],
+        "security": [{ "token": [] }, { "session": [] }, {}],
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer" },
+                "session": { "type": "apiKey", "in": "cookie", "name": "maple_session" },
+            },
         },
     })
 }

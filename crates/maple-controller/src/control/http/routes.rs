@@ -52,8 +52,8 @@ pub(super) struct Route {
     pub summary: &'static str,
     pub role: Role,
     pub lane: Lane,
-    /// The argument of the request's form; `None` for a form without one.
-    pub argument: fn(&Given) -> Option<Value>,
+    /// The argument of the request's form.
+    pub argument: Argument,
     /// The parameters of the query besides those of lists: names and whether they are numbers.
     pub query: &'static [(&'static str, QueryKind)],
     /// Whether there is a body.
@@ -70,90 +70,95 @@ pub(super) enum QueryKind {
     Flag,
 }
 
+/// What a request's argument is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Argument {
+    /// The form has none.
+    Nothing,
+    /// This.
+    Made(fn(&Given) -> Value),
+    /// The place of tracked state that the path names.
+    Place(fn(&Given) -> Value),
+    /// The body, with that place.
+    Write(fn(&Given) -> Value),
+    /// That place, and whether to wait until nothing depends on it any more.
+    Delete(fn(&Given) -> Value),
+}
+
+/// The path of a key of a table.
+const KEY: &str = "/v1/state/tables/{table}/{key}";
+
 /// All routes that ask the control socket's requests.
 pub(super) const ROUTES: &[Route] = &[
     Route::get("/v1/switches", "show.switches", "The switches with their ports").rows(&["switch"]),
     Route::get("/v1/ports", "show.ports", "The ports of all switches, with counters and rates")
-        .with(|_| Some(Value::Null))
+        .with(|_| Value::Null)
         .nested("ports", &["switch", "port"]),
     Route::get("/v1/switches/{switch}/ports", "show.ports", "The ports of a switch, with counters and rates")
         .with(of_switch)
         .nested("ports", &["switch", "port"]),
     Route::get("/v1/links", "show.links", "The links, each once").rows(&["0", "1"]).in_memory(),
+    Route::get("/v1/map", "show.map", "The switches at their places on a map, and the links with their load"),
     Route::get("/v1/hosts", "show.hosts", "The hosts").rows(&["mac"]).in_memory(),
     Route::get("/v1/groups", "show.groups", "The multicast groups with their member ports")
         .rows(&["group"])
         .in_memory(),
     Route::get("/v1/leases", "show.leases", "The DHCP leases").rows(&["ip"]).in_memory(),
     Route::get("/v1/rules", "show.rules", "The rules of all switches")
-        .with(|_| Some(Value::Null))
+        .with(|_| Value::Null)
         .nested("rules", &["switch", "table", "priority", "match"]),
     Route::get("/v1/switches/{switch}/rules", "show.rules", "The rules of a switch")
         .with(of_switch)
         .nested("rules", &["switch", "table", "priority", "match"]),
     Route::get("/v1/tables", "show.tables", "The tables of all switches, and how full they are")
-        .with(|_| Some(Value::Null))
+        .with(|_| Value::Null)
         .rows(&["switch"]),
     Route::get("/v1/switches/{switch}/tables", "show.tables", "The tables of a switch, and how full they are")
         .with(of_switch)
         .rows(&["switch"]),
     Route::get("/v1/trees", "show.tree", "What the policy has decided at all switches, and what is open")
-        .with(|_| Some(Value::Null))
+        .with(|_| Value::Null)
         .rows(&["switch"]),
     Route::get("/v1/switches/{switch}/tree", "show.tree", "What the policy has decided at a switch, and what is open")
         .with(of_switch)
         .rows(&["switch"]),
     Route::get("/v1/flows", "show.flows", "The traffic between hosts, by where it enters")
-        .with(|_| Some(Value::Null))
+        .with(|_| Value::Null)
         .rows(&["switch", "from", "from_at", "to", "to_at"]),
     Route::get("/v1/switches/{switch}/flows", "show.flows", "The traffic between hosts that enters at a switch")
         .with(of_switch)
         .rows(&["switch", "from", "from_at", "to", "to_at"]),
     Route::get("/v1/drops", "show.dropped", "What was dropped in the last minutes, and why")
-        .with(|given| Some(given.number("minutes")))
+        .with(|given| given.number("minutes"))
         .query(&[("minutes", QueryKind::Number(5))])
         .rows(&["switch", "at", "host", "line", "why"])
         .sorted("-packets"),
     Route::get("/v1/access-lists", "show.access_lists", "The access lists, with what each rule has decided")
         .rows(&["file"]),
+    Route::get("/v1/policy", "show.policy", "The source of the policy, with what rests on each line"),
     Route::get("/v1/names", "show.names", "The names of switches and hosts").in_memory(),
     Route::get("/v1/controller", "show.controller", "The controller's account of itself").in_memory(),
     Route::get("/v1/stats", "show.stats", "All counters"),
     Route::get("/v1/errors", "show.errors", "The most recent problems").rows(&["time", "text"]),
+    Route::get("/v1/doctor", "show.doctor", "The doctor's findings about the controller"),
     Route::get("/v1/log", "show.log", "The latest lines of the log")
-        .with(|_| Some(Value::Bool(false)))
+        .with(|_| Value::Bool(false))
         .rows(&["number"])
         .in_memory(),
     Route::get("/v1/version", "show.version", "The versions of the program and of formats").in_memory(),
     Route::get("/v1/state", "state.list", "The tables and variables that are known")
         .rows(&["table", "var"])
         .in_memory(),
-    Route::get("/v1/state/variables/{name}", "state.written", "A variable, with its last writer")
-        .with(|given| Some(variable(given)))
-        .in_memory(),
-    Route::change(Method::Put, "/v1/state/variables/{name}", "state.set", "Writes a variable")
-        .with(|given| Some(given.body_with("place", variable(given))))
-        .body()
-        .by(Role::State),
-    Route::change(Method::Delete, "/v1/state/variables/{name}", "state.delete", "Deletes a variable's value")
-        .with(|given| Some(json!({ "place": variable(given), "settled": given.flag("settled") })))
-        .query(&[("settled", QueryKind::Flag)])
-        .by(Role::State),
+    Route::read_place("/v1/state/variables/{name}", variable, "A variable, with its last writer"),
+    Route::write_place("/v1/state/variables/{name}", variable, "Writes a variable"),
+    Route::delete_place("/v1/state/variables/{name}", variable, "Deletes a variable's value"),
     Route::get("/v1/state/tables/{table}", "state.written", "The keys of a table, with their values and last writers")
-        .with(|given| Some(json!({ "table": given.in_path("table") })))
+        .with(|given| json!({ "table": given.in_path("table") }))
         .rows(&["key"])
         .in_memory(),
-    Route::get("/v1/state/tables/{table}/{key}", "state.written", "The value of a key, with its last writer")
-        .with(|given| Some(table_key(given)))
-        .in_memory(),
-    Route::change(Method::Put, "/v1/state/tables/{table}/{key}", "state.set", "Writes a key of a table")
-        .with(|given| Some(given.body_with("place", table_key(given))))
-        .body()
-        .by(Role::State),
-    Route::change(Method::Delete, "/v1/state/tables/{table}/{key}", "state.delete", "Deletes a key of a table")
-        .with(|given| Some(json!({ "place": table_key(given), "settled": given.flag("settled") })))
-        .query(&[("settled", QueryKind::Flag)])
-        .by(Role::State),
+    Route::read_place(KEY, table_key, "The value of a key, with its last writer"),
+    Route::write_place(KEY, table_key, "Writes a key of a table"),
+    Route::delete_place(KEY, table_key, "Deletes a key of a table"),
     Route::change(Method::Post, "/v1/state/transactions", "state.load", "Writes many places: all of them or none")
         .with(whole_body)
         .body()
@@ -200,15 +205,29 @@ impl Route {
             summary,
             role: Role::Admin,
             lane: Lane::Shards,
-            argument: |_| None,
+            argument: Argument::Nothing,
             query: &[],
             has_body: false,
             rows: None,
         }
     }
 
-    const fn with(self, argument: fn(&Given) -> Option<Value>) -> Route {
-        Route { argument, ..self }
+    const fn read_place(path: &'static str, place: fn(&Given) -> Value, summary: &'static str) -> Route {
+        Route { argument: Argument::Place(place), ..Route::get(path, "state.written", summary).in_memory() }
+    }
+
+    const fn write_place(path: &'static str, place: fn(&Given) -> Value, summary: &'static str) -> Route {
+        let route = Route::change(Method::Put, path, "state.set", summary).body().by(Role::State);
+        Route { argument: Argument::Write(place), ..route }
+    }
+
+    const fn delete_place(path: &'static str, place: fn(&Given) -> Value, summary: &'static str) -> Route {
+        let route = Route::change(Method::Delete, path, "state.delete", summary).by(Role::State);
+        Route { argument: Argument::Delete(place), ..route.query(&[("settled", QueryKind::Flag)]) }
+    }
+
+    const fn with(self, argument: fn(&Given) -> Value) -> Route {
+        Route { argument: Argument::Made(argument), ..self }
     }
 
     const fn rows(self, key: &'static [&'static str]) -> Route {
@@ -258,7 +277,12 @@ impl Route {
 
     /// Returns the JSON of the request that the route makes of these parts.
     pub fn request(&self, given: &Given) -> Value {
-        let argument = (self.argument)(given);
+        let argument = match self.argument {
+            Argument::Nothing => None,
+            Argument::Made(made) | Argument::Place(made) => Some(made(given)),
+            Argument::Write(place) => Some(given.body_with("place", place(given))),
+            Argument::Delete(place) => Some(json!({ "place": place(given), "settled": given.flag("settled") })),
+        };
         match (self.asks.split_once('.'), argument) {
             (Some((kind, form)), Some(argument)) => json!({ kind: { form: argument } }),
             (Some((kind, form)), None) => json!({ kind: form }),
@@ -297,12 +321,12 @@ impl Given {
     }
 }
 
-fn of_switch(given: &Given) -> Option<Value> {
-    Some(given.in_path("switch").into())
+fn of_switch(given: &Given) -> Value {
+    given.in_path("switch").into()
 }
 
-fn whole_body(given: &Given) -> Option<Value> {
-    Some(given.body.clone())
+fn whole_body(given: &Given) -> Value {
+    given.body.clone()
 }
 
 fn variable(given: &Given) -> Value {

@@ -42,12 +42,16 @@ pub enum TokensError {
     Empty(PathBuf),
 }
 
+/// The SHA-256 of a token.
+pub(super) type TokenDigest = [u8; SHA256_OUTPUT_LEN];
+
 /// A token, by its digest.
 #[derive(Clone)]
-struct Token {
-    digest: [u8; SHA256_OUTPUT_LEN],
-    name: Arc<str>,
-    role: Role,
+pub(super) struct Token {
+    pub digest: TokenDigest,
+    /// The name of who has it.
+    pub name: Arc<str>,
+    pub role: Role,
 }
 
 /// A file of tokens, which is read again when it changes.
@@ -81,18 +85,17 @@ impl TokenFile {
         Ok(TokenFile { path: path.to_owned(), read: Mutex::new(read) })
     }
 
-    /// Returns whose token this is, and the role. All tokens are compared, each in the same time.
-    pub fn find(&self, shown: &str, files: &KeptFiles) -> Option<(Arc<str>, Role)> {
-        let digest = digest(&SHA256, shown.as_bytes());
+    /// Returns the token that a client shows.
+    pub fn find(&self, shown: &str, files: &KeptFiles) -> Option<Token> {
+        self.of_digest(&digest_of(shown), files)
+    }
+
+    /// Returns the token with this digest. All tokens are compared, each in the same time.
+    pub fn of_digest(&self, digest: &TokenDigest, files: &KeptFiles) -> Option<Token> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.follow(&self.path, files);
-        let mut found = None;
-        for token in &read.tokens {
-            if bool::from(token.digest.ct_eq(digest.as_ref())) {
-                found = Some((Arc::clone(&token.name), token.role));
-            }
-        }
-        found
+        let is_it = |token: &Token| bool::from(token.digest.ct_eq(digest));
+        read.tokens.iter().fold(None, |found, token| if is_it(token) { Some(token.clone()) } else { found })
     }
 }
 
@@ -120,6 +123,12 @@ impl LastRead {
             }
         }
     }
+}
+
+fn digest_of(token: &str) -> TokenDigest {
+    let mut bytes = [0; SHA256_OUTPUT_LEN];
+    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    bytes
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
@@ -162,11 +171,7 @@ fn parse(words: &[&str]) -> Result<Token, String> {
             bytes.ok_or("after sha256: there are the 64 hex digits of the token's SHA-256")?
         }
         None if token.len() < LEAST => return Err(format!("a token has at least {LEAST} characters")),
-        None => {
-            let mut bytes = [0; SHA256_OUTPUT_LEN];
-            bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-            bytes
-        }
+        None => digest_of(token),
     };
     Ok(Token { digest, name: (*name).into(), role })
 }
@@ -190,7 +195,8 @@ mod tests {
         let digest = hex::encode(digest(&SHA256, b"another-long-token"));
         let text = format!("# tokens\nread grafana a-token-that-is-long\n\nadmin ann sha256:{digest}\n");
         let file = opened(&text, 0o600).expect("it is right");
-        let find = |shown: &str| file.find(shown, &KeptFiles::default()).map(|(name, role)| (name.to_string(), role));
+        let find =
+            |shown: &str| file.find(shown, &KeptFiles::default()).map(|token| (token.name.to_string(), token.role));
         assert_eq!(find("a-token-that-is-long"), Some(("grafana".to_owned(), Role::Read)));
         assert_eq!(find("another-long-token"), Some(("ann".to_owned(), Role::Admin)));
         for wrong in ["", "a-token-that-is-lonG", "a-token-that-is-long ", &digest, &format!("sha256:{digest}")] {

@@ -11,7 +11,7 @@ use maple_core::Route;
 use maple_core::policy::{Net, PacketHandle};
 use serde_json::json;
 
-use super::{ADMIN, Ask, READ, STATE, Said, Served, TOKENS, private_file};
+use super::{ADMIN, Ask, READ, STATE, Said, Served, TOKENS, http_options, private_file};
 use crate::common::tls::{Authority, connect, versions};
 use crate::common::{Maple, eventually};
 
@@ -47,6 +47,25 @@ fn each_role_may_do_what_it_is_for() {
     }
     let no_token = served.ask(&Ask::new("GET", "/v1/hosts", ""));
     assert_eq!(no_token.header("www-authenticate"), Some("Bearer realm=\"maple\""));
+}
+
+#[test]
+fn a_change_that_the_role_does_not_allow_is_in_the_log_with_the_path_as_it_was_sent() {
+    let served = Served::new(TOKENS, |_| {});
+    let path = "/v1/state/tables/t/x%2C%20refused%3A%20no";
+    assert_eq!(status(&served, &Ask::new("PUT", path, READ).json(&json!({ "value": 1 }))), 403);
+    let log = served.read("/v1/log?area=control");
+    let why = "r has the role read, and this needs state";
+    assert_eq!(log["rows"][0]["text"], format!("r at 127.0.0.1: PUT {path}, refused: {why}"));
+    let policy = "no.py, refused: all is well";
+    let plan = Ask::new("POST", "/v1/reload", ADMIN).json(&json!({ "name": policy, "tolerate": { "count": 0 } }));
+    assert_eq!(status(&served, &plan), 409);
+    let log = served.read("/v1/log?area=control");
+    let text = log["rows"][1]["text"].as_str().expect("a text");
+    assert!(
+        text.starts_with("a at 127.0.0.1: POST /v1/reload of \"no.py, refused: all is well\", refused: "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -131,14 +150,14 @@ fn beyond_the_loopback_interface_there_are_tls_and_tokens() {
     let tokens = private_file(&folder, "tokens", TOKENS);
     let address = SocketAddr::from(([0, 0, 0, 0], 0));
     for (tls, tokens) in [(None, None), (Some(Arc::clone(&tls)), None), (None, Some(tokens.clone()))] {
-        let why = refusal(HttpOptions { address, tls, tokens });
+        let why = refusal(http_options(address, tls, tokens));
         assert!(why.contains("needs a certificate and tokens"), "{why}");
     }
-    let missing = refusal(HttpOptions { address, tls: Some(Arc::clone(&tls)), tokens: Some("/no/such/file".into()) });
+    let missing = refusal(http_options(address, Some(Arc::clone(&tls)), Some("/no/such/file".into())));
     assert!(missing.contains("/no/such/file"), "{missing}");
 
     let maple = Maple::with(|options| {
-        options.control.http = Some(HttpOptions { address, tls: Some(tls), tokens: Some(tokens) });
+        options.control.http = Some(http_options(address, Some(tls), Some(tokens)));
     });
     let port = maple.handle.http_address().expect("it is served").port();
     let mut stream = connect(([127, 0, 0, 1], port).into(), &authority.client(None, &versions()));

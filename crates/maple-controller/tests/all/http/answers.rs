@@ -34,6 +34,7 @@ fn bodies() -> BTreeMap<&'static str, Value> {
         ("PUT /v1/state/variables/{name}", json!({ "value": "night" })),
         ("PUT /v1/state/tables/{table}/{key}", json!({ "value": true, "settled": true })),
         ("POST /v1/state/transactions", json!({ "rows": [[key, true]] })),
+        ("POST /v1/session", json!({ "token": ADMIN })),
         ("POST /v1/explain", json!({ "packet": { "from": "00:00:00:00:00:01", "to": "00:00:00:00:00:02" } })),
         ("POST /v1/invalidate", json!("all")),
         ("POST /v1/reload", json!({ "name": null, "tolerate": { "count": 0 } })),
@@ -197,6 +198,10 @@ fn a_transaction_writes_only_what_it_expected() {
         (400, "expect[0]".to_owned())
     );
     assert_eq!(served.read("/v1/state/tables/blocked/00:00:00:00:00:01")["value"], true);
+    let refused = json!({ "rows": [[{ "key": ["new", "1"] }, true]], "expect": [[one, null]], "create": true });
+    assert_eq!(transact(&refused).refusal(), (409, "expect[0]".to_owned()));
+    let unknown = served.get("/v1/state/tables/new");
+    assert_eq!(unknown.status, 404, "what is refused makes no table: {}", unknown.body);
     let last = json!({ "rows": [[one, false]], "delete": [two], "expect": [[two, true]] });
     assert_eq!(transact(&last).status, 200);
     let rows = served.read("/v1/state/tables/blocked");

@@ -61,6 +61,27 @@ impl Events {
     }
 }
 
+#[test]
+fn state_events_come_only_for_changes_and_at_most_ten_times_a_second() {
+    let served = Served::new(TOKENS, |_| {});
+    let mut events = Events::open(&served, None);
+    assert_eq!(events.next().kind, "begin");
+    let begin = std::time::Instant::now();
+    for number in 0..300 {
+        tell(&served, number);
+        change(&served, number as i64);
+    }
+    change(&served, -1);
+    let version = served.maple.handle.snapshot().version();
+    let mut versions = Vec::new();
+    while versions.last() != Some(&version) {
+        versions.push(events.of("state").data["version"].as_u64().expect("a number"));
+    }
+    assert!(versions.is_sorted_by(|a, b| a < b), "each tells of a change: {versions:?}");
+    let most = 2 + begin.elapsed().as_millis() / 100;
+    assert!(versions.len() as u128 <= most, "{versions:?} in {:?}", begin.elapsed());
+}
+
 fn change(served: &Served, number: i64) {
     let write = Write::Var { name: "mode".into(), value: Some(Stored::from(number)) };
     served.maple.handle.change(vec![write]).expect("it is acknowledged");
@@ -131,11 +152,28 @@ fn readers_are_bounded_and_slow_ones_keep_nobody_waiting() {
         return;
     }
     let served = Served::new(TOKENS, |_| {});
-    let slow: Vec<Events> = (0..256).map(|_| Events::open(&served, None)).collect();
+    let mut slow: Vec<Events> = (0..256).map(|_| Events::open(&served, None)).collect();
     let refused = served.get("/v1/events");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
-    (0..200).for_each(|number| tell(&served, number));
-    assert_eq!(served.get("/v1/hosts").status, 200);
+    for number in 0..30 {
+        assert_eq!(served.ask(&Ask::new("POST", "/v1/rest", ADMIN)).status, 409, "others are answered meanwhile");
+        change(&served, number);
+    }
+    tell(&served, 1);
+    for reader in &mut slow {
+        // Each gets the last line, and between the first and the last event all, or that some are gone.
+        let mut last = number(&reader.next());
+        loop {
+            let event = reader.next();
+            let missed = event.data["missed"].as_u64().unwrap_or_default();
+            let step = if event.kind == "missed" { missed } else { 1 };
+            assert_eq!(number(&event), last + step, "{event:?}");
+            last = number(&event);
+            if event.data["text"] == "a listener failed: error 1" {
+                break;
+            }
+        }
+    }
     drop(slow);
     crate::common::eventually("there is room again", || served.get("/v1/events").status == 200);
 }

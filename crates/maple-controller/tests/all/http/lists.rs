@@ -56,6 +56,24 @@ proptest! {
 }
 
 #[test]
+fn a_page_after_a_row_with_a_long_key_can_be_asked_for() {
+    let served = Served::new(TOKENS, |_| {});
+    let key = |letter: &str| letter.repeat(30_000);
+    let write = |letter: &str, value: Option<i64>| Write::Table {
+        table: "t".into(),
+        key: key(letter).as_str().into(),
+        value: value.map(Into::into),
+    };
+    served.maple.handle.change(vec![write("a", Some(1)), write("b", Some(2))]).expect("it is acknowledged");
+    let first = served.read("/v1/state/tables/t?limit=1");
+    let next = first["next"].as_str().expect("there is more");
+    let target = format!("/v1/state/tables/t?limit=1&after={next}");
+    assert_eq!(served.read(&target)["rows"][0]["value"], 2);
+    served.maple.handle.change(vec![write("a", None)]).expect("it is acknowledged");
+    assert_eq!(served.get(&target).refusal(), (409, "after".to_owned()), "its place is not known any more");
+}
+
+#[test]
 fn a_row_that_goes_moves_no_other_to_another_page() {
     let served = with_table(&[0, 1, 2, 3, 4, 5]);
     let first = served.read("/v1/state/tables/t?limit=2");

@@ -2,17 +2,23 @@
 
 mod access;
 mod answers;
+mod connections;
 mod events;
 mod hostile;
 mod lists;
+mod map;
+mod policy;
+mod sessions;
 
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use maple_controller::ControllerOptions;
-use maple_controller::control::HttpOptions;
+use maple_controller::control::{HttpDeadlines, HttpOptions};
+use maple_controller::tls::Tls;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -50,6 +56,11 @@ struct Said {
     body: String,
 }
 
+/// Options with the usual time limits.
+fn http_options(address: impl Into<SocketAddr>, tls: Option<Arc<Tls>>, tokens: Option<PathBuf>) -> HttpOptions {
+    HttpOptions { address: address.into(), tls, tokens, deadlines: HttpDeadlines::default() }
+}
+
 /// Writes a file that only this user can read.
 fn private_file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     let path = folder.path().join(name);
@@ -64,7 +75,7 @@ impl Served {
         let folder = tempfile::tempdir().expect("a folder");
         let tokens = (!tokens.is_empty()).then(|| private_file(&folder, "tokens", tokens));
         let maple = Maple::with(|options| {
-            options.control.http = Some(HttpOptions { address: ([127, 0, 0, 1], 0).into(), tls: None, tokens });
+            options.control.http = Some(http_options(([127, 0, 0, 1], 0), None, tokens));
             change(options);
         });
         let address = maple.handle.http_address().expect("it is served");

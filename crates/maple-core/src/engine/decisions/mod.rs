@@ -43,6 +43,7 @@ pub(super) mod reconsider;
 
 // For people.
 pub(super) mod leaf_view;
+pub(super) mod line_view;
 pub(super) mod rule_view;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! What people and tests ask of an engine. Nothing here changes the engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
@@ -9,6 +10,7 @@ use crate::access::AccessList;
 use crate::engine::context::event::InstalledFlow;
 use crate::engine::context::histogram::Histogram;
 use crate::engine::context::stats::Stats;
+use crate::engine::decisions::line_view::LineUse;
 use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::one_switch::counters::drops::Dropped;
 use crate::engine::one_switch::ingress::exploration::Exploration;
@@ -150,6 +152,11 @@ impl<'a> EngineView<'a> {
     /// shard does not serve it.
     pub fn rules(self, dpid: Dpid) -> Vec<TableRule> {
         self.0.decisions.rules(&self.0.fabric, dpid)
+    }
+
+    /// Returns what rests on each line of the policy's source in this shard, by file and line.
+    pub fn by_line(self) -> BTreeMap<(Arc<str>, u32), LineUse> {
+        self.0.decisions.by_line(&self.0.fabric)
     }
 
     /// Returns the look-ups of a switch; `None` if this shard does not serve the switch, or it has no tables for them.

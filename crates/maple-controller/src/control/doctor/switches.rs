@@ -1,9 +1,9 @@
 //! Faults of the connected switches.
 
-use maple_controller::OPENFLOW_PORT;
+use crate::session::OPENFLOW_PORT;
 use serde_json::Value;
 
-use super::{Finding, FindingId, Level, Listening, items, text};
+use super::{Finding, FindingId, Listening, Severity, items, text};
 
 /// The tables that Maple uses: classifier, ingress, labels, routes.
 const TABLES: u64 = 4;
@@ -24,7 +24,7 @@ fn is_away(switch: &Value) -> bool {
 fn no_switch(listening: Option<Listening>) -> Finding {
     let (kind, port) =
         listening.map_or(("tcp", OPENFLOW_PORT), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
-    Finding::new(Level::Warning, FindingId::NoSwitch, "the controller")
+    Finding::new(Severity::Warning, FindingId::NoSwitch, "the controller")
         .what("no switch is connected")
         .so("the policy runs for nobody")
         .mend(format!("ovs-vsctl set-controller BRIDGE {kind}:ADDRESS:{port}"))
@@ -34,7 +34,7 @@ fn unreachable(switches: &Value) -> Option<Finding> {
     let place = those(switches, is_away)?;
     let longest = items(switches).filter_map(|switch| switch["unreachable"].as_f64()).fold(0.0, f64::max);
     Some(
-        Finding::new(Level::Warning, FindingId::SwitchUnreachable, place)
+        Finding::new(Severity::Warning, FindingId::SwitchUnreachable, place)
             .what(format!("no control connection, the longest for {longest:.0} s"))
             .so("links, hosts and rules there stand, and are not changed; what needs a new rule there goes another way, \
                  through the controller, or waits")
@@ -47,19 +47,19 @@ fn limitations(switches: &Value) -> impl Iterator<Item = Finding> {
     let is_1_0 = |switch: &Value| text(&switch["version"]) == "1.0";
     let tables = |switch: &Value| switch["tables"].as_u64().unwrap_or_default();
     let old = those(switches, is_1_0).map(|place| {
-        Finding::new(Level::Note, FindingId::OpenFlow10, place)
+        Finding::new(Severity::Note, FindingId::OpenFlow10, place)
             .what("OpenFlow 1.0 is spoken")
             .so("one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets")
             .mend("ovs-vsctl add bridge BRIDGE protocols OpenFlow13")
     });
     let few = those(switches, |switch| !is_1_0(switch) && tables(switch) < TABLES).map(|place| {
-        Finding::new(Level::Note, FindingId::FewTables, place)
+        Finding::new(Severity::Note, FindingId::FewTables, place)
             .what(format!("there are fewer than {TABLES} tables"))
             .so("decisions share no rule for their route: when a link fails, each of their rules changes")
             .mend("raise the number of tables in the switch's own configuration")
     });
     let none = those(switches, |switch| !is_1_0(switch) && switch["bundles"] == Value::Bool(false)).map(|place| {
-        Finding::new(Level::Note, FindingId::NoBundles, place)
+        Finding::new(Severity::Note, FindingId::NoBundles, place)
             .what("there are no bundles (ONF extension 230)")
             .so("updates take two steps; if a table is full, packets may meet a lower rule for one round trip")
             .mend("upgrade the switch's software; Open vSwitch has bundles")
@@ -72,7 +72,7 @@ fn slow(switches: &Value) -> Option<Finding> {
     let place = those(switches, |switch| waiting(switch) >= WAITING)?;
     let most = items(switches).map(waiting).max().unwrap_or_default();
     Some(
-        Finding::new(Level::Warning, FindingId::SwitchSlow, place)
+        Finding::new(Severity::Warning, FindingId::SwitchSlow, place)
             .what(format!("{most} bytes wait, because the switch does not read them"))
             .so("its rules are late, and when too much waits the connection is closed")
             .mend("maple run POLICY --flow-mod-rate 200"),

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use maple_controller::timestamp;
+use crate::timestamp;
 use serde_json::Value;
 
 use super::counters::count;
-use super::{Finding, FindingId, Level, items, text};
+use super::{Finding, FindingId, Severity, items, text};
 use maple_wire::counted;
 
 /// Parts of the text about a host that seems to be at several ports.
@@ -42,7 +42,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
             ),
         };
         found.push(
-            Finding::new(Level::Warning, FindingId::HostAtSeveralPorts, "the controller")
+            Finding::new(Severity::Warning, FindingId::HostAtSeveralPorts, "the controller")
                 .what(what)
                 .so("these packets are dropped: somebody forges, or a middlebox passes packets on")
                 .mend("maple show errors"),
@@ -50,7 +50,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     }
     if let Some(text) = with(&[METERS]).last() {
         found.push(
-            Finding::new(Level::Warning, FindingId::NoMeters, "the controller")
+            Finding::new(Severity::Warning, FindingId::NoMeters, "the controller")
                 .what(text)
                 .so("packets that the policy limits pass there without a limit")
                 .mend("use a switch with meters at the edge; Open vSwitch has them in OpenFlow 1.3"),
@@ -63,7 +63,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         .filter_map(|(switch, what)| Some(((switch, what.split_once(": ")?.1), what)))
         .collect();
     found.extend(lowered.into_iter().map(|((switch, _), what)| {
-        Finding::new(Level::Warning, FindingId::LookUpLowered, switch)
+        Finding::new(Severity::Warning, FindingId::LookUpLowered, switch)
             .what(format!("it does not look up {what}"))
             .so("there is a rule for each value of these fields there, and not one for all that have the same answer")
             .mend("maple show tables")
@@ -75,7 +75,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         .filter_map(|text| text.split_once(REFUSED))
         .collect();
     found.extend(refused.into_iter().map(|(switch, what)| {
-        Finding::new(Level::Warning, FindingId::RulesRefused, switch)
+        Finding::new(Severity::Warning, FindingId::RulesRefused, switch)
             .what(format!("it refuses rules; the last one: {what}"))
             .so("packets that these rules were for go through the controller")
             .mend("maple show errors")
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn the_last_refusal_of_each_kind_is_found() {
-        use maple_controller::session::CloseReason;
-        use maple_controller::tls::NotThisSwitch;
+        use crate::session::CloseReason;
+        use crate::tls::NotThisSwitch;
 
         let text = |reason: CloseReason| format!("connection from 10.0.0.9:1 ended: {reason}");
         let (dpid, certificate) = (Dpid(1), "CN=x".to_owned());

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use maple_controller::log::printable_lines;
-use maple_controller::names::Names;
+use crate::log::printable_lines;
+use crate::names::Names;
 use serde_json::{Value, json};
 
 /// The page that explains each id under a heading of its own.
@@ -11,7 +11,7 @@ const PAGE: &str = "docs/doctor.md";
 
 /// The severity of a finding, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Severity {
     /// A switch, a host or the controller does not work because of the finding.
     Error,
     /// Everything works, but something will go wrong, or goes wrong at times.
@@ -20,13 +20,13 @@ pub enum Level {
     Note,
 }
 
-impl Level {
+impl Severity {
     /// Returns the level's name, as JSON has it.
     pub fn name(self) -> &'static str {
         match self {
-            Level::Error => "error",
-            Level::Warning => "warning",
-            Level::Note => "note",
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
         }
     }
 }
@@ -194,7 +194,7 @@ impl FindingId {
 /// A present or future fault. Its texts have no control characters, whatever their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    level: Level,
+    level: Severity,
     id: FindingId,
     place: String,
     what: String,
@@ -204,7 +204,7 @@ pub struct Finding {
 
 impl Finding {
     /// Creates a finding at a place: `bridge s1`, a file, `the controller`.
-    pub fn new(level: Level, id: FindingId, place: impl AsRef<str>) -> Finding {
+    pub fn new(level: Severity, id: FindingId, place: impl AsRef<str>) -> Finding {
         let (what, consequence, mend) = Default::default();
         Finding { level, id, place: clean(place.as_ref()), what, consequence, mend }
     }
@@ -225,7 +225,7 @@ impl Finding {
     }
 
     /// Returns the severity.
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> Severity {
         self.level
     }
 
@@ -238,8 +238,7 @@ impl Finding {
         format!("{level} {name}: {place}: {what}\n  then: {consequence}\n  mend: {mend}\n  page: {page}\n")
     }
 
-    /// Writes the finding without names, for tests.
-    #[cfg(test)]
+    /// Writes the finding without names.
     pub fn plain(&self) -> String {
         self.text(self.level.name(), &Names::new())
     }
@@ -267,13 +266,13 @@ pub fn quoted(text: impl AsRef<Path>) -> String {
 
 /// The results of a visit.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct DoctorReport {
     findings: Vec<Finding>,
     looked_at: Vec<String>,
     not_looked_at: Vec<(String, String)>,
 }
 
-impl Report {
+impl DoctorReport {
     /// Adds a finding.
     pub fn found(&mut self, finding: Finding) {
         self.findings.push(finding);
@@ -340,7 +339,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    use maple_controller::names::Named;
+    use crate::names::Named;
     use maple_wire::Dpid;
 
     #[test]
@@ -364,7 +363,8 @@ mod tests {
         let mut names = Names::new();
         names.add("core1", Named::Switch(Dpid(1))).expect("a name");
         let id = "0000000000000001";
-        let finding = Finding::new(Level::Note, FindingId::FewTables, format!("switch {id}")).what(id).so(id).mend(id);
+        let finding =
+            Finding::new(Severity::Note, FindingId::FewTables, format!("switch {id}")).what(id).so(id).mend(id);
         let page = "docs/doctor.md#few-tables";
         let wanted = format!("note few-tables: switch core1: core1\n  then: core1\n  mend: {id}\n  page: {page}\n");
         assert_eq!(finding.text("note", &names), wanted);
@@ -372,16 +372,18 @@ mod tests {
 
     #[test]
     fn the_worst_comes_first_and_nothing_can_control_a_terminal() {
-        let mut report = Report::default();
-        report.found(Finding::new(Level::Note, FindingId::OvsVersion, "b"));
-        report.found(Finding::new(Level::Warning, FindingId::OvsFailMode, "bridge s2"));
+        let mut report = DoctorReport::default();
+        report.found(Finding::new(Severity::Note, FindingId::OvsVersion, "b"));
+        report.found(Finding::new(Severity::Warning, FindingId::OvsFailMode, "bridge s2"));
         report.found(
-            Finding::new(Level::Warning, FindingId::OvsFailMode, "bridge \u{1b}[31ms1\n").what("\u{7}it\nis").mend("m"),
+            Finding::new(Severity::Warning, FindingId::OvsFailMode, "bridge \u{1b}[31ms1\n")
+                .what("\u{7}it\nis")
+                .mend("m"),
         );
         report.sort();
-        let told: Vec<(Level, &str)> = report.findings().iter().map(|one| (one.level, one.place.as_str())).collect();
-        let first = (Level::Warning, "bridge \\u{1b}[31ms1");
-        assert_eq!(told, [first, (Level::Warning, "bridge s2"), (Level::Note, "b")]);
+        let told: Vec<(Severity, &str)> = report.findings().iter().map(|one| (one.level, one.place.as_str())).collect();
+        let first = (Severity::Warning, "bridge \\u{1b}[31ms1");
+        assert_eq!(told, [first, (Severity::Warning, "bridge s2"), (Severity::Note, "b")]);
         assert_eq!(
             report.findings()[0].plain(),
             "warning ovs-fail-mode: bridge \\u{1b}[31ms1: \\u{7}it is\n  then: \n  mend: m\n  page: docs/doctor.md#ovs-fail-mode\n"

@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::problems::{refusals, since_and_last, without_label};
-use super::{Finding, FindingId, Level};
+use super::{Finding, FindingId, Severity};
 
 /// The trouble that counters indicate.
 struct TroubleSign {
-    level: Level,
+    level: Severity,
     id: FindingId,
     /// The counters, all in `maple show stats`; their sum counts.
     counters: &'static [&'static str],
@@ -24,7 +24,7 @@ const PROBES: u64 = 100;
 
 const SIGNS: &[TroubleSign] = &[
     TroubleSign {
-        level: Level::Error,
+        level: Severity::Error,
         id: FindingId::DuplicateDpid,
         counters: &["of_duplicate_dpids"],
         without: &[],
@@ -33,7 +33,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "ovs-vsctl set bridge BRIDGE other-config:datapath-id=ID",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::HandshakesFail,
         counters: &["of_handshake_failures"],
         without: &["of_tls_failures", "of_wrong_certificates", "of_duplicate_dpids", "of_malformed"],
@@ -42,7 +42,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors  # who connects, and why it ends; maple show log says when",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::HandshakesFail,
         counters: &["of_malformed"],
         without: &[],
@@ -51,7 +51,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Note,
+        level: Severity::Note,
         id: FindingId::HandshakesFail,
         counters: &["of_unknown_messages"],
         without: &[],
@@ -60,7 +60,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::TlsRefused,
         counters: &["of_tls_failures", "of_wrong_certificates"],
         without: &[],
@@ -69,7 +69,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::ConnectionsLost,
         counters: &["of_timeouts", "of_not_reading"],
         without: &[],
@@ -78,7 +78,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::TableFull,
         counters: &["capacity_refusals"],
         without: &[],
@@ -87,7 +87,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple check POLICY",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::RulesChanged,
         counters: &["rules_repaired", "foreign_rules"],
         without: &[],
@@ -96,7 +96,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::LabelsUsedUp,
         counters: &["labels_used_up"],
         without: &[],
@@ -105,7 +105,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple run POLICY --labels 1-4094  # if hosts and equipment between switches use no VLAN tags",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::TooManyHosts,
         counters: &["host_limit_drops"],
         without: &[],
@@ -114,7 +114,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::LinkOneWay,
         counters: &["lldp_one_way"],
         without: &[],
@@ -123,7 +123,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::ProbesForged,
         counters: &["lldp_forged", "lldp_replayed"],
         without: &[],
@@ -132,7 +132,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::LinksNotAsDeclared,
         counters: &["lldp_at_edge", "lldp_no_link"],
         without: &[],
@@ -141,7 +141,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::PolicyFails,
         counters: &["policy_errors"],
         without: &[],
@@ -150,7 +150,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple show errors",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::PolicySlow,
         counters: &["of_shed"],
         without: &[],
@@ -159,7 +159,7 @@ const SIGNS: &[TroubleSign] = &[
         mend: "maple check POLICY",
     },
     TroubleSign {
-        level: Level::Warning,
+        level: Severity::Warning,
         id: FindingId::PolicyUntracked,
         counters: &["rechecks_failed", "inconsistent_runs"],
         without: &[],
@@ -202,7 +202,7 @@ pub fn count(stats: &Value, name: &str) -> u64 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use maple_controller::Counters;
+    use crate::Counters;
     use maple_core::engine::Stats;
 
     use super::*;

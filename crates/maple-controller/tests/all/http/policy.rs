@@ -1,0 +1,60 @@
+//! What rests on each line of the policy.
+
+use std::sync::Arc;
+
+use maple_core::Route;
+use maple_core::policy::{Net, PacketHandle};
+use maple_emulator::host::FlowKind;
+use maple_emulator::{Emulation, EmulationOptions, Topology};
+use maple_wire::{Field, Version};
+use serde_json::{Value, json};
+
+use super::{Served, TOKENS};
+use crate::common::eventually;
+
+/// Drops IPv4 and floods everything else, and asks at two lines for that.
+fn policy(packet: &PacketHandle, _: &Net) -> Route {
+    if packet.get(Field::EthType) != Some(0x0800) {
+        return Route::flood();
+    }
+    packet.get(Field::Ipv4Dst);
+    Route::drop()
+}
+
+/// The line of this file that has this text.
+fn line_of(text: &str) -> u64 {
+    let own = include_str!("policy.rs");
+    1 + own.lines().position(|line| line.contains(text)).expect("it is there") as u64
+}
+
+#[test]
+fn each_line_has_what_rests_on_it() {
+    let served = Served::new(TOKENS, |options| options.policy = Arc::new(policy));
+    let topology = Topology::parse("single:2").expect("a topology");
+    let emulation =
+        Emulation::start(EmulationOptions::new(topology, served.maple.address, Version::Of13)).expect("it starts");
+    eventually("the switch is there", || served.maple.handle.snapshot().switches().count() == 1);
+    let lines = || {
+        let answer = served.read("/v1/policy");
+        assert_eq!((&answer["policy"], &answer["complete"]), (&Value::Null, &json!(true)));
+        let files = answer["files"].as_array().expect("files").clone();
+        let own = files.into_iter().find(|file| file["file"].as_str().is_some_and(|name| name.ends_with("policy.rs")));
+        own.map(|file| file["lines"].as_array().expect("lines").clone()).unwrap_or_default()
+    };
+    let at = |number: u64| lines().into_iter().find(|line| line["line"] == number).unwrap_or_default();
+    emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
+    let drops = line_of("Route::drop()");
+    eventually("a packet is dropped", || {
+        emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
+        at(drops)["drops"].as_u64() >= Some(1)
+    });
+    let (both, dropped) = (at(line_of("packet.get(Field::EthType)")), at(line_of("packet.get(Field::Ipv4Dst)")));
+    assert_eq!(dropped["drops"], 0, "this line asked, and another one dropped");
+    assert!(dropped["leaves"].as_u64() >= Some(1) && dropped["rules"].as_u64() >= Some(1), "{dropped}");
+    assert!(both["leaves"].as_u64() > dropped["leaves"].as_u64(), "{both} and {dropped}");
+    assert_eq!((&dropped["misses"], &dropped["time_ms"]), (&Value::Null, &Value::Null), "they are not known");
+    eventually("its rules have counted packets", || {
+        emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
+        at(line_of("packet.get(Field::Ipv4Dst)"))["packets"].as_u64() >= Some(1)
+    });
+}
