@@ -151,9 +151,6 @@ pub enum Event {
         /// The declarations.
         facts: Arc<Facts>,
     },
-    /// A message from another shard.
-    #[serde(skip)]
-    Mail(Mail),
     /// Sends a frame out of an edge port of a switch of this shard. The frame is lost if there is no such edge port.
     Send(OwnFrame),
     /// Withdraws the selected leaves at every shard. To any one shard.
@@ -163,13 +160,6 @@ pub enum Event {
     /// Carries out what a commit on the store requires, after a transaction that was committed outside f. To any one
     /// shard.
     Committed(Commit),
-    /// Tries a policy on the witness packets of all leaves of this shard. The engine answers with [`Effect::Tried`]. It
-    /// tries one policy at a time.
-    #[serde(skip)]
-    Try(Candidate),
-    /// Replaces the policy that runs. The engine answers with [`Effect::Adopted`].
-    #[serde(skip)]
-    Adopt(Candidate),
     /// The policy with this number, which was tried, will not be adopted.
     Abandon(u64),
     /// Asks for [`Effect::BarriersDone`] with this token, once all rules that are being removed from switches of this
@@ -177,6 +167,17 @@ pub enum Event {
     AwaitBarriers(u64),
     /// Only time has passed.
     Tick,
+    /// A message from another shard.
+    // Those that are skipped come last: serde counts them where it writes numbers of variants, not where it reads them.
+    #[serde(skip)]
+    Mail(Mail),
+    /// Tries a policy on the witness packets of all leaves of this shard. The engine answers with [`Effect::Tried`]. It
+    /// tries one policy at a time.
+    #[serde(skip)]
+    Try(Candidate),
+    /// Replaces the policy that runs. The engine answers with [`Effect::Adopted`].
+    #[serde(skip)]
+    Adopt(Candidate),
 }
 
 impl Event {
