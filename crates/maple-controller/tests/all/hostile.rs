@@ -75,23 +75,6 @@ fn replies_that_nobody_asked_for_are_ignored() {
 }
 
 #[test]
-fn one_that_sends_a_byte_at_a_time_disturbs_nobody() {
-    let maple = Maple::start();
-    let mut bystander = Peer::up(&maple, Version::Of13, 1);
-    let mut dripper = Peer::up(&maple, Version::Of13, 2);
-    let message = packet_in(1, vec![7; 300]).to_bytes(Version::Of13, 0).unwrap();
-    let before = maple.count("of_packet_ins");
-    for (n, byte) in message.iter().enumerate() {
-        dripper.send_bytes(&[*byte]);
-        if n % 50 == 0 {
-            bystander.echo();
-        }
-    }
-    eventually("the packet-in is taken", || maple.count("of_packet_ins") > before);
-    dripper.echo();
-}
-
-#[test]
 fn one_that_drips_a_message_forever_is_given_up() {
     let quick = Duration::from_millis(300);
     let maple = Maple::impatient(Deadlines { idle: quick, echo: quick, ..Deadlines::default() });
