@@ -182,7 +182,8 @@ function Flows() {
   const {data: hosts} = useAnswer<List<HostRow>>("/v1/hosts", {live: true});
   const examples = useMemo(() => new Map(hosts?.rows.map((host) => [host.at.switch, host.mac])), [hosts]);
   const names = useNames();
-  const rows = data?.rows ?? [];
+  // Without hosts the links would lead nowhere.
+  const rows = hosts === undefined ? [] : data?.rows ?? [];
   const columns = useMemo<Column<FlowRow>[]>(() => {
     const side = (mac: string | null, at: FlowRow["from_at"]) => (
       mac !== null ? names.host(mac) : at !== null ? `hosts at ${names.place(at)}` : "any");
