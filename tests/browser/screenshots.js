@@ -46,7 +46,7 @@ try {
   await shoot("why", "#/why?from=camera&to=phone-ann&fields=tcp_dst%3D80", () => page.getByText("blocked[camera] were absent").waitFor());
   const line = lineOf("return drop()");
   await shoot("policy", `#/policy?line=${line}`, () => page.getByRole("complementary").getByText("Drops in 15 minutes").waitFor());
-  await lab.write("policy.py", POLICY.replace("pkt.tcp_dst == 22 and pkt.ipv4_src != ADMIN", "pkt.ipv4_dst == \"10.0.0.2\" and pkt.ipv4_src != ADMIN"));
+  await lab.write("policy.py", POLICY.replace("blocked.get(pkt.eth_src)", "blocked.get(pkt.eth_src) or pkt.eth_src == \"00:00:00:00:00:04\""));
   await visit(page, "#/change");
   await page.getByRole("button", {name: "Plan", exact: true}).click();
   await shoot("change", "#/change", () => page.getByText(/go otherwise; rules:/).waitFor());

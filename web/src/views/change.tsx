@@ -9,7 +9,7 @@ import {may} from "../api/session";
 import type {ControllerAnswer, List, Plan, PlanDecision, PlanRule, Reloaded} from "../api/types";
 import {type Names, useNames} from "../names";
 import {Lined, Section, title, Trouble} from "../parts";
-import {moment, whole} from "../text";
+import {base, moment, whole} from "../text";
 
 /** The most packets and rules of a plan that are listed. */
 const LISTED = 200;
@@ -67,7 +67,7 @@ export function ChangeView() {
       <Section title="The policy that runs">
         {policy == null ? <p class="none">{data === undefined ? "reading …" : "The program has not named it."}</p> : (
           <dl class="facts wide">
-            <div><dt>policy</dt><dd><a href={format(["policy"])}>{policy.name}</a></dd></div>
+            <div><dt>policy</dt><dd><a href={format(["policy"])} title={policy.name}>{base(policy.name)}</a></dd></div>
             <div><dt>since</dt><dd>{moment(policy.since * 1000)}, by {policy.by}</dd></div>
             {policy.configured.name !== policy.name && <div><dt>configured</dt><dd>{policy.configured.name}</dd></div>}
             {policy.canary !== null && <div><dt>canary</dt><dd>{policy.canary} decides at some switches</dd></div>}
@@ -82,7 +82,7 @@ export function ChangeView() {
             void makePlan();
           }}>
             <label class="wide">policy <input size={44} value={name} onInput={(event) => setName(event.currentTarget.value)} data-search
-              placeholder={policy == null ? "a file, or builtin:NAME" : `${policy.name}, as its file is now`} /></label>
+              placeholder={policy == null ? "a file, or builtin:NAME" : `${base(policy.name)}, as its file is now`} /></label>
             <button type="submit" class="main" disabled={isBusy}>Plan</button>
             <button type="button" disabled={isBusy} onClick={() => void attempt("reload", () => send<Reloaded>("POST", "/v1/reload", {name: name.trim() === "" ? null : name.trim(), tolerate: {count: 0}}))}>Reload without a plan</button>
             <button type="button" disabled={isBusy} onClick={() => void attempt("roll back", () => send<Reloaded>("POST", "/v1/rollback"))}>Roll back</button>

@@ -180,7 +180,7 @@ function Hosts() {
 function Flows() {
   const {data, problem} = useAnswer<List<FlowRow>>("/v1/flows", {every: SOON});
   const {data: hosts} = useAnswer<List<HostRow>>("/v1/hosts", {live: true});
-  const examples = useMemo(() => new Map(hosts?.rows.map((host) => [host.at.switch, host.mac])), [hosts]);
+  const examples = useMemo(() => hostsAt(hosts?.rows ?? []), [hosts]);
   const names = useNames();
   // Without hosts the links would lead nowhere.
   const rows = hosts === undefined ? [] : data?.rows ?? [];
@@ -209,11 +209,21 @@ function flowKey({switch: id, from, from_at, to, to_at}: FlowRow): string {
   return JSON.stringify([id, from, from_at, to, to_at]);
 }
 
+/** The hosts at each switch. */
+function hostsAt(rows: readonly HostRow[]): ReadonlyMap<string, readonly string[]> {
+  const all = new Map<string, string[]>();
+  for (const {at, mac} of rows) {
+    const own = all.get(at.switch) ?? [];
+    all.set(at.switch, own);
+    own.push(mac);
+  }
+  return all;
+}
+
 /** Why packets of a flow go where they go. Where its rules do not tell hosts apart, one at the switch stands for all. */
-function flowHref({switch: id, from, from_at, to, to_at}: FlowRow, names: Names, examples: ReadonlyMap<string, string>): string {
-  const side = (mac: string | null, at: FlowRow["from_at"]) => (mac !== null ? names.host(mac) : at !== null ? names.place(at) : "");
-  const example = examples.get(id);
-  return format(["why"], {from: side(from, from_at) || (example === undefined ? "" : names.host(example)), to: side(to, to_at)});
+function flowHref({switch: id, from, from_at, to, to_at}: FlowRow, names: Names, examples: ReadonlyMap<string, readonly string[]>): string {
+  const side = (mac: string | null | undefined, at: FlowRow["from_at"]) => (mac != null ? names.host(mac) : at !== null ? names.place(at) : "");
+  return format(["why"], {from: side(from, from_at) || side(examples.get(id)?.find((mac) => mac !== to), null), to: side(to, to_at)});
 }
 
 function Drops() {

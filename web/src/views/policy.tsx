@@ -152,7 +152,7 @@ function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: numb
         {MEASURES.filter((name) => own?.[name] != null).map((name) => <div key={name}><dt>{TITLES[name]}</dt><dd>{count(own, name) || "0"}</dd></div>)}
       </dl>
       <Trouble problem={problem} />
-      <Section title={rules === undefined ? "Rules: reading …" : `Rules: ${whole(ours.length)}`}>
+      <Section title={rules === undefined ? "Rules that name the line: reading …" : `Rules that name the line: ${whole(ours.length)}`}>
         <ul class="plain-list">
           {ours.slice(0, LISTED).map((row) => (
             <li key={`${row.switch} ${row.table} ${row.priority} ${row.match}`}>
