@@ -114,7 +114,7 @@ test-python test-browser test-system: FEATURES = bench
 # The page in Debian's Chromium, and what it works out without one. Both are skipped where Node or Chromium is missing, but not in CI.
 test-browser: build
 	@if [ -n '$(NODE)' ] && which chromium >/dev/null; then \
-	    (cd web && npm test --silent) && \
+	    (cd web && { [ -d node_modules ] || npm ci --silent --no-audit --no-fund; } && npm test --silent) && \
 	    cd tests/browser && npm ci --silent --no-audit --no-fund && MAPLE=$(BIN)/maple npm test --silent; \
 	elif [ "$$CI" = true ]; then \
 	    echo 'make: the tests of the page need Node 20.19 and Chromium, and may not be skipped in CI' >&2; exit 1; \
@@ -248,7 +248,7 @@ lint-python: $(TOOLS)
 
 # The types of the page; its tests are in `make test-browser`.
 lint-web: $(PAGE_IF_NODE)
-	@if [ -n '$(NODE)' ]; then cd web && npm run --silent lint; \
+	@if [ -n '$(NODE)' ]; then cd web && { [ -d node_modules ] || npm ci --silent --no-audit --no-fund; } && npm run --silent lint; \
 	elif [ "$$CI" = true ]; then echo 'make: the lint of the page needs Node 20.19' >&2; exit 1; \
 	else echo '*** SKIPPED: the lint of the page (web) needs Node 20.19 ***' >&2; fi
 

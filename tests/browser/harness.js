@@ -1,6 +1,7 @@
 // Controllers with emulated networks, and pages in Chromium that show them. Everything ends with the test that began it.
 import assert from "node:assert/strict";
 import {spawn} from "node:child_process";
+import {rmSync} from "node:fs";
 import {chmod, mkdtemp, readFile, rm, writeFile} from "node:fs/promises";
 import {createServer} from "node:net";
 import {createRequire} from "node:module";
@@ -64,13 +65,24 @@ export async function until(what, test) {
   }
 }
 
-/** A port of the loopback interface that nobody uses. */
+/** A port of the loopback interface that nobody uses, and that the system gives to no connection of others meanwhile. */
 async function freePort() {
-  const server = createServer();
-  await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  const {port} = server.address();
-  await new Promise((done) => server.close(done));
-  return port;
+  for (;;) {
+    const port = 20_000 + Math.floor(12_000 * Math.random());
+    const server = createServer();
+    const isFree = await new Promise((done) => {
+      server.once("error", () => done(false));
+      server.listen(port, "127.0.0.1", () => server.close(() => done(true)));
+    });
+    if (isFree) {
+      return port;
+    }
+  }
+}
+
+// Nothing outlives the tests, also when they are interrupted.
+for (const signal of ["SIGINT", "SIGTERM"]) {
+  process.once(signal, () => process.exit(1));
 }
 
 /** A program that runs until the end of the test. */
@@ -82,6 +94,7 @@ class Program {
     this.process.stderr.on("data", (data) => (this.output += data));
     this.ended = new Promise((done) => this.process.on("close", done));
     this.process.on("error", (error) => (this.output += error));
+    process.once("exit", () => this.process.kill("SIGKILL"));
   }
 
   /** Waits until it has printed this, after what it had printed at a moment. */
@@ -117,6 +130,7 @@ export class Lab {
   static async begin() {
     const lab = new Lab();
     lab.folder = await mkdtemp(path.join(tmpdir(), "maple-page-"));
+    process.once("exit", () => rmSync(lab.folder, {recursive: true, force: true}));
     lab.programs = [];
     lab.problems = [];
     await lab.write("tokens", Object.entries(TOKENS).map(([role, token]) => `${role} ${role}-person ${token}\n`).join(""));
