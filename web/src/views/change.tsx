@@ -151,14 +151,14 @@ function PlanText({plan, names}: {readonly plan: Plan; readonly names: Names}) {
       {Object.entries(KINDS).map(([kind, meaning]) => {
         const own = plan.differences.filter((one) => one.kind === kind);
         return own.length === 0 ? null : (
-          <Section key={kind} title={`${whole(plan.counts[kind] ?? own.length)} ${meaning}`}>
+          <Section key={kind} title={`Packets that ${meaning}: ${whole(plan.counts[kind] ?? own.length)}`}>
             <table class="plain">
               <caption class="unseen">Packets that {meaning}</caption>
               <thead><tr><th scope="col">packet</th><th scope="col">enters at</th><th scope="col">before</th><th scope="col">after</th></tr></thead>
               <tbody>{own.slice(0, LISTED).map((one, at) => (
                 <tr key={at}>
-                  <td><code>{one.packet}</code></td><td>{names.place(one.at)}</td>
-                  <td><DecisionText decision={one.before} /></td><td><DecisionText decision={one.after} /></td>
+                  <td><code>{names.inText(one.packet)}</code></td><td>{names.place(one.at)}</td>
+                  <td><DecisionText decision={one.before} names={names} /></td><td><DecisionText decision={one.after} names={names} /></td>
                 </tr>
               ))}</tbody>
             </table>
@@ -169,9 +169,9 @@ function PlanText({plan, names}: {readonly plan: Plan; readonly names: Names}) {
         <details key={one.switch}>
           <summary>{names.switch(one.switch)}: {one.add.length} to add, {one.change.length} to change, {one.delete.length} to delete</summary>
           <ul class="difference">
-            {one.delete.slice(0, LISTED).map((rule, at) => <RuleLine key={`d${at}`} sign="−" rule={rule} />)}
-            {one.change.slice(0, LISTED).flatMap(({before, after}, at) => [<RuleLine key={`b${at}`} sign="~" rule={before} />, <RuleLine key={`a${at}`} sign="→" rule={after} />])}
-            {one.add.slice(0, LISTED).map((rule, at) => <RuleLine key={`n${at}`} sign="+" rule={rule} />)}
+            {one.delete.slice(0, LISTED).map((rule, at) => <RuleLine key={`d${at}`} sign="−" rule={rule} names={names} />)}
+            {one.change.slice(0, LISTED).flatMap(({before, after}, at) => [<RuleLine key={`b${at}`} sign="~" rule={before} names={names} />, <RuleLine key={`a${at}`} sign="→" rule={after} names={names} />])}
+            {one.add.slice(0, LISTED).map((rule, at) => <RuleLine key={`n${at}`} sign="+" rule={rule} names={names} />)}
           </ul>
         </details>
       ))}
@@ -179,13 +179,13 @@ function PlanText({plan, names}: {readonly plan: Plan; readonly names: Names}) {
   );
 }
 
-function DecisionText({decision}: {readonly decision: PlanDecision}) {
-  return <>{decision.route} <span class="soft"><Lined text={decision.lines} /></span></>;
+function DecisionText({decision, names}: {readonly decision: PlanDecision; readonly names: Names}) {
+  return <>{names.inText(decision.route)} <span class="soft"><Lined text={decision.lines} /></span></>;
 }
 
-function RuleLine({sign, rule}: {readonly sign: "+" | "−" | "~" | "→"; readonly rule: PlanRule}) {
+function RuleLine({sign, rule, names}: {readonly sign: "+" | "−" | "~" | "→"; readonly rule: PlanRule; readonly names: Names}) {
   const kind = {"+": "added", "−": "deleted", "~": "deleted", "→": "added"}[sign];
-  return <li class={kind}><span aria-label={kind}>{sign}</span> <code>{rule.flow}</code> <span class="soft"><Lined text={rule.why} /></span></li>;
+  return <li class={kind}><span aria-label={kind}>{sign}</span> <code>{names.inText(rule.flow)}</code> <span class="soft"><Lined text={rule.why} /></span></li>;
 }
 
 /** Who has changed what, from the log. */
