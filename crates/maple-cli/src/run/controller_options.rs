@@ -135,7 +135,7 @@ fn http(options: &RunOptions) -> anyhow::Result<Option<HttpOptions>> {
     let files = options.http_cert.as_ref().zip(options.http_key.as_ref());
     let tls = files.map(|(certificate, key)| Tls::open(TlsFiles::new(certificate, key)).map(Arc::new));
     let (tls, tokens) = (tls.transpose().or_usage_error()?, options.http_tokens.clone());
-    Ok(Some(HttpOptions { address, tls, tokens, deadlines: HttpDeadlines::default() }))
+    Ok(Some(HttpOptions { address, tls, tokens, deadlines: HttpDeadlines::default(), ryu: options.ryu_rest }))
 }
 
 /// Applies the options that policies and handlers have: the listening addresses, the cores and the control socket. Raises

@@ -10,7 +10,7 @@ use maple_core::rule::Rule;
 use maple_wire::Dpid;
 
 use super::Handle;
-use crate::session::TableSize;
+use crate::session::{SwitchAnswer, SwitchQuestion, TableSize};
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::status::{ShardMetrics, Stats, SwitchStatus};
 
@@ -23,6 +23,8 @@ const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 const TABLES_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a query waits for the table sizes of all switches together, as long as `maple doctor` waits for them.
 const ALL_TABLES_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a query waits for a switch's answer to a question.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// The number of switches asked for table sizes at once: an answer may have hundreds of kilobytes.
 const ASKED_AT_ONCE: usize = 16;
 /// The interval at which [`Handle::count`] checks whether the switches have answered.
@@ -122,6 +124,15 @@ impl Handle {
             asked.into_iter().map(move |answer| answer?.recv_deadline(deadline).ok()).collect::<Vec<_>>()
         };
         switches.chunks(ASKED_AT_ONCE).flat_map(some_of).collect()
+    }
+
+    /// Asks a switch a question. The result is `None` if the switch does not answer in time.
+    pub(crate) fn ask_switch(&self, dpid: Dpid, question: SwitchQuestion) -> Option<SwitchAnswer> {
+        let shard = self.shared.registry.shard_of(dpid)?;
+        let (sender, receiver) = bounded(1);
+        let query = ShardQuery::Ask(dpid, question, sender);
+        self.shared.mailboxes.get(usize::from(shard.0))?.send(ShardMessage::Query(query));
+        receiver.recv_timeout(ANSWER_PATIENCE).ok()
     }
 
     /// Requests fresh counters from all switches, or from one of them. Returns when all connected ones have answered,

@@ -23,6 +23,7 @@ mod keepalive;
 mod negotiate;
 mod output;
 mod ports;
+mod questions;
 mod rule_pieces;
 mod rule_reading;
 mod table_sizes;
@@ -45,6 +46,8 @@ pub use negotiate::Incompatible;
 use negotiate::{negotiate, our_hello};
 pub use output::{CloseReason, Output, ProtocolWarning, SwitchInfo};
 use ports::PortsRequest;
+use questions::OpenQuestion;
+pub use questions::{SwitchAnswer, SwitchQuestion};
 use rule_pieces::AllRules;
 use rule_reading::RuleReading;
 pub use table_sizes::TableSize;
@@ -132,6 +135,8 @@ pub struct Session {
     all_rules: Vec<AllRules>,
     /// The open question about the switch's tables.
     table_sizes: TableSizes,
+    /// The open questions of people.
+    questions: Vec<OpenQuestion>,
     /// The open question about the switch's ports.
     ports_request: Option<PortsRequest>,
     /// Whether the switch reports all rules when it is asked for those with certain cookies.
@@ -156,6 +161,7 @@ impl Session {
             reading: None,
             all_rules: Vec::new(),
             table_sizes: TableSizes::default(),
+            questions: Vec::new(),
             ports_request: None,
             ignores_cookies: false,
             config_request: None,
@@ -219,6 +225,7 @@ impl Session {
             Ok((_, message)) => self.dispatch(now, header, message, bytes, out),
             // Table sizes are optional; an unreadable reply counts as none.
             Err(_) if self.table_sizes.awaits(header.xid) => self.end_table_sizes(header.xid, out),
+            Err(_) if self.is_question(header.xid) => self.end_question(header.xid, SwitchAnswer::Unsupported, out),
             Err(error) => self.fail(header.xid, CloseReason::Malformed(error), bytes, out),
         }
     }
@@ -365,6 +372,7 @@ impl Session {
             .map_or((false, false), |reading| (reading.is_answer(xid), reading.is_deleted_by(xid)));
         let is_of_ports = self.ports_request.as_ref().is_some_and(|request| request.is_answered_by(xid));
         let (is_piece, is_of_sizes) = (self.is_piece(xid), self.table_sizes.awaits(xid));
+        let is_question = self.is_question(xid);
         match message {
             Message::Error(error) if is_of_read => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
@@ -377,6 +385,9 @@ impl Session {
             Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_) if is_of_ports => {
                 self.on_ports_part(message, out);
             }
+            Message::StatsReply(reply) if is_question => self.on_answer_part(xid, reply, bytes.len(), out),
+            Message::RoleReply(role) if is_question => self.end_question(xid, SwitchAnswer::Role(role), out),
+            Message::Error(_) if is_question => self.end_question(xid, SwitchAnswer::Unsupported, out),
             Message::StatsReply(reply) if is_of_sizes => self.on_table_sizes_part(xid, &reply, out),
             Message::Error(error) if is_of_sizes => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);

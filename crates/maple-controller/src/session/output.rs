@@ -10,6 +10,7 @@ use maple_wire::{Dpid, Error, Message, Port, Version};
 use serde::{Deserialize, Serialize};
 
 use super::negotiate::Incompatible;
+use super::questions::SwitchAnswer;
 use super::table_sizes::TableSize;
 use crate::printable::printable;
 use crate::tls::NotThisSwitch;
@@ -32,6 +33,8 @@ pub enum Output {
     Flows(Vec<InstalledFlow>),
     /// Reports the switch's tables, as `Session::ask_for_table_sizes` requested.
     TableSizes(Vec<TableSize>),
+    /// The answer to the question of this number.
+    Answered(u32, SwitchAnswer),
     /// Reports the switch's ports, as `Session::ask_for_ports` requested.
     Ports(Vec<Port>),
     /// Passes this message to the engine or the handler: packet-in, port-status, flow-removed, error, barrier reply or

@@ -369,6 +369,7 @@ impl Shard {
             }
             Output::Flows(flows) => switches.on_flows(slot, flows, io, ctx),
             Output::TableSizes(tables) => queries.on_table_sizes(slot, &tables, io),
+            Output::Answered(number, answer) => queries.on_answered(slot, number, answer, io),
             Output::Ports(ports) => switches.on_ports(slot, &ports, io, ctx),
             Output::Alive => switches.answer_claimants(slot, io, ctx),
             Output::Silent(is_silent) => switches.set_silent(slot, is_silent, io, ctx),

@@ -29,7 +29,7 @@ use super::socket::Socket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
 use crate::memory::takeover::{CopiedSwitch, HandedConnection};
-use crate::session::TableSize;
+use crate::session::{SwitchAnswer, SwitchQuestion, TableSize};
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
 
 /// Maximum number of batches in a mailbox. A shard sends at most one batch a turn, so the owner of a full mailbox is
@@ -155,6 +155,8 @@ pub(crate) enum ShardQuery {
     CountRule(Dpid, u8, Rule, Sender<Option<RuleCount>>),
     /// The sizes of a switch's tables. Nothing is sent if the switch does not report them.
     TableSizes(Dpid, Sender<Vec<TableSize>>),
+    /// What a switch answers. Nothing is sent if it does not.
+    Ask(Dpid, SwitchQuestion, Sender<SwitchAnswer>),
     /// A short question about the engine in its present state. The closure sends the answer.
     Inspect(Box<dyn FnOnce(&Engine) + Send>),
 }

@@ -18,7 +18,7 @@ use super::registry::{ConnectionId, Registry};
 use super::switches::Switches;
 use super::turn::EngineTurn;
 use crate::memory::takeover::CopiedSwitch;
-use crate::session::{SwitchInfo, TableSize};
+use crate::session::{SwitchAnswer, SwitchInfo, SwitchQuestion, TableSize};
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::time::until;
 
@@ -37,6 +37,8 @@ pub(super) struct Queries {
     counting: BTreeMap<u64, Sender<Option<RuleCount>>>,
     /// The threads that wait for the sizes of a switch's tables.
     sizing: Vec<(ConnectionId, Sender<Vec<TableSize>>)>,
+    /// The threads that wait for a switch's answer to a question of this number.
+    asking: Vec<(ConnectionId, u32, Sender<SwitchAnswer>)>,
     /// The threads that watch packets, by the numbers of their watches. There are at most as many as control clients.
     live: FxHashMap<u64, Sender<LiveNews>>,
     last_token: u64,
@@ -108,6 +110,15 @@ impl Queries {
         }
     }
 
+    /// Passes a switch's answer on.
+    pub fn on_answered(&mut self, slot: usize, number: u32, answer: SwitchAnswer, io: &mut Io) {
+        let Some(connection) = io.present(slot).map(|connection| connection.id) else { return };
+        let found = self.asking.iter().position(|(of, asked, _)| (*of, *asked) == (connection, number));
+        if let Some(at) = found {
+            _ = self.asking.remove(at).2.send(answer);
+        }
+    }
+
     /// Answers a query. Returns the slot of the connection whose session has outputs, if any.
     pub fn answer(
         &mut self,
@@ -150,6 +161,7 @@ impl Queries {
                 _ = to.send(statuses.chain(unreachable).collect());
             }
             ShardQuery::TableSizes(dpid, to) => return self.ask_table_sizes(dpid, to, io),
+            ShardQuery::Ask(dpid, question, to) => return self.ask_switch(dpid, question, to, io),
             later => self.ask_engine(later, ctx),
         }
         None
@@ -200,6 +212,30 @@ impl Queries {
             self.sizing.remove(0);
         }
         self.sizing.push((id, to));
+        Some(slot)
+    }
+
+    /// Asks a switch a question. Nothing is sent to the thread if the switch is not connected.
+    fn ask_switch(
+        &mut self,
+        dpid: Dpid,
+        question: SwitchQuestion,
+        to: Sender<SwitchAnswer>,
+        io: &mut Io,
+    ) -> Option<usize> {
+        let slot = io.connections().slot_of(dpid)?;
+        let (id, ..) = io.up(slot)?;
+        let (session, outputs) = io.session(slot)?;
+        match session.ask(question, outputs) {
+            Err(answer) => _ = to.send(answer),
+            Ok(number) => {
+                if self.asking.len() == MAX_COUNTING {
+                    // The oldest question was to a switch that has gone, or never answers.
+                    self.asking.remove(0);
+                }
+                self.asking.push((id, number, to));
+            }
+        }
         Some(slot)
     }
 

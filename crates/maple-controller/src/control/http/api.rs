@@ -30,9 +30,11 @@ use super::events::Events;
 use super::lanes::{Lane, Lanes};
 use super::list::Page;
 use super::openapi::openapi;
+use super::page::add_page;
 use super::parameters;
 use super::problem::Problem;
 use super::routes::{Given, Method, QueryKind, ROUTES, Route};
+use super::ryu::add_ryu;
 use super::sign_in;
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
@@ -108,8 +110,8 @@ impl Api {
     }
 }
 
-/// Returns the router of all routes.
-pub(super) fn router(api: Arc<Api>) -> Router {
+/// Returns the router of all routes; with `ryu`, also of those of Ryu's.
+pub(super) fn router(api: Arc<Api>, ryu: bool) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
         let filter = match route.method {
@@ -132,7 +134,10 @@ pub(super) fn router(api: Arc<Api>) -> Router {
     }
     router = router.route(DESCRIPTION, get(describe)).route(EVENTS, get(follow)).route(METRICS, get(measure));
     router = router.route(SESSION, get(sign_in::who).post(sign_in::begin).delete(sign_in::end));
-    router.method_not_allowed_fallback(wrong_method).fallback(no_such_path).with_state(api)
+    if ryu {
+        router = add_ryu(router);
+    }
+    add_page(router).method_not_allowed_fallback(wrong_method).fallback(no_such_path).with_state(api)
 }
 
 async fn describe(
@@ -208,7 +213,7 @@ fn no_such_parameter(name: &str) -> Problem {
 }
 
 /// Reports that a thread that answers has panicked.
-fn failed(error: JoinError) -> Problem {
+pub(super) fn failed(error: JoinError) -> Problem {
     tracing::error!(%error, "a request of the HTTP API failed");
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the controller has a fault; its log has more")
 }
@@ -360,7 +365,7 @@ fn problem(route: &Route, given: &Given, refusal: &RequestError) -> Problem {
 }
 
 /// Makes the response of an answer. A reader that has the same answer already gets none.
-fn response(api: &Api, head: &Parts, text: Vec<u8>) -> Response {
+pub(super) fn response(api: &Api, head: &Parts, text: Vec<u8>) -> Response {
     let is_read = matches!(head.method, axum::http::Method::GET | axum::http::Method::HEAD);
     let tag = format!("\"{}\"", hex::encode(SipHasher13::new().hash(&text).as_bytes()));
     let mut response = if is_read && is_known(&head.headers, &tag) {
@@ -378,7 +383,7 @@ fn response(api: &Api, head: &Parts, text: Vec<u8>) -> Response {
 }
 
 /// Reports whether a client says that it has the answer with this tag.
-fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let of = |value: &HeaderValue| {
         let known = value.to_str().unwrap_or_default();
         known.split(',').any(|known| matches!(known.trim().trim_start_matches("W/"), own if own == "*" || own == tag))

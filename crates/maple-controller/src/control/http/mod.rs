@@ -22,9 +22,11 @@ mod failures;
 mod lanes;
 mod list;
 mod openapi;
+mod page;
 mod parameters;
 mod problem;
 mod routes;
+mod ryu;
 mod sessions;
 mod sign_in;
 mod tokens;
@@ -45,6 +47,7 @@ use self::connections::Connections;
 pub use self::connections::HttpDeadlines;
 use self::events::Events;
 use self::failures::Failures;
+pub use self::page::HAS_PAGE;
 use self::sessions::Sessions;
 use self::tokens::TokenFile;
 pub use self::tokens::TokensError;
@@ -64,6 +67,8 @@ pub struct HttpOptions {
     pub tokens: Option<PathBuf>,
     /// How long clients may take.
     pub deadlines: HttpDeadlines,
+    /// Whether paths of Ryu's REST applications are answered too.
+    pub ryu: bool,
 }
 
 /// Why the HTTP API can't be served.
@@ -133,7 +138,13 @@ impl HttpServer {
         let (running, ends) = oneshot::channel();
         let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
             let connections = Arc::<Connections>::default();
-            let accept = connections::accept(listener, router(api), options.tls, Arc::clone(&connections), deadlines);
+            let accept = connections::accept(
+                listener,
+                router(api, options.ryu),
+                options.tls,
+                Arc::clone(&connections),
+                deadlines,
+            );
             let accepting = runtime.spawn(accept);
             runtime.block_on(async {
                 // The other end is only ever dropped.

@@ -16,7 +16,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use maple_core::engine::PortCount;
-use maple_core::network::{Location, PortInfo, PortKind};
+use maple_core::network::Location;
 use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 use serde_json::{Value, json};
@@ -72,15 +72,13 @@ impl NetworkMap {
         }
     }
 
-    /// Remembers links that are gone, as long as a port of theirs is down and nothing else is behind the other.
+    /// Remembers links that are gone, as long as a port of theirs is down and neither is an end of another link.
     fn remember_links(&mut self, state: &Snapshot, up: BTreeSet<(Location, Location)>) {
-        let is_open = |at: Location| match state.port(at) {
-            Some(PortInfo { up: false, .. }) => Some(true),
-            Some(PortInfo { kind: PortKind::New | PortKind::Edge, .. }) => Some(false),
-            _ => None,
+        let linked: BTreeSet<Location> = up.iter().flat_map(|(a, b)| [*a, *b]).collect();
+        let is_down = |(a, b): &(Location, Location)| {
+            let (Some(one), Some(other)) = (state.port(*a), state.port(*b)) else { return false };
+            !(one.up && other.up) && !linked.contains(a) && !linked.contains(b)
         };
-        let is_down =
-            |(a, b): &(Location, Location)| matches!((is_open(*a), is_open(*b)), (Some(a), Some(b)) if a || b);
         let gone = std::mem::take(&mut self.links).into_iter().filter(|link| !up.contains(link));
         self.links = gone.filter(is_down).take(MAX_DOWN).collect();
         self.links.extend(up);

@@ -7,7 +7,9 @@ mod events;
 mod hostile;
 mod lists;
 mod map;
+mod page;
 mod policy;
+mod ryu;
 mod sessions;
 
 use std::io::{BufReader, Write as _};
@@ -58,7 +60,7 @@ struct Said {
 
 /// Options with the usual time limits.
 fn http_options(address: impl Into<SocketAddr>, tls: Option<Arc<Tls>>, tokens: Option<PathBuf>) -> HttpOptions {
-    HttpOptions { address: address.into(), tls, tokens, deadlines: HttpDeadlines::default() }
+    HttpOptions { address: address.into(), tls, tokens, deadlines: HttpDeadlines::default(), ryu: false }
 }
 
 /// Writes a file that only this user can read.

@@ -1,0 +1,152 @@
+//! The reading half of Ryu's REST applications `ofctl_rest` and `rest_topology`, for dashboards and scripts of before.
+//!
+//! Answers are Ryu's, of switches that are asked at that moment. What would write is refused with what to do instead.
+
+mod rules;
+mod statistics;
+mod topology;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{delete, get, post};
+use axum::{Extension, Router};
+use serde_json::Value;
+
+use super::access::Role;
+use super::api::{Api, Peer, failed, response};
+use super::connections::{Connection, InProgress};
+use super::lanes::Lane;
+use super::parameters;
+use super::problem::Problem;
+use crate::control::Handle;
+
+/// The parameters of a path.
+type InPath = BTreeMap<String, String>;
+/// Answers a path with these parameters.
+type Read = fn(&Handle, &InPath) -> Result<Value, Problem>;
+
+/// The paths that are read.
+const READ: &[(&str, Read)] = &[
+    ("/stats/switches", topology::ids),
+    ("/stats/desc/{dpid}", statistics::description),
+    ("/stats/flow/{dpid}", statistics::flows),
+    ("/stats/aggregateflow/{dpid}", statistics::aggregate),
+    ("/stats/table/{dpid}", statistics::tables),
+    ("/stats/port/{dpid}", statistics::ports),
+    ("/stats/port/{dpid}/{port}", statistics::ports),
+    ("/stats/portdesc/{dpid}", topology::port_descriptions),
+    ("/stats/portdesc/{dpid}/{port}", topology::port_descriptions),
+    ("/stats/queue/{dpid}", statistics::queues),
+    ("/stats/queue/{dpid}/{port}", statistics::queues),
+    ("/stats/queue/{dpid}/{port}/{queue}", statistics::queues),
+    ("/stats/group/{dpid}", statistics::groups),
+    ("/stats/group/{dpid}/{group}", statistics::groups),
+    ("/stats/groupdesc/{dpid}", statistics::group_descriptions),
+    ("/stats/groupdesc/{dpid}/{group}", statistics::group_descriptions),
+    ("/stats/meter/{dpid}", statistics::meters),
+    ("/stats/meter/{dpid}/{meter}", statistics::meters),
+    ("/stats/role/{dpid}", statistics::role),
+    ("/v1.0/topology/switches", topology::switches),
+    ("/v1.0/topology/switches/{dpid}", topology::switches),
+    ("/v1.0/topology/links", topology::links),
+    ("/v1.0/topology/links/{dpid}", topology::links),
+    ("/v1.0/topology/hosts", topology::hosts),
+    ("/v1.0/topology/hosts/{dpid}", topology::hosts),
+];
+
+/// The paths that Ryu writes by.
+const WRITE: &[&str] = &[
+    "/stats/flowentry/{command}",
+    "/stats/groupentry/{command}",
+    "/stats/meterentry/{command}",
+    "/stats/portdesc/{dpid}",
+    "/stats/experimenter/{dpid}",
+    "/stats/role",
+];
+/// The path by which Ryu deletes all rules of a switch.
+const CLEAR: &str = "/stats/flowentry/clear/{dpid}";
+
+/// Adds the paths to a router.
+pub(super) fn add_ryu(mut router: Router<Arc<Api>>) -> Router<Arc<Api>> {
+    for (path, read) in READ {
+        let handler =
+            move |State(api): State<Arc<Api>>,
+                  Extension(peer): Extension<Peer>,
+                  Extension(connection): Extension<Arc<Connection>>,
+                  in_path: Result<RawPathParams, RawPathParamsRejection>,
+                  request: Request| answered(api, *read, (peer, connection), in_path, request);
+        router = router.route(path, get(handler));
+    }
+    for path in WRITE {
+        router = router.route(path, post(refuse));
+    }
+    router.route(CLEAR, delete(refuse))
+}
+
+/// Answers a path.
+async fn answered(
+    api: Arc<Api>,
+    read: Read,
+    (Peer(peer), connection): (Peer, Arc<Connection>),
+    in_path: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    api.access.admit(&head, peer, Role::Read)?;
+    let in_path = parameters::in_path(in_path)?;
+    let permit = api.lanes.enter(Lane::Shards)?;
+    let _in_progress = InProgress::answer(&connection);
+    let answer = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let answer = read(&api.handle, &in_path)?;
+        Ok(response(&api, &head, answer.to_string().into_bytes()))
+    });
+    answer.await.map_err(failed)?
+}
+
+/// Refuses what would change a switch.
+async fn refuse(
+    State(api): State<Arc<Api>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    api.access.admit(&head, peer, Role::Read)?;
+    let text = "Maple writes the rules of switches by itself, as the policy says, and removes others: write what they are to \
+                do into a policy, and what changes into its tables (PUT /v1/state/tables/{table}/{key}); POST \
+                /v1/invalidate has the policy asked again. docs/from/ryu.md has more";
+    Ok(Problem::new(StatusCode::NOT_IMPLEMENTED, text).into_response())
+}
+
+/// Writes the number of a table, group or meter: some have names.
+fn table(number: u8) -> Value {
+    match number {
+        254 => "MAX".into(),
+        255 => "ALL".into(),
+        other => other.into(),
+    }
+}
+
+fn group(number: u32) -> Value {
+    match number {
+        0xffff_ff00 => "MAX".into(),
+        0xffff_fffc => "ALL".into(),
+        0xffff_ffff => "ANY".into(),
+        other => other.into(),
+    }
+}
+
+fn meter(number: u32) -> Value {
+    match number {
+        0xffff_0000 => "MAX".into(),
+        0xffff_fffd => "SLOWPATH".into(),
+        0xffff_fffe => "CONTROLLER".into(),
+        0xffff_ffff => "ALL".into(),
+        other => other.into(),
+    }
+}

@@ -1,0 +1,284 @@
+//! Statistics of switches as Ryu's `ofctl_rest` has them: the switch is asked, and its answer translated.
+
+use axum::http::StatusCode;
+use maple_wire::msg::stats::{
+    FlowStats, FlowStatsRequest, GroupDesc, GroupStats, MeterStats, PortStats, QueueStats, QueueStatsRequest,
+    ReplyBody, RequestBody, StatsReply, TableStats,
+};
+use maple_wire::msg::{Role, Text};
+use maple_wire::{Dpid, Message, PortNo, Version};
+use serde_json::{Value, json};
+
+use super::rules::{action, instructions, matching, port};
+use super::{InPath, group, meter, table, topology};
+use crate::control::Handle;
+use crate::control::http::problem::Problem;
+use crate::session::{SwitchAnswer, SwitchQuestion};
+
+/// All queues, groups and meters.
+const ALL_QUEUES: u32 = 0xffff_ffff;
+const ALL_GROUPS: u32 = 0xffff_fffc;
+const ALL_METERS: u32 = 0xffff_ffff;
+/// The bytes of a reply before its first rule.
+const REPLY_HEAD: usize = 16;
+
+/// A switch that was asked.
+struct Asked {
+    dpid: Dpid,
+    version: Version,
+    parts: Vec<ReplyBody>,
+}
+
+impl Asked {
+    /// Asks the switch of a path.
+    fn statistics(handle: &Handle, in_path: &InPath, body: RequestBody) -> Result<Asked, Problem> {
+        let (dpid, version) = topology::switch(handle, in_path)?;
+        match ask(handle, dpid, SwitchQuestion::Statistics(body))? {
+            SwitchAnswer::Statistics(parts) => Ok(Asked { dpid, version, parts }),
+            _ => Err(unsupported()),
+        }
+    }
+
+    /// Translates what each part has, and puts it under the switch's number.
+    fn list<'a, T: 'a>(
+        &'a self,
+        items: impl Fn(&'a ReplyBody) -> Option<&'a [T]>,
+        one: impl Fn(&'a T) -> Value,
+    ) -> Value {
+        let all: Vec<Value> = self.parts.iter().filter_map(items).flatten().map(one).collect();
+        self.answer(all.into())
+    }
+
+    fn answer(&self, value: Value) -> Value {
+        topology::of_switch(self.dpid, value)
+    }
+}
+
+fn ask(handle: &Handle, dpid: Dpid, question: SwitchQuestion) -> Result<SwitchAnswer, Problem> {
+    match handle.ask_switch(dpid, question) {
+        None => Err(Problem::busy("the switch does not answer in time")),
+        Some(SwitchAnswer::TooMuch) => Err(Problem::busy("the switch has too much to answer")),
+        Some(SwitchAnswer::Unsupported) => Err(unsupported()),
+        Some(answer) => Ok(answer),
+    }
+}
+
+fn unsupported() -> Problem {
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "the switch, or its version of OpenFlow, does not answer this")
+}
+
+/// Returns a number of the path; `default` without it, or if it is `ALL`.
+fn number(in_path: &InPath, name: &str, default: u32) -> Result<u32, Problem> {
+    match in_path.get(name).map(String::as_str) {
+        None | Some("ALL") => Ok(default),
+        Some(text) => {
+            let wrong = |_| Problem::field(StatusCode::BAD_REQUEST, name, format!("{name}: {text:?} is not a number"));
+            text.parse().map_err(wrong)
+        }
+    }
+}
+
+/// Answers with the switch's description of itself.
+pub(super) fn description(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let asked = Asked::statistics(handle, in_path, RequestBody::Desc)?;
+    let desc = asked.parts.iter().find_map(|part| match part {
+        ReplyBody::Desc(desc) => Some(json!({
+            "mfr_desc": text(&desc.manufacturer), "hw_desc": text(&desc.hardware), "sw_desc": text(&desc.software),
+            "serial_num": text(&desc.serial), "dp_desc": text(&desc.datapath),
+        })),
+        _ => None,
+    });
+    Ok(asked.answer(desc.unwrap_or_else(|| json!({}))))
+}
+
+fn text(text: &Text) -> String {
+    text.to_string()
+}
+
+/// Answers with all rules.
+pub(super) fn flows(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let asked = Asked::statistics(handle, in_path, RequestBody::Flow(FlowStatsRequest::all()))?;
+    Ok(asked.list(
+        |part| if let ReplyBody::Flow(all) = part { Some(all.as_slice()) } else { None },
+        |flow| rule(asked.version, flow),
+    ))
+}
+
+fn rule(version: Version, flow: &FlowStats) -> Value {
+    let mut all = json!({
+        "priority": flow.priority, "cookie": flow.cookie, "idle_timeout": flow.idle_timeout,
+        "hard_timeout": flow.hard_timeout, "byte_count": flow.byte_count, "packet_count": flow.packet_count,
+        "duration_sec": flow.duration_sec, "duration_nsec": flow.duration_nsec,
+        "actions": instructions(version, &flow.instructions), "match": matching(version, &flow.matching),
+        "table_id": table(flow.table_id),
+    });
+    if version == Version::Of13 {
+        all["flags"] = flow.flags.into();
+        // It was received, so it can be sent.
+        let reply = Message::StatsReply(StatsReply::new(ReplyBody::Flow(vec![flow.clone()])));
+        let mut bytes = Vec::new();
+        let length = reply.encode(version, 0, &mut bytes).map(|()| bytes.len().saturating_sub(REPLY_HEAD));
+        all["length"] = length.ok().into();
+    }
+    all
+}
+
+/// Answers with the sums over all rules.
+pub(super) fn aggregate(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let asked = Asked::statistics(handle, in_path, RequestBody::Aggregate(FlowStatsRequest::all()))?;
+    Ok(asked.list(
+        |part| if let ReplyBody::Aggregate(one) = part { Some(std::slice::from_ref(one)) } else { None },
+        |sum| json!({ "packet_count": sum.packet_count, "byte_count": sum.byte_count, "flow_count": sum.flow_count }),
+    ))
+}
+
+/// Answers with the counters of all tables.
+pub(super) fn tables(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let asked = Asked::statistics(handle, in_path, RequestBody::Table)?;
+    Ok(asked.list(
+        |part| if let ReplyBody::Table(all) = part { Some(all.as_slice()) } else { None },
+        |one| table_counters(asked.version, one),
+    ))
+}
+
+fn table_counters(version: Version, one: &TableStats) -> Value {
+    /// The names that Ryu finds in wildcards of 1.0. It takes values of bits, shifts and masks for numbers of bits.
+    const WILDCARDS: [(u32, &str); 7] = [
+        (1, "IN_PORT"),
+        (2, "DL_VLAN"),
+        (4, "DL_SRC"),
+        (8, "NW_SRC_SHIFT"),
+        (16, "DL_TYPE"),
+        (6, "NW_DST_BITS"),
+        (14, "NW_DST_SHIFT"),
+    ];
+    let mut all = json!({
+        "table_id": table(one.table_id), "active_count": one.active_count, "lookup_count": one.lookup_count,
+        "matched_count": one.matched_count,
+    });
+    if version == Version::Of10 {
+        let wildcards = WILDCARDS.iter().filter(|(bit, _)| one.wildcards >> bit & 1 == 1).map(|(_, name)| *name);
+        all["wildcards"] = wildcards.collect::<Vec<&str>>().into();
+        all["name"] = text(&one.name).into();
+        all["max_entries"] = one.max_entries.into();
+    }
+    all
+}
+
+/// Answers with the counters of all ports, or of one.
+pub(super) fn ports(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let of = PortNo(number(in_path, "port", PortNo::ANY.0)?);
+    let asked = Asked::statistics(handle, in_path, RequestBody::Port(of))?;
+    Ok(asked.list(
+        |part| if let ReplyBody::Port(all) = part { Some(all.as_slice()) } else { None },
+        |one| port_counters(asked.version, one),
+    ))
+}
+
+fn port_counters(version: Version, one: &PortStats) -> Value {
+    let mut all = json!({
+        "port_no": port(one.port), "rx_packets": one.rx_packets, "tx_packets": one.tx_packets,
+        "rx_bytes": one.rx_bytes, "tx_bytes": one.tx_bytes, "rx_dropped": one.rx_dropped,
+        "tx_dropped": one.tx_dropped, "rx_errors": one.rx_errors, "tx_errors": one.tx_errors,
+        "rx_frame_err": one.rx_frame_err, "rx_over_err": one.rx_over_err, "rx_crc_err": one.rx_crc_err,
+        "collisions": one.collisions,
+    });
+    if version == Version::Of13 {
+        all["duration_sec"] = one.duration_sec.into();
+        all["duration_nsec"] = one.duration_nsec.into();
+    }
+    all
+}
+
+/// Answers with the counters of queues.
+pub(super) fn queues(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let port = PortNo(number(in_path, "port", PortNo::ANY.0)?);
+    let queue = number(in_path, "queue", ALL_QUEUES)?;
+    // OpenFlow 1.0 has another number for all ports here.
+    let (_, version) = topology::switch(handle, in_path)?;
+    let port = if version == Version::Of10 && port == PortNo::ANY { PortNo::ALL } else { port };
+    let asked = Asked::statistics(handle, in_path, RequestBody::Queue(QueueStatsRequest { port, queue }))?;
+    Ok(asked.list(
+        |part| if let ReplyBody::Queue(all) = part { Some(all.as_slice()) } else { None },
+        |one: &QueueStats| {
+            let mut all = json!({
+                "port_no": one.port.0, "queue_id": one.queue, "tx_bytes": one.tx_bytes, "tx_errors": one.tx_errors,
+                "tx_packets": one.tx_packets,
+            });
+            if asked.version == Version::Of13 {
+                all["duration_sec"] = one.duration_sec.into();
+                all["duration_nsec"] = one.duration_nsec.into();
+            }
+            all
+        },
+    ))
+}
+
+/// Answers with the counters of groups.
+pub(super) fn groups(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let body = RequestBody::Group(number(in_path, "group", ALL_GROUPS)?);
+    let asked = Asked::statistics(handle, in_path, body)?;
+    Ok(asked.list(
+        |part| if let ReplyBody::Group(all) = part { Some(all.as_slice()) } else { None },
+        |one: &GroupStats| {
+            let buckets = one.buckets.iter();
+            let buckets: Value =
+                buckets.map(|one| json!({ "packet_count": one.packet_count, "byte_count": one.byte_count })).collect();
+            json!({
+                "group_id": group(one.group), "length": 40 + 16 * one.buckets.len(), "ref_count": one.ref_count,
+                "packet_count": one.packet_count, "byte_count": one.byte_count, "duration_sec": one.duration_sec,
+                "duration_nsec": one.duration_nsec, "bucket_stats": buckets,
+            })
+        },
+    ))
+}
+
+/// Answers with what groups do.
+pub(super) fn group_descriptions(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    const KINDS: [&str; 4] = ["ALL", "SELECT", "INDIRECT", "FF"];
+    let asked = Asked::statistics(handle, in_path, RequestBody::GroupDesc)?;
+    Ok(asked.list(|part| if let ReplyBody::GroupDesc(all) = part { Some(all.as_slice()) } else { None }, |one: &GroupDesc| {
+        let bucket = |one: &maple_wire::msg::Bucket| {
+            let actions: Vec<String> = one.actions.iter().map(|one| action(asked.version, one)).collect();
+            json!({
+                "weight": one.weight, "watch_port": one.watch_port.0, "watch_group": one.watch_group, "actions": actions,
+            })
+        };
+        let buckets: Value = one.buckets.iter().map(bucket).collect();
+        json!({ "type": KINDS.get(usize::from(one.kind)), "group_id": group(one.group), "buckets": buckets })
+    }))
+}
+
+/// Answers with the counters of meters.
+pub(super) fn meters(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let body = RequestBody::Meter(number(in_path, "meter", ALL_METERS)?);
+    let asked = Asked::statistics(handle, in_path, body)?;
+    Ok(asked.list(
+        |part| if let ReplyBody::Meter(all) = part { Some(all.as_slice()) } else { None },
+        |one: &MeterStats| {
+            let bands = one.bands.iter();
+            let bands: Value = bands
+                .map(|one| json!({ "packet_band_count": one.packet_count, "byte_band_count": one.byte_count }))
+                .collect();
+            json!({
+                "meter_id": meter(one.meter), "len": 40 + 16 * one.bands.len(), "flow_count": one.flow_count,
+                "packet_in_count": one.packet_in_count, "byte_in_count": one.byte_in_count,
+                "duration_sec": one.duration_sec, "duration_nsec": one.duration_nsec, "band_stats": bands,
+            })
+        },
+    ))
+}
+
+/// Answers with the role that the switch gives this controller.
+pub(super) fn role(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+    let (dpid, _) = topology::switch(handle, in_path)?;
+    let SwitchAnswer::Role(said) = ask(handle, dpid, SwitchQuestion::Role)? else { return Err(unsupported()) };
+    let name = match said.role {
+        Role::NOCHANGE => json!("NOCHANGE"),
+        Role::EQUAL => json!("EQUAL"),
+        Role::MASTER => json!("MASTER"),
+        Role::SLAVE => json!("SLAVE"),
+        other => json!(other),
+    };
+    Ok(topology::of_switch(dpid, json!([{ "role": name, "generation_id": said.generation_id }])))
+}

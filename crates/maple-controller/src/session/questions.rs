@@ -1,0 +1,109 @@
+//! Questions of people that a switch answers by itself: statistics as they are, and this controller's role.
+//!
+//! Each question is a request of its own. A few are open at a time, so a switch that never answers is not asked further.
+
+use maple_wire::msg::stats::{ReplyBody, RequestBody};
+use maple_wire::msg::{Role, StatsReply};
+use maple_wire::{Message, Version};
+
+use super::describe::stats_request;
+use super::{Output, Session};
+
+/// Maximum number of open questions.
+const MAX_OPEN: usize = 8;
+/// Maximum number of bytes of an answer.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// A question to a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwitchQuestion {
+    /// Statistics.
+    Statistics(RequestBody),
+    /// The role that the switch gives this controller (1.3).
+    Role,
+}
+
+/// The answer of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwitchAnswer {
+    /// The parts of the statistics.
+    Statistics(Vec<ReplyBody>),
+    /// The role.
+    Role(Role),
+    /// The switch does not answer this, or its version has no such question.
+    Unsupported,
+    /// The answer is too long, or too many questions are open.
+    TooMuch,
+}
+
+/// A question without a whole answer.
+#[derive(Debug)]
+pub(super) struct OpenQuestion {
+    xid: u32,
+    parts: Vec<ReplyBody>,
+    bytes: usize,
+}
+
+impl SwitchQuestion {
+    /// Returns the request in a version, if it has one.
+    fn request(self, version: Version) -> Option<Message> {
+        let is_in_10 = match &self {
+            SwitchQuestion::Role => false,
+            SwitchQuestion::Statistics(body) => matches!(
+                body,
+                RequestBody::Desc
+                    | RequestBody::Flow(_)
+                    | RequestBody::Aggregate(_)
+                    | RequestBody::Table
+                    | RequestBody::Port(_)
+                    | RequestBody::Queue(_)
+            ),
+        };
+        let message = match self {
+            SwitchQuestion::Statistics(body) => stats_request(body),
+            SwitchQuestion::Role => Message::RoleRequest(Role { role: Role::NOCHANGE, generation_id: 0 }),
+        };
+        (version == Version::Of13 || is_in_10).then_some(message)
+    }
+}
+
+impl Session {
+    /// Asks the switch. [`Output::Answered`] with the returned number follows, if it answers.
+    ///
+    /// # Errors
+    /// The answer, if the switch is not asked.
+    pub fn ask(&mut self, question: SwitchQuestion, out: &mut Vec<Output>) -> Result<u32, SwitchAnswer> {
+        if self.questions.len() == MAX_OPEN {
+            return Err(SwitchAnswer::TooMuch);
+        }
+        let message = question.request(self.version).ok_or(SwitchAnswer::Unsupported)?;
+        let xid = self.request(message, out);
+        self.questions.push(OpenQuestion { xid, parts: Vec::new(), bytes: 0 });
+        Ok(xid)
+    }
+
+    /// Reports whether an answer with this id belongs to a question.
+    pub(super) fn is_question(&self, xid: u32) -> bool {
+        self.questions.iter().any(|open| open.xid == xid)
+    }
+
+    /// Handles a part of statistics, which has this many bytes.
+    pub(super) fn on_answer_part(&mut self, xid: u32, reply: StatsReply, bytes: usize, out: &mut Vec<Output>) {
+        let Some(open) = self.questions.iter_mut().find(|open| open.xid == xid) else { return };
+        let is_last = !reply.more();
+        open.bytes += bytes;
+        open.parts.push(reply.body);
+        if open.bytes > MAX_ANSWER {
+            self.end_question(xid, SwitchAnswer::TooMuch, out);
+        } else if is_last {
+            let parts = std::mem::take(&mut open.parts);
+            self.end_question(xid, SwitchAnswer::Statistics(parts), out);
+        }
+    }
+
+    /// Ends a question with this answer. Further parts of it are unexpected.
+    pub(super) fn end_question(&mut self, xid: u32, answer: SwitchAnswer, out: &mut Vec<Output>) {
+        self.questions.retain(|open| open.xid != xid);
+        out.push(Output::Answered(xid, answer));
+    }
+}

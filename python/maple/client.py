@@ -1,0 +1,463 @@
+"""A client of the HTTP API, which docs/api.md describes: `maple run --http 127.0.0.1:8653`.
+
+>>> from maple.client import Client
+>>> maple = Client(token="…")
+>>> for port in maple.ports(kind="edge", sort="-rx_bytes"):
+...     print(port["switch"], port["port"])
+>>> maple.set("blocked", "00:00:00:00:00:07", True, settled=True)
+
+`AsyncClient` has the same methods as coroutines. Rows and answers are as the API has them; a refusal is an `ApiError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+__all__ = ["ApiError", "AsyncClient", "Client", "Event"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Row = dict[str, Any]
+"""A row of a list, or another object of an answer."""
+
+Place = Mapping[str, Any]
+"""A place of tracked state: `{"var": "mode"}` or `{"key": ["blocked", "00:00:00:00:00:07"]}`."""
+
+PAGE: Final = 1000
+"""How many rows are asked for at a time."""
+
+
+class ApiError(Exception):
+    """The controller refuses a request."""
+
+    def __init__(self, status: int, detail: str, field: str = "", shard: int | None = None) -> None:
+        super().__init__(f"{detail} ({status})")
+        self.status = status
+        """The status: 404 if there is no such thing, 409 if not now, 503 if a worker is late."""
+        self.detail = detail
+        """The reason in words."""
+        self.field = field
+        """The parameter, header or member of the body that is wrong; empty for the whole request."""
+        self.shard = shard
+        """The worker that is late, if one is."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of the stream."""
+
+    kind: str
+    """`log`, `state`, `missed`, or `begin`, which is the first."""
+    data: Row
+    """What it says."""
+    id: str
+    """What a later stream goes on after."""
+
+
+class Client:
+    """A client. Each request has a connection of its own, so threads may share a client."""
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8653",
+        token: str | None = None,
+        *,
+        timeout: float = 60.0,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """`timeout`: seconds without a byte. `context`: which certificates are trusted."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or parts.hostname is None or parts.path not in ("", "/"):
+            raise ValueError(f"{url!r} is not the address of an API, such as http://127.0.0.1:8653")
+        self._host, self._port, self._is_https = parts.hostname, parts.port, parts.scheme == "https"
+        self._token, self._timeout, self._context = token, timeout, context
+
+    # The network.
+
+    def switches(self, /, **where: object) -> list[Row]:
+        """The switches with their ports. Here and below, `where` has columns with the value that they are to have, with
+        `__` for the dots in names (`at__switch`), and `sort`."""
+        return self._rows("/v1/switches", where)
+
+    def ports(self, /, of: str | None = None, **where: object) -> list[Row]:
+        """The ports of all switches, or of one, with counters and rates."""
+        return self._rows(_of(of, "ports"), where)
+
+    def links(self, /, **where: object) -> list[Any]:
+        """The links, each once, as pairs of places."""
+        return self._rows("/v1/links", where)
+
+    def hosts(self, /, **where: object) -> list[Row]:
+        """The hosts."""
+        return self._rows("/v1/hosts", where)
+
+    def groups(self, /, **where: object) -> list[Row]:
+        """The multicast groups with their member ports."""
+        return self._rows("/v1/groups", where)
+
+    def leases(self, /, **where: object) -> list[Row]:
+        """The DHCP leases."""
+        return self._rows("/v1/leases", where)
+
+    def map(self) -> Row:
+        """Switches at places that they keep, and links with their load."""
+        return self._object("GET", "/v1/map")
+
+    def names(self) -> Row:
+        """The names of switches and hosts."""
+        return self._object("GET", "/v1/names")
+
+    # Rules and decisions.
+
+    def rules(self, /, of: str | None = None, **where: object) -> list[Row]:
+        """The rules of all switches, or of one."""
+        return self._rows(_of(of, "rules"), where)
+
+    def tables(self, /, of: str | None = None, **where: object) -> list[Row]:
+        """The tables of all switches, or of one, and how full they are."""
+        return self._rows(_of(of, "tables"), where)
+
+    def trees(self, /, of: str | None = None, **where: object) -> list[Row]:
+        """What the policy has decided at all switches, or at one."""
+        return self._rows(_of(of, "trees" if of is None else "tree"), where)
+
+    def flows(self, /, of: str | None = None, **where: object) -> list[Row]:
+        """The traffic between hosts, by where it enters."""
+        return self._rows(_of(of, "flows"), where)
+
+    def drops(self, /, minutes: int = 5, **where: object) -> list[Row]:
+        """What was dropped in the last minutes, and why."""
+        return self._rows("/v1/drops", {"minutes": minutes, **where})
+
+    def access_lists(self, /, **where: object) -> list[Row]:
+        """The access lists, with what each rule has decided."""
+        return self._rows("/v1/access-lists", where)
+
+    def policy(self) -> Row:
+        """The source of the policy, with what rests on each line."""
+        return self._object("GET", "/v1/policy")
+
+    def explain(self, /, **packet: object) -> Row:
+        """Why a packet goes where it goes: `explain(**{"from": "h1"}, to="h2", fields={"tcp_dst": "80"})`."""
+        return self._object("POST", "/v1/explain", {"packet": packet})
+
+    def explain_rule(self, /, **rule: object) -> Row:
+        """The same of the packet that a rule was made for: by `cookie`, or by `match` and `switch`."""
+        return self._object("POST", "/v1/explain", {"rule": rule})
+
+    # The controller.
+
+    def controller(self) -> Row:
+        """The controller's account of itself."""
+        return self._object("GET", "/v1/controller")
+
+    def stats(self) -> Row:
+        """All counters."""
+        return self._object("GET", "/v1/stats")
+
+    def version(self) -> Row:
+        """The versions of the program and of formats."""
+        return self._object("GET", "/v1/version")
+
+    def doctor(self) -> Row:
+        """The doctor's findings about the controller."""
+        return self._object("GET", "/v1/doctor")
+
+    def errors(self, /, **where: object) -> list[Row]:
+        """The most recent problems."""
+        return self._rows("/v1/errors", where)
+
+    def log(self, /, **where: object) -> list[Row]:
+        """The latest lines of the log."""
+        return self._rows("/v1/log", where)
+
+    def who(self) -> Row:
+        """Whose token this is, and its role."""
+        return self._object("GET", "/v1/session")
+
+    def metrics(self) -> str:
+        """The metrics, as Prometheus reads them."""
+        return self._text("GET", "/metrics").decode()
+
+    def description(self) -> Row:
+        """The description of the API (OpenAPI 3.1)."""
+        return self._object("GET", "/v1/openapi.json")
+
+    # Tracked state.
+
+    def state(self, /, **where: object) -> list[Row]:
+        """The tables and variables that are known."""
+        return self._rows("/v1/state", where)
+
+    def table(self, /, table: str, **where: object) -> list[Row]:
+        """The keys of a table, with their values and last writers."""
+        return self._rows(f"/v1/state/tables/{_part(table)}", where)
+
+    def get(self, table: str, key: object) -> Row:
+        """The value of a key, with its last writer."""
+        return self._object("GET", _key(table, key))
+
+    def set(self, table: str, key: object, value: object, *, settled: bool = False, create: bool = False) -> Row:
+        """Writes a key. `settled`: until no rule rests on what was there before. `create`: makes the table."""
+        return self._object("PUT", _key(table, key), {"value": value, "settled": settled, "create": create})
+
+    def delete(self, table: str, key: object, *, settled: bool = False) -> Row:
+        """Deletes a key."""
+        return self._object("DELETE", _key(table, key), query={"settled": settled})
+
+    def variable(self, name: str) -> Row:
+        """A variable, with its last writer."""
+        return self._object("GET", _variable(name))
+
+    def set_variable(self, name: str, value: object, *, settled: bool = False, create: bool = False) -> Row:
+        """Writes a variable."""
+        return self._object("PUT", _variable(name), {"value": value, "settled": settled, "create": create})
+
+    def delete_variable(self, name: str, *, settled: bool = False) -> Row:
+        """Deletes a variable's value."""
+        return self._object("DELETE", _variable(name), query={"settled": settled})
+
+    def transaction(
+        self,
+        rows: Iterable[tuple[Place, object]],
+        *,
+        expect: Iterable[tuple[Place, object]] = (),
+        delete: Iterable[Place] = (),
+        settled: bool = False,
+        create: bool = False,
+    ) -> Row:
+        """Writes and deletes many places: all of it, or nothing, with an `ApiError` of status 409, if a place does not
+        hold what is expected."""
+        body = {
+            "rows": [[dict(place), value] for place, value in rows],
+            "expect": [[dict(place), value] for place, value in expect],
+            "delete": [dict(place) for place in delete],
+            "settled": settled,
+            "create": create,
+        }
+        return self._object("POST", "/v1/state/transactions", body)
+
+    # The policy.
+
+    def invalidate(self, what: object = "all") -> object:
+        """Withdraws decisions, so that the policy is asked again: all, `{"host": "h1"}` or `{"port": ["1", 3]}`."""
+        return self._json("POST", "/v1/invalidate", what)
+
+    def reload(self, name: str | None = None, *, tolerate: Mapping[str, int] | None = None) -> Row:
+        """Runs another policy, or the same again, unless it fails on more packets than `{"count": 0}`."""
+        return self._object("POST", "/v1/reload", {"name": name, "tolerate": dict(tolerate or {"count": 0})})
+
+    def plan(self, name: str | None = None) -> Row:
+        """What another policy would change."""
+        return self._object("POST", "/v1/plan", {"name": name})
+
+    def apply(self, plan: Mapping[str, Any], *, canary: Mapping[str, Any] | None = None) -> Row:
+        """Runs the policy of a plan, if that changes what the plan says; with a canary, at some switches first."""
+        body = {"name": plan["policy"], "sources": plan["sources"], "changes": plan["changes"]}
+        return self._object("POST", "/v1/apply", {**body, "decided": plan.get("decided"), "canary": canary})
+
+    def rest(self) -> Row:
+        """Lets the policy of a canary run everywhere."""
+        return self._object("POST", "/v1/rest")
+
+    def rollback(self) -> Row:
+        """Runs the policy before the last reload again."""
+        return self._object("POST", "/v1/rollback")
+
+    # Events.
+
+    def events(self, after: str | None = None) -> Iterator[Event]:
+        """Lines of the log and changes of state as they come, after the event of this id; without one, from now on.
+        Ends when the controller does. The id of the last event leads on where a stream ended."""
+        headers = {} if after is None else {"Last-Event-ID": after}
+        connection, response = self._open("GET", "/v1/events", None, headers)
+        try:
+            yield from _events(response)
+        finally:
+            connection.close()
+
+    # What the above is made of.
+
+    def _rows(self, path: str, where: Mapping[str, object]) -> list[Any]:
+        query = {name.replace("__", "."): value for name, value in where.items()}
+        rows: list[Any] = []
+        after: dict[str, object] = {}
+        while True:
+            page = self._object("GET", path, query={"limit": PAGE, **query, **after})
+            rows += page["rows"]
+            if page["next"] is None or "limit" in query:
+                return rows
+            after = {"after": page["next"]}
+
+    def _object(self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None) -> Row:
+        answer: Row = self._json(method, path, body, query=query)
+        return answer
+
+    def _json(self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None) -> Any:
+        return json.loads(self._text(method, path, body, query=query))
+
+    def _text(self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None) -> bytes:
+        asked = f"{path}?{urlencode({name: _word(value) for name, value in query.items()})}" if query else path
+        connection, response = self._open(method, asked, body, {})
+        try:
+            return response.read()
+        finally:
+            connection.close()
+
+    def _open(
+        self, method: str, target: str, body: object, headers: Mapping[str, str]
+    ) -> tuple[HTTPConnection, HTTPResponse]:
+        """Sends a request, and returns its answer if it is one."""
+        connection: HTTPConnection
+        if self._is_https:
+            connection = HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+        else:
+            connection = HTTPConnection(self._host, self._port, timeout=self._timeout)
+        sent = dict(headers)
+        if self._token is not None:
+            sent["Authorization"] = f"Bearer {self._token}"
+        data = None
+        if body is not None:
+            data, sent["Content-Type"] = json.dumps(body), "application/json"
+        try:
+            connection.request(method, target, data, sent)
+            response = connection.getresponse()
+            if response.status >= 400:
+                raise _refusal(response)
+        except BaseException:
+            connection.close()
+            raise
+        return connection, response
+
+
+def _in_thread(
+    method: Callable[Concatenate[Client, P], R],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]:
+    """The method of an `AsyncClient` for one of a `Client`."""
+
+    async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self._client, *args, **kwargs)
+
+    call.__doc__ = method.__doc__
+    return call
+
+
+class AsyncClient:
+    """The methods of a `Client` as coroutines. Requests wait in threads of the event loop's."""
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8653",
+        token: str | None = None,
+        *,
+        timeout: float = 60.0,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """As of `Client`."""
+        self._client = Client(url, token, timeout=timeout, context=context)
+
+    switches = _in_thread(Client.switches)
+    ports = _in_thread(Client.ports)
+    links = _in_thread(Client.links)
+    hosts = _in_thread(Client.hosts)
+    groups = _in_thread(Client.groups)
+    leases = _in_thread(Client.leases)
+    map = _in_thread(Client.map)
+    names = _in_thread(Client.names)
+    rules = _in_thread(Client.rules)
+    tables = _in_thread(Client.tables)
+    trees = _in_thread(Client.trees)
+    flows = _in_thread(Client.flows)
+    drops = _in_thread(Client.drops)
+    access_lists = _in_thread(Client.access_lists)
+    policy = _in_thread(Client.policy)
+    explain = _in_thread(Client.explain)
+    explain_rule = _in_thread(Client.explain_rule)
+    controller = _in_thread(Client.controller)
+    stats = _in_thread(Client.stats)
+    version = _in_thread(Client.version)
+    doctor = _in_thread(Client.doctor)
+    errors = _in_thread(Client.errors)
+    log = _in_thread(Client.log)
+    who = _in_thread(Client.who)
+    metrics = _in_thread(Client.metrics)
+    description = _in_thread(Client.description)
+    state = _in_thread(Client.state)
+    table = _in_thread(Client.table)
+    get = _in_thread(Client.get)
+    set = _in_thread(Client.set)
+    delete = _in_thread(Client.delete)
+    variable = _in_thread(Client.variable)
+    set_variable = _in_thread(Client.set_variable)
+    delete_variable = _in_thread(Client.delete_variable)
+    transaction = _in_thread(Client.transaction)
+    invalidate = _in_thread(Client.invalidate)
+    reload = _in_thread(Client.reload)
+    plan = _in_thread(Client.plan)
+    apply = _in_thread(Client.apply)
+    rest = _in_thread(Client.rest)
+    rollback = _in_thread(Client.rollback)
+
+    async def events(self, after: str | None = None) -> AsyncIterator[Event]:
+        """Lines of the log and changes of state as they come, as of `Client.events`."""
+        events = self._client.events(after)
+        while (event := await asyncio.to_thread(next, events, None)) is not None:
+            yield event
+
+
+def _of(switch: str | None, what: str) -> str:
+    return f"/v1/{what}" if switch is None else f"/v1/switches/{_part(switch)}/{what}"
+
+
+def _key(table: str, key: object) -> str:
+    return f"/v1/state/tables/{_part(table)}/{_part(_word(key))}"
+
+
+def _variable(name: str) -> str:
+    return f"/v1/state/variables/{_part(name)}"
+
+
+def _part(text: str) -> str:
+    """A part of a path."""
+    if not text:
+        raise ValueError("a name is not empty")
+    return quote(text, safe="")
+
+
+def _word(value: object) -> str:
+    """A value as the query, or a key in a path, has it."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return str(value)
+
+
+def _refusal(response: HTTPResponse) -> ApiError:
+    text = response.read().decode(errors="replace")
+    try:
+        problem = json.loads(text)
+        return ApiError(response.status, problem["detail"], problem["field"], problem.get("shard"))
+    except (ValueError, KeyError, TypeError):
+        return ApiError(response.status, text.strip() or response.reason)
+
+
+def _events(lines: Iterable[bytes]) -> Iterator[Event]:
+    """Reads the events of a stream. Its controller may have ended in the middle of one."""
+    fields: dict[str, str] = {}
+    try:
+        for line in lines:
+            name, _, value = line.decode().rstrip("\r\n").partition(": ")
+            if name:
+                fields[name] = value
+            elif "data" in fields:
+                yield Event(fields.get("event", "message"), json.loads(fields["data"]), fields.get("id", ""))
+                fields = {}
+    except (HTTPException, ConnectionError):
+        return

@@ -1,0 +1,183 @@
+"""The client of the HTTP API: a method for each operation of the description, and what these return."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+
+import pytest
+from maple import client
+from maple.client import ApiError, AsyncClient, Client
+from test_api import TOKEN, address
+from test_command import EXAMPLES, Running
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"admin ann {TOKEN}\nread bob the-token-of-readers\n")
+    tokens.chmod(0o600)
+    policy = str(EXAMPLES / "shortest_path.py")
+    one = Running(tmp_path, policy, "--http", "127.0.0.1:0", "--http-tokens", str(tokens))
+    yield one
+    if one.process.poll() is None:
+        one.process.kill()
+        one.process.wait()
+
+
+class Recording(Client):
+    """Notes the methods and paths of requests."""
+
+    asked: set[tuple[str, str]]
+
+    def _open(self, method: str, target: str, *rest: object) -> tuple[HTTPConnection, HTTPResponse]:
+        self.asked.add((method, target.split("?")[0]))
+        return super()._open(method, target, *rest)  # type: ignore[arg-type]
+
+
+def calls(one: Client) -> list[Callable[[], object]]:
+    """A call of each method."""
+    key, packet = {"key": ["blocked", "x"]}, {"from": "00:00:00:00:00:01", "to": "00:00:00:00:00:02"}
+    return [
+        one.switches,
+        one.ports,
+        lambda: one.ports("1", kind="edge"),
+        one.links,
+        lambda: one.hosts(sort="-mac", at__switch="0000000000000001"),
+        one.groups,
+        one.leases,
+        one.map,
+        one.names,
+        one.rules,
+        lambda: one.rules("1"),
+        one.tables,
+        lambda: one.tables("1"),
+        one.trees,
+        lambda: one.trees("1"),
+        one.flows,
+        lambda: one.flows("1"),
+        lambda: one.drops(15),
+        one.access_lists,
+        one.policy,
+        lambda: one.explain(**packet),
+        lambda: one.explain_rule(match="", switch="1"),
+        one.controller,
+        one.stats,
+        one.version,
+        one.doctor,
+        one.errors,
+        one.log,
+        one.who,
+        one.metrics,
+        one.description,
+        lambda: one.set("blocked", "x", True, create=True),
+        lambda: one.get("blocked", "x"),
+        lambda: one.table("blocked"),
+        lambda: one.transaction([(key, False)], expect=[(key, True)]),
+        lambda: one.delete("blocked", "x"),
+        lambda: one.set_variable("mode", "day", create=True),
+        lambda: one.variable("mode"),
+        lambda: one.delete_variable("mode"),
+        one.state,
+        one.invalidate,
+        one.reload,
+        lambda: one.apply(one.plan(), canary={"percent": 50}),
+        one.rest,
+        one.rollback,
+        lambda: next(one.events()),
+    ]
+
+
+def test_each_operation_of_the_description_has_a_method(running: Running, emulate: Callable[[Running], None]) -> None:
+    url = address(running)
+    emulate(running)
+    one = Recording(url, TOKEN)
+    one.asked = set()
+    for call in calls(one):
+        try:
+            call()
+        except ApiError as error:
+            # There may be no such rule, no canary, and no policy before.
+            assert error.status in (400, 409), (
+                f"{inspect.getsource(call) if inspect.isfunction(call) else call}: {error}"
+            )
+    described = {
+        (method.upper(), path) for path, all in one.description()["paths"].items() for method in all if method != "head"
+    }
+    # Browsers have sessions, and programs have tokens.
+    described -= {("POST", "/v1/session"), ("DELETE", "/v1/session")}
+
+    def operation(method: str, path: str) -> tuple[str, str]:
+        fits = [
+            (named, pattern)
+            for named, pattern in described
+            if named == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", pattern), path)
+        ]
+        assert len(fits) == 1, f"{method} {path} is {fits}"
+        return fits[0]
+
+    assert {operation(*asked) for asked in one.asked} == described
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    def methods(of: type) -> dict[str, str | None]:
+        return {name: method.__doc__ for name, method in vars(of).items() if callable(method) and name[0] != "_"}
+
+    both = methods(Client), methods(AsyncClient)
+    assert both[0].keys() == both[1].keys()
+    assert all(both[0][name] == both[1][name] for name in both[0] if name != "events")
+
+
+def test_lists_come_whole_though_they_are_asked_for_in_pages(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "PAGE", 2)
+    one = Client(address(running), TOKEN)
+    one.transaction([({"key": ["t", number]}, number * number) for number in range(5)], create=True)
+    assert [row["value"] for row in one.table("t")] == [0, 1, 4, 9, 16]
+    assert [row["value"] for row in one.table("t", sort="-value", limit=2)] == [16, 9]
+    assert [row["key"] for row in one.table("t", value=9)] == [3]
+
+
+def test_what_is_refused_is_an_error_that_names_it(running: Running) -> None:
+    url = address(running)
+    one = Client(url, TOKEN)
+    for call, status, field in [
+        (lambda: one.get("none", "x"), 404, "table"),
+        (lambda: one.hosts(colour="red"), 400, "colour"),
+        (lambda: one.ports("zz"), 404, "switch"),
+        (Client(url, "a-wrong-token-that-is-long").hosts, 401, ""),
+        (Client(url).hosts, 401, ""),
+        (lambda: Client(url, "the-token-of-readers").set("t", "x", 1), 403, ""),
+    ]:
+        with pytest.raises(ApiError) as refused:
+            call()
+        assert (refused.value.status, refused.value.field) == (status, field)
+        assert refused.value.detail
+    for wrong in ["ftp://127.0.0.1", "http://127.0.0.1/v1", "127.0.0.1:8653"]:
+        with pytest.raises(ValueError, match="is not the address of an API"):
+            Client(wrong)
+    with pytest.raises(ValueError, match="not empty"):
+        one.variable("")
+
+
+def test_a_stream_goes_on_where_it_ended(running: Running) -> None:
+    one = Client(address(running), TOKEN)
+    events = one.events()
+    begin = next(events)
+    assert begin.kind == "begin"
+    events.close()  # type: ignore[attr-defined]
+    one.set_variable("mode", "day", create=True)
+    again = one.events(begin.id)
+    text = next(event.data["text"] for event in again if event.kind == "log")
+    assert text == "ann at 127.0.0.1: PUT /v1/state/variables/mode"
+
+    async def first() -> str:
+        async for event in AsyncClient(address(running), TOKEN).events(begin.id):
+            if event.kind == "log":
+                return str(event.data["text"])
+        raise AssertionError("the stream goes on")
+
+    assert asyncio.run(first()) == text
