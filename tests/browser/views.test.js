@@ -70,6 +70,12 @@ test("arrows go from row to row, and Enter opens one", async () => {
     await page.keyboard.press(key);
   }
   await until("the second row", () => page.evaluate(() => document.activeElement?.textContent === "s2"));
+  const search = page.getByLabel("Search switches");
+  await search.fill("s2");
+  await page.getByText("20 switches").waitFor();
+  assert.ok(await search.evaluate((field) => field === document.activeElement), "a search keeps the focus");
+  await search.fill("");
+  await page.getByRole("link", {name: "s2", exact: true}).focus();
   await page.keyboard.press("Enter");
   await page.getByRole("heading", {name: "s2"}).waitFor();
   await page.keyboard.press("g");

@@ -1,6 +1,6 @@
 // A table: searched, sorted, and drawn only where it is seen, so that 10,000 rows are as quick as ten.
 import type {ComponentChildren} from "preact";
-import {useEffect, useMemo, useRef, useState} from "preact/hooks";
+import {useLayoutEffect, useMemo, useRef, useState} from "preact/hooks";
 
 import {address, choose} from "../address";
 import {type Cell, type Field, nextSort, order, search, windowOf} from "./rows";
@@ -47,15 +47,19 @@ export function Table<Row>({label, rows, columns, keyOf, wrong, href, leads, non
   }, [rows, columns, q, sort, only]);
   const scroller = useRef<HTMLDivElement>(null);
   const seen = useSeen(scroller);
-  const [focus, setFocus] = useState<number | null>(null);
+  // The row that gets the focus as soon as it is drawn.
+  const wanted = useRef<number | null>(null);
+  const [, redraw] = useState({});
   const draw = windowOf(found.length, seen.top, seen.height, ROW);
 
   // Arrows go from row to row, also to those that are not drawn yet.
-  useEffect(() => {
-    if (focus !== null) {
-      scroller.current?.querySelector<HTMLElement>(`[data-row="${focus}"] a`)?.focus({preventScroll: true});
+  useLayoutEffect(() => {
+    const link = wanted.current === null ? null : scroller.current?.querySelector<HTMLElement>(`[data-row="${wanted.current}"] a`);
+    if (link != null) {
+      wanted.current = null;
+      link.focus({preventScroll: true});
     }
-  }, [focus, draw.first]);
+  });
   const onKeyDown = (event: KeyboardEvent) => {
     const own = scroller.current;
     const row = (event.target as HTMLElement).closest<HTMLElement>("[data-row]")?.dataset["row"];
@@ -72,7 +76,8 @@ export function Table<Row>({label, rows, columns, keyOf, wrong, href, leads, non
     } else if (top + 2 * ROW > own.scrollTop + own.clientHeight) {
       own.scrollTop = top + 2 * ROW - own.clientHeight;
     }
-    setFocus(next);
+    wanted.current = next;
+    redraw({});
   };
 
   const all = columns.reduce((sum, column) => sum + column.width, 0);

@@ -86,8 +86,9 @@ export function portTrouble(row: PortRow): string | null {
 
 /** The columns of ports; those of one switch need no switch. */
 export function portColumns(names: Names): Column<PortRow>[] {
-  const use = (row: PortRow) => (row.speed === null || row.speed === 0 ? null
-    : Math.max(row.rx_bits_per_second ?? 0, row.tx_bits_per_second ?? 0) / row.speed);
+  // A port has both rates or, before it was counted twice, none.
+  const use = ({speed, rx_bits_per_second: rx, tx_bits_per_second: tx}: PortRow) => (
+    speed === null || speed === 0 || rx === undefined || tx === undefined ? null : Math.max(rx, tx) / speed);
   return [
     {name: "port", title: "port", of: (row) => names.place(row), width: 14},
     {name: "name", title: "name", of: (row) => row.name, width: 14},
