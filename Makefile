@@ -19,14 +19,20 @@ PROFILE = release
 FEATURES =
 # A distribution of its own.
 IMPORTERS := python/maple/importers
+# The page, in the folder of the crate that embeds it. Without Node, Maple is built without the page, and says so at `/`.
+PAGE := crates/maple-controller/page/dist/index.html
+PAGE_SOURCES := $(shell find web/src -type f) web/index.html web/package.json web/package-lock.json web/tsconfig.json web/vite.config.ts
+NODE := $(shell node -e 'const [a, b] = process.versions.node.split(".").map(Number); if (a > 20 || (a === 20 && b >= 19)) console.log("node")' 2>/dev/null)
+PAGE_IF_NODE := $(if $(NODE),$(PAGE))
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-nightly test-rust test-python test-system system-packages lint-rust lint-python bench-runtime bench-flows bench-campus bench-http bench-restart bench-away bench-exchange bench-explain bench-record bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
+.PHONY: help demo build web docs test test-nightly test-rust test-python test-browser test-system bench-page screenshots system-packages lint-rust lint-python lint-web bench-runtime bench-flows bench-campus bench-http bench-restart bench-away bench-exchange bench-explain bench-record bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
 	@echo 'make build  build into .venv: .venv/bin/maple, and the package maple'
+	@echo 'make web    the page of `maple run --http`, which `make build` embeds; where there is Node 20, `make build` makes it too'
 	@echo 'make docs   the documentation as a site, in target/site; any broken link is an error'
 	@echo 'make test   all tests: Rust, Python, and as root those on Open vSwitch and Mininet'
 	@echo 'make bench-runtime  throughput and latency of the runtime, and the figures of docs/results/runtime.md (a quarter of an hour)'
@@ -38,6 +44,8 @@ help:
 	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
 	@echo 'make bench-explain  random packets, explained and traced on Open vSwitch (root; an hour for all examples)'
 	@echo 'make bench-record  what recording costs, and an hour that is recorded and replayed (an hour and a quarter)'
+	@echo 'make bench-page  how soon the page shows 1,000 switches and 10,000 hosts, and how smoothly (Chromium; two minutes)'
+	@echo 'make screenshots  the pictures of the page in docs/images (Chromium)'
 	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
 	@echo 'make bench-mutation  faults in the examples, and how many of them the examples own tests find (some minutes)'
 	@echo 'make test-nightly  28,000 fresh random cases of the contract with the engine alone, 5,000 with the whole controller'
@@ -45,15 +53,23 @@ help:
 	@echo 'make dist   what a release consists of, in dist/: wheels, sdists, Debian package, static binary, lists of what is in them'
 	@echo 'make advisories  known faults of dependencies (needs the network)'
 
-# Built as quickly as can be; `make build` puts the program that runs fastest in its place.
+# Built as quickly as can be; `make build` puts the program that runs fastest in its place. With ARGS='--http 127.0.0.1:8653
+# --traffic 1h' the page shows the network meanwhile.
 demo: PROFILE = demo
 demo: build
-	$(BIN)/maple run examples/secure_routing.py --emulate ring:4 --traffic 10s
+	$(BIN)/maple run examples/secure_routing.py --emulate ring:4 $(if $(findstring --traffic,$(ARGS)),,--traffic 10s) $(ARGS)
 
-build: $(MATURIN)
+build: $(MATURIN) $(PAGE_IF_NODE)
 	$(BIN)/maturin build --profile $(PROFILE) --features '$(FEATURES)' --out target/wheels --compatibility linux
 	cd $(IMPORTERS) && $(BIN)/hatchling build --target wheel --directory $(CURDIR)/target/wheels >/dev/null
 	$(BIN)/pip install --quiet --force-reinstall --no-deps target/wheels/*.whl
+
+# Moved at once: other builds may be reading the files there.
+web: $(PAGE)
+$(PAGE): $(PAGE_SOURCES)
+	@test -n '$(NODE)' || { echo 'make: the page needs Node 20.19 or newer, and npm' >&2; exit 1; }
+	cd web && npm ci --silent --no-audit --no-fund && npm run --silent build
+	rm -rf $(dir $(PAGE)) && mv web/dist $(dir $(PAGE))
 
 # A virtual environment with what builds the wheels. Debian's Python may lack ensurepip; then another pip fills it.
 $(MATURIN): pyproject.toml
@@ -72,13 +88,13 @@ $(TOOLS): $(MATURIN)
 test:
 	@if [ "$$(id -u)" = 0 ]; then \
 	    $(MAKE) --no-print-directory system-packages && \
-	    tests/with-openvswitch $(MAKE) --no-print-directory test-rust test-python test-system; \
+	    tests/with-openvswitch $(MAKE) --no-print-directory test-rust test-python test-browser test-system; \
 	else \
-	    $(MAKE) --no-print-directory test-rust test-python test-system; \
+	    $(MAKE) --no-print-directory test-rust test-python test-browser test-system; \
 	fi
 
 # Three tests at a time for each processor: those on sockets mostly wait.
-test-rust:
+test-rust: $(PAGE_IF_NODE)
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((3 * $$(nproc)))} cargo test --workspace --exclude maple-python
 
 # Both contracts with many more fresh cases than in each run. Each seed is printed; MAPLE_SEED=N plays it again.
@@ -92,8 +108,27 @@ test-python: build $(TOOLS)
 
 # Tests take the program with the crates that `cargo test` has built, and with the benchmark that has policies in Python;
 # `make build` puts the one that runs fastest in its place.
-test-python test-system: PROFILE = dev
-test-python test-system: FEATURES = bench
+test-python test-browser test-system: PROFILE = dev
+test-python test-browser test-system: FEATURES = bench
+
+# The page in Debian's Chromium, and what it works out without one. Both are skipped where Node or Chromium is missing, but not in CI.
+test-browser: build
+	@if [ -n '$(NODE)' ] && which chromium >/dev/null; then \
+	    (cd web && { [ -d node_modules ] || npm ci --silent --no-audit --no-fund; } && npm test --silent) && \
+	    cd tests/browser && npm ci --silent --no-audit --no-fund && MAPLE=$(BIN)/maple npm test --silent; \
+	elif [ "$$CI" = true ]; then \
+	    echo 'make: the tests of the page need Node 20.19 and Chromium, and may not be skipped in CI' >&2; exit 1; \
+	else \
+	    echo '*** SKIPPED: the tests of the page (web, tests/browser) need Node 20.19 and Chromium ***' >&2; \
+	fi
+
+# The page on 1,000 switches and 10,000 hosts: the first picture, frames a second, from an event to the screen.
+bench-page: build
+	cd tests/browser && npm ci --silent --no-audit --no-fund && MAPLE=$(BIN)/maple node measure.js
+
+# The pictures of the page in docs/images.
+screenshots: build
+	cd tests/browser && npm ci --silent --no-audit --no-fund && MAPLE=$(BIN)/maple node screenshots.js
 
 # Five files at once, each with an Open vSwitch of its own. The examples in Rust are those that `cargo test` builds.
 test-system: build
@@ -107,11 +142,11 @@ test-system: build
 	    echo '*** SKIPPED: the tests on Open vSwitch and Mininet (tests/system) need root ***' >&2; \
 	fi
 
-# What the tests on Open vSwitch, Mininet, Prometheus and the Debian package need; installed where it is absent.
+# What the tests on Open vSwitch, Mininet, Prometheus, in Chromium and of the Debian package need; installed where it is absent.
 system-packages: debian-packages
-	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' 2>/dev/null || ! which ovs-vswitchd mn ethtool ping ip prometheus promtool >/dev/null; then \
+	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' 2>/dev/null || ! which ovs-vswitchd mn ethtool ping ip prometheus promtool chromium >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2 prometheus; \
+	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2 prometheus chromium; \
 	fi
 
 # Tables and plots go to target/bench/runtime, the finished figures to docs/results/runtime. AGAINST='NAME=COMMAND {port}' compares.
@@ -194,7 +229,7 @@ bench-packages: system-packages
 	        fping httperf iperf3 python3-matplotlib; \
 	fi
 
-lint: lint-rust lint-python
+lint: lint-rust lint-python lint-web
 
 lint-rust: $(CARGO_DENY)
 	cargo fmt --all --check
@@ -211,12 +246,18 @@ lint-python: $(TOOLS)
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest maple._maple
 	$(MAKE) --no-print-directory docs
 
+# The types of the page; its tests are in `make test-browser`.
+lint-web: $(PAGE_IF_NODE)
+	@if [ -n '$(NODE)' ]; then cd web && { [ -d node_modules ] || npm ci --silent --no-audit --no-fund; } && npm run --silent lint; \
+	elif [ "$$CI" = true ]; then echo 'make: the lint of the page needs Node 20.19' >&2; exit 1; \
+	else echo '*** SKIPPED: the lint of the page (web) needs Node 20.19 ***' >&2; fi
+
 # What a release consists of, in dist/ (docs/install.md). Zig links the wheel to an older glibc than this system's, so that
 # it works on older systems. cargo-auditable puts the list of dependencies into both binaries; maturin and the script for
 # the static binary run it in the place of cargo.
 MANYLINUX := manylinux_2_28
 AUDITABLE := $(CARGO_TOOLS)/auditable
-dist: $(MATURIN) $(CARGO_AUDITABLE) $(CARGO_CYCLONEDX) debian-packages
+dist: $(MATURIN) $(PAGE) $(CARGO_AUDITABLE) $(CARGO_CYCLONEDX) debian-packages
 	rm -rf dist && mkdir dist
 	$(BIN)/pip install --quiet 'ziglang==0.15.2'
 	printf '#!/bin/sh\nunset CARGO\nPATH=%s:$$PATH exec cargo auditable "$$@"\n' '$(dir $(CARGO_AUDITABLE))' > $(AUDITABLE) && chmod +x $(AUDITABLE)

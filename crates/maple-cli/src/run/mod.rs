@@ -133,9 +133,7 @@ fn run_on_emulated_network(
     let handle = controller.handle();
     started(handle.clone());
     print_recording(&handle);
-    if let Some(line) = real_network::http_line(&handle) {
-        print_plain(Level::Info, &line);
-    }
+    real_network::http_lines(&handle).iter().for_each(|line| print_plain(Level::Info, line));
     emulated::Emulated { topology, options, policy, track_hosts }.run(&handle, stop)?;
     stop_unless_failed(controller)
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use maple_controller::Handle;
+use maple_controller::control::HAS_PAGE;
 use maple_controller::takeover::Successor;
 
 use super::NOTICE_INTERVAL;
@@ -31,9 +32,7 @@ impl<'a> RealNetwork<'a> {
         if let Some(address) = handle.metrics_address() {
             lines.print_line(&format!("metrics at http://{address}/metrics"));
         }
-        if let Some(line) = http_line(handle) {
-            lines.print_line(&line);
-        }
+        http_lines(handle).iter().for_each(|line| lines.print_line(line));
         RealNetwork { handle, lines, renewal, watchdog: None }
     }
 
@@ -65,10 +64,12 @@ impl<'a> RealNetwork<'a> {
     }
 }
 
-/// Returns the address of the HTTP API, as a line, if it is served.
-pub fn http_line(handle: &Handle) -> Option<String> {
+/// Returns the addresses of the HTTP API and of its page, as lines, if they are served.
+pub fn http_lines(handle: &Handle) -> Vec<String> {
+    let Some(address) = handle.http_address() else { return Vec::new() };
     let scheme = if handle.http_has_tls() { "https" } else { "http" };
-    handle.http_address().map(|address| format!("HTTP API at {scheme}://{address}/v1"))
+    let page = HAS_PAGE.then(|| format!("page at {scheme}://{address}/"));
+    [format!("HTTP API at {scheme}://{address}/v1")].into_iter().chain(page).collect()
 }
 
 /// Returns the addresses at which the controller listens, as a line.

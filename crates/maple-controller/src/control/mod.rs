@@ -44,7 +44,7 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 
 use self::about::About;
 pub use self::errors::ReportedError;
-pub use self::http::{HttpDeadlines, HttpError, HttpOptions, TokensError};
+pub use self::http::{HAS_PAGE, HttpDeadlines, HttpError, HttpOptions, TokensError};
 pub(crate) use self::http::{HttpServer, Scrape};
 pub(crate) use self::map::NetworkMap;
 pub use self::queries::LateShard;

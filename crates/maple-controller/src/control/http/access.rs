@@ -82,6 +82,14 @@ pub(super) enum Credential {
 }
 
 impl Access {
+    /// Checks that a client may load the page, which needs no token.
+    ///
+    /// # Errors
+    /// [`Problem`] if it may not.
+    pub fn admit_to_page(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        if self.is_loopback { check_host(headers) } else { Ok(()) }
+    }
+
     /// Returns the client that sends a request, if it has the role.
     ///
     /// # Errors

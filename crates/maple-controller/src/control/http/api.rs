@@ -30,6 +30,7 @@ use super::events::Events;
 use super::lanes::{Lane, Lanes};
 use super::list::Page;
 use super::openapi::openapi;
+use super::page::add_page;
 use super::parameters;
 use super::problem::Problem;
 use super::routes::{Given, Method, QueryKind, ROUTES, Route};
@@ -136,7 +137,7 @@ pub(super) fn router(api: Arc<Api>, ryu: bool) -> Router {
     if ryu {
         router = add_ryu(router);
     }
-    router.method_not_allowed_fallback(wrong_method).fallback(no_such_path).with_state(api)
+    add_page(router).method_not_allowed_fallback(wrong_method).fallback(no_such_path).with_state(api)
 }
 
 async fn describe(
@@ -382,7 +383,7 @@ pub(super) fn response(api: &Api, head: &Parts, text: Vec<u8>) -> Response {
 }
 
 /// Reports whether a client says that it has the answer with this tag.
-fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let of = |value: &HeaderValue| {
         let known = value.to_str().unwrap_or_default();
         known.split(',').any(|known| matches!(known.trim().trim_start_matches("W/"), own if own == "*" || own == tag))

@@ -242,7 +242,8 @@ async fn speak<T: AsyncRead + AsyncWrite + Unpin>(stream: T, client: ClientEnd, 
             let headers = response.headers_mut();
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
             let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
-            headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+            headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(policy);
+            headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
             headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache"));
             Ok::<_, std::convert::Infallible>(response)
         }

@@ -7,6 +7,7 @@ mod events;
 mod hostile;
 mod lists;
 mod map;
+mod page;
 mod policy;
 mod ryu;
 mod sessions;

@@ -1,0 +1,186 @@
+// Each view on a fat tree with faults: what it says, by keyboard and pointer, for eyes and screen readers.
+import assert from "node:assert/strict";
+import {after, before, test} from "node:test";
+
+import {accessible, Lab, lineOf, until, visit} from "./harness.js";
+
+/** @type {Lab} */
+let lab;
+let page;
+
+const BLOCKED = lineOf("return drop()");
+
+before(async () => {
+  lab = await Lab.begin();
+  // h3 is blocked, and a link is down that the map has seen.
+  const network = await lab.emulated("fattree:4");
+  await network.command("pingall", /240 of 240 answered/);
+  await until("all links", async () => (await lab.ask("GET", "/v1/map")).links.length === 32);
+  await network.command("link s1 s5 down", /link s1:1 - s5:1 down/);
+  await lab.ask("PUT", "/v1/state/tables/blocked/00:00:00:00:00:03", {value: true, settled: true});
+  await network.command("h3 ping h5", /h3 ping h5: no answer/);
+  await network.command("h1 ping h16", /h1 ping h16: answered/);
+  page = await lab.page();
+});
+after(() => lab.end());
+
+/** The texts of the cells of a table's rows that are drawn. */
+function rows(label) {
+  return page.getByRole("region", {name: label}).locator("tbody tr[data-row]").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+}
+
+test("the switches are a table that is searched and sorted in the address bar, and back leads back", async () => {
+  await visit(page, "#/network/switches");
+  await page.getByText("20 switches").waitFor();
+  assert.deepEqual((await rows("Switches")).map(([name]) => name), Array.from({length: 20}, (_, at) => `s${at + 1}`));
+  await page.getByRole("columnheader", {name: "switch"}).getByRole("button").click();
+  await page.getByRole("columnheader", {name: "switch"}).getByRole("button").click();
+  await until("the last one first", async () => (await rows("Switches"))[0]?.[0] === "s20");
+  assert.equal(await page.getByRole("columnheader", {name: "switch"}).getAttribute("aria-sort"), "descending");
+  await page.getByLabel("Search switches").fill("switch=s7");
+  await until("one row", async () => (await rows("Switches")).length === 1);
+  assert.match(page.url(), /q=switch%3Ds7/);
+  await page.getByRole("link", {name: "s7"}).click();
+  await page.getByRole("heading", {name: "s7"}).waitFor();
+  await page.getByText("s7-eth1").waitFor();
+  await page.goBack();
+  await until("the search as it was", async () => (await rows("Switches")).map(([name]) => name).join() === "s7");
+  assert.equal(await page.getByLabel("Search switches").inputValue(), "switch=s7");
+});
+
+test("hosts, ports, links, flows and drops have their tables, with names", async () => {
+  await visit(page, "#/network/hosts?sort=host");
+  await until("the hosts", async () => (await rows("Hosts")).length === 16);
+  assert.deepEqual((await rows("Hosts"))[2].slice(0, 3), ["h3", "s8:1", "10.0.0.3"]);
+  await visit(page, "#/network/ports?q=port%3Ds1:1");
+  await until("the port", async () => (await rows("Ports"))[0]?.[2] === "down");
+  await visit(page, "#/network/links");
+  await until("the links", async () => (await rows("Links")).length === 32);
+  assert.equal((await rows("Links"))[0][2], "down", "what is wrong comes first");
+  await visit(page, "#/network/flows");
+  await until("the flows", async () => (await rows("Flows")).length > 10);
+  await visit(page, "#/network/drops");
+  await until("the drop", async () => (await rows("Drops")).some(([line]) => line === `policy.py:${BLOCKED}`));
+});
+
+test("arrows go from row to row, and Enter opens one", async () => {
+  await visit(page, "#/network/switches?sort=switch");
+  await page.getByRole("link", {name: "s1", exact: true}).focus();
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowUp", "End", "Home", "ArrowDown"]) {
+    await page.keyboard.press(key);
+  }
+  await until("the second row", () => page.evaluate(() => document.activeElement?.textContent === "s2"));
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", {name: "s2"}).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("p");
+  await page.getByRole("region", {name: "Source policy.py"}).waitFor();
+});
+
+test("a drop leads to its line in one click, the line to the drop's host, and back leads back", async () => {
+  await visit(page, "#/network/drops");
+  await page.getByRole("link", {name: `policy.py:${BLOCKED}`}).first().click();
+  const about = page.getByRole("complementary", {name: `Line ${BLOCKED}`});
+  await about.getByText("Drops in 15 minutes").waitFor();
+  const line = page.getByRole("region", {name: "Source policy.py"}).locator("tr.chosen");
+  assert.match(await line.textContent(), /return drop\(\)/);
+  await page.goBack();
+  await until("the drops", async () => (await rows("Drops")).length > 0);
+});
+
+test("a rule and a flow lead to their lines in two clicks", async () => {
+  await visit(page, "#/switch/0000000000000008/rules?q=policy.py");
+  await page.getByRole("region", {name: "Rules of the switch"}).getByRole("link", {name: /^policy\.py:/}).first().click();
+  await page.getByRole("region", {name: "Source policy.py"}).waitFor();
+  await visit(page, "#/network/flows?q=to%3Dh1");
+  await page.getByRole("region", {name: "Flows"}).getByRole("link").first().click();
+  await page.getByRole("heading", {name: "What the policy asked"}).waitFor();
+  await page.getByRole("link", {name: /^policy\.py:/}).first().click();
+  await page.getByRole("region", {name: "Source policy.py"}).waitFor();
+});
+
+test("why says what the policy asked, beside its source, and what would have to be different", async () => {
+  await visit(page, "#/why");
+  await page.getByLabel("from").fill("h3");
+  await page.getByLabel("to", {exact: true}).fill("h5");
+  await page.getByRole("button", {name: "Why?"}).click();
+  await page.getByRole("heading", {name: "h3 (s8:1) → h5 (s11:1)"}).waitFor();
+  await page.getByText("dropped", {exact: true}).waitFor();
+  await page.getByText("blocked[h3] were absent").waitFor();
+  assert.match(page.url(), /from=h3&to=h5/);
+  const marked = page.locator("tr.decides");
+  assert.match(await marked.textContent(), new RegExp(`${BLOCKED}\\s*return drop`));
+  await page.getByLabel("from").fill("h1");
+  await page.getByLabel("to", {exact: true}).fill("h16");
+  await page.getByLabel("fields").fill("tcp_dst=80");
+  await page.keyboard.press("Enter");
+  await page.getByText("forwarded", {exact: true}).first().waitFor();
+  await page.getByRole("heading", {name: "s20:", exact: false}).first().waitFor();
+  await page.getByLabel("fields").fill("tcp_dst");
+  await page.keyboard.press("Enter");
+  await page.getByText("tcp_dst is not a field with its value").waitFor();
+});
+
+test("what happens is shown without a reload", async () => {
+  await visit(page, "#/state/table/blocked");
+  await page.getByText("1 key", {exact: true}).waitFor();
+  await lab.ask("PUT", "/v1/state/tables/blocked/00:00:00:00:00:09", {value: true});
+  await page.getByText("2 keys").waitFor();
+  await page.getByText("h9 (00:00:00:00:00:09)").waitFor();
+  await lab.ask("DELETE", "/v1/state/tables/blocked/00:00:00:00:00:09");
+  await page.getByText("1 key", {exact: true}).waitFor();
+});
+
+test("the policy's lines have what they do, and its decisions are a tree", async () => {
+  await visit(page, "#/policy");
+  const source = page.getByRole("region", {name: "Source policy.py"});
+  await until("counts", async () => /\d/.test(await source.locator("tr", {hasText: "return net.shortest_path"}).locator("td").first().textContent() ?? ""));
+  await visit(page, "#/policy/decisions?switch=0000000000000008");
+  await page.getByRole("region", {name: "Decisions of the switch"}).getByText("blocked[eth_src]", {exact: false}).first().waitFor();
+});
+
+test("the map shows what the tables have, and is moved and searched by keys", async () => {
+  await visit(page, "#/network/map");
+  const map = page.getByRole("img", {name: /^Map: 20 switches, 0 of them without a connection, and 32 links, 1 of them down/});
+  await map.waitFor();
+  const picture = () => map.evaluate((canvas) => canvas.toDataURL());
+  const first = await until("a picture", async () => {
+    const now = await picture();
+    return now.length > 5000 && now;
+  });
+  await map.focus();
+  await page.keyboard.press("ArrowLeft");
+  await until("another picture", async () => (await picture()) !== first);
+  await page.getByRole("combobox", {name: "Switch"}).fill("s8");
+  await page.getByRole("complementary", {name: "The chosen switch"}).getByText("s6:", {exact: false}).waitFor();
+  await page.getByLabel("within").selectOption("1");
+  await page.getByText("3 switches, 2 links").waitFor();
+  assert.match(page.url(), /hops=1/);
+});
+
+test("health has rates, times, shards and the log", async () => {
+  await visit(page, "#/health");
+  await page.getByText("until a rule is confirmed").first().waitFor();
+  await page.getByRole("table", {name: "Shards"}).locator("tbody tr").first().waitFor();
+  await until("a rate", async () => /\d/.test(await page.getByRole("row", {name: /^packet-ins/}).first().locator("td").nth(1).textContent() ?? ""));
+  await visit(page, "#/health/log?q=s8");
+  await until("lines of the log", async () => (await rows("Log")).length > 0);
+  await visit(page, "#/health/counters?q=flow_mods");
+  await until("a counter", async () => (await rows("Counters")).some(([name]) => name === "flow_mods"));
+});
+
+test("no view has a fault that axe finds, light or dark, wide or narrow, and nothing is wider than the screen", async () => {
+  const views = ["network/switches", "network/map?at=s8", "network/drops", "switch/0000000000000008", "switch/0000000000000008/rules", "switch/0000000000000008/tables",
+    "why", "why?from=h3&to=h5", `policy?line=${BLOCKED}`, "policy/decisions", "change", "state", "state/table/blocked", "state/variable/mode", "health", "health/errors", "nothing"];
+  for (const [scheme, width] of [["light", 1280], ["dark", 360]]) {
+    await page.emulateMedia({colorScheme: scheme});
+    await page.setViewportSize({width, height: 800});
+    for (const view of views) {
+      await visit(page, `#/${view}`);
+      await until("it has been read", async () => !(await page.locator("main").textContent()).includes("reading …"));
+      await accessible(page, `${view}, ${scheme}, ${width}`);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(wide <= width, `${view} is ${wide} wide`);
+    }
+  }
+});

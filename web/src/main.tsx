@@ -1,0 +1,15 @@
+// Begins the page.
+import {render} from "preact";
+
+import {follow} from "./address";
+import {connect} from "./api/live";
+import {App} from "./app";
+import "./style.css";
+
+const page = document.getElementById("page");
+if (page !== null) {
+  page.replaceChildren();
+  follow();
+  void connect();
+  render(<App />, page);
+}

@@ -1,0 +1,155 @@
+// A table: searched, sorted, and drawn only where it is seen, so that 10,000 rows are as quick as ten.
+import type {ComponentChildren} from "preact";
+import {useEffect, useMemo, useRef, useState} from "preact/hooks";
+
+import {address, choose} from "../address";
+import {type Cell, type Field, nextSort, order, search, windowOf} from "./rows";
+import {useSeen} from "./seen";
+
+/** The height of a row, in pixels: as in the style sheet. */
+const ROW = 26;
+
+export interface Column<Row> extends Field<Row> {
+  readonly title: string;
+  /** How it looks, unless it is just what it has. */
+  readonly show?: (row: Row) => ComponentChildren;
+  /** The share of the width, in characters. */
+  readonly width: number;
+  readonly numbers?: boolean;
+}
+
+interface TableProps<Row> {
+  /** What the table is about, for those who do not see it. */
+  readonly label: string;
+  readonly rows: readonly Row[];
+  readonly columns: readonly Column<Row>[];
+  readonly keyOf: (row: Row) => string;
+  /** What is wrong with a row, in words. */
+  readonly wrong?: (row: Row) => string | null;
+  /** Where a row leads, and the column that has the link: the first one unless it is said. */
+  readonly href?: (row: Row) => string;
+  readonly leads?: string;
+  /** What is said where there are no rows. */
+  readonly none?: string;
+}
+
+function text(cell: Cell): string {
+  return cell === null ? "" : String(cell);
+}
+
+/** Draws rows, with the search and the order of the address bar. */
+export function Table<Row>({label, rows, columns, keyOf, wrong, href, leads, none}: TableProps<Row>) {
+  const {q = "", sort = "", only = ""} = address.value.query;
+  const isWrong = (row: Row) => wrong !== undefined && wrong(row) !== null;
+  const found = useMemo(() => {
+    const some = search(only === "problems" ? rows.filter(isWrong) : rows, columns, q);
+    return order(some, columns, sort, isWrong);
+  }, [rows, columns, q, sort, only]);
+  const scroller = useRef<HTMLDivElement>(null);
+  const seen = useSeen(scroller);
+  const [focus, setFocus] = useState<number | null>(null);
+  const draw = windowOf(found.length, seen.top, seen.height, ROW);
+
+  // Arrows go from row to row, also to those that are not drawn yet.
+  useEffect(() => {
+    if (focus !== null) {
+      scroller.current?.querySelector<HTMLElement>(`[data-row="${focus}"] a`)?.focus({preventScroll: true});
+    }
+  }, [focus, draw.first]);
+  const onKeyDown = (event: KeyboardEvent) => {
+    const own = scroller.current;
+    const row = (event.target as HTMLElement).closest<HTMLElement>("[data-row]")?.dataset["row"];
+    const page = Math.max(1, Math.floor(seen.height / ROW) - 2);
+    const step = {ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -found.length, End: found.length}[event.key];
+    if (own === null || row === undefined || step === undefined || event.ctrlKey || event.altKey || event.metaKey) {
+      return;
+    }
+    event.preventDefault();
+    const next = Math.max(0, Math.min(found.length - 1, Number(row) + step));
+    const top = next * ROW;
+    if (top < own.scrollTop) {
+      own.scrollTop = top;
+    } else if (top + 2 * ROW > own.scrollTop + own.clientHeight) {
+      own.scrollTop = top + 2 * ROW - own.clientHeight;
+    }
+    setFocus(next);
+  };
+
+  const all = columns.reduce((sum, column) => sum + column.width, 0);
+  const sorted = sort.replace(/^-/, "");
+  return (
+    <div class="table" ref={scroller} onKeyDown={onKeyDown} tabIndex={0} role="region" aria-label={label}>
+      <table aria-rowcount={found.length + 1} style={{minWidth: `${all}ch`}}>
+        <caption class="unseen">{label}</caption>
+        <colgroup>
+          {columns.map((column) => <col key={column.name} style={{width: `${(100 * column.width) / all}%`}} />)}
+        </colgroup>
+        <thead>
+          <tr aria-rowindex={1}>
+            {columns.map(({name, title, numbers = false}) => (
+              <th key={name} scope="col" class={numbers ? "number" : ""}
+                aria-sort={sorted !== name ? "none" : sort.startsWith("-") ? "descending" : "ascending"}>
+                <button type="button" onClick={() => choose({sort: nextSort(sort, name, numbers)})}>
+                  {title}<span aria-hidden="true">{sorted !== name ? "" : sort.startsWith("-") ? " ↓" : " ↑"}</span>
+                </button>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {draw.first > 0 && <Space rows={draw.first} columns={columns.length} />}
+          {found.slice(draw.first, draw.end).map((row, offset) => {
+            const why = wrong?.(row) ?? null;
+            return (
+              <tr key={keyOf(row)} data-row={draw.first + offset} aria-rowindex={draw.first + offset + 2}
+                class={why === null ? "" : "wrong"} title={why ?? undefined}>
+                {columns.map(({name, of, show, numbers = false}) => {
+                  const plain = show === undefined ? text(of(row)) : show(row);
+                  const cell = name === (leads ?? columns[0]?.name) && href !== undefined ? <a href={href(row)}>{plain}</a> : plain;
+                  return <td key={name} class={numbers ? "number" : ""}>{cell}</td>;
+                })}
+              </tr>
+            );
+          })}
+          {draw.end < found.length && <Space rows={found.length - draw.end} columns={columns.length} />}
+        </tbody>
+      </table>
+      {found.length === 0 && <p class="none">{rows.length === 0 ? none ?? "There is nothing." : "No row has all of these words."}</p>}
+    </div>
+  );
+}
+
+/** The room of rows that are not drawn. */
+function Space({rows, columns}: {readonly rows: number; readonly columns: number}) {
+  return <tr aria-hidden="true" class="space"><td colSpan={columns} style={{height: `${rows * ROW}px`}} /></tr>;
+}
+
+interface SearchProps {
+  readonly label: string;
+  /** The same for one row. */
+  readonly one: string;
+  /** How many rows there are, and how many of them have something wrong. */
+  readonly count: number | undefined;
+  readonly problems?: number;
+  readonly children?: ComponentChildren;
+}
+
+/** The field above a table that searches it, with what there is. */
+export function SearchBar({label, one, count, problems, children}: SearchProps) {
+  const {q = "", only = ""} = address.value.query;
+  return (
+    <div class="bar" role="search">
+      <input type="search" aria-label={`Search ${label}`} placeholder="Search: words, or column=value" value={q} data-search
+        onInput={(event) => choose({q: event.currentTarget.value})} />
+      {problems !== undefined && problems > 0 && (
+        <label class="choice">
+          <input type="checkbox" checked={only === "problems"}
+            onChange={(event) => choose({only: event.currentTarget.checked ? "problems" : undefined})} />
+          only problems ({problems})
+        </label>
+      )}
+      {children}
+      <span class="count" role="status">{count === undefined ? "reading …" : `${count.toLocaleString("en")} ${count === 1 ? one : label}`}</span>
+    </div>
+  );
+}

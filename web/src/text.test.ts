@@ -1,0 +1,48 @@
+// Tests of how numbers, times and source lines read.
+import {describe, expect, test} from "vitest";
+
+import {base, fileOf, moment, natural, parts, scaled, span} from "./text";
+
+test("numbers have three digits at most, and a prefix", () => {
+  const all = [0, 7, 999, 1000, 12_345, 999_499, 999_500, 1e9, 3.14159].map((value) => scaled(value, "bit/s"));
+  expect(all).toEqual(["0 bit/s", "7 bit/s", "999 bit/s", "1.00 kbit/s", "12.3 kbit/s", "999 kbit/s", "1.00 Mbit/s", "1.00 Gbit/s", "3.14 bit/s"]);
+});
+
+test("spans have their largest unit", () => {
+  expect([0, 0.0123, 1.9, 119, 120, 7200, 172_800].map(span)).toEqual(["0 s", "12.3 ms", "1 s", "119 s", "2 min", "2 h", "2 d"]);
+});
+
+test("a moment of another day has its day", () => {
+  const now = new Date(2026, 10, 29, 12, 0, 0).getTime();
+  expect(moment(new Date(2026, 10, 29, 9, 5, 7).getTime(), now)).toBe("09:05:07");
+  expect(moment(new Date(2026, 10, 28, 9, 5, 7).getTime(), now)).toBe("2026-11-28 09:05:07");
+});
+
+test("numbers in names are ordered as numbers", () => {
+  expect(["s10", "s2", "S1", "h3"].sort((a, b) => (natural(a) < natural(b) ? -1 : 1))).toEqual(["h3", "S1", "s2", "s10"]);
+});
+
+describe("source lines", () => {
+  test("are found in a text", () => {
+    expect(parts("deny: rule no-ssh (/etc/maple/acl.yaml:12), policy.py:3")).toEqual([
+      "deny: rule no-ssh (",
+      {text: "/etc/maple/acl.yaml:12", file: "/etc/maple/acl.yaml", line: 12},
+      "), ",
+      {text: "policy.py:3", file: "policy.py", line: 3},
+    ]);
+  });
+
+  test("are not addresses, places or plain words", () => {
+    for (const text of ["tcp 10.0.0.1:40000 > 10.0.0.3:80", "00:00:00:00:00:01 at 1:3", "s1:2", "", "fd00::1"]) {
+      expect(parts(text).filter((part) => typeof part !== "string")).toEqual([]);
+    }
+  });
+
+  test("belong to the file that they name", () => {
+    const files = [{file: "/home/a/acl.py"}, {file: "/home/a/lists/acl.yaml"}];
+    expect(fileOf(files, "acl.py")).toBe(files[0]);
+    expect(fileOf(files, "/home/a/lists/acl.yaml")).toBe(files[1]);
+    expect(fileOf(files, "cl.py")).toBeUndefined();
+    expect(base("/home/a/acl.py")).toBe("acl.py");
+  });
+});

@@ -1,0 +1,86 @@
+// Numbers, times and source lines as people read them.
+
+/** The steps of prefixes of units. */
+const PREFIXES = ["", "k", "M", "G", "T", "P"];
+
+/** A number with at most three digits and a prefix: `12.3 Mbit/s`. */
+export function scaled(value: number, unit: string): string {
+  let step = 0;
+  while (Math.abs(value) >= 999.5 && step < PREFIXES.length - 1) {
+    value /= 1000;
+    step += 1;
+  }
+  const digits = Math.abs(value) >= 99.5 || (step === 0 && Number.isInteger(value)) ? 0 : Math.abs(value) >= 9.95 ? 1 : 2;
+  const tail = `${PREFIXES[step] ?? ""}${unit}`;
+  return tail === "" ? value.toFixed(digits) : `${value.toFixed(digits)} ${tail}`;
+}
+
+/** A rate; nothing where it is not known. */
+export function bits(value: number | null | undefined): string {
+  return value == null ? "" : scaled(value, "bit/s");
+}
+
+/** A whole number with its thousands apart. */
+export function whole(value: number | null | undefined): string {
+  return value == null ? "" : value.toLocaleString("en");
+}
+
+/** A length of time in its largest unit: `12 s`, `3 h`. */
+export function span(seconds: number): string {
+  for (const [size, unit] of [[86_400, "d"], [3600, "h"], [60, "min"]] as const) {
+    if (seconds >= 2 * size) {
+      return `${Math.floor(seconds / size)} ${unit}`;
+    }
+  }
+  return seconds >= 1 || seconds === 0 ? `${Math.floor(seconds)} s` : `${scaled(seconds * 1000, "ms")}`;
+}
+
+/** A moment, in milliseconds since 1970, by the clock of the reader: with its day unless that is today. */
+export function moment(time: number, now = Date.now()): string {
+  const when = new Date(time);
+  const clock = when.toLocaleTimeString("en-GB");
+  const today = new Date(now).toDateString() === when.toDateString();
+  return today ? clock : `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())} ${clock}`;
+}
+
+function two(number: number): string {
+  return String(number).padStart(2, "0");
+}
+
+/** A text by which its numbers are ordered as numbers: `s2` before `s10`. */
+export function natural(text: string): string {
+  return text.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(20, "0"));
+}
+
+/** A part of a text: words, or a line of a source file. */
+export type Part = string | {readonly text: string; readonly file: string; readonly line: number};
+
+const REFERENCE = /([\w./~+-]*\w\.[A-Za-z]\w*):(\d+)/g;
+
+/** Finds the source lines that a text names: `acl.py:12`. Addresses with ports are none. */
+export function parts(text: string): Part[] {
+  const found: Part[] = [];
+  let end = 0;
+  for (const match of text.matchAll(REFERENCE)) {
+    const [whole, file = "", line = ""] = match;
+    if (match.index > end) {
+      found.push(text.slice(end, match.index));
+    }
+    found.push({text: whole, file, line: Number(line)});
+    end = match.index + whole.length;
+  }
+  if (end < text.length) {
+    found.push(text.slice(end));
+  }
+  return found;
+}
+
+/** Finds the file that a name stands for: the same, or the one whose path ends with it. */
+export function fileOf<T extends {readonly file: string}>(files: readonly T[], name: string): T | undefined {
+  return files.find(({file}) => file === name) ?? files.find(({file}) => file.endsWith(`/${name}`) || name.endsWith(`/${file}`));
+}
+
+/** The last part of a path. */
+export function base(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}

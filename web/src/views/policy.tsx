@@ -1,0 +1,198 @@
+// The policy: its source with what each line does in the network, and what it has decided at a switch.
+import {useEffect, useMemo, useRef} from "preact/hooks";
+
+import {address, choose, format} from "../address";
+import {useAnswer} from "../api/resource";
+import type {DropRow, ErrorRow, LineHeat, List, PolicyAnswer, PolicyFile, RuleRow, SwitchRow} from "../api/types";
+import {useNames} from "../names";
+import {chosen, Lined, Listed, Section, Tabs, title, Trouble} from "../parts";
+import {base, fileOf, moment, parts, span, whole} from "../text";
+import {useSeen} from "../table/seen";
+import {windowOf} from "../table/rows";
+import {Code} from "./code";
+import {heat} from "./source";
+import {ruleHref, switchHref} from "./links";
+import {Tree} from "./tree";
+
+/** How often counts are read again: the controller asks the switches for them. */
+const EVERY = 10_000;
+/** The height of a line, in pixels: as in the style sheet. */
+const LINE = 20;
+/** The most rules of a line that are listed. */
+const LISTED = 200;
+
+/** What of a line is counted. */
+const MEASURES = ["packets", "rules", "leaves", "misses", "drops", "errors", "time_ms"] as const;
+type Measure = (typeof MEASURES)[number];
+const TITLES: Readonly<Record<Measure, string>> = {
+  packets: "packets", rules: "rules", leaves: "decisions", misses: "misses", drops: "drops", errors: "errors", time_ms: "ms",
+};
+
+/** Shows the source, or the decisions of a switch. */
+export function PolicyView() {
+  const tab = address.value.path[1] === "decisions" ? "decisions" : "source";
+  title("Policy");
+  return (
+    <div class="view">
+      <h1 class="unseen">Policy</h1>
+      <Tabs label="Policy" at={tab} tabs={[["source", "source", format(["policy"])], ["decisions", "decisions of a switch", format(["policy", "decisions"])]]} />
+      {tab === "source" ? <Source /> : <Decisions />}
+    </div>
+  );
+}
+
+function Source() {
+  const {data, problem} = useAnswer<PolicyAnswer>("/v1/policy", {every: EVERY});
+  const files = data?.files ?? [];
+  const wished = chosen("file");
+  const file = wished === "" ? files[0] : fileOf(files, wished);
+  const line = Number(chosen("line")) || null;
+  const measures = MEASURES.filter((measure) => file?.lines.some((one) => (one[measure] ?? 0) > 0));
+  const measure = measures.find((name) => name === chosen("heat")) ?? measures[0] ?? "packets";
+  return (
+    <>
+      <div class="bar">
+        {files.length > 1 && (
+          <label>file <select value={file?.file} onChange={(event) => choose({file: event.currentTarget.value, line: undefined})}>
+            {files.map((one) => <option key={one.file} value={one.file}>{base(one.file)}</option>)}
+          </select></label>
+        )}
+        <label>colour by <select value={measure} onChange={(event) => choose({heat: event.currentTarget.value})}>
+          {(measures.length > 0 ? measures : ["packets" as const]).map((name) => <option key={name} value={name}>{TITLES[name]}</option>)}
+        </select></label>
+        <span class="count">{data === undefined ? "reading …" : file?.file ?? data.policy ?? ""}</span>
+      </div>
+      <Trouble problem={problem} />
+      {data?.complete === false && <p class="warning">There are more files or lines than are shown.</p>}
+      {data !== undefined && file === undefined && (
+        <p class="none">{wished === "" ? `${data.policy ?? "The policy"} has no source that is known: it is not in Python, or has not run yet.` : `${wished} is not a file of the policy that runs.`}</p>
+      )}
+      {file !== undefined && file.changed_since && <p class="warning" role="status">{base(file.file)} was written after the policy was loaded. <a href={format(["change"])}>See what would change</a></p>}
+      {file !== undefined && (file.text === null ? <p class="none">Its text is not known any more.</p> : (
+        <div class="map-and-side">
+          <Text file={file} text={file.text} measure={measure} measures={measures} line={line} />
+          {line !== null && <AboutLine file={file} line={line} />}
+        </div>
+      ))}
+    </>
+  );
+}
+
+function Text({file, text, measure, measures, line}: {
+  readonly file: PolicyFile;
+  readonly text: string;
+  readonly measure: Measure;
+  readonly measures: readonly Measure[];
+  readonly line: number | null;
+}) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const seen = useSeen(scroller);
+  const lines = useMemo(() => text.replace(/\n$/, "").split("\n"), [text]);
+  const counts = useMemo(() => new Map(file.lines.map((one) => [one.line, one])), [file]);
+  const most = useMemo(() => Math.max(0, ...file.lines.map((one) => one[measure] ?? 0)), [file, measure]);
+  const draw = windowOf(lines.length, seen.top, seen.height, LINE, 20);
+  useEffect(() => {
+    const own = scroller.current;
+    if (own !== null && line !== null && (line * LINE < own.scrollTop + LINE || line * LINE > own.scrollTop + own.clientHeight - 2 * LINE)) {
+      own.scrollTop = (line - 0.5) * LINE - own.clientHeight / 2;
+    }
+  }, [file.file, line]);
+  return (
+    <div class="scroll code" ref={scroller} tabIndex={0} role="region" aria-label={`Source ${base(file.file)}`}>
+      <table class="source" aria-rowcount={lines.length + 1}>
+        <thead><tr aria-rowindex={1}>
+          {measures.map((name) => <th key={name} scope="col" class="number">{TITLES[name]}</th>)}
+          <th scope="col" class="number">line</th><th scope="col">source</th>
+        </tr></thead>
+        <tbody>
+          {draw.first > 0 && <tr aria-hidden="true"><td style={{height: `${draw.first * LINE}px`}} /></tr>}
+          {lines.slice(draw.first, draw.end).map((source, offset) => {
+            const number = draw.first + offset + 1;
+            const own = counts.get(number);
+            return (
+              <tr key={number} aria-rowindex={number + 1} class={`heat${heat(own?.[measure] ?? null, most)}${number === line ? " chosen" : ""}`}>
+                {measures.map((name) => <td key={name} class={`number${bad(name) && (own?.[name] ?? 0) > 0 ? " wrong" : ""}`}>{count(own, name)}</td>)}
+                <td class="number"><a href={format(["policy"], {file: file.file, line: String(number), heat: chosen("heat")})}
+                  aria-current={number === line ? "true" : undefined}>{number}</a></td>
+                <td><Code text={source} /></td>
+              </tr>
+            );
+          })}
+          {draw.end < lines.length && <tr aria-hidden="true"><td style={{height: `${(lines.length - draw.end) * LINE}px`}} /></tr>}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function bad(measure: Measure): boolean {
+  return measure === "drops" || measure === "errors";
+}
+
+function count(own: LineHeat | undefined, measure: Measure): string {
+  const value = own?.[measure];
+  return value == null || value === 0 ? "" : measure === "time_ms" ? span(value / 1000) : whole(value);
+}
+
+/** What one line does in the network. */
+function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: number}) {
+  const names = useNames();
+  const {data: rules, problem} = useAnswer<List<RuleRow>>("/v1/rules");
+  const {data: drops} = useAnswer<List<DropRow>>("/v1/drops?minutes=15", {every: EVERY});
+  const {data: errors} = useAnswer<List<ErrorRow>>("/v1/errors", {every: EVERY});
+  const is = (text: string | null) => text !== null && parts(text).some((part) => typeof part !== "string" && part.line === line && fileOf([file], part.file) !== undefined);
+  const ours = useMemo(() => rules?.rows.filter((row) => is(row.why)) ?? [], [rules, file, line]);
+  const dropped = drops?.rows.filter((row) => is(row.line)) ?? [];
+  const failed = errors?.rows.filter((row) => is(row.text)) ?? [];
+  const own = file.lines.find((one) => one.line === line);
+  return (
+    <aside class="side" aria-label={`Line ${line}`}>
+      <h2>Line {line} <a class="close" href={format(["policy"], {file: file.file, heat: chosen("heat")})} aria-label="Close">✕</a></h2>
+      <dl class="facts">
+        {MEASURES.filter((name) => own?.[name] != null).map((name) => <div key={name}><dt>{TITLES[name]}</dt><dd>{count(own, name) || "0"}</dd></div>)}
+      </dl>
+      <Trouble problem={problem} />
+      <Section title={rules === undefined ? "Rules that name the line: reading …" : `Rules that name the line: ${whole(ours.length)}`}>
+        <ul class="plain-list">
+          {ours.slice(0, LISTED).map((row) => (
+            <li key={`${row.switch} ${row.table} ${row.priority} ${row.match}`}>
+              <a href={ruleHref(row)}>{names.switch(row.switch)}</a> <Listed text={row.match === "" ? "any" : names.inText(row.match)} /> → <Listed text={names.inText(row.actions)} />
+              {row.n_packets !== null && <span class="soft"> {whole(row.n_packets)} packets</span>}
+            </li>
+          ))}
+        </ul>
+        {ours.length > LISTED && <p class="soft">and {whole(ours.length - LISTED)} others</p>}
+      </Section>
+      {dropped.length > 0 && (
+        <Section title="Drops in 15 minutes">
+          <ul class="plain-list">{dropped.map((row, at) => (
+            <li key={at}>{whole(row.packets)} of {row.host === null ? "several hosts" : <a href={format(["why"], {from: names.host(row.host)})}>{names.host(row.host)}</a>} at <a href={switchHref(row.switch)}>{row.at === null ? names.switch(row.switch) : names.place(row.at)}</a>
+              <div class="soft">{row.example !== null && names.inText(row.example)}</div></li>
+          ))}</ul>
+        </Section>
+      )}
+      {failed.length > 0 && (
+        <Section title="Errors">
+          <ul class="plain-list">{failed.map((row, at) => <li key={at}>{moment(row.time)} <Lined text={row.text} /></li>)}</ul>
+        </Section>
+      )}
+    </aside>
+  );
+}
+
+function Decisions() {
+  const names = useNames();
+  const {data} = useAnswer<List<SwitchRow>>("/v1/switches", {live: true});
+  const wished = chosen("switch");
+  const id = data?.rows.find((row) => row.switch === wished)?.switch ?? data?.rows[0]?.switch;
+  return (
+    <>
+      <div class="bar">
+        <label>switch <select value={id} onChange={(event) => choose({switch: event.currentTarget.value})}>
+          {data?.rows.map((row) => <option key={row.switch} value={row.switch}>{names.switch(row.switch)}</option>)}
+        </select></label>
+      </div>
+      {id === undefined ? <p class="none">{data === undefined ? "reading …" : "No switch has connected yet."}</p> : <Tree key={id} id={id} />}
+    </>
+  );
+}

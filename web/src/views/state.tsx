@@ -1,0 +1,154 @@
+// Tracked state: tables and variables, live, with who wrote what, and editing for those who may.
+import {useMemo, useState} from "preact/hooks";
+
+import {address, format} from "../address";
+import {type Problem, send} from "../api/ask";
+import {refresh, useAnswer} from "../api/resource";
+import {may} from "../api/session";
+import type {Json, List, StateRow, ValueRow} from "../api/types";
+import {type Names, useNames} from "../names";
+import {title, Trouble, Writer} from "../parts";
+import {type Column, SearchBar, Table} from "../table/table";
+import {moment, whole} from "../text";
+import {change, shown} from "./value";
+
+/** Shows what is tracked, or one table or variable of it. */
+export function StateView() {
+  const [, kind, name] = address.value.path;
+  title(name ?? "State");
+  return (
+    <div class="view">
+      {name !== undefined && kind === "table" ? <OneTable key={name} name={name} />
+        : name !== undefined && kind === "variable" ? <OneVariable key={name} name={name} />
+        : <All />}
+    </div>
+  );
+}
+
+function All() {
+  const {data, problem} = useAnswer<List<StateRow>>("/v1/state", {live: true});
+  const columns = useMemo<Column<StateRow>[]>(() => [
+    {name: "name", title: "name", of: nameOf, width: 24},
+    {name: "kind", title: "kind", of: (row) => (row.table === undefined ? "variable" : "table"), width: 10},
+    {name: "types", title: "types", of: types, width: 30},
+    {name: "keys", title: "keys", of: (row) => row.keys ?? null, show: (row) => whole(row.keys), width: 9, numbers: true},
+    {name: "kept", title: "survives a restart", of: (row) => (row.kept ? "yes" : "no"), width: 16},
+    {name: "written", title: "last write", of: (row) => row.written?.at ?? null, show: (row) => <Writer written={row.written} />, width: 36},
+  ], []);
+  return (
+    <>
+      <h1 class="unseen">State</h1>
+      <SearchBar label="tables and variables" one="table or variable" count={data?.total} />
+      <Trouble problem={problem} />
+      <Table label="Tables and variables" rows={data?.rows ?? []} columns={columns} keyOf={(row) => `${row.table === undefined} ${nameOf(row)}`}
+        href={(row) => format(["state", row.table === undefined ? "variable" : "table", nameOf(row)])} none="The policy tracks no tables and no variables." />
+    </>
+  );
+}
+
+function nameOf(row: StateRow): string {
+  return row.table ?? row.var ?? "";
+}
+
+function types({table, key, value}: StateRow): string {
+  return table === undefined ? value ?? "" : key == null && value === null ? "" : `${key ?? "any"} → ${value ?? "any"}`;
+}
+
+/** A value with the name of what it is, where it has one. */
+function named(value: Json, names: Names): string {
+  const text = shown(value);
+  const name = names.hasHost(text) ? names.host(text) : null;
+  return name === null ? text : `${name} (${text})`;
+}
+
+function OneTable({name}: {readonly name: string}) {
+  const path = `/v1/state/tables/${encodeURIComponent(name)}`;
+  const {data, problem} = useAnswer<List<ValueRow>>(path, {live: true});
+  const names = useNames();
+  const [editing, setEditing] = useState<ValueRow | "new" | null>(null);
+  const columns = useMemo<Column<ValueRow>[]>(() => [
+    {name: "key", title: "key", of: (row) => named(row.key ?? null, names), width: 34,
+      show: (row) => (may("state") ? <button type="button" class="link" onClick={() => setEditing(row)}>{named(row.key ?? null, names)}</button> : named(row.key ?? null, names))},
+    {name: "value", title: "value", of: (row) => named(row.value, names), width: 40},
+    {name: "by", title: "written by", of: (row) => row.written?.by ?? null, width: 30},
+    {name: "at", title: "at", of: (row) => row.written?.at ?? null, show: (row) => (row.written === null ? "" : moment(row.written.at)), width: 20},
+  ], [names]);
+  return (
+    <>
+      <div class="head"><h1><a href={format(["state"])}>State</a> / {name}</h1></div>
+      <SearchBar label="keys" one="key" count={data?.total}>
+        {may("state") && <button type="button" onClick={() => setEditing("new")}>Add a key</button>}
+      </SearchBar>
+      <Trouble problem={problem} />
+      {editing !== null && <Editor key={editing === "new" ? "" : JSON.stringify(editing.key)} table={name} row={editing === "new" ? null : editing} names={names} end={() => {
+        setEditing(null);
+        refresh(path);
+      }} />}
+      <Table label={`Keys of ${name}`} rows={data?.rows ?? []} columns={columns} keyOf={(row) => JSON.stringify(row.key)} none="It has no keys." />
+    </>
+  );
+}
+
+function Editor({table, row, names, end}: {
+  readonly table: string;
+  readonly row: ValueRow | null;
+  readonly names: Names;
+  readonly end: () => void;
+}) {
+  const [key, setKey] = useState("");
+  const [value, setValue] = useState(row === null ? "" : shown(row.value));
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const write = (after: string | null) => {
+    const place = {key: [table, row === null ? {word: key.trim()} : row.key]};
+    send("POST", "/v1/state/transactions", change(place, row?.value, after)).then(end, setProblem);
+  };
+  return (
+    <form class="bar edit" onSubmit={(event) => {
+      event.preventDefault();
+      write(value);
+    }}>
+      {row === null
+        ? <label>key <input size={24} required value={key} onInput={(event) => setKey(event.currentTarget.value)} /></label>
+        : <span><strong>{named(row.key ?? null, names)}</strong></span>}
+      <label class="wide">value <input size={30} required value={value} onInput={(event) => setValue(event.currentTarget.value)} /></label>
+      <button type="submit" class="main">Write</button>
+      {row !== null && <button type="button" onClick={() => write(null)}>Delete</button>}
+      <button type="button" onClick={end}>Cancel</button>
+      <Trouble problem={problem} />
+    </form>
+  );
+}
+
+function OneVariable({name}: {readonly name: string}) {
+  const path = `/v1/state/variables/${encodeURIComponent(name)}`;
+  const {data, problem} = useAnswer<ValueRow>(path, {live: true});
+  const names = useNames();
+  const [value, setValue] = useState<string | null>(null);
+  const [refused, setRefused] = useState<Problem | null>(null);
+  return (
+    <>
+      <div class="head"><h1><a href={format(["state"])}>State</a> / {name}</h1></div>
+      <Trouble problem={problem} />
+      {data !== undefined && (
+        <dl class="facts wide">
+          <div><dt>value</dt><dd>{named(data.value, names)}</dd></div>
+          <div><dt>written by</dt><dd><Writer written={data.written} /></dd></div>
+        </dl>
+      )}
+      {may("state") && data !== undefined && (
+        <form class="bar edit" onSubmit={(event) => {
+          event.preventDefault();
+          send("POST", "/v1/state/transactions", change({var: name}, data.value, value ?? shown(data.value))).then(() => {
+            setValue(null);
+            setRefused(null);
+            refresh(path);
+          }, setRefused);
+        }}>
+          <label class="wide">value <input size={30} required value={value ?? shown(data.value)} onInput={(event) => setValue(event.currentTarget.value)} /></label>
+          <button type="submit" class="main" disabled={value === null}>Write</button>
+          <Trouble problem={refused} />
+        </form>
+      )}
+    </>
+  );
+}
