@@ -233,6 +233,7 @@ def test_policies_are_named_and_options_checked() -> None:
     for arguments, message in [
         (["run", "nothing.py"], "can't read nothing.py"),
         (["run", "builtin:nothing"], "there is no built-in policy"),
+        (["run", "builtin:flood", "--ryu-rest"], "--ryu-rest needs --http ADDR"),
         (["run", "builtin:flood", "--emulate", "star:3"], "expected single:N, linear:N"),
         (["show", "hosts", "--control", "/nonexistent"], "no controller at /nonexistent"),
     ]:

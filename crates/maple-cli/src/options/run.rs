@@ -198,7 +198,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "FILE", requires = "http_cert")]
     pub http_key: Option<PathBuf>,
     /// Also answer the reading paths of Ryu's ofctl_rest and rest_topology at the HTTP API's address
-    #[arg(long, requires = "http")]
+    #[arg(long)]
     pub ryu_rest: bool,
     /// Emulate this network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY")]

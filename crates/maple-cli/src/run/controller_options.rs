@@ -131,7 +131,11 @@ fn declare(network: &DeclaredNetwork, chosen: &mut ControllerOptions) -> anyhow:
 
 /// Returns the options of the HTTP API, if it is to be served.
 fn http(options: &RunOptions) -> anyhow::Result<Option<HttpOptions>> {
-    let Some(address) = options.http else { return Ok(None) };
+    let Some(address) = options.http else {
+        // The configuration may have the address, so the command line alone can't tell.
+        let is_useless = options.ryu_rest.then(|| usage_error(anyhow!("--ryu-rest needs --http ADDR")));
+        return is_useless.map_or(Ok(None), Err);
+    };
     let files = options.http_cert.as_ref().zip(options.http_key.as_ref());
     let tls = files.map(|(certificate, key)| Tls::open(TlsFiles::new(certificate, key)).map(Arc::new));
     let (tls, tokens) = (tls.transpose().or_usage_error()?, options.http_tokens.clone());
