@@ -5,6 +5,8 @@ import io
 import os
 import sys
 import threading
+from collections.abc import Iterable
+from typing import Any, TextIO, cast
 
 from maple import _maple
 
@@ -12,6 +14,7 @@ from maple import _maple
 def main() -> int:
     """Runs the command line; the exit status."""
     _write_whole_lines()
+    sys.stdout, sys.stderr = cast(TextIO, _Output(sys.stdout)), cast(TextIO, _Output(sys.stderr))
     status = _maple.main(["maple", *sys.argv[1:]])
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
     if any(thread.daemon for thread in others):
@@ -28,6 +31,23 @@ def _write_whole_lines() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
+
+
+class _Output:
+    """A standard stream without what a policy prints about packets that nobody has sent."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        return len(text) if _maple.keeps_output_back() else self._stream.write(text)
+
+    def writelines(self, lines: Iterable[str], /) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _leave(status: int, awaited: list[threading.Thread]) -> None:

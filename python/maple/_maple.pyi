@@ -2616,5 +2616,11 @@ def examine(
     The packet, packets tried, distinct traces, and why the runs are no proof.
     """
 
+def keeps_output_back() -> bool:
+    """Notes that the current run of a policy writes output, if this thread is in one.
+
+    Whether the output has to be kept back, because nobody has sent the run's packet.
+    """
+
 def main(arguments: list[str]) -> int:
     """Runs the ``maple`` command; the exit status."""

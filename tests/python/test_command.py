@@ -173,6 +173,43 @@ def test_a_terminal_that_closes_stops_nothing(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+def test_a_policy_prints_about_packets_that_came_and_about_no_others(tmp_path: Path) -> None:
+    """Exploration runs the policy on packets that nobody has sent."""
+    file = tmp_path / "talks.py"
+    file.write_text(
+        "import logging\nimport sys\nfrom maple import flood, policy\n\n@policy\ndef f(pkt, net):\n"
+        "    there = net.locate(pkt.eth_dst)\n    if there is None:\n        return flood()\n"
+        "    if pkt.ip_proto == 17:\n        print('a name')\n        logging.warning('a name, too')\n"
+        "    if pkt.ip_proto == 132:\n        sys.stderr.writelines(['a talk\\n'])\n"
+        "    return net.shortest_path(net.locate(pkt.eth_src), there)\n"
+    )
+    control, told = tmp_path / "control", tmp_path / "told"
+    command = [*MAPLE, "run", str(file), "--emulate", "linear:2", "--control", str(control), "--console"]
+    with told.open("w") as out:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True)
+    try:
+        assert process.stdin is not None
+        print("pingall", file=process.stdin, flush=True)
+
+        def open_questions() -> set[str]:
+            done = maple("show", "tree", "--json", "--control", str(control))
+            switches = [] if done.returncode else json.loads(done.stdout)
+            explored = [switch["exploration"] for switch in switches if switch["exploration"]]
+            is_over = len(explored) == 2 and all(of["current"] and of["stopped"] is None for of in explored)
+            return {question["what"] for of in explored for question in of["open"]} if is_over else set()
+
+        prints = "a packet that was tried has no rule: the policy prints for it"
+        wait_for("the exploration", lambda: prints in open_questions())
+        assert "a name" not in told.read_text() and "a talk" not in told.read_text()
+        print("h1 iperf h2 1s", file=process.stdin, flush=True)
+        wait_for("what the policy prints", lambda: "WARNING:root:a name, too\n" in told.read_text())
+        assert "\na name\n" in told.read_text() and "a talk" not in told.read_text()
+        assert process.communicate(timeout=20) is not None and process.returncode == 0, told.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_what_a_policy_prints_comes_out_a_line_at_a_time(tmp_path: Path, unbuffered: str) -> None:
     file = tmp_path / "talks.py"

@@ -46,7 +46,7 @@ NONE = """
 def running(tmp_path: Path) -> Iterator[Running]:
     (tmp_path / "helper.py").write_text("DENIED = {1}\n")
     (tmp_path / "lists.py").write_text(textwrap.dedent(POLICY))
-    one = Running(tmp_path, str(tmp_path / "lists.py"), "--workers", "2")
+    one = Running(tmp_path, str(tmp_path / "lists.py"), "--workers", "2", "--explore=0")
     yield one
     one.process.kill()
     one.process.wait()
@@ -306,7 +306,7 @@ def test_a_plan_holds_while_the_network_goes_on_and_else_names_the_packet(tmp_pa
     (tmp_path / "new").mkdir()
     new, file = tmp_path / "new" / "kinds.py", tmp_path / "plan.json"
     new.write_text(textwrap.dedent(KINDS).replace("flood()", "drop()", 2))
-    running = Running(tmp_path, str(tmp_path / "kinds.py"))
+    running = Running(tmp_path, str(tmp_path / "kinds.py"), "--explore=0")
     try:
         with console(running, "linear:2,2") as run:
 

@@ -35,11 +35,13 @@ def normal(text: str) -> str:
 
 def matches(shown: list[str], printed: list[str]) -> bool:
     """Whether the lines are those that the page shows, where `…` stands for any number of lines."""
-    if not shown:
-        return not printed
-    if shown[0] == "…":
-        return any(matches(shown[1:], printed[skipped:]) for skipped in range(len(printed) + 1))
-    return bool(printed) and line_matches(shown[0], printed[0]) and matches(shown[1:], printed[1:])
+    reached = {0}
+    for line in shown:
+        if line == "…":
+            reached = set(range(min(reached, default=len(printed) + 1), len(printed) + 1))
+        else:
+            reached = {at + 1 for at in reached if at < len(printed) and line_matches(line, printed[at])}
+    return len(printed) in reached
 
 
 def line_matches(shown: str, printed: str) -> bool:
@@ -110,7 +112,9 @@ def test_a_lesson_shows_what_happens(lesson: Path, tmp_path: Path, monkeypatch: 
             assert text.strip() in done.stdout, done.stdout + done.stderr
             played += 1
         else:
-            command = re.fullmatch(r"maple run (\w+\.py) --emulate (\S+)(?: --control \S+)? --console", title)
+            command = re.fullmatch(
+                r"maple run (\w+\.py) --emulate (\S+)(?: --explore 0)?(?: --control \S+)? --console", title
+            )
             assert command is not None, title
             network = maple.emulate(command[2], command[1])
             play(network, text)

@@ -48,7 +48,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
         (tmp_path / "lists.py").write_text(textwrap.dedent(text))
         # One that was killed has left its socket.
         (tmp_path / "control").unlink(missing_ok=True)
-        started.append(Running(tmp_path, str(tmp_path / "lists.py"), "--state", str(tmp_path / "state")))
+        started.append(Running(tmp_path, str(tmp_path / "lists.py"), "--state", str(tmp_path / "state"), "--explore=0"))
         return started[-1]
 
     yield running

@@ -142,6 +142,11 @@ class Controller:
         on few processors, all of them are slow at times."""
         return [error for error in self.show("errors") if "or this controller was slow" not in error["text"]]
 
+    def is_explored(self):
+        """Whether the policy has been tried on all packets that known hosts could send, as far as it ever will."""
+        explored = [switch["exploration"] for switch in self.show({"tree": None})]
+        return all(of is None or of["current"] for of in explored)
+
     def connected(self):
         """The switches with a control connection, as `maple show switches --json` tells them."""
         return [switch for switch in self.show("switches") if switch["unreachable"] is None]

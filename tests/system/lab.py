@@ -103,7 +103,9 @@ class Lab:
         wait_for("all answers", lambda: self.ping_all()[0] == 0 or None)
 
     def wait_agreement(self, controller):
-        """Waits until every switch has exactly the rules that the controller believes it has."""
+        """Waits until exploration is at its end and every switch has exactly the rules that the controller believes it
+        has."""
+        wait_for("the exploration", controller.is_explored)
         for switch in self.switches:
             number = int(switch.dpid, 16)
 

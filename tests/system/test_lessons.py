@@ -174,6 +174,8 @@ def test_the_vlan_router_joins_networks_and_keeps_vlans_apart(controller, lab, p
     for name, bridge, vlan, _ in Access.HOSTS:
         vsctl("set", "port", f"{bridge}-eth{net.port_towards(bridge, name)}", f"tag={vlan}")
     wait_for("the link", lambda: len(maple.show("links")) == 1)
+    # The policy drops what is for unknown hosts.
+    wait_for("h2 to be found", lambda: net.ping("h1", "h2") == 1)
     assert net.ping("h1", "h2", count=3) == 3, "within a VLAN"
     assert net.ping("h1", "10.0.10.254", count=3) == 3, "the router"
     # The first packets ask for h3, and are lost.

@@ -105,9 +105,8 @@ mod tests {
 
     #[test]
     fn traces_are_read_plain_and_compressed() {
-        let folder = std::env::temp_dir().join(format!("maple-bench-headers-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (plain, packed) = (folder.join("x.trace"), folder.join("x.trace.gz"));
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, packed) = (folder.path().join("x.trace"), folder.path().join("x.trace.gz"));
         fs::write(&plain, LINES).unwrap();
         let mut encoder = GzEncoder::new(fs::File::create(&packed).unwrap(), Compression::fast());
         encoder.write_all(LINES.as_bytes()).unwrap();
@@ -120,7 +119,7 @@ mod tests {
         assert_eq!(error, format!("{}:2: \"256\" is not a protocol", plain.display()));
         fs::write(&plain, "\n").unwrap();
         assert!(TracedHeader::read(&plain).unwrap_err().to_string().ends_with("the file is empty"));
-        fs::remove_dir_all(&folder).unwrap();
+        folder.close().unwrap();
         assert!(matches!(TracedHeader::read(&plain), Err(InputError::Unreadable { .. })));
     }
 }

@@ -19,9 +19,9 @@ use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::state::{Store, Value, Write};
-use maple_wire::msg::{PacketIn, PacketInReason, PacketInView};
+use maple_wire::msg::{PacketIn, PacketInView};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
+use maple_wire::{Dpid, Message, Port, PortNo, Version};
 
 const SWITCHES: u64 = 16;
 /// The number of packets in one read.
@@ -95,11 +95,8 @@ impl HitShard {
                 handle(&mut engine, &mut packets.iter().map(packet_in).collect());
             }
         }
-        let encoded = |packet: &PacketIn| {
-            let mut bytes = Vec::new();
-            Message::PacketIn(packet.clone()).encode(Version::Of10, 1, &mut bytes).expect("a packet-in");
-            bytes
-        };
+        let encoded =
+            |packet: &PacketIn| Message::PacketIn(packet.clone()).to_bytes(Version::Of10, 1).expect("a packet-in");
         let pieces = hosts.div_ceil(READ);
         let reads = (0..pieces).flat_map(|piece| {
             all.iter().map(move |(dpid, all)| {
@@ -163,15 +160,7 @@ fn packets(switch: u64, hosts: usize) -> Vec<PacketIn> {
     let packet = |host: usize| {
         let to = (host + 1) % hosts;
         let data = Frame::ethernet(mac(host), mac(to)).ipv4(ip(host), ip(to)).udp(1, 2).build();
-        PacketIn {
-            buffer_id: maple_wire::msg::NO_BUFFER,
-            total_len: data.len() as u16,
-            reason: PacketInReason::NoMatch,
-            table_id: 0,
-            cookie: u64::MAX,
-            pipeline: Match::any().exact(Field::InPort, 1),
-            data,
-        }
+        PacketIn::new(1, data)
     };
     (0..hosts).map(packet).collect()
 }

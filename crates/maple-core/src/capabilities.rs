@@ -4,6 +4,7 @@
 //! small costs speed. If a set is too large, the switch answers with an error message and lacks the rule.
 
 use maple_wire::eth_type::value::IPV6;
+use maple_wire::field::ValueKind;
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
 use maple_wire::{Constraint, Dpid, Field, FieldSet, PortNo};
@@ -67,9 +68,6 @@ const OF13_RARE: FieldSet = FieldSet::from_fields(&[Field::InPhyPort, Field::Pbb
 const OVS_MANUFACTURER: &str = "Nicira, Inc.";
 /// The hardware in Open vSwitch's description of itself.
 const OVS_HARDWARE: &str = "Open vSwitch";
-
-/// The transport ports: 1.3 forbids masks on them, but Open vSwitch accepts any.
-const PORTS: [Field; 6] = [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
 
 impl Capabilities {
     /// Returns the capabilities that the version and the switch's features guarantee.
@@ -142,7 +140,8 @@ impl Capabilities {
     pub fn of_open_vswitch(mut self) -> Capabilities {
         self.refuses_large_numbers = true;
         if self.version == Version::Of13 {
-            for field in PORTS {
+            // 1.3 forbids masks on transport ports, but Open vSwitch accepts any.
+            for field in Field::ALL.into_iter().filter(|field| field.kind() == ValueKind::TransportPort) {
                 self.maskable.insert(field);
                 self.prefixes.insert(field);
             }
@@ -176,7 +175,7 @@ impl Capabilities {
         let Constraint { field, mask, .. } = *constraint;
         constraint.is_exact()
             || self.maskable.contains(field)
-            || self.prefixes.contains(field) && prefix_length(field, mask).is_some()
+            || self.prefixes.contains(field) && field.prefix_length(mask).is_some()
     }
 }
 
@@ -212,12 +211,6 @@ fn fits_open_vswitch(constraint: &Constraint) -> bool {
         Field::ArpOp => constraint.value <= 0xff,
         _ => true,
     }
-}
-
-/// Returns the number of leading bits of the field in the mask; `None` if the mask has other bits too.
-pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
-    let rest = field.full_mask() & !mask;
-    (rest & rest.wrapping_add(1) == 0).then(|| mask.count_ones())
 }
 
 #[cfg(test)]

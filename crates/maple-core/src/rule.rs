@@ -4,9 +4,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use maple_wire::{Action, Instruction, Match, PortNo};
+use serde::{Deserialize, Serialize};
 
 /// A flow rule, independent of the protocol's format.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rule {
     /// The priority; the matching rule with the highest one decides.
     pub priority: u16,

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use core_affinity::CoreId;
 use maple_handlers::{BATCH, Handler, LearningSwitch, Replies};
-use maple_wire::msg::{Frames, PacketIn, PacketInReason, PacketInView};
+use maple_wire::msg::{Frames, PacketIn, PacketInView};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Field, Match, Message, Version};
+use maple_wire::{Message, Version};
 
 /// Bytes of one read.
 const READ: usize = 64 * 1024;
@@ -42,15 +42,7 @@ impl Source {
     fn new() -> Source {
         let mut message = Vec::new();
         let data = Frame::ethernet([6, 0, 0, 0, 0, 1], [2; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
-        let packet_in = PacketIn {
-            buffer_id: 1,
-            total_len: data.len() as u16,
-            reason: PacketInReason::NoMatch,
-            table_id: 0,
-            cookie: u64::MAX,
-            pipeline: Match::any().exact(Field::InPort, 1),
-            data,
-        };
+        let packet_in = PacketIn { buffer_id: 1, ..PacketIn::new(1, data) };
         Message::PacketIn(packet_in).encode(Version::Of10, 1, &mut message).expect("a packet-in");
         let length = message.len();
         Source { bytes: message.repeat(READ / length), length, next: 0 }

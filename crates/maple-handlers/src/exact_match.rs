@@ -397,8 +397,7 @@ mod tests {
                     // 1.0 matches nothing after the Ethernet type of IPv6.
                     expected.matching.fields.truncate(5 + usize::from(packet.get(Field::VlanPcp).is_some()));
                 }
-                let mut bytes = Vec::new();
-                Message::FlowMod(expected).encode(Version::Of10, 5, &mut bytes).unwrap();
+                let bytes = Message::FlowMod(expected).to_bytes(Version::Of10, 5).unwrap();
                 assert_eq!(message, Message::decode(&bytes).unwrap().1, "{frame:02x?}");
             }
         }

@@ -1,22 +1,12 @@
 //! Encodes packet-ins and decodes answers, for tests of the handlers.
 
-use maple_wire::msg::{Frames, PacketIn, PacketInReason};
-use maple_wire::{Field, Match, Message, Version};
+use maple_wire::msg::{Frames, PacketIn};
+use maple_wire::{Message, Version};
 
 /// An encoded packet-in.
 pub(crate) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32, frame: &[u8]) -> Vec<u8> {
-    let message = Message::PacketIn(PacketIn {
-        buffer_id,
-        total_len: frame.len() as u16,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: u64::MAX,
-        pipeline: Match::any().exact(Field::InPort, in_port.into()),
-        data: frame.to_vec(),
-    });
-    let mut bytes = Vec::new();
-    message.encode(version, xid, &mut bytes).expect("it can be said");
-    bytes
+    let message = Message::PacketIn(PacketIn { buffer_id, ..PacketIn::new(in_port, frame.to_vec()) });
+    message.to_bytes(version, xid).expect("it can be said")
 }
 
 /// The messages in a buffer, with their transaction ids.

@@ -32,6 +32,7 @@ mod histogram;
 mod pending;
 mod schedule;
 
+mod channel;
 mod handshake;
 mod packets;
 mod socket;

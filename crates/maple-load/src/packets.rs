@@ -1,8 +1,8 @@
 //! The packet-ins that a switch sends, from a template.
 
-use maple_wire::msg::{PacketIn, PacketInReason};
+use maple_wire::msg::PacketIn;
 use maple_wire::packet::build::Frame;
-use maple_wire::{Field, Match, Message, Version};
+use maple_wire::{Message, Version};
 
 /// The ingress port of packets.
 pub(crate) const NEAR: u32 = 1;
@@ -89,23 +89,14 @@ pub(crate) fn announcement(version: Version, in_port: u32, mac: [u8; 6], ip: [u8
 
 /// Encodes a packet-in, with a buffer id whose answer does not count.
 pub(crate) fn packet_in(version: Version, in_port: u32, frame: &[u8]) -> Vec<u8> {
-    let message = Message::PacketIn(PacketIn {
-        buffer_id: 0x8000_0000,
-        total_len: frame.len() as u16,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: u64::MAX,
-        pipeline: Match::any().exact(Field::InPort, in_port.into()),
-        data: frame.to_vec(),
-    });
-    let mut bytes = Vec::new();
-    message.encode(version, 0, &mut bytes).expect("both versions have packet-ins with a port alone");
-    bytes
+    let message = Message::PacketIn(PacketIn { buffer_id: 0x8000_0000, ..PacketIn::new(in_port, frame.to_vec()) });
+    message.to_bytes(version, 0).expect("both versions have packet-ins with a port alone")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maple_wire::Field;
     use maple_wire::packet::Packet;
 
     #[test]

@@ -248,7 +248,7 @@ impl<'a> Load<'a> {
             controller: used.zip(now).map(|(used, now)| Process { ran: now.ran.saturating_sub(used.ran), ..now }),
             tallies: self.switches.iter().zip(before).map(|(switch, before)| switch.tally - before).collect(),
             connected: self.connected,
-            resumed: self.switches.iter().filter(|switch| switch.socket.is_resumed()).count(),
+            resumed: self.switches.iter().filter(|switch| switch.channel.socket.is_resumed()).count(),
             latency: self.latency,
             calm,
             lateness: self.lateness,
@@ -278,11 +278,11 @@ impl<'a> Load<'a> {
         let mut ready = std::mem::take(&mut self.unread);
         for event in &self.events {
             let i = event.token().0;
-            if event.is_writable() && self.switches[i].is_behind() {
-                self.switches[i].flush()?;
+            if event.is_writable() && self.switches[i].channel.is_behind() {
+                self.switches[i].channel.flush()?;
             }
             if event.is_readable() || event.is_read_closed() || event.is_error() {
-                self.switches[i].readable = true;
+                self.switches[i].channel.is_readable = true;
                 ready.push(i);
             }
         }
@@ -295,7 +295,7 @@ impl<'a> Load<'a> {
                 }
             })?;
             self.forward(i, now)?;
-            if self.switches[i].readable {
+            if self.switches[i].channel.is_readable {
                 self.unread.push(i);
             }
             if sending {
@@ -334,7 +334,7 @@ impl<'a> Load<'a> {
         loop {
             let switch = &mut self.switches[i];
             let free = window.saturating_sub(switch.open()).min(switch.room()).min(VOLLEY);
-            if free == 0 || switch.is_behind() || (window >= LARGE_WINDOW && free < window / 4) {
+            if free == 0 || switch.channel.is_behind() || (window >= LARGE_WINDOW && free < window / 4) {
                 return Ok(());
             }
             let now = self.clock.elapsed().as_nanos() as u64;
@@ -368,7 +368,7 @@ impl<'a> Load<'a> {
             let switch = &mut self.switches[i];
             let count = burst.min(switch.room());
             self.held_back += u64::from(burst - count);
-            if !switch.is_behind() {
+            if !switch.channel.is_behind() {
                 self.staged.push(i);
             }
             // Counted from its due time, so that a late generator does not hide delays.
@@ -376,7 +376,7 @@ impl<'a> Load<'a> {
             self.lateness.add(now - due);
         }
         for i in self.staged.drain(..) {
-            self.switches[i].flush()?;
+            self.switches[i].channel.flush()?;
         }
         Ok(())
     }
@@ -384,5 +384,5 @@ impl<'a> Load<'a> {
 
 /// Registers a switch's socket with the poll.
 fn register(poll: &Poll, switch: &mut LoadSwitch, place: usize) -> io::Result<()> {
-    poll.registry().register(switch.socket.stream(), Token(place), Interest::READABLE | Interest::WRITABLE)
+    poll.registry().register(switch.channel.socket.stream(), Token(place), Interest::READABLE | Interest::WRITABLE)
 }

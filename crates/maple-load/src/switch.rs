@@ -1,6 +1,5 @@
 //! A switch: its connection, its packet-ins, and their answers.
 
-use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,11 +8,11 @@ use maple_wire::msg::{Frames, Header, NO_BUFFER, kind};
 use maple_wire::{Action, Message, PortNo, Version};
 use rustls::ClientConfig;
 
+use crate::channel::Channel;
 use crate::error::LoadError;
 use crate::handshake::{Identity, answer, hello};
 use crate::packets;
 use crate::pending::Pending;
-use crate::socket::Socket;
 use crate::tls::of_one_switch;
 use crate::workload::{MARK, PAYLOAD, Plan, Source};
 
@@ -66,13 +65,10 @@ impl Tally {
 
 /// One switch.
 pub(crate) struct LoadSwitch {
-    pub id: u64,
-    pub socket: Socket,
+    pub channel: Channel,
     pub tally: Tally,
     /// Whether the controller has requested the features.
     pub is_known: bool,
-    /// Whether the socket can have more to read.
-    pub readable: bool,
     /// Frames to send out of ports, if it has links.
     pub carried: Vec<(u32, Vec<u8>)>,
     /// Answered requests of other switches: the switch's index, and the buffer id there.
@@ -80,16 +76,11 @@ pub(crate) struct LoadSwitch {
     /// The TLS configuration that keeps the switch's sessions.
     sessions: Option<Arc<ClientConfig>>,
     identity: Identity,
-    version: Version,
     source: Source,
     teaching: Vec<u8>,
     has_links: bool,
     pending: Pending,
     next_mac: u32,
-    /// The start of a message that has not arrived completely.
-    partial: Vec<u8>,
-    /// Bytes that the socket did not accept.
-    waiting: Vec<u8>,
 }
 
 /// The kinds of messages to a switch.
@@ -125,29 +116,22 @@ impl LoadSwitch {
         window: u32,
     ) -> Result<LoadSwitch, LoadError> {
         let sessions = tls.map(of_one_switch);
-        let socket = connect(address, id, sessions.as_ref())?;
-        let id = u64::from(id);
         let mut switch = LoadSwitch {
-            id,
-            socket,
+            channel: Channel::connect(address, sessions.as_ref(), id, version)?,
             tally: Tally::default(),
             is_known: false,
-            readable: true,
             carried: Vec::new(),
             strayed: Vec::new(),
             sessions,
             identity: Identity { dpid: plan.dpid, ports: plan.ports, tables: plan.tables },
-            version,
             source: plan.source,
             teaching: plan.teaching,
             has_links: plan.has_links,
             pending: Pending::new(window),
             next_mac: 0,
-            partial: Vec::new(),
-            waiting: Vec::new(),
         };
-        switch.say(0, &hello(version));
-        switch.flush()?;
+        switch.channel.say(0, &hello(version))?;
+        switch.channel.flush()?;
         Ok(switch)
     }
 
@@ -156,12 +140,11 @@ impl LoadSwitch {
     /// # Errors
     /// [`LoadError::Connect`] if the controller can't be reached, or [`LoadError::Closed`] if it closes the connection.
     pub fn reconnect(&mut self, address: SocketAddr) -> Result<(), LoadError> {
-        self.socket = connect(address, self.id as u32, self.sessions.as_ref())?;
-        self.partial.clear();
-        self.waiting.clear();
-        (self.is_known, self.readable) = (false, true);
-        self.say(0, &hello(self.version));
-        self.flush()
+        let Channel { id, version, .. } = self.channel;
+        self.channel = Channel::connect(address, self.sessions.as_ref(), id as u32, version)?;
+        self.is_known = false;
+        self.channel.say(0, &hello(version))?;
+        self.channel.flush()
     }
 
     /// The number of unanswered packet-ins.
@@ -174,18 +157,13 @@ impl LoadSwitch {
         self.pending.room()
     }
 
-    /// Reports whether the socket has not accepted all bytes.
-    pub fn is_behind(&self) -> bool {
-        !self.waiting.is_empty() || self.socket.is_behind()
-    }
-
     /// Teaches the controller where the destinations are.
     ///
     /// # Errors
     /// [`LoadError::Closed`] if the controller has closed the connection.
     pub fn teach(&mut self) -> Result<(), LoadError> {
-        self.waiting.append(&mut self.teaching);
-        self.flush()
+        self.channel.waiting.append(&mut self.teaching);
+        self.channel.flush()
     }
 
     /// Reports whether the switch has nothing to send.
@@ -211,8 +189,7 @@ impl LoadSwitch {
         scratch: &mut Vec<u8>,
     ) -> Result<(), LoadError> {
         self.make(count, time, random, scratch);
-        let taken = if self.waiting.is_empty() { self.write(scratch)? } else { 0 };
-        self.waiting.extend_from_slice(&scratch[taken..]);
+        self.channel.send(scratch)?;
         scratch.clear();
         Ok(())
     }
@@ -220,9 +197,9 @@ impl LoadSwitch {
     /// Queues this many packet-ins after the waiting bytes; they count as sent at `time` (in nanoseconds). There must
     /// be room.
     pub fn stage(&mut self, count: u32, time: u64, random: impl FnMut() -> u64) {
-        let mut waiting = std::mem::take(&mut self.waiting);
+        let mut waiting = std::mem::take(&mut self.channel.waiting);
         self.make(count, time, random, &mut waiting);
-        self.waiting = waiting;
+        self.channel.waiting = waiting;
     }
 
     /// Builds this many packet-ins, and records them as sent at `time`.
@@ -235,7 +212,7 @@ impl LoadSwitch {
             let start = scratch.len();
             match &mut self.source {
                 Source::Addresses(template, macs) => {
-                    template.append(self.id, self.next_mac, id, scratch);
+                    template.append(self.channel.id, self.next_mac, id, scratch);
                     self.next_mac = if self.next_mac + 1 == *macs { 0 } else { self.next_mac + 1 };
                 }
                 Source::List { packet_ins, next } => {
@@ -249,7 +226,7 @@ impl LoadSwitch {
                     let message = &mut scratch[start..];
                     packets::stamp(message, id);
                     let at = message.len() - REQUEST_TAIL;
-                    message[at..at + 4].copy_from_slice(&(self.id as u32 - 1).to_be_bytes());
+                    message[at..at + 4].copy_from_slice(&(self.channel.id as u32 - 1).to_be_bytes());
                     message[at + 4..at + 8].copy_from_slice(&id.to_be_bytes());
                 }
             }
@@ -262,8 +239,8 @@ impl LoadSwitch {
     /// # Errors
     /// [`LoadError::Closed`] if the controller has closed the connection.
     pub fn deliver(&mut self, port: u32, frame: &[u8]) -> Result<(), LoadError> {
-        self.waiting.extend(packets::packet_in(self.version, port, frame));
-        self.flush()
+        self.channel.waiting.extend(packets::packet_in(self.channel.version, port, frame));
+        self.channel.flush()
     }
 
     /// Handles the answer to a request that another switch received. Returns when the request was sent, if it is open.
@@ -276,46 +253,23 @@ impl LoadSwitch {
         sent
     }
 
-    /// Writes queued bytes, as far as the socket accepts them.
-    ///
-    /// # Errors
-    /// [`LoadError::Closed`] if the controller has closed the connection.
-    pub fn flush(&mut self) -> Result<(), LoadError> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let taken = self.write(&waiting)?;
-        self.waiting = waiting;
-        self.waiting.drain(..taken);
-        self.socket.flush().map_err(|error| self.closed(&error.to_string()))
-    }
-
     /// Reads once, and passes the sending time of each answered packet-in to `answered`.
     ///
     /// # Errors
     /// [`LoadError::Closed`] if the controller has closed the connection, or [`LoadError::Malformed`] if a message is
     /// wrong.
     pub fn receive(&mut self, buffer: &mut [u8], mut answered: impl FnMut(u64)) -> Result<(), LoadError> {
-        let held = self.partial.len();
-        buffer[..held].copy_from_slice(&self.partial);
-        let read = match self.socket.read(&mut buffer[held..]) {
-            Ok(0) => return Err(self.closed("end of the stream")),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.readable = false;
-                // This may be the end of a handshake, after which bytes can be written.
-                return if self.is_behind() { self.flush() } else { Ok(()) };
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            Err(error) => return Err(self.closed(&error.to_string())),
+        let Some(read) = self.channel.read(buffer)? else {
+            // This may be the end of a handshake, after which bytes can be written.
+            return if self.channel.is_behind() { self.channel.flush() } else { Ok(()) };
         };
-        self.readable = held + read == buffer.len();
-        let mut frames = Frames::new(&buffer[..held + read]);
+        let mut frames = Frames::new(&buffer[..read]);
         for frame in frames.by_ref() {
-            let (header, message) = frame.map_err(|error| self.malformed(error))?;
+            let (header, message) = frame.map_err(|error| self.channel.malformed(error))?;
             self.take(header, message, &mut answered)?;
         }
-        self.partial.clear();
-        self.partial.extend_from_slice(frames.rest());
-        if self.waiting.is_empty() { Ok(()) } else { self.flush() }
+        self.channel.keep(frames.rest());
+        if self.channel.waiting.is_empty() { Ok(()) } else { self.channel.flush() }
     }
 
     fn take(&mut self, header: Header, message: &[u8], answered: &mut impl FnMut(u64)) -> Result<(), LoadError> {
@@ -324,7 +278,7 @@ impl LoadSwitch {
             MessageKind::Answer(id) if id > 0x7fff_ffff => return Ok(()),
             MessageKind::Answer(id) => self.pending.answer(id),
             MessageKind::Oldest => self.pending.answer_oldest(),
-            MessageKind::Request { switch, id } if u64::from(switch) + 1 == self.id => {
+            MessageKind::Request { switch, id } if u64::from(switch) + 1 == self.channel.id => {
                 is_copy = self.pending.was_sent(id);
                 self.pending.answer(id)
             }
@@ -348,10 +302,10 @@ impl LoadSwitch {
     /// Classifies a message, and counts it.
     fn on_message(&mut self, header: Header, message: &[u8]) -> Result<MessageKind, LoadError> {
         let short = || maple_wire::Error::Truncated { what: "message", need: 72, have: message.len() };
-        let (command, buffer_id) = match (header.kind, self.version) {
+        let (command, buffer_id) = match (header.kind, self.channel.version) {
             (kind::PACKET_OUT, _) => {
                 self.tally.packet_outs += 1;
-                let id = number(message, BUFFER_OUT).ok_or_else(|| self.malformed(short()))?;
+                let id = number(message, BUFFER_OUT).ok_or_else(|| self.channel.malformed(short()))?;
                 if self.has_links && id == NO_BUFFER {
                     return self.carry(message);
                 }
@@ -361,14 +315,14 @@ impl LoadSwitch {
             (kind::FLOW_MOD, Version::Of13) => (message.get(COMMAND13), number(message, BUFFER13)),
             _ => return Ok(MessageKind::Other),
         };
-        let (Some(command), Some(id)) = (command, buffer_id) else { return Err(self.malformed(short())) };
+        let (Some(command), Some(id)) = (command, buffer_id) else { return Err(self.channel.malformed(short())) };
         self.tally.flow_mods += 1;
         Ok(if *command >= DELETE || id == NO_BUFFER { MessageKind::Nothing } else { MessageKind::Answer(id) })
     }
 
     /// Handles a packet-out with a frame at a switch with links: it answers a request, or its frame crosses the links.
     fn carry(&mut self, message: &[u8]) -> Result<MessageKind, LoadError> {
-        let (_, message) = Message::decode(message).map_err(|error| self.malformed(error))?;
+        let (_, message) = Message::decode(message).map_err(|error| self.channel.malformed(error))?;
         let Message::PacketOut(out) = message else { return Ok(MessageKind::Nothing) };
         if let Some(tail) = out.data.get(PAYLOAD..).and_then(|payload| payload.strip_prefix(&MARK))
             && let (Some(switch), Some(id)) = (number(tail, 0), number(tail, 4))
@@ -387,51 +341,18 @@ impl LoadSwitch {
 
     /// Answers a request.
     fn converse(&mut self, message: &[u8]) -> Result<(), LoadError> {
-        let (header, message) = Message::decode(message).map_err(|error| self.malformed(error))?;
+        let (header, message) = Message::decode(message).map_err(|error| self.channel.malformed(error))?;
         self.is_known |= message == Message::FeaturesRequest;
         if let Message::Error(error) = &message
             && !self.is_known
         {
-            return Err(self.closed(&format!("error type {} code {}", error.kind, error.code)));
+            return Err(self.channel.closed(&format!("error type {} code {}", error.kind, error.code)));
         }
-        if let Some(reply) = answer(self.version, &self.identity, &message) {
-            self.say(header.xid, &reply);
+        if let Some(reply) = answer(self.channel.version, &self.identity, &message) {
+            self.channel.say(header.xid, &reply)?;
         }
         Ok(())
     }
-
-    /// Queues a message.
-    fn say(&mut self, xid: u32, message: &Message) {
-        // Nothing that `handshake` makes is beyond the version that it was asked in.
-        let said = message.encode(self.version, xid, &mut self.waiting);
-        debug_assert!(said.is_ok(), "{message:?}");
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, LoadError> {
-        let mut taken = 0;
-        while taken < bytes.len() {
-            match self.socket.write(&bytes[taken..]) {
-                Ok(0) => return Err(self.closed("it takes nothing")),
-                Ok(more) => taken += more,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.closed(&error.to_string())),
-            }
-        }
-        Ok(taken)
-    }
-
-    fn closed(&self, why: &str) -> LoadError {
-        LoadError::Closed { switch: self.id, why: why.to_owned() }
-    }
-
-    fn malformed(&self, error: maple_wire::Error) -> LoadError {
-        LoadError::Malformed { switch: self.id, error }
-    }
-}
-
-fn connect(address: SocketAddr, id: u32, sessions: Option<&Arc<ClientConfig>>) -> Result<Socket, LoadError> {
-    Socket::connect(address, sessions).map_err(|error| LoadError::Connect { switch: id, address, error })
 }
 
 /// The 32-bit number at this position.

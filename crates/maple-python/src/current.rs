@@ -85,6 +85,13 @@ pub fn packet() -> Option<PacketHandle> {
     CURRENT.with_borrow(|current| current.as_ref().and_then(|(packet, _)| packet.clone()))
 }
 
+/// Notes that the current run of this thread writes output, if there is one, and reports whether it has to be kept back
+/// because nobody has sent the run's packet.
+#[pyfunction]
+pub fn keeps_output_back() -> bool {
+    CURRENT.with_borrow(|current| current.as_ref().is_some_and(|(_, net)| net.is_live() && net.keeps_output_back()))
+}
+
 /// Asks the packet of the run of `ticket`. The error mentions `what`.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //! field with.
 
 use maple_wire::Field;
-use maple_wire::field::VLAN_PRESENT;
+use maple_wire::field::{VLAN_PRESENT, ValueKind};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -30,12 +30,10 @@ pub enum FieldKind {
 impl FieldKind {
     /// Returns the kind of the values of `field`.
     pub const fn from_field(field: Field) -> FieldKind {
-        match field {
-            Field::EthDst | Field::EthSrc | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
-                FieldKind::Mac
-            }
-            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => FieldKind::Ipv4,
-            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => FieldKind::Ipv6,
+        match field.kind() {
+            ValueKind::Mac => FieldKind::Mac,
+            ValueKind::Ipv4 => FieldKind::Ipv4,
+            ValueKind::Ipv6 => FieldKind::Ipv6,
             _ => FieldKind::Number,
         }
     }

@@ -67,6 +67,8 @@ mod _maple {
     #[pymodule_export]
     use crate::compose::PyComposition;
     #[pymodule_export]
+    use crate::current::keeps_output_back;
+    #[pymodule_export]
     use crate::field::FieldRef;
     #[pymodule_export]
     use crate::frame::{frame, test_frame};

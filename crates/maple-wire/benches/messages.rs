@@ -2,9 +2,7 @@
 
 use divan::{Bencher, black_box};
 use maple_wire::msg::stats::{FlowStats, PortStats, ReplyBody, StatsReply};
-use maple_wire::msg::{
-    FlowMod, FlowModCommand, FlowRemoved, NO_BUFFER, PacketIn, PacketInReason, PacketInView, PacketOut,
-};
+use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, NO_BUFFER, PacketIn, PacketInView, PacketOut};
 use maple_wire::{Action, Field, Instruction, Match, Message, PortNo, Version};
 
 const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
@@ -34,15 +32,7 @@ fn flow_mod() -> Message {
 }
 
 fn packet_in() -> Message {
-    Message::PacketIn(PacketIn {
-        buffer_id: NO_BUFFER,
-        total_len: 64,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: 7,
-        pipeline: Match::any().exact(Field::InPort, 3),
-        data: vec![7; 64],
-    })
+    Message::PacketIn(PacketIn { total_len: 64, cookie: 7, ..PacketIn::new(3, vec![7; 64]) })
 }
 
 fn packet_out() -> Message {
@@ -90,9 +80,7 @@ fn ports() -> Message {
 }
 
 fn bytes(message: &Message, version: Version) -> Vec<u8> {
-    let mut out = Vec::new();
-    message.encode(version, 1, &mut out).expect("both versions have a form for it");
-    out
+    message.to_bytes(version, 1).expect("both versions have a form for it")
 }
 
 fn decode(bencher: Bencher, version: Version, message: &Message) {

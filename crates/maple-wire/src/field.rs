@@ -14,8 +14,8 @@ use crate::{eth_type, icmpv6_type, ip_proto};
 
 /// Passes all fields to a macro, in the order of their OXM numbers.
 ///
-/// After documentation, OXM name and variant of [`Field`](crate::Field) come the facts: the width in bits; whether 1.3
-/// allows a mask (`masked`) or not (`whole`); the prerequisites; what a match of OpenFlow 1.0 can say
+/// After documentation, OXM name and variant of [`Field`](crate::Field) come the facts: the width in bits; the
+/// [kind of the values](crate::field::ValueKind); whether 1.3 allows a mask (`masked`) or not (`whole`); the prerequisites; what a match of OpenFlow 1.0 can say
 /// ([`In10`](crate::field::In10)); and whether an action of 1.0 sets the field (`set`) or none does (`fixed`).
 ///
 /// ```
@@ -31,85 +31,85 @@ macro_rules! for_all_fields {
     ($make:ident) => {
         $make! {
             /// Port by which the packet came in.
-            in_port => InPort (32, whole, NONE, Exact, fixed);
+            in_port => InPort (32, SwitchPort, whole, NONE, Exact, fixed);
             /// Physical port under a logical one.
-            in_phy_port => InPhyPort (32, whole, NONE, No, fixed);
+            in_phy_port => InPhyPort (32, SwitchPort, whole, NONE, No, fixed);
             /// Passed between tables. 0 for packets that enter.
-            metadata => Metadata (64, masked, NONE, No, fixed);
+            metadata => Metadata (64, Bits, masked, NONE, No, fixed);
             /// Ethernet destination.
-            eth_dst => EthDst (48, masked, NONE, Exact, set);
+            eth_dst => EthDst (48, Mac, masked, NONE, Exact, set);
             /// Ethernet source.
-            eth_src => EthSrc (48, masked, NONE, Exact, set);
+            eth_src => EthSrc (48, Mac, masked, NONE, Exact, set);
             /// Ethernet type, after VLAN tags.
-            eth_type => EthType (16, whole, NONE, Exact, fixed);
+            eth_type => EthType (16, Bits, whole, NONE, Exact, fixed);
             /// VLAN id, 12 bits. Absent without a tag.
-            vlan_vid => VlanVid (13, masked, NONE, Exact, set);
+            vlan_vid => VlanVid (13, Bits, masked, NONE, Exact, set);
             /// VLAN priority.
-            vlan_pcp => VlanPcp (3, whole, VLAN, Exact, set);
+            vlan_pcp => VlanPcp (3, Number, whole, VLAN, Exact, set);
             /// Differentiated services code point.
-            ip_dscp => IpDscp (6, whole, IP, Exact, set);
+            ip_dscp => IpDscp (6, Number, whole, IP, Exact, set);
             /// Congestion notification.
-            ip_ecn => IpEcn (2, whole, IP, No, fixed);
+            ip_ecn => IpEcn (2, Number, whole, IP, No, fixed);
             /// IP protocol.
-            ip_proto => IpProto (8, whole, IP, Exact, fixed);
+            ip_proto => IpProto (8, Number, whole, IP, Exact, fixed);
             /// IPv4 source.
-            ipv4_src => Ipv4Src (32, masked, V4, Prefix, set);
+            ipv4_src => Ipv4Src (32, Ipv4, masked, V4, Prefix, set);
             /// IPv4 destination.
-            ipv4_dst => Ipv4Dst (32, masked, V4, Prefix, set);
+            ipv4_dst => Ipv4Dst (32, Ipv4, masked, V4, Prefix, set);
             /// TCP source port.
-            tcp_src => TcpSrc (16, whole, TCP, Exact, set);
+            tcp_src => TcpSrc (16, TransportPort, whole, TCP, Exact, set);
             /// TCP destination port.
-            tcp_dst => TcpDst (16, whole, TCP, Exact, set);
+            tcp_dst => TcpDst (16, TransportPort, whole, TCP, Exact, set);
             /// UDP source port.
-            udp_src => UdpSrc (16, whole, UDP, Exact, set);
+            udp_src => UdpSrc (16, TransportPort, whole, UDP, Exact, set);
             /// UDP destination port.
-            udp_dst => UdpDst (16, whole, UDP, Exact, set);
+            udp_dst => UdpDst (16, TransportPort, whole, UDP, Exact, set);
             /// SCTP source port.
-            sctp_src => SctpSrc (16, whole, SCTP, Partly, fixed);
+            sctp_src => SctpSrc (16, TransportPort, whole, SCTP, Partly, fixed);
             /// SCTP destination port.
-            sctp_dst => SctpDst (16, whole, SCTP, Partly, fixed);
+            sctp_dst => SctpDst (16, TransportPort, whole, SCTP, Partly, fixed);
             /// ICMP type.
-            icmpv4_type => Icmpv4Type (8, whole, ICMP4, Exact, fixed);
+            icmpv4_type => Icmpv4Type (8, Number, whole, ICMP4, Exact, fixed);
             /// ICMP code.
-            icmpv4_code => Icmpv4Code (8, whole, ICMP4, Exact, fixed);
+            icmpv4_code => Icmpv4Code (8, Number, whole, ICMP4, Exact, fixed);
             /// ARP operation: 1 request, 2 reply.
-            arp_op => ArpOp (16, whole, ARP, Exact, fixed);
+            arp_op => ArpOp (16, Number, whole, ARP, Exact, fixed);
             /// ARP sender IPv4 address.
-            arp_spa => ArpSpa (32, masked, ARP, Prefix, fixed);
+            arp_spa => ArpSpa (32, Ipv4, masked, ARP, Prefix, fixed);
             /// ARP target IPv4 address.
-            arp_tpa => ArpTpa (32, masked, ARP, Prefix, fixed);
+            arp_tpa => ArpTpa (32, Ipv4, masked, ARP, Prefix, fixed);
             /// ARP sender hardware address.
-            arp_sha => ArpSha (48, masked, ARP, No, fixed);
+            arp_sha => ArpSha (48, Mac, masked, ARP, No, fixed);
             /// ARP target hardware address.
-            arp_tha => ArpTha (48, masked, ARP, No, fixed);
+            arp_tha => ArpTha (48, Mac, masked, ARP, No, fixed);
             /// IPv6 source.
-            ipv6_src => Ipv6Src (128, masked, V6, No, fixed);
+            ipv6_src => Ipv6Src (128, Ipv6, masked, V6, No, fixed);
             /// IPv6 destination.
-            ipv6_dst => Ipv6Dst (128, masked, V6, No, fixed);
+            ipv6_dst => Ipv6Dst (128, Ipv6, masked, V6, No, fixed);
             /// IPv6 flow label.
-            ipv6_flabel => Ipv6Flabel (20, masked, V6, No, fixed);
+            ipv6_flabel => Ipv6Flabel (20, Bits, masked, V6, No, fixed);
             /// ICMPv6 type.
-            icmpv6_type => Icmpv6Type (8, whole, ICMP6, Reported, fixed);
+            icmpv6_type => Icmpv6Type (8, Number, whole, ICMP6, Reported, fixed);
             /// ICMPv6 code.
-            icmpv6_code => Icmpv6Code (8, whole, ICMP6, Reported, fixed);
+            icmpv6_code => Icmpv6Code (8, Number, whole, ICMP6, Reported, fixed);
             /// Neighbour discovery target.
-            ipv6_nd_target => Ipv6NdTarget (128, whole, ND, No, fixed);
+            ipv6_nd_target => Ipv6NdTarget (128, Ipv6, whole, ND, No, fixed);
             /// Neighbour discovery source link-layer address.
-            ipv6_nd_sll => Ipv6NdSll (48, whole, ND_SOLICIT, No, fixed);
+            ipv6_nd_sll => Ipv6NdSll (48, Mac, whole, ND_SOLICIT, No, fixed);
             /// Neighbour discovery target link-layer address.
-            ipv6_nd_tll => Ipv6NdTll (48, whole, ND_ADVERT, No, fixed);
+            ipv6_nd_tll => Ipv6NdTll (48, Mac, whole, ND_ADVERT, No, fixed);
             /// Label of the outermost MPLS entry.
-            mpls_label => MplsLabel (20, whole, MPLS, No, fixed);
+            mpls_label => MplsLabel (20, Number, whole, MPLS, No, fixed);
             /// Traffic class of the outermost MPLS entry.
-            mpls_tc => MplsTc (3, whole, MPLS, No, fixed);
+            mpls_tc => MplsTc (3, Number, whole, MPLS, No, fixed);
             /// Bottom-of-stack bit of the outermost MPLS entry.
-            mpls_bos => MplsBos (1, whole, MPLS, No, fixed);
+            mpls_bos => MplsBos (1, Number, whole, MPLS, No, fixed);
             /// Provider backbone service id.
-            pbb_isid => PbbIsid (24, masked, PBB, No, fixed);
+            pbb_isid => PbbIsid (24, Bits, masked, PBB, No, fixed);
             /// Metadata of a logical port.
-            tunnel_id => TunnelId (64, masked, NONE, No, fixed);
+            tunnel_id => TunnelId (64, Bits, masked, NONE, No, fixed);
             /// Bits for the IPv6 extension headers that are there.
-            ipv6_exthdr => Ipv6Exthdr (9, masked, V6, No, fixed);
+            ipv6_exthdr => Ipv6Exthdr (9, Bits, masked, V6, No, fixed);
         }
     };
 }
@@ -133,7 +133,7 @@ macro_rules! is {
 macro_rules! fields {
     ($(
         #[doc = $doc:literal]
-        $name:ident => $field:ident ($bits:literal, $mask:ident, $prerequisites:ident, $in10:ident, $action10:ident);
+        $name:ident => $field:ident ($bits:literal, $kind:ident, $mask:ident, $prerequisites:ident, $in10:ident, $action10:ident);
     )*) => {
         /// A header field that switches can match, by its OXM name.
         ///
@@ -159,6 +159,7 @@ macro_rules! fields {
         const INFO: [Info; Field::COUNT] = [$(Info {
             name: stringify!($name),
             bits: $bits,
+            kind: ValueKind::$kind,
             maskable: is!($mask),
             prerequisites: $prerequisites,
             in10: In10::$in10,
@@ -168,6 +169,25 @@ macro_rules! fields {
 }
 
 for_all_fields!(fields);
+
+/// The kind of a field's values, which decides how people write them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// A hardware address.
+    Mac,
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+    /// A port of a switch.
+    SwitchPort,
+    /// A port of TCP, UDP or SCTP.
+    TransportPort,
+    /// Bits rather than a number.
+    Bits,
+    /// Any other number.
+    Number,
+}
 
 /// What a match of OpenFlow 1.0 can say about a field (1.0 §5.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +209,7 @@ pub enum In10 {
 struct Info {
     name: &'static str,
     bits: u8,
+    kind: ValueKind,
     maskable: bool,
     prerequisites: &'static [&'static [Prerequisite]],
     in10: In10,
@@ -281,6 +302,12 @@ impl Field {
         INFO[self as usize].bits as u32
     }
 
+    /// Returns the kind of the field's values.
+    #[must_use]
+    pub const fn kind(self) -> ValueKind {
+        INFO[self as usize].kind
+    }
+
     /// Returns the width in whole bytes, as OXM carries the field: 4 for the two fields of 20 bits.
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -294,6 +321,13 @@ impl Field {
     #[must_use]
     pub const fn full_mask(self) -> u128 {
         u128::MAX >> (128 - INFO[self as usize].bits as u32)
+    }
+
+    /// Returns the number of leading bits of the field in the mask; `None` if the mask has other bits too.
+    #[must_use]
+    pub const fn prefix_length(self, mask: u128) -> Option<u32> {
+        let rest = self.full_mask() & !mask;
+        if rest & rest.wrapping_add(1) == 0 { Some(mask.count_ones()) } else { None }
     }
 
     /// Reports whether OpenFlow 1.3 allows a mask on the field.

@@ -2,8 +2,7 @@
 //!
 //! ```
 //! use maple::guard::{HostGroup, isolate, max_hops};
-//! use maple::prelude::*;
-//! use maple::testing::{Bench, tcp};
+//! use maple::testing::*;
 //!
 //! let lab = HostGroup::place((1, 1));
 //! let office = HostGroup::place((1, 2));
@@ -34,8 +33,7 @@ use crate::policy::Policy;
 
 /// ```
 /// use maple::guard::constraint;
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let near = constraint("near", |_, route, _| {
 ///     let far = route.deliveries.iter().find(|delivery| delivery.path.len() > 1);
@@ -104,8 +102,7 @@ impl HostGroup {
     ///
     /// ```
     /// use maple::guard::{HostGroup, isolate};
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let [a, b] = [1, 2].map(|number| HostGroup::mac(Mac([0, 0, 0, 0, 0, number])));
     /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([isolate(&a, &b)]);
@@ -124,8 +121,7 @@ impl HostGroup {
     ///
     /// use maple::field::Prefix;
     /// use maple::guard::{HostGroup, max_hops};
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let bench = Bench::new().switch(1, 1..=2);
     /// let exits = |senders: Prefix<Ipv4Addr>| {
@@ -155,8 +151,7 @@ impl HostGroup {
     ///
     /// ```
     /// use maple::guard::{HostGroup, never};
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     /// use maple::field::{Cond, Constraint};
     ///
     /// let web = HostGroup::fits(Cond::default().and(Constraint::exact(Field::TcpDst, 80)));
@@ -173,8 +168,7 @@ impl HostGroup {
     ///
     /// ```
     /// use maple::guard::{HostGroup, max_hops};
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let two_ports = HostGroup::place((1, 1)).and(HostGroup::place((1, 2)));
     /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(0, &two_ports)]);
@@ -195,8 +189,7 @@ impl HostGroup {
 ///
 /// ```
 /// use maple::guard::{HostGroup, waypoint};
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
 /// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
@@ -219,8 +212,7 @@ pub fn waypoint(src: &HostGroup, dst: &HostGroup, via: impl IntoIterator<Item = 
 ///
 /// use maple::field::Prefix;
 /// use maple::guard::{HostGroup, isolate};
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let guests: Prefix<Ipv4Addr> = "10.0.0.0/24".parse()?;
 /// let apart = isolate(&HostGroup::hosts(guests), &HostGroup::place((1, 2)));
@@ -238,8 +230,7 @@ pub fn isolate(a: &HostGroup, b: &HostGroup) -> RouteConstraint {
 ///
 /// ```
 /// use maple::guard::{HostGroup, never};
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([never((1, 3), &HostGroup::all())]);
 /// let bench = Bench::new().switch(1, 1..=3);
@@ -255,8 +246,7 @@ pub fn never(port: impl Into<Location>, src: &HostGroup) -> RouteConstraint {
 ///
 /// ```
 /// use maple::guard::{HostGroup, max_hops};
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
 /// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
@@ -274,8 +264,7 @@ pub fn max_hops(max: usize, src: &HostGroup) -> RouteConstraint {
 ///
 /// ```
 /// use maple::guard::{HostGroup, avoid};
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 /// use maple::net::LinkName;
 ///
 /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
@@ -293,8 +282,7 @@ pub fn avoid(link: LinkName, src: &HostGroup) -> RouteConstraint {
 ///
 /// ```
 /// use maple::guard::{HostGroup, only_within};
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
 /// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
@@ -316,8 +304,7 @@ pub fn only_within(switches: impl IntoIterator<Item = impl Into<Dpid>>, src: &Ho
 ///
 /// ```
 /// use maple::guard::{HostGroup, no_overload};
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let reserved: Table<Location, u64> = Table::new("reserved");
 /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
@@ -346,8 +333,7 @@ pub fn no_overload(
 ///
 /// ```
 /// use maple::guard::constraint;
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let one_exit = constraint("one_exit", |_, route, _| match route.deliveries.len() {
 ///     0 | 1 => Ok(()),

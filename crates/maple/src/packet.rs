@@ -17,8 +17,7 @@ use crate::field::PacketField;
 /// A packet has a field if it has the headers that the field belongs to: `tcp_dst` needs IPv4 or IPv6, and TCP.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// fn firewall(pkt: &Packet, net: &Net) -> Route {
 ///     if pkt.ipv4_src().within("10.0.0.0/8") && pkt.tcp_dst().in_range(1..=1023) && pkt.tcp_dst() != 80 {
@@ -54,10 +53,7 @@ impl Packet {
     ///
     /// ```
     /// # use maple::net::Dpid;
-    /// # use maple::testing::{ask, tcp};
-    /// # ask(&tcp(1024, 22), |pkt| {
-    /// assert_eq!(pkt.switch(), Dpid(1));
-    /// # });
+    /// maple::testing::run(|pkt, _| assert_eq!(pkt.switch(), Dpid(1)));
     /// ```
     #[track_caller]
     #[must_use]
@@ -69,10 +65,7 @@ impl Packet {
     /// match all such packets, whatever their source.
     ///
     /// ```
-    /// # use maple::testing::{ask, tcp};
-    /// # ask(&tcp(1024, 22), |pkt| {
-    /// assert!(!pkt.is_multicast());
-    /// # });
+    /// maple::testing::run(|pkt, _| assert!(!pkt.is_multicast()));
     /// ```
     #[track_caller]
     #[must_use]

@@ -57,8 +57,7 @@ pub struct ThreadsError(#[source] rayon::ThreadPoolBuildError);
 ///
 /// ```
 /// use maple::paths::ParallelPaths;
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let paths = ParallelPaths::new(2)?;
 /// let policy = move |pkt: &Packet, net: &Net| match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {

@@ -55,8 +55,7 @@ pub use maple_core::access::AccessList;
 /// what it asks its arguments. Maple does not see a clock, a random number or a plain global variable change.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// struct Gateway {
 ///     at: Location,
@@ -77,8 +76,7 @@ pub trait Policy: Send + Sync {
     /// Decides where `pkt` goes.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// struct Drop;
     ///
@@ -100,8 +98,7 @@ pub trait Policy: Send + Sync {
     /// rules at once if all that it observes of its packet are tests and the answers of access lists.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::tcp;
+    /// use maple::testing::*;
     ///
     /// struct NoTelnet;
     ///
@@ -146,8 +143,7 @@ pub trait Policy: Send + Sync {
 /// The result of a closure that is a policy: a [`Route`], or a [`Result`] of one, so that it can use `?`.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, udp};
+/// use maple::testing::*;
 ///
 /// let bench = Bench::new().switch(1, 1..=2);
 /// let picky = |pkt: &Packet, _: &Net| {

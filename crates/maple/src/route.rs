@@ -1,8 +1,7 @@
 //! Routes: what a policy answers.
 
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let bench = Bench::new().switch(1, 1..=3);
 /// let policy = |_: &Packet, _: &Net| Route::to([PortNo(2), PortNo(3)]).set(Field::EthDst, Mac([2, 0, 0, 0, 0, 9]).bits());

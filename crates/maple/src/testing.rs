@@ -1,8 +1,8 @@
-//! A bench for policies: an imaginary network that takes one packet at a time and shows what each run observed.
+//! A bench for policies: an imaginary network that takes one packet at a time and shows what each run observed. The names
+//! of the [prelude](crate::prelude) are here too.
 //!
 //! ```
-//! use maple::prelude::*;
-//! use maple::testing::{Bench, tcp};
+//! use maple::testing::*;
 //!
 //! let policy = |pkt: &Packet, net: &Net| if pkt.tcp_dst() == 22 { Route::drop() } else { net.flood() };
 //! let bench = Bench::new().switch(1, 1..=3);
@@ -17,19 +17,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use maple_core::ShardId;
-use maple_core::network::{HostInfo, Location, Mac, PortInfo, PortKind};
-use maple_core::policy::{Policy as _, PolicyError};
-use maple_core::route::Route;
+use maple_core::network::{HostInfo, PortInfo, PortKind};
+use maple_core::policy::Policy as _;
 use maple_core::run::Run;
-use maple_core::state::{Store, SwitchInfo, Tx, Write};
+use maple_core::state::{Store, SwitchInfo, Write};
 use maple_core::trace::Source;
+use maple_wire::Version;
 use maple_wire::packet::Frame;
-use maple_wire::{Dpid, PortNo, Version};
 
 use crate::app::state::write_now;
-use crate::net::Net;
-use crate::packet::Packet;
-use crate::policy::{Policy, PolicyAdapter};
+use crate::policy::PolicyAdapter;
+
+pub use crate::prelude::*;
 
 /// A network that consists of state only.
 ///
@@ -57,8 +56,7 @@ impl fmt::Debug for Bench {
 /// The result of one run.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let bench = Bench::new().switch(1, 1..=2);
 /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &tcp(1024, 80), bench.port(1, 1));
@@ -95,8 +93,7 @@ impl Bench {
     /// Turns host tracking off.
     ///
     /// ```
-    /// use maple::testing::{Bench, tcp};
-    /// use maple::prelude::*;
+    /// use maple::testing::*;
     ///
     /// let bench = Bench::new().switch(1, 1..=2).without_hosts();
     /// let policy = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), None::<maple::net::Location>);
@@ -166,8 +163,7 @@ impl Bench {
     /// Writes tracked state.
     ///
     /// ```
-    /// use maple::testing::Bench;
-    /// use maple::prelude::*;
+    /// use maple::testing::*;
     ///
     /// let blocked = Table::<Mac, bool>::new("blocked");
     /// let bench = Bench::new().with_state(|tx| blocked.set(tx, &Mac([0, 0, 0, 0, 0, 1]), &true));
@@ -200,8 +196,7 @@ impl Bench {
     /// the decision has an error.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let bench = Bench::new().switch(1, 1..=2);
     /// let decision = bench.decide(&|_: &Packet, _: &Net| Route::to([PortNo(9)]), &tcp(1, 2), bench.port(1, 1));
@@ -261,7 +256,7 @@ impl Decision {
     /// Returns the route.
     ///
     /// ```
-    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let decision = bench.decide(&|_: &Packet, _: &Net| Route::drop(), &tcp(1, 2), bench.port(1, 1));
     /// assert!(decision.route().is_ok_and(|route| route.is_drop()));
@@ -276,7 +271,7 @@ impl Decision {
     /// Returns the error if there is no route.
     ///
     /// ```
-    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let wrong = |_: &Packet, _: &Net| -> Route { panic!("no idea") };
     /// let decision = bench.decide(&wrong, &tcp(1, 2), bench.port(1, 1));
@@ -290,7 +285,7 @@ impl Decision {
     /// Returns the ports where copies of the packet leave the network, in order.
     ///
     /// ```
-    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.exits(), [bench.port(1, 2)]);
@@ -303,7 +298,7 @@ impl Decision {
     /// Returns the copies of the packet that leave the network: their ports and bytes.
     ///
     /// ```
-    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let frame = tcp(1, 2);
     /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &frame, bench.port(1, 1));
@@ -317,7 +312,7 @@ impl Decision {
     /// Returns what the run observed of its packet, in order.
     ///
     /// ```
-    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let policy = |pkt: &Packet, net: &Net| if pkt.is_multicast() { net.flood() } else { Route::drop() };
     /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
@@ -331,7 +326,7 @@ impl Decision {
     /// Returns the source line of each item of the trace.
     ///
     /// ```
-    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let line = line!() + 1;
     /// let policy = |pkt: &Packet, net: &Net| if pkt.is_multicast() { net.flood() } else { Route::drop() };
@@ -346,7 +341,7 @@ impl Decision {
     /// Returns the state that the run depends on, as text.
     ///
     /// ```
-    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let policy = |pkt: &Packet, net: &Net| match net.locate(pkt.eth_dst()) {
     ///     Some(_) => Route::drop(),
@@ -363,7 +358,7 @@ impl Decision {
     /// Reports whether the run wrote tracked state.
     ///
     /// ```
-    /// # use maple::{prelude::*, testing::{Bench, tcp}};
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let counting = |_: &Packet, net: &Net| {
     ///     Counter::new("packets").add(net, 1);
@@ -375,6 +370,33 @@ impl Decision {
     pub fn wrote(&self) -> bool {
         self.wrote
     }
+}
+
+/// Runs `f` like a policy, on a TCP packet that enters at port 1 of switch 1, which has one more port with the host
+/// 00:00:00:00:00:02.
+///
+/// ```
+/// maple::testing::run(|pkt, net| assert!(net.locate(pkt.eth_dst()).is_some()));
+/// ```
+///
+/// # Panics
+/// If `f` panics, or makes the run fail.
+pub fn run(f: impl FnOnce(&Packet, &Net) + Send) {
+    let bench = Bench::new().switch(1, 1..=2);
+    let at = bench.port(1, 2);
+    bench.host("00:00:00:00:00:02", at).run(f);
+}
+
+/// The policy that floods every packet.
+///
+/// ```
+/// use maple::testing::*;
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// assert_eq!(bench.decide(&flood, &tcp(1, 2), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
+/// ```
+pub fn flood(_: &Packet, net: &Net) -> Route {
+    net.flood()
 }
 
 /// Returns what questions to a packet record, as text. `f` asks a packet with these bytes.

@@ -20,17 +20,16 @@ fn figures(style: Style, seed: u64) -> Statistics {
 
 #[test]
 fn files_say_what_was_generated() {
-    let folder = std::env::temp_dir().join(format!("maple-bench-generate-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
     for style in Style::ALL {
         let set = filter_set(style, 300, 5);
         let (short, long) = (trace(&set, 300, 0.0, 5), trace(&set, 3000, 0.1, 6));
-        let files = Files::in_folder(&folder, &set.name);
+        let files = Files::in_folder(folder.path(), &set.name);
         files.write(&set, &short, &long).unwrap();
         assert_eq!(FilterSet::read(&files.rules).unwrap(), set);
         assert_eq!(TracedHeader::read(&files.trace).unwrap(), short);
         assert_eq!(TracedHeader::read(&files.long).unwrap(), long);
     }
-    std::fs::remove_dir_all(&folder).unwrap();
     let nowhere = Files::in_folder(Path::new("/dev/null"), "x");
     let error = nowhere.write(&filter_set(Style::Acl, 1, 1), &[], &[]).unwrap_err().to_string();
     assert!(error.starts_with("/dev/null/x.rules: "), "{error}");

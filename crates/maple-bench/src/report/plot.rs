@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_chart_is_an_svg_with_its_words_on_every_kind_of_axis() {
-        let folder = std::env::temp_dir().join(format!("maple-bench-plot-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
         for (log_x, log_y) in [(false, false), (false, true), (true, false), (true, true)] {
             let series = vec![
                 Series { name: "ours".into(), points: vec![(1.0, 10.0), (10.0, 2000.0)] },
@@ -199,20 +199,18 @@ mod tests {
             ];
             let title = format!("Cost & size ({log_x}, {log_y})");
             let chart = Chart { title, x: "rules".into(), y: "µs".into(), log_x, log_y, labels: vec![], series };
-            let path = chart.write(&folder).unwrap();
-            assert_eq!(path, folder.join(format!("cost-size-{log_x}-{log_y}.svg")));
+            let path = chart.write(folder.path()).unwrap();
+            assert_eq!(path, folder.path().join(format!("cost-size-{log_x}-{log_y}.svg")));
             let svg = std::fs::read_to_string(path).unwrap();
             assert!(
                 svg.starts_with("<svg")
                     && ["Cost &amp; size", "ours", "theirs", "rules"].iter().all(|w| svg.contains(w))
             );
         }
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_chart_without_points_is_drawn_all_the_same() {
-        let folder = std::env::temp_dir().join(format!("maple-bench-plot-empty-{}", std::process::id()));
         let chart = Chart {
             title: "none".into(),
             x: String::new(),
@@ -222,8 +220,7 @@ mod tests {
             labels: vec![],
             series: vec![],
         };
-        assert!(chart.write(&folder).is_ok());
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(chart.write(tempfile::tempdir().unwrap().path()).is_ok());
     }
 
     #[test]

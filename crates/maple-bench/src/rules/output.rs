@@ -27,7 +27,12 @@ pub(super) fn json(findings: &[Finding], nested: bool) -> String {
 pub(super) fn text(findings: &[Finding]) -> String {
     match findings {
         [one] => single(one),
-        _ => format!("{}\n{}\n{}", first_table(findings), second_table(findings), REMARK),
+        _ => format!(
+            "{}\n{}\n{}",
+            beside_paper("Table 1", &FIRST, findings),
+            beside_paper("Table 2", &SECOND, findings),
+            REMARK
+        ),
     }
 }
 
@@ -131,91 +136,46 @@ fn single(finding: &Finding) -> String {
     table.to_string()
 }
 
-/// Writes Table 1 of the paper, with the paper's results and ours.
-fn first_table(findings: &[Finding]) -> String {
-    let mut table = TextTable::new([
-        "Table 1",
-        "",
-        "filters",
-        "matched",
-        "rules",
-        "compact",
-        "levels",
-        "mods/rule",
-        "barriers",
-        "again",
-        "missed then",
-        "wrong",
-    ]);
-    for (at, finding) in findings.iter().enumerate() {
-        let m = &finding.measured;
-        table.row([
-            finding.set.clone(),
-            finding.compiler.name().into(),
-            m.filters.to_string(),
-            m.matched.to_string(),
-            m.rules.to_string(),
-            number(compactness(m), 2),
-            m.levels.to_string(),
-            number(m.mods_per_rule, 2),
-            m.barriers.to_string(),
-            m.reprioritised.to_string(),
-            m.misses_then.map_or(String::new(), |misses| misses.to_string()),
-            m.wrong.to_string(),
-        ]);
-        if let Some(row) = published_after(findings, at) {
-            table.row([
-                String::new(),
-                "published".into(),
-                row.filters.to_string(),
-                row.matched.to_string(),
-                row.rules.to_string(),
-                number(f64::from(row.rules) / f64::from(row.filters), 2),
-                row.levels.to_string(),
-                number(row.mods_per_rule, 2),
-            ]);
-        }
-    }
-    table.to_string()
-}
+/// A column of a table: its head, our result, and the paper's.
+type Column = (&'static str, fn(&Measured) -> String, fn(&Published) -> String);
 
-/// Writes Table 2 of the paper, with the paper's results and ours.
-fn second_table(findings: &[Finding]) -> String {
-    let mut table = TextTable::new([
-        "Table 2",
-        "",
-        "augments/s",
-        "look-ups/s",
-        "hosts/s",
-        "ports/s",
-        "f µs",
-        "f alone µs",
-        "augment µs",
-        "bytes/trace",
-    ]);
+const UNPUBLISHED: fn(&Published) -> String = |_| String::new();
+
+/// Table 1 of the paper.
+const FIRST: [Column; 10] = [
+    ("filters", |m| m.filters.to_string(), |p| p.filters.to_string()),
+    ("matched", |m| m.matched.to_string(), |p| p.matched.to_string()),
+    ("rules", |m| m.rules.to_string(), |p| p.rules.to_string()),
+    ("compact", |m| number(compactness(m), 2), |p| number(f64::from(p.rules) / f64::from(p.filters), 2)),
+    ("levels", |m| m.levels.to_string(), |p| p.levels.to_string()),
+    ("mods/rule", |m| number(m.mods_per_rule, 2), |p| number(p.mods_per_rule, 2)),
+    ("barriers", |m| m.barriers.to_string(), UNPUBLISHED),
+    ("again", |m| m.reprioritised.to_string(), UNPUBLISHED),
+    ("missed then", |m| m.misses_then.map_or(String::new(), |misses| misses.to_string()), UNPUBLISHED),
+    ("wrong", |m| m.wrong.to_string(), UNPUBLISHED),
+];
+
+/// Table 2 of the paper.
+const SECOND: [Column; 8] = [
+    ("augments/s", |m| number(m.augments_per_s, 0), |p| number(p.augments_per_s, 0)),
+    ("look-ups/s", |m| number(m.lookups_per_s, 0), |p| p.lookups_per_s.to_string()),
+    ("hosts/s", |m| number(m.host_invalidations_per_s, 0), |p| p.host_invalidations_per_s.to_string()),
+    ("ports/s", |m| number(m.port_invalidations_per_s, 0), |p| p.port_invalidations_per_s.to_string()),
+    ("f µs", |m| number(m.f_us, 1), UNPUBLISHED),
+    ("f alone µs", |m| number(m.f_alone_us, 1), UNPUBLISHED),
+    ("augment µs", |m| number(m.augment_us, 1), UNPUBLISHED),
+    ("bytes/trace", |m| m.bytes_per_trace.map_or("?".into(), |bytes| number(bytes, 0)), UNPUBLISHED),
+];
+
+/// Writes a table of the paper, with the paper's results and ours.
+fn beside_paper(name: &'static str, columns: &[Column], findings: &[Finding]) -> String {
+    let mut table = TextTable::new([name, ""].into_iter().chain(columns.iter().map(|(head, ..)| *head)));
     for (at, finding) in findings.iter().enumerate() {
-        let m = &finding.measured;
-        table.row([
-            finding.set.clone(),
-            finding.compiler.name().into(),
-            number(m.augments_per_s, 0),
-            number(m.lookups_per_s, 0),
-            number(m.host_invalidations_per_s, 0),
-            number(m.port_invalidations_per_s, 0),
-            number(m.f_us, 1),
-            number(m.f_alone_us, 1),
-            number(m.augment_us, 1),
-            m.bytes_per_trace.map_or("?".into(), |bytes| number(bytes, 0)),
-        ]);
+        let ours = columns.iter().map(|(_, ours, _)| ours(&finding.measured));
+        table.row([finding.set.clone(), finding.compiler.name().into()].into_iter().chain(ours));
         if let Some(row) = published_after(findings, at) {
-            table.row([
-                String::new(),
-                "published".into(),
-                number(row.augments_per_s, 0),
-                row.lookups_per_s.to_string(),
-                row.host_invalidations_per_s.to_string(),
-                row.port_invalidations_per_s.to_string(),
-            ]);
+            let theirs = columns.iter().map(|(.., theirs)| theirs(row));
+            table.row([String::new(), "published".into()].into_iter().chain(theirs));
         }
     }
     table.to_string()

@@ -58,10 +58,11 @@ fn flows_end_on_lines_of_both_versions_and_are_counted_with_their_rules() {
     if has_no_maple() {
         return;
     }
-    let plots = std::env::temp_dir().join(format!("maple-flows-{}", std::process::id()));
+    let plots = tempfile::tempdir().expect("a folder");
     let small = ["--ports", "4", "--hosts", "12", "--leaves", "5,20", "--flows", "10", "--rounds", "1", "--heap"];
     // With few flows under way some are left to be measured.
-    let rest = ["--window", "2", "--lines", "1,3", "--of", "1.0,1.3", "--plot", plots.to_str().expect("a plain path")];
+    let rest =
+        ["--window", "2", "--lines", "1,3", "--of", "1.0,1.3", "--plot", plots.path().to_str().expect("a plain path")];
     let told = flows(&[&small[..], &rest[..]].concat());
     let rows = told["rows"].as_array().expect("rows");
     let place = |row: &Value| (row["of"].to_string(), row["line"].as_u64(), row["leaves"].as_u64());
@@ -80,9 +81,8 @@ fn flows_end_on_lines_of_both_versions_and_are_counted_with_their_rules() {
         assert_eq!(row["core_rules"].is_u64(), row["line"] == 3, "{row}");
     }
     assert!(told["targets"].as_array().is_some_and(|targets| !targets.is_empty()), "{told}");
-    let drawn = std::fs::read_to_string(plots.join("new-flows-against-length.svg")).expect("it is drawn");
+    let drawn = std::fs::read_to_string(plots.path().join("new-flows-against-length.svg")).expect("it is drawn");
     assert!(drawn.contains("builtin:shortest-path"), "{drawn}");
-    std::fs::remove_dir_all(&plots).expect("it is there");
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn a_sweep_offers_rates_between_the_hosts_of_a_network_and_draws_the_delay() {
     if has_no_maple() {
         return;
     }
-    let plots = std::env::temp_dir().join(format!("maple-bench-{}", std::process::id()));
-    let folder = plots.to_str().expect("it is text");
+    let plots = tempfile::tempdir().expect("a folder");
+    let folder = plots.path().to_str().expect("it is text");
     let sweep = ["--topology", "ring:3", "--windows", "4", "--rates", "0.2,0.4", "--of", "1.3"];
     let brief = ["--rounds", "1", "--duration", "300ms", "--warmup", "300ms", "--settle", "1s", "--plot", folder];
     let told = answer("throughput", &[&sweep[..], &brief].concat());
@@ -166,9 +166,8 @@ fn a_sweep_offers_rates_between_the_hosts_of_a_network_and_draws_the_delay() {
         let offered = point["offered"].as_f64().map(|offered| (offered / most * 1e6).round() / 1e6);
         assert_eq!(offered, share, "{told}");
     }
-    let drawn = std::fs::read_to_string(plots.join("delay-against-offered-rate.svg")).expect("it is drawn");
+    let drawn = std::fs::read_to_string(plots.path().join("delay-against-offered-rate.svg")).expect("it is drawn");
     assert!(drawn.contains("maple, median") && drawn.contains("95th percentile"), "{drawn}");
-    std::fs::remove_dir_all(&plots).expect("it is there");
 }
 
 #[test]

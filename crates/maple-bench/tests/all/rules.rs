@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Parser;
 use maple_bench::Rust;
 use maple_bench::rules::{self, Compiler, Finding, RulesArgs};
+use tempfile::TempDir;
 
 use crate::skip::missing;
 
@@ -14,24 +15,6 @@ use crate::skip::missing;
 struct CommandLine {
     #[command(flatten)]
     args: RulesArgs,
-}
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("maple-bench-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(path.join("long")).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left of it does no harm.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Filters that overlap, twins, ranges of both kinds of ports, and one on everything.
@@ -67,10 +50,11 @@ fn trace(step: usize) -> String {
     text
 }
 
-fn sets(name: &str) -> Folder {
-    let folder = Folder::new(name);
-    std::fs::write(folder.0.join("own.rules"), FILTERS).unwrap();
-    std::fs::write(folder.0.join("own.trace"), trace(37)).unwrap();
+fn sets() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("long")).unwrap();
+    std::fs::write(folder.path().join("own.rules"), FILTERS).unwrap();
+    std::fs::write(folder.path().join("own.trace"), trace(37)).unwrap();
     folder
 }
 
@@ -86,9 +70,9 @@ fn paths(folder: &Path, set: &str) -> (String, String, String) {
 
 #[test]
 fn every_compiler_answers_every_header_right_however_ranges_are_asked() {
-    let folder = sets("right");
-    let (filters, headers, _) = paths(&folder.0, "own");
-    let then = folder.0.join("then.trace");
+    let folder = sets();
+    let (filters, headers, _) = paths(folder.path(), "own");
+    let then = folder.path().join("then.trace");
     std::fs::write(&then, trace(11)).unwrap();
     for (compiler, ranges) in [("maple", "auto"), ("maple", "exact"), ("paper", "auto"), ("paper", "exact")] {
         let options = ["--filters", &filters, "--trace", &headers, "--then", then.to_str().unwrap()];
@@ -112,16 +96,16 @@ fn every_compiler_answers_every_header_right_however_ranges_are_asked() {
 
 #[test]
 fn a_whole_folder_is_measured_with_both_compilers() {
-    let folder = sets("folder");
-    let findings = measure(&["--all", folder.0.to_str().unwrap()]);
+    let folder = sets();
+    let findings = measure(&["--all", folder.path().to_str().unwrap()]);
     let compilers: Vec<Compiler> = findings.iter().map(|finding| finding.compiler).collect();
     assert_eq!(compilers, [Compiler::Maple, Compiler::Paper]);
 }
 
 #[test]
 fn json_has_the_keys_that_are_promised() {
-    let folder = sets("json");
-    let (filters, headers, _) = paths(&folder.0, "own");
+    let folder = sets();
+    let (filters, headers, _) = paths(folder.path(), "own");
     let found = &measure(&["--filters", &filters, "--trace", &headers])[0];
     let json: BTreeMap<String, serde_json::Value> =
         serde_json::from_str(&serde_json::to_string(&found.measured).unwrap()).unwrap();
@@ -138,9 +122,9 @@ fn json_has_the_keys_that_are_promised() {
 
 #[test]
 fn wrong_input_names_file_and_line() {
-    let folder = sets("input");
-    let (filters, headers, _) = paths(&folder.0, "own");
-    std::fs::write(folder.0.join("own.trace"), "1 2 3\n").unwrap();
+    let folder = sets();
+    let (filters, headers, _) = paths(folder.path(), "own");
+    std::fs::write(folder.path().join("own.trace"), "1 2 3\n").unwrap();
     let line = CommandLine::try_parse_from(["rules", "--filters", &filters, "--trace", &headers]).unwrap();
     let error = rules::measure(&line.args, &Rust).err().map(|error| error.to_string());
     assert_eq!(error, Some(format!("{headers}:1: a header has 7 numbers, not 3")));

@@ -96,7 +96,7 @@ fn a_flag_that_the_file_sets_can_be_taken_back() {
         arguments::keys(&command).into_iter().filter(|(_, arg)| arguments::is_flag(arg)).map(|(key, _)| key).collect();
     assert!(flags.len() > 5 && flags.contains(&"watch".to_owned()), "{flags:?}");
     // Other options that some of them require.
-    let others = "tls-cert = \"c\"\ntls-key = \"k\"\ntls-ca = \"a\"\ntls-switches = \"s\"\n";
+    let others = "http = \"127.0.0.1:0\"\ntls-cert = \"c\"\ntls-key = \"k\"\ntls-ca = \"a\"\ntls-switches = \"s\"\n";
     for flag in flags {
         let (file, id) = (format!("{others}{flag} = true\n"), flag.replace('-', "_"));
         let is_set = |given: &[&str]| matches(&file, given).get_flag(&id);

@@ -180,7 +180,7 @@ fn tree(switch: &Value, names: &Names) -> String {
     } else {
         let stopped = exploration["stopped"].as_str().map(|why| format!("exploration has stopped, because {why}"));
         let is_current = exploration["current"] == Value::Bool(true);
-        let explored = if is_current { "explored, but for what is open" } else { "being explored after a change" };
+        let explored = if is_current { "explored, but for what is open" } else { "being explored" };
         stopped.unwrap_or_else(|| explored.to_owned())
     };
     let question = |open: &Value| {

@@ -1,7 +1,7 @@
 //! What outlives a moment: rows of the state file, what a restart knows, what another process takes over, and
 //! recordings.
 //!
-//! * [`mod@format`]: the one format of what has no other, and [`message_bytes`] in it.
+//! * [`mod@format`]: the one format of what has no other.
 //! * [`state_json`]: values of tracked state as JSON, for the control socket.
 //! * [`late_database`]: a file that is not open yet, or has failed.
 //! * [`known_switches`]: the switches of an earlier run, until they are back.
@@ -12,7 +12,6 @@
 //! * [`record`], [`replay`]: what reaches the engines of a run, and the run again.
 
 mod format;
-mod message_bytes;
 mod state_json;
 
 mod known_switches;

@@ -166,22 +166,12 @@ fn cost(packet: &PacketIn) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use maple_wire::msg::{NO_BUFFER, PacketInReason};
-    use maple_wire::{Field, Match};
 
     use super::*;
 
     /// Creates a packet of a port, with a number.
     fn packet(port: u32, n: u16) -> PacketIn {
-        PacketIn {
-            buffer_id: NO_BUFFER,
-            total_len: n,
-            reason: PacketInReason::NoMatch,
-            table_id: 0,
-            cookie: 0,
-            pipeline: Match::any().exact(Field::InPort, port.into()),
-            data: vec![0; 1000],
-        }
+        PacketIn { total_len: n, cookie: 0, ..PacketIn::new(port, vec![0; 1000]) }
     }
 
     fn order(backlog: &mut Backlog) -> Vec<(u64, u32, u16)> {

@@ -13,10 +13,8 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::state::Store;
 use maple_wire::msg::stats::{Desc, ReplyBody};
-use maple_wire::msg::{
-    Features, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketOut, RequestBody, StatsReply, SwitchConfig, kind,
-};
-use maple_wire::{Dpid, Field, Header, Match, Message, PortNo, Version};
+use maple_wire::msg::{Features, Hello, NO_BUFFER, PacketIn, PacketOut, RequestBody, StatsReply, SwitchConfig, kind};
+use maple_wire::{Dpid, Header, Message, PortNo, Version};
 use mio::Poll;
 use mio::net::TcpListener;
 
@@ -165,8 +163,7 @@ impl Client {
     }
 
     pub fn send(&mut self, xid: u32, message: &Message) {
-        let mut bytes = Vec::new();
-        message.encode(Version::Of10, xid, &mut bytes).expect("1.0 can express it");
+        let bytes = message.to_bytes(Version::Of10, xid).expect("1.0 can express it");
         self.write(&bytes);
     }
 
@@ -248,16 +245,6 @@ pub(super) fn packet(xid: u32) -> Vec<u8> {
 
 /// Encodes a packet-in.
 pub(crate) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32, frame: &[u8]) -> Vec<u8> {
-    let message = Message::PacketIn(PacketIn {
-        buffer_id,
-        total_len: frame.len() as u16,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: u64::MAX,
-        pipeline: Match::any().exact(Field::InPort, in_port.into()),
-        data: frame.to_vec(),
-    });
-    let mut bytes = Vec::new();
-    message.encode(version, xid, &mut bytes).expect("every version can express it");
-    bytes
+    let message = Message::PacketIn(PacketIn { buffer_id, ..PacketIn::new(in_port, frame.to_vec()) });
+    message.to_bytes(version, xid).expect("every version can express it")
 }

@@ -144,8 +144,7 @@ fn a_handler_hears_everything_in_order_and_wakes_in_time() {
         hear(&mut peer, "up 2");
         hear(&mut peer, "BarrierReply");
         hear(&mut peer, "timer");
-        let mut bytes = Vec::new();
-        packet_in(1, vec![0; 20]).encode(version, 1, &mut bytes).unwrap();
+        let mut bytes = packet_in(1, vec![0; 20]).to_bytes(version, 1).unwrap();
         let status = PortStatus { reason: PortReason::Add, port: port(3) };
         Message::PortStatus(status).encode(version, 2, &mut bytes).unwrap();
         packet_in(1, vec![0; 30]).encode(version, 3, &mut bytes).unwrap();

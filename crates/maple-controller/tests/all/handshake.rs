@@ -3,10 +3,10 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::common::{LONG, Maple, Peer, SHORT, eventually, hello, packet_in, port};
+use super::common::{LONG, Maple, Peer, SHORT, eventually, hello};
 use maple_controller::Deadlines;
 use maple_core::engine::CounterKind;
-use maple_wire::msg::{Features, Header, PortReason, PortStatus};
+use maple_wire::msg::Header;
 use maple_wire::{Dpid, Message, Version};
 
 const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
@@ -25,19 +25,6 @@ fn switches_of_both_versions_come_up_and_are_shown() {
     assert_eq!(shown, [(Dpid(0x10), Version::Of10, 2), (Dpid(0x13), Version::Of13, 2)]);
     assert_eq!(switches[0].description, "Test peer 1");
     assert_eq!(maple.count("of_dp_connections"), 2);
-}
-
-#[test]
-fn a_switch_that_offers_1_0_to_1_5_is_spoken_to_in_1_3() {
-    let maple = Maple::start();
-    for bitmap in [Some(0x7e), None] {
-        let mut peer = Peer::connect(maple.address);
-        peer.send(1, &hello(6, bitmap));
-        let (first, Message::Hello(_)) = peer.receive(LONG).unwrap() else { panic!("a hello comes first") };
-        assert_eq!(first.version, 4);
-        let (second, message) = peer.receive(LONG).unwrap();
-        assert_eq!((second.version, message), (4, Message::FeaturesRequest));
-    }
 }
 
 #[test]
@@ -79,41 +66,6 @@ fn connect_then_close_is_silent() {
 }
 
 #[test]
-fn nothing_before_a_hello_is_believed() {
-    let maple = Maple::start();
-    let features = Features::new(Dpid(5), 1);
-    let status = PortStatus { reason: PortReason::Add, port: port(1) };
-    let early = [
-        Message::FeaturesReply(features),
-        Message::PortStatus(status),
-        Message::EchoRequest(vec![]),
-        Message::BarrierReply,
-        packet_in(1, vec![0; 60]),
-    ];
-    for message in &early {
-        let mut peer = Peer::connect(maple.address);
-        peer.send(1, message);
-        peer.send(2, &hello(4, None));
-        assert!(peer.error().is_some() && peer.is_closed(), "{message:?}");
-    }
-    assert_eq!(maple.connected(), []);
-    assert_eq!(maple.count("of_packet_ins"), 0);
-}
-
-#[test]
-fn garbage_instead_of_a_hello_ends_the_connection_at_once() {
-    let maple = Maple::with(|options| options.openflow.deadlines.handshake = LONG * 6);
-    let garbage: [&[u8]; 5] =
-        [b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &[0xff; 4096], b"SSH-2.0-OpenSSH_9.2\r\n", &[4, 0, 0, 0, 0, 0, 0, 0]];
-    for bytes in garbage {
-        let mut peer = Peer::connect(maple.address);
-        peer.send_bytes(bytes);
-        assert!(peer.is_closed(), "{bytes:?}");
-    }
-    maple.wait_for("of_handshake_failures", 5);
-}
-
-#[test]
 fn a_silent_peer_is_cut_off_after_the_deadline_whichever_step_it_stops_at() {
     let maple = Maple::impatient(quick());
     let mut mute = Peer::connect(maple.address);
@@ -125,29 +77,6 @@ fn a_silent_peer_is_cut_off_after_the_deadline_whichever_step_it_stops_at() {
     }
     maple.wait_for("of_timeouts", 3);
     assert!(maple.notices().iter().any(|notice| notice.contains("within 400ms")));
-}
-
-#[test]
-fn a_byte_at_a_time_makes_a_handshake_too() {
-    let maple = Maple::start();
-    let mut peer = Peer::connect(maple.address);
-    for byte in [6, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x7e] {
-        peer.send_bytes(&[byte]);
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    assert!(peer.pump(LONG, |_, message| *message == Message::FeaturesRequest));
-}
-
-#[test]
-fn auxiliary_connections_are_refused_politely() {
-    let maple = Maple::start();
-    let mut main = Peer::up(&maple, Version::Of13, 9);
-    let mut auxiliary = Peer::begin(maple.address, Version::Of13, 9);
-    auxiliary.auxiliary_id = 1;
-    let error = auxiliary.error().expect("an error");
-    assert!(String::from_utf8_lossy(&error.data).contains("Maple uses main connections only"));
-    assert!(auxiliary.is_closed());
-    main.echo();
 }
 
 #[test]
@@ -234,38 +163,6 @@ fn nobody_waits_for_the_counters_of_a_switch_without_a_connection() {
         to.send(())
     });
     assert_eq!(done.recv_timeout(LONG), Ok(()));
-}
-
-#[test]
-fn a_half_open_connection_is_noticed_by_its_silence() {
-    let second = Duration::from_secs(1);
-    let maple = Maple::impatient(Deadlines { idle: second, echo: second * 2, ..Deadlines::default() });
-    let mut alive = Peer::up(&maple, Version::Of13, 1);
-    let half_open = Peer::up(&maple, Version::Of13, 2);
-    let gone = || maple.connected().iter().all(|switch| switch.dpid != Dpid(2));
-    let start = std::time::Instant::now();
-    while !gone() {
-        assert!(start.elapsed() < LONG);
-        alive.pump(Duration::from_millis(50), |_, _| false);
-    }
-    assert!(maple.count("of_timeouts") >= 1);
-    alive.echo();
-    drop(half_open);
-}
-
-#[test]
-fn a_switch_is_asked_for_an_echo_only_when_it_is_silent() {
-    let maple = Maple::impatient(Deadlines { idle: Duration::from_secs(2), echo: LONG, ..Deadlines::default() });
-    let mut busy = Peer::up(&maple, Version::Of13, 1);
-    let mut silent = Peer::up(&maple, Version::Of13, 2);
-    for _ in 0..50 {
-        busy.send(0, &Message::EchoReply(vec![]));
-        busy.pump(Duration::from_millis(50), |_, _| false);
-    }
-    let echoes = |peer: &Peer| peer.seen.iter().filter(|(_, m)| matches!(m, Message::EchoRequest(_))).count();
-    silent.pump(SHORT, |_, _| false);
-    assert_eq!(echoes(&busy), 0);
-    assert!(echoes(&silent) >= 1);
 }
 
 #[test]

@@ -17,43 +17,14 @@ fn raw(version: Version, kind: u8, body: &[u8]) -> Vec<u8> {
     [&[version as u8, kind][..], &length.to_be_bytes(), &[0, 0, 0, 9], body].concat()
 }
 
-/// Makes a 1.3 packet-in whose match is `matching`, with two bytes of padding and four of data.
-fn packet_in_with(matching: &[u8]) -> Vec<u8> {
-    let fixed = [0xff, 0xff, 0xff, 0xff, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    raw(Version::Of13, 10, &[&fixed, matching, &[0, 0, 1, 2, 3, 4]].concat())
-}
-
 #[test]
 fn a_malformed_message_costs_its_own_connection_and_is_answered_with_an_error() {
     let maple = Maple::start();
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
-    let multipart = |kind: u16, body: &[u8]| {
-        let head = [&kind.to_be_bytes()[..], &[0, 0, 0, 0, 0, 0]].concat();
-        raw(Version::Of13, 19, &[&head[..], body].concat())
-    };
-    let bad: Vec<(&str, Vec<u8>)> = vec![
+    let bad = [
         ("a message shorter than its header", vec![4, 10, 0, 4, 0, 0, 0, 1]),
-        ("a message of length zero", vec![4, 2, 0, 0, 0, 0, 0, 1]),
         ("a packet-in without its fixed part", raw(Version::Of13, 10, &[0; 4])),
-        ("a match of length zero", packet_in_with(&[0, 1, 0, 0, 0, 0, 0, 0])),
-        ("a match longer than its message", packet_in_with(&[0, 1, 0xff, 0xf0, 0, 0, 0, 0])),
-        ("an entry longer than its match", packet_in_with(&[0, 1, 0, 12, 0x80, 0, 0, 0xff, 0, 0, 0, 1, 0, 0, 0, 0])),
-        ("an entry shorter than its field", packet_in_with(&[0, 1, 0, 9, 0x80, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 0])),
-        ("a flow entry of length zero", multipart(1, &[0; 64])),
-        ("a flow entry of length one", multipart(1, &[&[0, 1][..], &[0; 62]].concat())),
-        ("a flow entry longer than its message", multipart(1, &[&[0xff, 0xff][..], &[0; 62]].concat())),
-        ("an instruction of length zero", {
-            let fixed = [&[0, 64][..], &[0; 46], &[0, 1, 0, 4, 0, 0, 0, 0], &[0, 4, 0, 0, 0, 0, 0, 0]].concat();
-            multipart(1, &fixed)
-        }),
-        ("an action of length zero", {
-            let apply = [0, 4, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            multipart(1, &[&[0, 72][..], &[0; 46], &[0, 1, 0, 4, 0, 0, 0, 0], &apply].concat())
-        }),
-        ("half a port description", multipart(13, &[0; 33])),
-        ("a port-status without its port", raw(Version::Of13, 12, &[0; 12])),
-        ("a features-reply that is cut", raw(Version::Of13, 6, &[0; 9])),
-        ("an error that is cut", raw(Version::Of13, 1, &[0; 3])),
+        ("half a port description", raw(Version::Of13, 19, &[&[0, 13][..], &[0; 39]].concat())),
     ];
     for (dpid, (what, bytes)) in (100..).zip(&bad) {
         let mut peer = Peer::up(&maple, Version::Of13, dpid);
@@ -104,24 +75,6 @@ fn replies_that_nobody_asked_for_are_ignored() {
 }
 
 #[test]
-fn one_that_sends_a_byte_at_a_time_disturbs_nobody() {
-    let maple = Maple::start();
-    let mut bystander = Peer::up(&maple, Version::Of13, 1);
-    let mut dripper = Peer::up(&maple, Version::Of13, 2);
-    let mut message = Vec::new();
-    packet_in(1, vec![7; 300]).encode(Version::Of13, 0, &mut message).unwrap();
-    let before = maple.count("of_packet_ins");
-    for (n, byte) in message.iter().enumerate() {
-        dripper.send_bytes(&[*byte]);
-        if n % 50 == 0 {
-            bystander.echo();
-        }
-    }
-    eventually("the packet-in is taken", || maple.count("of_packet_ins") > before);
-    dripper.echo();
-}
-
-#[test]
 fn one_that_drips_a_message_forever_is_given_up() {
     let quick = Duration::from_millis(300);
     let maple = Maple::impatient(Deadlines { idle: quick, echo: quick, ..Deadlines::default() });
@@ -164,8 +117,7 @@ fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
     // The switch asks for echoes of 32 KiB and reads no answer.
     let mut stream = deaf.stream.try_clone().unwrap();
     let flood = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        Message::EchoRequest(vec![0; 32 * 1024]).encode(Version::Of13, 1, &mut bytes).unwrap();
+        let bytes = Message::EchoRequest(vec![0; 32 * 1024]).to_bytes(Version::Of13, 1).unwrap();
         let mut sent = 0;
         while stream.write_all(&bytes).is_ok() {
             sent += bytes.len();
@@ -192,8 +144,7 @@ fn a_switch_is_cut_off_at_the_hard_bound() {
         Maple::with(|options| options.openflow.limits = QueueLimits { pause: usize::MAX, disconnect: 256 * 1024 });
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let mut deaf = Peer::up(&maple, Version::Of13, 2);
-    let mut bytes = Vec::new();
-    Message::EchoRequest(vec![0; 32 * 1024]).encode(Version::Of13, 1, &mut bytes).unwrap();
+    let bytes = Message::EchoRequest(vec![0; 32 * 1024]).to_bytes(Version::Of13, 1).unwrap();
     eventually("it is cut off", || {
         deaf.send_bytes(&bytes);
         maple.count("of_not_reading") > 0
@@ -259,27 +210,13 @@ fn errors_and_full_tables_never_lose_a_switch() {
 }
 
 #[test]
-fn a_switch_that_restarted_with_an_empty_table_gets_its_rules_again() {
-    let maple = Maple::start();
-    for version in [Version::Of10, Version::Of13] {
-        let first = Peer::up(&maple, version, 5);
-        let rules = first.flow_mods();
-        assert!(rules > 0);
-        drop(first);
-        let again = Peer::up(&maple, version, 5);
-        assert_eq!(again.flow_mods(), rules, "{version}");
-    }
-}
-
-#[test]
 fn a_switch_that_takes_no_rules_in_its_second_table_gets_the_layout_for_one_when_it_is_back() {
     let maple = Maple::start();
     let mut first = Peer::begin(maple.address, Version::Of13, 5);
     let is_refused = |message: &Message| matches!(message, Message::FlowMod(rule) if rule.table_id == 1);
     assert!(first.pump(LONG, |_, message| is_refused(message)), "it has three tables");
     let (xid, refused) = first.seen.last().expect("a message").clone();
-    let mut data = Vec::new();
-    refused.encode(Version::Of13, xid, &mut data).unwrap();
+    let data = refused.to_bytes(Version::Of13, xid).unwrap();
     // OFPFMFC_BAD_TABLE_ID
     first.send(xid, &Message::Error(ErrorMsg { kind: 5, code: 2, data }));
     assert!(first.is_closed());

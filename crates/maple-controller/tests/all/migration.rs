@@ -132,8 +132,7 @@ fn keep_busy(peer: &mut Peer, sent: &mut u32, stop: &AtomicBool) {
 
 /// Sends a packet in two pieces, so that a move sometimes finds half a message.
 fn send_in_two(peer: &mut Peer, n: u32) {
-    let mut bytes = Vec::new();
-    packet_in(1, vec![0; 60]).encode(peer.version, n, &mut bytes).expect("it can be said");
+    let bytes = packet_in(1, vec![0; 60]).to_bytes(peer.version, n).expect("it can be said");
     let (front, back) = bytes.split_at(n as usize % bytes.len());
     peer.send_bytes(front);
     peer.send_bytes(back);

@@ -167,8 +167,7 @@ fn a_single_packet_waits_for_one_read_of_each_switch_that_floods() {
     let mut gate = up(&maple, Version::Of10, 100);
     let mut flooders: Vec<Peer> = (1..=FLOODERS as u64).map(|dpid| up(&maple, Version::Of10, dpid)).collect();
     let mut single = up(&maple, Version::Of10, 50);
-    let mut packet = Vec::new();
-    packet_in(1, vec![0; 60]).encode(Version::Of10, 1, &mut packet).unwrap();
+    let packet = packet_in(1, vec![0; 60]).to_bytes(Version::Of10, 1).unwrap();
     let mut held = packet.clone();
     held[8..12].fill(0);
     gate.send_bytes(&held);

@@ -205,8 +205,7 @@ impl Peer {
 
     /// Sends a message.
     pub fn send(&mut self, xid: u32, message: &Message) {
-        let mut bytes = Vec::new();
-        message.encode(self.version, xid, &mut bytes).expect("it can be said");
+        let bytes = message.to_bytes(self.version, xid).expect("it can be said");
         self.send_bytes(&bytes);
     }
 
@@ -334,15 +333,7 @@ pub fn port(number: u32) -> Port {
 
 /// Makes a packet-in of a whole frame.
 pub fn packet_in(in_port: u32, data: Vec<u8>) -> Message {
-    Message::PacketIn(PacketIn {
-        buffer_id: NO_BUFFER,
-        total_len: data.len() as u16,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: u64::MAX,
-        pipeline: Match::any().exact(Field::InPort, in_port.into()),
-        data,
-    })
+    Message::PacketIn(PacketIn::new(in_port, data))
 }
 
 fn desc() -> Desc {

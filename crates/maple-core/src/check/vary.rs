@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
+use maple_wire::field::ValueKind;
 use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::{Constraint, Field};
 
@@ -26,31 +27,18 @@ const ENTRIES: usize = 64;
 /// The maximum number of values of a kind that are remembered.
 const REMEMBERED: usize = 256;
 
-/// The kind of a field's values: values of one kind are tried in all fields of that kind.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ValueKind {
-    Mac,
-    Ipv4,
-    Ipv6,
-    Port,
-    Other(Field),
-}
-
 /// Values that may matter, by kind.
 #[derive(Default)]
-pub(super) struct TriedValues(BTreeMap<ValueKind, BTreeSet<u128>>);
+pub(super) struct TriedValues(BTreeMap<Field, BTreeSet<u128>>);
 
-impl ValueKind {
-    fn from_field(field: Field) -> ValueKind {
-        match field {
-            Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha => ValueKind::Mac,
-            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => ValueKind::Ipv4,
-            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => ValueKind::Ipv6,
-            Field::TcpSrc | Field::TcpDst | Field::UdpSrc | Field::UdpDst | Field::SctpSrc | Field::SctpDst => {
-                ValueKind::Port
-            }
-            other => ValueKind::Other(other),
-        }
+/// Returns the field that stands for all with the same kind of values: what is tried in one is tried in the others.
+fn kind(field: Field) -> Field {
+    match field.kind() {
+        ValueKind::Mac => Field::EthSrc,
+        ValueKind::Ipv4 => Field::Ipv4Src,
+        ValueKind::Ipv6 => Field::Ipv6Src,
+        ValueKind::TransportPort => Field::TcpSrc,
+        _ => field,
     }
 }
 
@@ -59,21 +47,21 @@ impl TriedValues {
     pub fn from_network(hosts: &[Host], state: &Snapshot) -> TriedValues {
         let mut values = TriedValues::default();
         for (mac, info) in hosts {
-            values.note(ValueKind::Mac, mac.bits());
-            info.ipv4.iter().for_each(|ip| values.note(ValueKind::Ipv4, u128::from(u32::from(*ip))));
-            info.ipv6.iter().for_each(|ip| values.note(ValueKind::Ipv6, u128::from(*ip)));
+            values.note(Field::EthSrc, mac.bits());
+            info.ipv4.iter().for_each(|ip| values.note(Field::Ipv4Src, u128::from(u32::from(*ip))));
+            info.ipv6.iter().for_each(|ip| values.note(Field::Ipv6Src, u128::from(*ip)));
         }
         for mac in [0x0200_0000_0099, 0xffff_ffff_ffff, 0x0100_5e01_0101] {
-            values.note(ValueKind::Mac, mac);
+            values.note(Field::EthSrc, mac);
         }
         for ip in [0x0a63_6363, 0xffff_ffff, 0xef01_0101] {
-            values.note(ValueKind::Ipv4, ip);
+            values.note(Field::Ipv4Src, ip);
         }
         for port in [22, 53, 80] {
-            values.note(ValueKind::Port, port);
+            values.note(Field::TcpSrc, port);
         }
         for (at, _) in state.switches().flat_map(|(dpid, _)| state.ports_of(dpid)) {
-            values.note(ValueKind::Other(Field::InPort), u128::from(at.0));
+            values.note(Field::InPort, u128::from(at.0));
         }
         for (field, some) in [
             (Field::EthType, &[IPV4, ARP, IPV6, 0x88b5][..]),
@@ -81,13 +69,13 @@ impl TriedValues {
             (Field::VlanVid, &[0, 0x1001, 0x1002]),
             (Field::ArpOp, &[1, 2]),
         ] {
-            some.iter().for_each(|value| values.note(ValueKind::Other(field), *value));
+            some.iter().for_each(|value| values.note(field, *value));
         }
         values
     }
 
-    fn note(&mut self, kind: ValueKind, value: u128) {
-        let known = self.0.entry(kind).or_default();
+    fn note(&mut self, field: Field, value: u128) {
+        let known = self.0.entry(kind(field)).or_default();
         if known.len() < REMEMBERED {
             known.insert(value);
         }
@@ -97,10 +85,10 @@ impl TriedValues {
     pub fn learn(&mut self, run: &Observation, state: &Snapshot) {
         for item in &run.trace.items {
             let Item::Test { cond, .. } = item else { continue };
-            cond.all.iter().for_each(|c| self.note(ValueKind::from_field(c.field), c.value));
+            cond.all.iter().for_each(|c| self.note(c.field, c.value));
             for range in &cond.ranges {
-                self.note(ValueKind::from_field(range.field), range.lo);
-                self.note(ValueKind::from_field(range.field), range.hi);
+                self.note(range.field, range.lo);
+                self.note(range.field, range.hi);
             }
         }
         let mut tables: Vec<_> = run.reads.iter().filter_map(table).collect();
@@ -114,17 +102,17 @@ impl TriedValues {
     /// Adds the values in a table's key: an address, the text of one, a port number, or several of these.
     fn learn_key(&mut self, key: &Value) {
         match key {
-            Value::Mac(mac) => self.note(ValueKind::Mac, mac.bits()),
-            Value::Ipv4(ip) => self.note(ValueKind::Ipv4, u128::from(u32::from(*ip))),
-            Value::Ipv6(ip) => self.note(ValueKind::Ipv6, u128::from(*ip)),
-            Value::Int(port) if (0..=0xffff).contains(port) => self.note(ValueKind::Port, *port as u128),
+            Value::Mac(mac) => self.note(Field::EthSrc, mac.bits()),
+            Value::Ipv4(ip) => self.note(Field::Ipv4Src, u128::from(u32::from(*ip))),
+            Value::Ipv6(ip) => self.note(Field::Ipv6Src, u128::from(*ip)),
+            Value::Int(port) if (0..=0xffff).contains(port) => self.note(Field::TcpSrc, *port as u128),
             Value::Str(text) => {
                 if let Ok(mac) = text.parse::<crate::network::Mac>() {
-                    self.note(ValueKind::Mac, mac.bits());
+                    self.note(Field::EthSrc, mac.bits());
                 } else if let Ok(ip) = text.parse::<std::net::Ipv4Addr>() {
-                    self.note(ValueKind::Ipv4, u128::from(u32::from(ip)));
+                    self.note(Field::Ipv4Src, u128::from(u32::from(ip)));
                 } else if let Ok(ip) = text.parse::<std::net::Ipv6Addr>() {
-                    self.note(ValueKind::Ipv6, u128::from(ip));
+                    self.note(Field::Ipv6Src, u128::from(ip));
                 }
             }
             Value::Tuple(parts) => parts.iter().for_each(|part| self.learn_key(part)),
@@ -135,7 +123,7 @@ impl TriedValues {
     /// Returns some values for a field: the ends of its range, a random one, and some that may matter.
     fn for_field(&self, field: Field, random: &mut Rng) -> Vec<u128> {
         let mut values = vec![0, field.full_mask(), random.u128(..) & field.full_mask()];
-        let known: Vec<u128> = self.0.get(&ValueKind::from_field(field)).into_iter().flatten().copied().collect();
+        let known: Vec<u128> = self.0.get(&kind(field)).into_iter().flatten().copied().collect();
         let start = random.usize(..known.len().max(1));
         values.extend(known.iter().cycle().skip(start).take(known.len().min(VALUES)));
         values
@@ -237,14 +225,7 @@ fn is_small(read: &Constraint) -> bool {
 fn every(read: &Constraint, values: &TriedValues) -> Vec<Headers> {
     let with_value = |value| Headers::from([(read.field, value)]);
     if read.field == Field::InPort {
-        return values
-            .0
-            .get(&ValueKind::from_field(read.field))
-            .into_iter()
-            .flatten()
-            .copied()
-            .map(with_value)
-            .collect();
+        return values.0.get(&kind(read.field)).into_iter().flatten().copied().map(with_value).collect();
     }
     let places: Vec<u32> = (0..128).filter(|bit| read.mask >> bit & 1 == 1).collect();
     let spread = |number: u128| places.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum::<u128>();

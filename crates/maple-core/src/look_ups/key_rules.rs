@@ -120,6 +120,11 @@ impl KeyRules {
         self.keys.iter().filter_map(|(key, of)| Some((key, of.class?)))
     }
 
+    /// Reports whether there are neither keys nor rules of keys.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Reports whether a key has no class, so that the controller decides.
     pub fn has_unclassified(&self) -> bool {
         self.keys.values().any(|key| key.class.is_none())

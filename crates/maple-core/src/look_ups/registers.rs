@@ -28,16 +28,18 @@ pub(crate) type SharedRegisters = Arc<Mutex<Registers>>;
 
 /// The registers of a switch: where its metadata says what look-ups found.
 ///
-/// A component that has no register when it is first asked for never gets one: its look-ups are *lowered* to reads of
-/// the key's fields. So what a question records depends on the question alone, and traces form a tree. A look-up that
-/// has registers is lowered by [`Registers::lower`], together with the leaves that have asked it.
+/// A component for which there is no table or no bits when it is first asked for is *lowered*: it is read as the key's
+/// fields. So what a question records depends on the question alone, and traces form a tree. A look-up that has
+/// registers is lowered by [`Registers::lower`], together with the leaves that have asked it.
+///
+/// A look-up that is lowered, or that no leaf asks any more ([`Registers::retire`]), keeps its table and bits until no
+/// rule has to do with them. Then [`Registers::vacate`] makes room for others.
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
     max_look_ups: usize,
     /// The maximum number of classes of a component.
     max_classes: u16,
     look_ups: Vec<InUse>,
-    used_bits: u8,
     lowered: BTreeSet<(LookUp, Component)>,
     /// What was lowered, in order, and how much of that was reported.
     lowerings: Vec<(LookUp, Lowered)>,
@@ -54,8 +56,14 @@ pub(crate) struct Registers {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct InUse {
     look_up: LookUp,
-    /// There are none if the look-up is lowered. It keeps its table, so that others keep theirs.
+    /// There are none if the look-up has ended: it is lowered, or no leaf asks it any more.
     registers: BTreeMap<Component, Register>,
+    /// The bits of the registers that it had, which rules may still have.
+    #[serde(skip)]
+    ended_bits: u64,
+    /// Whether no rule has to do with it any more, so that another may have its table.
+    #[serde(skip)]
+    is_vacant: bool,
 }
 
 /// Bits that hold the class of one component.
@@ -110,7 +118,6 @@ impl Registers {
             max_look_ups,
             max_classes,
             look_ups: Vec::new(),
-            used_bits: SOURCE_IS_HERE.count_ones() as u8,
             lowered: BTreeSet::new(),
             lowerings: Vec::new(),
             reported: 0,
@@ -128,6 +135,11 @@ impl Registers {
     /// Returns the class of what a look-up found, as a part of the packet's metadata.
     pub fn classify(&mut self, look_up: &LookUp, component: Component, value: Option<&Value>) -> Classified {
         let max_classes = self.max_classes;
+        let has_ended = self.position(look_up).is_some_and(|at| self.look_ups[at].registers.is_empty());
+        if has_ended && !self.lowered.contains(&(look_up.clone(), component)) {
+            // Soon it may have a table again.
+            return Classified::TooMany;
+        }
         let Some(register) = self.register(look_up, component) else { return Classified::Lowered };
         match register.bits(component, value, max_classes) {
             Some(bits) => {
@@ -204,57 +216,116 @@ impl Registers {
         self.is_source_asked
     }
 
-    /// Returns the register of a component: a new one, if it has none and there are bits and tables.
-    fn register(&mut self, look_up: &LookUp, component: Component) -> Option<&mut Register> {
-        let at = self.look_ups.iter().position(|in_use| in_use.look_up == *look_up);
-        let is_lowered = |at: usize| self.look_ups[at].registers.is_empty();
-        if at.is_some_and(is_lowered) {
-            return None;
-        }
-        let has_register = at.is_some_and(|at| self.look_ups[at].registers.contains_key(&component));
-        if !has_register && !self.may_have(look_up, component, at.is_some()) {
-            return None;
-        }
-        let at = at.unwrap_or_else(|| {
-            self.look_ups.push(InUse { look_up: look_up.clone(), registers: BTreeMap::new() });
-            self.look_ups.len() - 1
-        });
-        let used_bits = &mut self.used_bits;
-        Some(self.look_ups[at].registers.entry(component).or_insert_with(|| {
-            let register = Register { shift: *used_bits, width: component.width(), classes: Classes::default() };
-            *used_bits += register.width;
-            register
-        }))
+    /// Returns the number of a look-up.
+    fn position(&self, look_up: &LookUp) -> Option<usize> {
+        self.look_ups.iter().position(|of| of.look_up == *look_up && !of.is_vacant)
     }
 
-    /// Reports whether a component may get a register. If not, it is lowered.
-    fn may_have(&mut self, look_up: &LookUp, component: Component, has_table: bool) -> bool {
+    /// Returns the register of a component: a new one, if it has none and there are bits and tables.
+    fn register(&mut self, look_up: &LookUp, component: Component) -> Option<&mut Register> {
+        let at = self.position(look_up);
+        if at.is_none_or(|at| !self.look_ups[at].registers.contains_key(&component)) {
+            let shift = self.may_have(look_up, component, at)?;
+            let register = Register { shift, width: component.width(), classes: Classes::default() };
+            let at = at.unwrap_or_else(|| self.give_table(look_up));
+            self.look_ups[at].registers.insert(component, register);
+        }
+        let at = self.position(look_up)?;
+        self.look_ups[at].registers.get_mut(&component)
+    }
+
+    /// Gives a look-up a table that no other has.
+    fn give_table(&mut self, look_up: &LookUp) -> usize {
+        let new = InUse { look_up: look_up.clone(), registers: BTreeMap::new(), ended_bits: 0, is_vacant: false };
+        match self.look_ups.iter().position(|of| of.is_vacant) {
+            Some(at) => {
+                self.look_ups[at] = new;
+                at
+            }
+            None => {
+                self.look_ups.push(new);
+                self.look_ups.len() - 1
+            }
+        }
+    }
+
+    /// Returns the place in the metadata where a component may have a register. `None`: it is lowered.
+    fn may_have(&mut self, look_up: &LookUp, component: Component, at: Option<usize>) -> Option<u8> {
         let name = (look_up.clone(), component);
         if self.lowered.len() >= MAX_LOWERED || self.lowered.contains(&name) {
-            return false;
+            return None;
         }
-        let why = if let Some(why) = self.all_lowered {
-            why
-        } else if !has_table && self.look_ups.len() >= self.max_look_ups {
-            Lowered::NoTable
-        } else if self.used_bits + component.width() > METADATA_BITS {
-            Lowered::NoBits
-        } else {
-            return true;
+        let is_free = |of: &InUse| of.is_vacant;
+        let has_table = at.is_some() || self.look_ups.len() < self.max_look_ups || self.look_ups.iter().any(is_free);
+        let why = match (self.all_lowered, self.gap(component.width())) {
+            (Some(why), _) => why,
+            (None, _) if !has_table => Lowered::NoTable,
+            (None, None) => Lowered::NoBits,
+            (None, Some(shift)) => return Some(shift),
         };
         self.lowered.insert(name);
         self.lowerings.push((look_up.clone(), why));
-        false
+        None
     }
 
-    /// Lowers a look-up that has registers. No leaf may depend on its classes afterwards. Its table and bits stay
-    /// unused.
+    /// Returns the lowest place for so many bits that no register has.
+    fn gap(&self, width: u8) -> Option<u8> {
+        let used = |of: &InUse| of.registers.values().fold(of.ended_bits, |all, register| all | register.mask());
+        let used = self.look_ups.iter().fold(SOURCE_IS_HERE, |all, of| all | used(of));
+        let wanted = (1 << width) - 1;
+        (0..=METADATA_BITS - width).find(|shift| used & (wanted << shift) == 0)
+    }
+
+    /// Lowers a look-up that has registers. No leaf may depend on its classes afterwards.
     pub fn lower(&mut self, number: usize, why: Lowered) {
-        let Some(InUse { look_up, registers }) = self.look_ups.get_mut(number) else { return };
-        if !registers.is_empty() {
-            registers.clear();
-            self.lowerings.push((look_up.clone(), why));
+        if let Some(look_up) = self.retire(number) {
+            self.lower_all_of(&look_up);
+            self.lowerings.push((look_up, why));
         }
+    }
+
+    fn lower_all_of(&mut self, look_up: &LookUp) {
+        self.lowered.extend([Component::Presence, Component::Value].map(|component| (look_up.clone(), component)));
+    }
+
+    /// Ends a look-up that no leaf asks any more. If f asks it again, no leaf can rest on it before [`Registers::vacate`].
+    /// Returns it; `None` if it had ended.
+    pub fn retire(&mut self, number: usize) -> Option<LookUp> {
+        let InUse { look_up, registers, ended_bits, .. } = self.look_ups.get_mut(number)?;
+        if registers.is_empty() {
+            return None;
+        }
+        *ended_bits = std::mem::take(registers).values().fold(0, |all, register| all | register.mask());
+        Some(look_up.clone())
+    }
+
+    /// Reports whether a look-up has ended.
+    pub fn has_ended(&self, number: usize) -> bool {
+        self.look_ups.get(number).is_none_or(|of| of.registers.is_empty())
+    }
+
+    /// Returns the bits that rules may have of look-ups that have ended and keep their tables. `None`: there are none.
+    pub fn ended_bits(&self) -> Option<u64> {
+        let ended = self.look_ups.iter().filter(|of| of.registers.is_empty() && !of.is_vacant);
+        ended.map(|of| of.ended_bits).reduce(|all, bits| all | bits)
+    }
+
+    /// Lets others have the tables and bits of all look-ups that have ended: no rule has to do with them any more.
+    /// Returns those that were lowered for want of a table or bits, and are so no longer; no leaf may rest on a read in
+    /// their place.
+    pub fn vacate(&mut self) -> Vec<LookUp> {
+        for of in self.look_ups.iter_mut().filter(|of| of.registers.is_empty()) {
+            (of.is_vacant, of.ended_bits) = (true, 0);
+        }
+        let is_for_want = |(_, why): &(LookUp, Lowered)| matches!(why, Lowered::NoTable | Lowered::NoBits);
+        let (wanting, others) = std::mem::take(&mut self.lowerings).into_iter().partition(is_for_want);
+        self.lowerings = others;
+        self.reported = self.lowerings.len();
+        let wanting: Vec<LookUp> = wanting.into_iter().map(|(look_up, _)| look_up).collect();
+        let stays = |look_up: &LookUp| self.lowerings.iter().any(|(of, _)| of == look_up);
+        let wanting: Vec<LookUp> = wanting.into_iter().filter(|look_up| !stays(look_up)).collect();
+        self.lowered.retain(|(look_up, _)| !wanting.contains(look_up));
+        wanting
     }
 
     /// Lowers what nobody has asked yet. Returns whether that is new.
@@ -314,9 +385,9 @@ impl Registers {
         self.masks(number).into_iter().fold(0, |all, mask| all | mask)
     }
 
-    /// Reports whether a look-up that has a table is lowered.
-    pub fn is_lowered(&self, number: usize) -> bool {
-        self.look_ups.get(number).is_some_and(|of| of.registers.is_empty())
+    /// Reports whether a look-up is lowered as a whole.
+    fn is_lowered(&self, look_up: &LookUp) -> bool {
+        [Component::Presence, Component::Value].iter().all(|of| self.lowered.contains(&(look_up.clone(), *of)))
     }
 
     /// Returns these bits for a key with this value. `None`: there are too many classes.
@@ -333,6 +404,8 @@ impl Registers {
 struct RememberedRegisters {
     look_ups: Vec<InUse>,
     is_source_asked: bool,
+    /// The numbers of those that have ended and are not lowered.
+    retired: Vec<usize>,
 }
 
 impl Memorable for Mutex<Registers> {
@@ -341,9 +414,12 @@ impl Memorable for Mutex<Registers> {
         if registers.look_ups.is_empty() && !registers.is_source_asked {
             return Vec::new();
         }
+        let is_retired = |of: &InUse| of.registers.is_empty() && !registers.is_lowered(&of.look_up);
+        let numbered = registers.look_ups.iter().enumerate();
+        let retired = numbered.filter(|(_, of)| is_retired(of)).map(|(number, _)| number).collect();
         let Registers { look_ups, is_source_asked, .. } = registers.clone();
         // What can't be written is not remembered.
-        postcard::to_stdvec(&RememberedRegisters { look_ups, is_source_asked }).unwrap_or_default()
+        postcard::to_stdvec(&RememberedRegisters { look_ups, is_source_asked, retired }).unwrap_or_default()
     }
 }
 
@@ -351,40 +427,47 @@ impl Registers {
     /// Takes over the registers and classes of an earlier run, in the form of [`Memorable::bytes`], if no run has
     /// recorded anything and they fit. Damaged ones do not.
     pub fn adopt(&mut self, bytes: &[u8]) {
-        let Ok(RememberedRegisters { look_ups, is_source_asked }) = postcard::from_bytes(bytes) else { return };
-        let is_new = self.look_ups.is_empty() && self.lowered.is_empty();
-        let Some(used_bits) = used_bits(&look_ups).filter(|_| is_new && look_ups.len() <= self.max_look_ups) else {
+        let Ok(RememberedRegisters { look_ups, is_source_asked, retired }) = postcard::from_bytes(bytes) else {
             return;
         };
-        self.used_bits = used_bits;
+        let is_new = self.look_ups.is_empty() && self.lowered.is_empty();
+        if !is_new || look_ups.len() > self.max_look_ups || !are_whole(&look_ups, &retired) {
+            return;
+        }
         self.look_ups = look_ups;
-        let lowered = self.look_ups.iter().filter(|of| of.registers.is_empty());
-        self.lowerings = lowered.map(|of| (of.look_up.clone(), Lowered::Earlier)).collect();
+        let ended = self.look_ups.iter().enumerate().filter(|(_, of)| of.registers.is_empty());
+        let lowered = ended.filter(|(number, _)| !retired.contains(number));
+        let lowered: Vec<LookUp> = lowered.map(|(_, of)| of.look_up.clone()).collect();
+        for look_up in lowered {
+            self.lower_all_of(&look_up);
+            self.lowerings.push((look_up, Lowered::Earlier));
+        }
         self.is_source_asked |= is_source_asked;
     }
 }
 
-/// Returns the number of bits of the metadata that registers use, with those between them. `None` if they are not as
-/// this module makes them.
-fn used_bits(look_ups: &[InUse]) -> Option<u8> {
+/// Reports whether registers are as this module makes them.
+fn are_whole(look_ups: &[InUse], retired: &[usize]) -> bool {
     let mut used = SOURCE_IS_HERE;
-    for (at, InUse { look_up, registers }) in look_ups.iter().enumerate() {
-        if look_ups[..at].iter().any(|other| other.look_up == *look_up) {
-            return None;
+    for (at, InUse { look_up, registers, .. }) in look_ups.iter().enumerate() {
+        let is_same = |other: &usize| look_ups[*other].look_up == *look_up && !retired.contains(other);
+        let is_retired = retired.contains(&at);
+        if is_retired && !registers.is_empty() || !is_retired && (0..at).any(|other| is_same(&other)) {
+            return false;
         }
         for (component, Register { shift, width, classes }) in registers {
-            let is_whole = *width == component.width() && shift.checked_add(*width)? <= METADATA_BITS;
-            if !is_whole || classes.last() >> width != 0 {
-                return None;
+            let fits = shift.checked_add(*width).is_some_and(|end| end <= METADATA_BITS);
+            if !fits || *width != component.width() || classes.last() >> width != 0 {
+                return false;
             }
             let mask = ((1 << width) - 1) << shift;
             if used & mask != 0 {
-                return None;
+                return false;
             }
             used |= mask;
         }
     }
-    Some(METADATA_BITS - used.leading_zeros() as u8)
+    true
 }
 
 /// Locks registers. What a run did to them before it panicked is whole.

@@ -7,6 +7,7 @@ use maple_wire::{Dpid, Field, Instruction, Packet, PortNo};
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::registers::SOURCE_IS_HERE;
 use super::{Classified, Component, KeyBits, KeyField, KeyForm, KeyRules, LookUp, Registers};
 use crate::network::{HostInfo, Location, Mac};
 use crate::report::Lowered;
@@ -256,6 +257,75 @@ fn a_component_without_a_register_never_gets_one() {
     assert_eq!(registers.classify(&look_up(), Component::Value, Some(&value)), Classified::Lowered);
     assert_eq!(registers.take_lowered(), [(look_up(), Lowered::TableFull)]);
     assert!(registers.mask(0) == 0 && registers.look_ups().len() == 1, "it keeps its table, and others keep theirs");
+}
+
+#[test]
+fn a_look_up_that_nobody_asks_any_more_keeps_its_table_until_no_rule_has_to_do_with_it() {
+    let mut registers = Registers::new(1, u16::MAX);
+    let other = LookUp::by("hosts", KeyField { field: Field::EthSrc, form: KeyForm::Mac });
+    let value = Value::from(1i64);
+    let Classified::As(first) = registers.classify(&look_up(), Component::Value, Some(&value)) else { panic!() };
+    assert_eq!(registers.classify(&other, Component::Value, Some(&value)), Classified::Lowered);
+    assert_eq!((registers.retire(0), registers.ended_bits()), (Some(look_up()), Some(first.mask as u64)));
+    for _ in 0..2 {
+        assert_eq!(registers.classify(&look_up(), Component::Value, Some(&value)), Classified::TooMany, "no leaf");
+        assert_eq!(registers.classify(&other, Component::Value, Some(&value)), Classified::Lowered);
+        // The next run of the controller knows that too, but for what was lowered for want of a table.
+        let bytes = registers.clone().shared().bytes();
+        let mut next = Registers::new(1, u16::MAX);
+        next.adopt(&bytes);
+        assert_eq!(next.classify(&look_up(), Component::Value, Some(&value)), Classified::TooMany);
+        assert_eq!(next.take_lowered(), []);
+    }
+    assert_eq!(registers.vacate(), [other.clone()]);
+    assert_eq!((registers.ended_bits(), registers.take_lowered()), (None, Vec::new()));
+    assert_eq!(registers.classify(&other, Component::Value, Some(&value)), Classified::As(first), "in its place");
+    assert_eq!(
+        registers.classify(&look_up(), Component::Value, Some(&value)),
+        Classified::Lowered,
+        "there is one table"
+    );
+}
+
+/// Registers against a list of which bits belong to whom.
+#[test]
+fn registers_and_rules_of_ended_look_ups_never_share_bits() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut registers = Registers::new(5, u16::MAX);
+    let (mut given, mut ended) = (BTreeMap::<(LookUp, Component), u64>::new(), 0_u64);
+    let mut vacated = 0;
+    for _ in 0..3_000 {
+        let name =
+            LookUp::by(format!("t{}", random.u8(..8)).as_str(), KeyField { field: Field::EthSrc, form: KeyForm::Mac });
+        let component = if random.bool() { Component::Presence } else { Component::Value };
+        match random.u8(..10) {
+            0 => {
+                let number = registers.look_ups().position(|of| *of == name && given.keys().any(|(of, _)| *of == name));
+                let Some(number) = number.filter(|number| !registers.has_ended(*number)) else { continue };
+                ended |= registers.mask(number);
+                assert_eq!(registers.retire(number), Some(name.clone()));
+                given.retain(|(of, _), _| *of != name);
+            }
+            1 => {
+                vacated += u32::from(ended != 0);
+                registers.vacate();
+                ended = 0;
+            }
+            _ => {
+                if let Classified::As(class) = registers.classify(&name, component, None) {
+                    let mask = class.mask as u64;
+                    let before = given.insert((name.clone(), component), mask);
+                    assert!(before.is_none_or(|before| before == mask), "{name} {component:?}");
+                    let others = given.iter().filter(|(of, _)| **of != (name.clone(), component));
+                    assert!(mask & (SOURCE_IS_HERE | ended) == 0 && others.into_iter().all(|(_, of)| of & mask == 0));
+                }
+            }
+        }
+        assert_eq!(registers.ended_bits().unwrap_or(0), ended);
+    }
+    assert!(vacated > 20, "{vacated}");
 }
 
 #[test]

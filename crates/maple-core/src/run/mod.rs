@@ -52,6 +52,8 @@ struct RunState {
     subject: RunSubject,
     ingress: Location,
     track_hosts: bool,
+    /// Whether nobody has sent the packet.
+    is_made_up: bool,
     recorder: Recorder,
     /// The registers of the ingress switch; `None`: look-ups are reads of their keys' fields.
     registers: Option<SharedRegisters>,
@@ -124,6 +126,8 @@ pub struct Finished {
     pub logged: Vec<Arc<str>>,
     /// All that f observed, if the run kept an account ([`Run::with_account`]).
     pub account: Vec<AccountStep>,
+    /// Whether f wrote output, such as a line on the screen, as far as its language tells ([`Net::keeps_output_back`]).
+    pub has_output: bool,
 }
 
 impl Finished {
@@ -141,6 +145,7 @@ impl Finished {
             violations: Vec::new(),
             logged: Vec::new(),
             account: Vec::new(),
+            has_output: false,
         }
     }
 
@@ -176,6 +181,7 @@ impl Run {
             subject,
             ingress,
             track_hosts,
+            is_made_up: false,
             recorder,
             registers: None,
             assumed: ReadMetadata::default(),
@@ -205,6 +211,12 @@ impl Run {
     #[must_use]
     pub(crate) fn assuming(self, metadata: ReadMetadata) -> Run {
         self.state().assumed = metadata;
+        self
+    }
+
+    /// Marks the packet as one that nobody has sent.
+    pub(crate) fn on_made_up(self) -> Run {
+        self.state().is_made_up = true;
         self
     }
 

@@ -35,6 +35,14 @@ impl Net {
         self.0.state.borrow().is_some()
     }
 
+    /// Notes that f writes output, such as a line on the screen, and reports whether it has to be kept back: the run's
+    /// packet is made up, and people read output as a packet's doing.
+    pub fn keeps_output_back(&self) -> bool {
+        let mut state = self.0.state();
+        state.result.has_output = true;
+        state.is_made_up
+    }
+
     /// Returns the location of a host, or `None` if it is unknown. The run fails if host tracking is off.
     #[track_caller]
     pub fn locate(&self, mac: Mac) -> Option<Location> {

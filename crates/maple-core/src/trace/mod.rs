@@ -8,11 +8,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use maple_wire::field::VLAN_PRESENT;
+use maple_wire::field::{VLAN_PRESENT, ValueKind};
+use maple_wire::packet::text::field_value_to_string;
 use maple_wire::{Constraint, Field, Packet};
 use serde::{Deserialize, Serialize};
-
-use crate::capabilities::prefix_length;
 
 mod condition_index;
 mod knowledge;
@@ -305,14 +304,13 @@ pub(crate) fn show(constraint: &Constraint) -> String {
     if constraint.is_exact() {
         return format!("{field}={}", text(field, value));
     }
-    if field == Field::VlanVid {
-        return format!("{field}={value:#x}/{mask:#x}");
-    }
-    let value = text(field, value);
-    match (field, prefix_length(field, mask)) {
-        (Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa, Some(length))
-        | (Field::Ipv6Src | Field::Ipv6Dst, Some(length)) => format!("{field}={value}/{length}"),
-        _ => format!("{field}={value}/{}", mask_text(field, mask)),
+    match (field.kind(), field.prefix_length(mask)) {
+        (ValueKind::Ipv4 | ValueKind::Ipv6, Some(length)) => format!("{field}={}/{length}", text(field, value)),
+        (ValueKind::Mac | ValueKind::Ipv4 | ValueKind::Ipv6, _) => {
+            format!("{field}={}/{}", text(field, value), text(field, mask))
+        }
+        _ if field == Field::VlanVid => format!("{field}={value:#x}/{mask:#x}"),
+        _ => format!("{field}={}/{mask:#x}", text(field, value)),
     }
 }
 
@@ -321,27 +319,9 @@ pub(crate) fn show(constraint: &Constraint) -> String {
 #[must_use]
 pub fn text(field: Field, value: u128) -> String {
     match field {
-        Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
-            let bytes = (value as u64).to_be_bytes();
-            bytes[2..].iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
-        }
-        Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => {
-            std::net::Ipv4Addr::from(value as u32).to_string()
-        }
-        Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => std::net::Ipv6Addr::from(value).to_string(),
-        Field::InPort | Field::InPhyPort => maple_wire::PortNo(value as u32).to_string(),
         Field::VlanVid if value == 0 => "none".to_owned(),
         Field::VlanVid if value & VLAN_PRESENT != 0 => (value & !VLAN_PRESENT).to_string(),
-        Field::EthType | Field::VlanVid | Field::Metadata | Field::TunnelId => format!("{value:#x}"),
-        _ => value.to_string(),
-    }
-}
-
-fn mask_text(field: Field, mask: u128) -> String {
-    match field {
-        Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => text(field, mask),
-        Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha => text(field, mask),
-        Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => text(field, mask),
-        _ => format!("{mask:#x}"),
+        _ if field.kind() == ValueKind::Bits => format!("{value:#x}"),
+        _ => field_value_to_string(field, value),
     }
 }

@@ -6,7 +6,7 @@ use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Constraint, Field};
 
 use super::{Cond, Range};
-use crate::capabilities::{Capabilities, prefix_length};
+use crate::capabilities::Capabilities;
 
 /// The maximum number of matches that state a region. Two wide ranges of ports together have hundreds of blocks, and
 /// their rules would cost more than the misses that they save.
@@ -96,7 +96,7 @@ impl Region {
             return None;
         }
         if let Some(c) = self.all.iter().find(|c| c.field == field) {
-            prefix_length(field, c.mask)?;
+            field.prefix_length(c.mask)?;
             (lo, hi) = (lo.max(c.value), hi.min(c.value | (field.full_mask() & !c.mask)));
         }
         if lo > hi {
@@ -167,7 +167,7 @@ impl Region {
                 self.ranges.remove(at);
                 return Some(());
             }
-            if prefix_length(field, c.mask).is_some() {
+            if field.prefix_length(c.mask).is_some() {
                 self.ranges[at] = Range { field, lo: lo.max(first), hi: hi.min(last) };
             }
         }

@@ -9,7 +9,6 @@ use maple_wire::field::{Field, Prerequisite};
 
 use super::recorder::constraint_of;
 use super::{Cond, Range};
-use crate::capabilities::prefix_length;
 
 /// Returns the conditions that state `cond` with its prerequisites, in the order in which they are to be asked; none if
 /// no packet can fit.
@@ -69,7 +68,7 @@ fn settled(cond: Cond) -> Option<Cond> {
     let mut settled = Cond { all: all.into_iter().filter(|c| c.mask != 0).collect(), ranges: Vec::new() };
     for range in ranges {
         let Range { field, lo, hi } = range;
-        let leading = |c: &Constraint| c.field == field && prefix_length(field, c.mask).is_some();
+        let leading = |c: &Constraint| c.field == field && field.prefix_length(c.mask).is_some();
         let Some(at) = settled.all.iter().position(leading) else {
             settled.ranges.push(range);
             continue;

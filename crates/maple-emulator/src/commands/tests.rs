@@ -29,8 +29,7 @@ fn flooding(topology: &str) -> (CommandRunner, Alone) {
     network.run_for(MILLISECOND);
     let flood = vec![Instruction::ApplyActions(vec![Action::output(PortNo::FLOOD)])];
     for dpid in network.dpids().collect::<Vec<_>>() {
-        let mut bytes = Vec::new();
-        Message::Hello(Hello { version: 4, elements: vec![] }).encode(Version::Of13, 1, &mut bytes).unwrap();
+        let mut bytes = Message::Hello(Hello { version: 4, elements: vec![] }).to_bytes(Version::Of13, 1).unwrap();
         let rule = FlowMod::new(FlowModCommand::Add, 1, Match::any(), flood.clone());
         Message::FlowMod(rule).encode(Version::Of13, 2, &mut bytes).unwrap();
         network.from_controller(dpid, &bytes).unwrap();
@@ -292,8 +291,7 @@ fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
         let began = Instant::now();
         let mut network = EmulatedNetwork::new(&topology, Version::Of13);
         network.run_for(MILLISECOND);
-        let mut bytes = Vec::new();
-        Message::Hello(Hello { version: 4, elements: vec![] }).encode(Version::Of13, 1, &mut bytes).unwrap();
+        let mut bytes = Message::Hello(Hello { version: 4, elements: vec![] }).to_bytes(Version::Of13, 1).unwrap();
         for host in &topology.hosts {
             let mac = host.mac.iter().fold(0, |mac, byte| mac << 8 | u128::from(*byte));
             let actions = vec![Instruction::ApplyActions(vec![Action::output(host.port)])];

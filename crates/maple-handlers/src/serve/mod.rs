@@ -23,7 +23,7 @@ use maple_controller::framing::{Framer, StreamPart};
 use maple_controller::program::{Balancer, Program, ProgramConnection, ProgramErrors, ProgramFactory, Progress};
 use maple_controller::session::{ENGINE_XIDS, Session, SwitchInfo};
 use maple_core::engine::{ShardId, Time};
-use maple_wire::msg::{Frames, Header, PacketInView, kind};
+use maple_wire::msg::{Frames, Header, PacketInView};
 use maple_wire::{Message, Version};
 
 use crate::balance::{LoadMonitor, Loads};
@@ -195,7 +195,7 @@ fn with_handler(
         match cut {
             Ok(StreamPart::Whole(header, message)) => {
                 dispatch.line.counters.of_messages_in += 1;
-                if let Some(packet) = packet_in(version, header, message) {
+                if let Some(packet) = PacketInView::from_message(version, header, message) {
                     batch.push(packet);
                     if batch.len() >= dispatch.max_batch {
                         call_batch(&mut batch, handler, dispatch);
@@ -210,7 +210,7 @@ fn with_handler(
             }
             Ok(StreamPart::Completed(header, message)) => {
                 dispatch.line.counters.of_messages_in += 1;
-                match packet_in(version, header, message) {
+                match PacketInView::from_message(version, header, message) {
                     Some(packet) => call_batch(&mut [packet].into_iter().collect(), handler, dispatch),
                     None => dispatch.pass_to_session(header, message),
                 }
@@ -236,7 +236,7 @@ fn with_handler(
 fn replay_early(early: &[u8], version: Version, handler: &mut dyn Handler, dispatch: &mut MessageDispatch<'_>) {
     let mut batch = ArrayVec::new();
     for (header, message) in Frames::new(early).map_while(Result::ok) {
-        batch.extend(packet_in(version, header, message));
+        batch.extend(PacketInView::from_message(version, header, message));
         if batch.is_full() {
             call_batch(&mut batch, handler, dispatch);
         }
@@ -279,21 +279,13 @@ fn before_handler(
 /// Keeps a message for the handler if it is a packet-in during the handshake and there is room. Returns whether it is
 /// kept.
 fn keep_early(session: &Session, header: Header, message: &[u8], early: &mut Vec<u8>) -> bool {
-    let is_early = session.is_in_handshake() && packet_in(session.version(), header, message).is_some();
+    let is_early =
+        session.is_in_handshake() && PacketInView::from_message(session.version(), header, message).is_some();
     let is_kept = is_early && early.len() + message.len() <= MAX_EARLY;
     if is_kept {
         early.extend_from_slice(message);
     }
     is_kept
-}
-
-/// Returns the message as a packet-in, if it is a valid one. The session reports an invalid one.
-#[inline]
-fn packet_in(version: Version, header: Header, message: &[u8]) -> Option<PacketInView<'_>> {
-    if header.kind != kind::PACKET_IN || header.version != version as u8 {
-        return None;
-    }
-    PacketInView::new_checked(version, message).ok()
 }
 
 /// Passes a batch to the handler and clears it.

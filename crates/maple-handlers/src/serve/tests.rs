@@ -5,8 +5,8 @@ use maple_controller::Counters;
 use maple_controller::session::{CloseReason, Deadlines, Output};
 use maple_wire::msg::stats::{Desc, ReplyBody};
 use maple_wire::msg::{
-    Features, FlowMod, FlowModCommand, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketOut, PortReason, PortStatus,
-    StatsReply, SwitchConfig,
+    Features, FlowMod, FlowModCommand, Hello, NO_BUFFER, PacketIn, PacketOut, PortReason, PortStatus, StatsReply,
+    SwitchConfig,
 };
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Port, PortNo};
@@ -127,8 +127,7 @@ impl Harness {
             })),
             _ => return,
         };
-        let mut bytes = Vec::new();
-        answer.encode(self.version, xid, &mut bytes).unwrap();
+        let bytes = answer.to_bytes(self.version, xid).unwrap();
         self.feed(&bytes);
     }
 
@@ -143,23 +142,13 @@ fn features() -> Features {
 }
 
 fn encoded(version: Version, message: &Message) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    message.encode(version, 9, &mut bytes).unwrap();
-    bytes
+    message.to_bytes(version, 9).unwrap()
 }
 
 fn packet(version: Version, src: u8, dst: u8, buffer_id: u32) -> Vec<u8> {
     let frame = Frame::ethernet([2, 0, 0, 0, 0, dst], [2, 0, 0, 0, 0, src]);
     let data = frame.ipv4([10, 0, 0, src], [10, 0, 0, dst]).udp(1, 2).build();
-    let packet_in = PacketIn {
-        buffer_id,
-        total_len: data.len() as u16,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: u64::MAX,
-        pipeline: Match::any().exact(Field::InPort, src.into()),
-        data,
-    };
+    let packet_in = PacketIn { buffer_id, ..PacketIn::new(src.into(), data) };
     encoded(version, &Message::PacketIn(packet_in))
 }
 

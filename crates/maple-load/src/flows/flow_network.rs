@@ -20,10 +20,10 @@ use maple_wire::{Message, Port, Version};
 use mio::{Events, Interest, Poll, Token};
 use rustc_hash::FxHashMap;
 
-use super::channel::Channel;
 use super::links::{FarEnd, Links, Node, PacketOutcome, Place, TABLES};
 use super::obey;
 use super::{Counters, frames};
+use crate::channel::Channel;
 use crate::error::LoadError;
 use crate::handshake::{Identity, hello};
 use crate::histogram::Histogram;
@@ -126,8 +126,8 @@ impl FlowNetwork {
         let poll = Poll::new()?;
         let mut channels = Vec::new();
         for id in 0..network.switches.len() {
-            let mut channel = Channel::connect(options.connect, id as u32 + 1, options.version)?;
-            poll.registry().register(&mut channel.socket, Token(id), Interest::READABLE | Interest::WRITABLE)?;
+            let mut channel = Channel::connect(options.connect, None, id as u32 + 1, options.version)?;
+            poll.registry().register(channel.socket.stream(), Token(id), Interest::READABLE | Interest::WRITABLE)?;
             channel.say(0, &hello(options.version))?;
             channels.push(channel);
         }
@@ -286,7 +286,7 @@ impl FlowNetwork {
     pub fn flood(&mut self, at: Place, to: u32, first: u32, count: u32) -> Result<u32, LoadError> {
         let to = self.options.network.hosts[to as usize].clone();
         for number in 0..count {
-            if self.channels[at.0].unsent() > CONGESTED {
+            if self.channels[at.0].waiting.len() > CONGESTED {
                 return Ok(number);
             }
             self.links.receive(at, frames::stranger(first + number, &to), &mut self.seen);
@@ -495,7 +495,7 @@ impl FlowNetwork {
 
     fn flush(&mut self) -> Result<(), LoadError> {
         self.look()?;
-        self.channels.iter_mut().filter(|channel| channel.unsent() > 0).try_for_each(Channel::flush)
+        self.channels.iter_mut().filter(|channel| !channel.waiting.is_empty()).try_for_each(Channel::flush)
     }
 
     fn now(&self) -> u64 {

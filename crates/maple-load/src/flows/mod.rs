@@ -9,7 +9,6 @@
 
 mod links;
 
-mod channel;
 mod frames;
 mod obey;
 

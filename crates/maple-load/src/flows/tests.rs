@@ -35,8 +35,7 @@ fn links(version: Version) -> Links {
 /// Lets a switch obey a message.
 fn obey(links: &mut Links, switch: usize, message: Message) -> Vec<PacketOutcome> {
     let mut seen = Vec::new();
-    let mut bytes = Vec::new();
-    message.encode(links.switch(switch).version(), 7, &mut bytes).expect("its version has it");
+    let bytes = message.to_bytes(links.switch(switch).version(), 7).expect("its version has it");
     links.obey(switch, 7, message, &bytes, &mut seen);
     seen
 }
@@ -176,8 +175,7 @@ fn controller(version: Version, switches: u32, ports: u32, fault: Fault) -> Sock
 }
 
 fn say(socket: &mut TcpStream, version: Version, message: &Message) {
-    let mut bytes = Vec::new();
-    message.encode(version, 1, &mut bytes).expect("it can be said");
+    let bytes = message.to_bytes(version, 1).expect("it can be said");
     socket.write_all(&bytes).expect("the switch reads");
 }
 

@@ -7,10 +7,8 @@ use maple_controller::Notice;
 use maple_controller::session::SwitchInfo;
 use maple_handlers::{ErrorReporter, Handler, Replies};
 use maple_wire::msg::PacketInView;
-use maple_wire::msg::{
-    ErrorMsg, Features, FlowRemoved, Frames, NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus,
-};
-use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version, print};
+use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Frames, NO_BUFFER, PacketIn, PortReason, PortStatus};
+use maple_wire::{Dpid, Message, Port, PortNo, Version, print};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -106,15 +104,10 @@ impl HandlerBench {
         let message = Message::PacketIn(PacketIn {
             buffer_id: buffer_id.unwrap_or(NO_BUFFER),
             total_len,
-            reason: PacketInReason::NoMatch,
-            table_id: 0,
-            cookie: u64::MAX,
-            pipeline: Match::any().exact(Field::InPort, port.into()),
-            data: frame,
+            ..PacketIn::new(port, frame)
         });
         let wrong = |error: maple_wire::Error| PyValueError::new_err(error.to_string());
-        let mut bytes = Vec::new();
-        message.encode(self.version, 0, &mut bytes).map_err(wrong)?;
+        let bytes = message.to_bytes(self.version, 0).map_err(wrong)?;
         let view = PacketInView::new_checked(self.version, &bytes).map_err(wrong)?;
         Ok(self.call(|handler, out| handler.packet_ins(&[view], out)))
     }

@@ -129,7 +129,6 @@ impl SimNetwork {
 
 /// The message as a switch of this version reads it.
 fn through_codec(version: Version, xid: u32, message: &Message) -> Message {
-    let mut bytes = Vec::new();
-    message.encode(version, xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
+    let bytes = message.to_bytes(version, xid).unwrap_or_else(|error| panic!("{error}: {message:?}"));
     Message::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {message:?}")).1
 }

@@ -10,9 +10,7 @@ use std::time::Duration;
 use maple_core::engine::{InstalledFlow, Time};
 use maple_switch::{Rule, Table};
 use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, ReplyBody, RequestBody, StatsReply};
-use maple_wire::msg::{
-    Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
-};
+use maple_wire::msg::{Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketOut};
 use maple_wire::packet::flight::{Effect, Flight, Next};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
 
@@ -401,11 +399,9 @@ impl SimSwitch {
         Out::Controller(Box::new(PacketIn {
             buffer_id,
             total_len: frame.len() as u16,
-            reason: PacketInReason::NoMatch,
             table_id,
             cookie,
-            pipeline: Match::any().exact(Field::InPort, u128::from(flight.in_port.0)),
-            data: frame[..captured].to_vec(),
+            ..PacketIn::new(flight.in_port.0, frame[..captured].to_vec())
         }))
     }
 }

@@ -14,7 +14,7 @@ use maple_sim::{Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring, ring_with, send, shortest, udp};
+use crate::scripts::{A, B, acquaint, at, ring, ring_with, send, shortest, udp};
 
 const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
 const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
@@ -226,9 +226,7 @@ fn hosts_that_find_no_room_in_the_classifier_are_served_by_the_controller_and_st
 fn silent_hosts_are_forgotten_and_talking_ones_stay_without_coming_to_the_controller() {
     for version in VERSIONS {
         let mut sim = ring(Arc::new(shortest), 2, 2, version);
-        send(&mut sim, at(1, 3), udp(A, B, 80));
-        send(&mut sim, at(2, 3), udp(B, A, 80));
-        send(&mut sim, at(1, 3), udp(A, B, 80));
+        acquaint(&mut sim, at(2, 3), 80);
         send(&mut sim, at(1, 4), udp(C, B, 80));
         let before = sim.stats().packet_ins;
         for _ in 0..50 {

@@ -14,7 +14,7 @@ use maple_sim::{Choices, Delivery, SimNetwork, SimSwitch};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring, ring_with, send, shortest, udp};
+use crate::scripts::{A, B, acquaint, at, ring, ring_with, send, shortest, udp};
 
 /// Creates switches in a line, of these versions: port 1 to the one before, 2 to the next, 3 to 8 for hosts.
 fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Version]) -> SimNetwork {
@@ -84,9 +84,7 @@ fn hosts_keep_all_their_vlan_ids_whatever_labels_have() {
             let host_timeout = Duration::from_secs(1_000_000);
             let options = Options { labels: range(5, 9), host_timeout, ..Options::default() };
             let mut sim = line(Arc::new(shortest), &options, shards, &versions);
-            send(&mut sim, at(1, 3), udp(A, B, 1));
-            send(&mut sim, at(3, 3), udp(B, A, 1));
-            send(&mut sim, at(1, 3), udp(A, B, 1));
+            acquaint(&mut sim, at(3, 3), 1);
             type Tagged = fn(Frame, u16) -> Frame;
             let tags: [Tagged; 5] = [
                 |frame, _| frame,
@@ -304,9 +302,7 @@ fn labels_of_a_route_that_is_gone_go_too() {
 #[test]
 fn a_frame_that_comes_by_a_link_without_a_label_goes_nowhere() {
     let mut sim = ring(Arc::new(shortest), 3, 1, Version::Of13);
-    send(&mut sim, at(1, 3), udp(A, B, 1));
-    send(&mut sim, at(2, 3), udp(B, A, 1));
-    send(&mut sim, at(1, 3), udp(A, B, 1));
+    acquaint(&mut sim, at(2, 3), 1);
     for frame in [Frame::ethernet(B.0, A.0).vlan(4000).raw(0x88b5, b"no label"), udp(A, B, 1)] {
         sim.inject(at(2, 1), frame);
         sim.run();

@@ -12,7 +12,7 @@ use maple_sim::{SimNetwork, SimSwitch};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Action, Dpid, Field, Instruction, Match, Port, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring, send, shortest, udp};
+use crate::scripts::{A, B, acquaint, at, ring, send, shortest, udp};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ONE: Dpid = Dpid(1);
@@ -263,9 +263,7 @@ fn a_wait_ends_although_what_it_waits_for_is_gone() {
     for version in [Version::Of10, Version::Of13] {
         for microseconds in (0..6_000).step_by(150) {
             let mut sim = ring(Arc::new(shortest), 4, 1, version);
-            send(&mut sim, at(1, 3), udp(A, B, 80));
-            send(&mut sim, at(3, 3), udp(B, A, 80));
-            send(&mut sim, at(1, 3), udp(A, B, 80));
+            acquaint(&mut sim, at(3, 3), 80);
             sim.set_port(at(1, 2), false);
             sim.set_port(at(3, 2), false);
             sim.run_for(Duration::from_micros(microseconds));

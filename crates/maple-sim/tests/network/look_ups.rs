@@ -41,9 +41,12 @@ fn answer(group: u32, place: u32) -> u32 {
     2 * place - 1 + group % 2
 }
 
+/// The tables of groups and places.
+const TABLES: [&str; 2] = ["groups", "ports"];
+
 /// Drops packets from sources that have no group, and to hosts that have no place. Sends the others to the port of both.
-fn by_group() -> Arc<dyn Policy> {
-    let (groups, ports) = (by("groups", Field::EthSrc), by("ports", Field::EthDst));
+fn by_group(tables: [&str; 2]) -> Arc<dyn Policy> {
+    let (groups, ports) = (by(tables[0], Field::EthSrc), by(tables[1], Field::EthDst));
     Arc::new(move |_: &PacketHandle, net: &Net| match (net.look_up(&groups, None), net.look_up(&ports, None)) {
         (Some(Value::Int(group)), Some(Value::Int(place))) => Route::to([PortNo(answer(group as u32, place as u32))]),
         _ => Route::drop(),
@@ -53,7 +56,7 @@ fn by_group() -> Arc<dyn Policy> {
 /// A network of one switch, all of whose ports lead to hosts. The policy looks up two things.
 pub fn network(switch: SimSwitch, options: &Options) -> SimNetwork {
     let options = Options { track_hosts: false, look_up_tables: 2, ..options.clone() };
-    let mut sim = SimNetwork::new(by_group(), 1, &options, 7);
+    let mut sim = SimNetwork::new(by_group(TABLES), 1, &options, 7);
     sim.connect(switch, (1..=INGRESS).map(PortNo));
     // A switch that turns out to have fewer tables connects again, and its ports are found again.
     for _ in 0..2 {
@@ -85,7 +88,11 @@ fn send(sim: &mut SimNetwork, from: u64, to: u64) -> Vec<u32> {
 pub fn check_all(sim: &mut SimNetwork, hosts: Range<u64>) {
     let state = sim.store.snapshot();
     for (from, to) in pairs(hosts) {
-        assert_eq!(send(sim, from, to), wanted(&state, from, to).into_iter().collect::<Vec<_>>(), "{from} to {to}");
+        assert_eq!(
+            send(sim, from, to),
+            wanted(&state, TABLES, (from, to)).into_iter().collect::<Vec<_>>(),
+            "{from} to {to}"
+        );
     }
 }
 
@@ -94,12 +101,12 @@ fn pairs(hosts: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
 }
 
 /// Returns the port where f sends a packet in a state, found by a search of the tables.
-fn wanted(state: &Snapshot, from: u64, to: u64) -> Option<u32> {
+fn wanted(state: &Snapshot, tables: [&str; 2], (from, to): (u64, u64)) -> Option<u32> {
     let row = |table: &str, number: u64| match state.table(table)?.get(&Value::Mac(host(number)))? {
         Value::Int(value) => Some(*value as u32),
         other => panic!("{other:?}"),
     };
-    row("groups", from).zip(row("ports", to)).map(|(group, place)| answer(group, place))
+    row(tables[0], from).zip(row(tables[1], to)).map(|(group, place)| answer(group, place))
 }
 
 /// The number of rules in a table that write metadata.
@@ -315,7 +322,7 @@ fn after_each_message_of_an_update_a_packet_gets_the_answer_of_one_state() {
                 }
                 let commit = sim.store.update(|_| writes);
                 states.push(sim.store.snapshot());
-                let answers = |(from, to): (u64, u64)| states.iter().map(|state| wanted(state, from, to)).collect();
+                let answers = |hosts: (u64, u64)| states.iter().map(|state| wanted(state, TABLES, hosts)).collect();
                 *allowed.lock().unwrap() = pairs(HOSTS).map(answers).collect();
                 for (_, commit) in commit.by_shard(&sim.store.snapshot()) {
                     sim.tell(Event::Committed(commit));
@@ -328,4 +335,47 @@ fn after_each_message_of_an_update_a_packet_gets_the_answer_of_one_state() {
         all += *answered.lock().unwrap();
     }
     assert!(are_chosen() || all > 20_000, "{all} packets were answered by switches in the middle of updates");
+}
+
+#[test]
+fn look_ups_that_a_new_policy_does_not_ask_leave_their_tables_to_others() {
+    const HOSTS: Range<u64> = 0..4;
+    // One look-up is asked by all policies, another by no two of them.
+    let policies = [["groups", "ports"], ["groups", "places"], ["groups", "rooms"], ["zones", "ports"]];
+    let mut sim = network(SimSwitch::new(ONE, Version::Of13), &Options::default());
+    for (at, table) in ["groups", "ports", "places", "rooms", "zones"].into_iter().enumerate() {
+        write(&mut sim, table, HOSTS.map(|n| (n, (n != at as u64).then_some(1 + (n as i64 + at as i64) % 4))));
+    }
+    check_all(&mut sim, HOSTS);
+    let (allowed, answered) = watch(&mut sim, HOSTS);
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = Choices::new(seed);
+    let mut before = policies[0];
+    for _ in 0..12 {
+        let next = *random.pick(&policies);
+        let state = sim.store.snapshot();
+        let answers = |hosts| [before, next].map(|tables| wanted(&state, tables, hosts)).into_iter().collect();
+        *allowed.lock().unwrap() = pairs(HOSTS).map(answers).collect();
+        sim.reload(by_group(next));
+        sim.run();
+        if next != before {
+            // The first look-up that the new policy asks in vain waits for a table.
+            (0..2).for_each(|_| pairs(HOSTS).for_each(|(from, to)| drop(send(&mut sim, from, to))));
+        }
+        for (from, to) in pairs(HOSTS) {
+            let wanted: Vec<u32> = wanted(&state, next, (from, to)).into_iter().collect();
+            assert_eq!(send(&mut sim, from, to), wanted, "{from} to {to} by {next:?}");
+        }
+        let look_ups = sim.engines()[0].view().look_ups(ONE).expect("a switch");
+        let with_table: BTreeSet<String> =
+            look_ups.iter().filter(|of| of.table.is_some()).map(|of| of.look_up.clone()).collect();
+        let asked = [format!("{}[eth_src]", next[0]), format!("{}[eth_dst]", next[1])];
+        assert_eq!(with_table, BTreeSet::from(asked), "{look_ups:?}");
+        let counted = packet_ins(&sim);
+        pairs(HOSTS).for_each(|(from, to)| drop(send(&mut sim, from, to)));
+        assert_eq!(packet_ins(&sim), counted, "rules carry the packets");
+        before = next;
+    }
+    assert!(*answered.lock().unwrap() > 1_000, "switches answer in the middle of changes");
 }

@@ -15,10 +15,10 @@ use maple_wire::{Constraint, Dpid, Field, Version};
 use crate::scripts::{A, B, at, ring_with, send};
 
 /// The number of TCP ports that the policies ask for.
-const PORTS: u16 = 200;
+pub const PORTS: u16 = 200;
 
 /// Creates a policy like an access list of many lines, which denies some ports.
-fn list(denied: &'static [u16]) -> Arc<dyn Policy> {
+pub fn list(denied: &'static [u16]) -> Arc<dyn Policy> {
     Arc::new(move |pkt: &PacketHandle, net: &Net| {
         let tcp =
             Cond::default().and(Constraint::exact(Field::EthType, 0x800)).and(Constraint::exact(Field::IpProto, 6));
@@ -32,7 +32,7 @@ fn list(denied: &'static [u16]) -> Arc<dyn Policy> {
     })
 }
 
-fn tcp(port: u16) -> Vec<u8> {
+pub fn tcp(port: u16) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, port).payload(b"hello")
 }
 

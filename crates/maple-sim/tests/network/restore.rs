@@ -16,24 +16,8 @@ use maple_wire::msg::{FlowModCommand, Message};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 
+use crate::reload::{PORTS, list, tcp};
 use crate::scripts::{A, B, at, ring_with, send, udp};
-
-/// The number of TCP ports that the policy asks for.
-const PORTS: u16 = 200;
-
-/// Creates a policy like an access list of many lines, which denies one port.
-fn list() -> Arc<dyn Policy> {
-    Arc::new(move |pkt: &PacketHandle, net: &Net| {
-        let tcp =
-            Cond::default().and(Constraint::exact(Field::EthType, 0x800)).and(Constraint::exact(Field::IpProto, 6));
-        for port in 1..=PORTS {
-            if pkt.matches(&tcp.clone().and(Constraint::exact(Field::TcpDst, port.into()))) {
-                return if port == 22 { Route::drop() } else { net.shortest_path(at(1, 3), at(2, 3)) };
-            }
-        }
-        Route::drop()
-    })
-}
 
 /// Creates an access list in front of a decision for each connection. A rule's priority then depends on the order in
 /// which all packets came.
@@ -54,10 +38,6 @@ fn connections() -> Arc<dyn Policy> {
     })
 }
 
-fn tcp(port: u16) -> Vec<u8> {
-    Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, port).payload(b"hello")
-}
-
 fn connection(from: u16, to: u16) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(from, to).payload(b"")
 }
@@ -67,7 +47,7 @@ fn there(port: u16) -> Delivery {
 }
 
 fn decided(shards: u8, version: Version) -> SimNetwork {
-    let mut sim = ring_with(&Options::default(), list(), 2, shards, version);
+    let mut sim = ring_with(&Options::default(), list(&[22]), 2, shards, version);
     for port in 1..=PORTS + 1 {
         send(&mut sim, at(1, 3), tcp(port));
     }

@@ -10,7 +10,7 @@ use maple_sim::{Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Version};
 
-use crate::scripts::{A, B, at, ring, send, shortest, udp};
+use crate::scripts::{A, B, acquaint, at, ring, send, shortest, udp};
 
 #[test]
 fn a_host_that_was_just_found_never_meets_rules_that_know_nothing_of_it() {
@@ -32,9 +32,7 @@ fn a_host_that_was_just_found_never_meets_rules_that_know_nothing_of_it() {
 #[test]
 fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing() {
     let mut sim = ring(Arc::new(shortest), 4, 2, Version::Of13);
-    send(&mut sim, at(1, 3), udp(A, B, 80));
-    send(&mut sim, at(2, 3), udp(B, A, 80));
-    send(&mut sim, at(1, 3), udp(A, B, 80));
+    acquaint(&mut sim, at(2, 3), 80);
     let before = sim.stats();
     sim.set_port(at(3, 2), false);
     sim.run();
@@ -63,9 +61,7 @@ fn a_route_that_is_led_back_before_it_has_left_keeps_its_labels() {
         sim.run();
         sim.add_link(at(1, 2), at(2, 1));
         sim.settle();
-        send(&mut sim, at(1, 3), udp(A, B, 80));
-        send(&mut sim, at(2, 3), udp(B, A, 80));
-        send(&mut sim, at(1, 3), udp(A, B, 80));
+        acquaint(&mut sim, at(2, 3), 80);
         let (a, b) = (at(1, 2), at(2, 1));
         sim.tell(Event::LinkDown { a, b });
         sim.tell(Event::LinkUp { a, b });

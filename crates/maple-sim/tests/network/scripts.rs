@@ -51,6 +51,13 @@ pub fn send(sim: &mut SimNetwork, from: Location, frame: Vec<u8>) -> Vec<Deliver
     std::mem::take(&mut sim.delivered)
 }
 
+/// Lets A, at port 3 of switch 1, and B, at this port, send each other packets until both are known.
+pub fn acquaint(sim: &mut SimNetwork, b: Location, port: u16) {
+    for (from, frame) in [(at(1, 3), udp(A, B, port)), (b, udp(B, A, port)), (at(1, 3), udp(A, B, port))] {
+        send(sim, from, frame);
+    }
+}
+
 /// Routes by the location of source and destination, and floods if one is unknown.
 pub fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
     let (src, dst) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
@@ -110,9 +117,7 @@ fn blocklist(pkt: &PacketHandle, net: &Net) -> Route {
 #[test]
 fn a_write_from_outside_re_decides_exactly_what_depended_on_it() {
     let mut sim = ring(Arc::new(blocklist), 3, 2, Version::Of13);
-    send(&mut sim, at(1, 3), udp(A, B, 80));
-    send(&mut sim, at(2, 3), udp(B, A, 80));
-    send(&mut sim, at(1, 3), udp(A, B, 80));
+    acquaint(&mut sim, at(2, 3), 80);
     let before = sim.stats();
     let block =
         |value: Option<Value>| Event::Write(vec![Write::Table { table: "blocked".into(), key: Value::Mac(A), value }]);
@@ -455,9 +460,7 @@ fn a_settled_write_has_left_nothing_that_a_packet_meets_where_it_enters() {
     let rules = |sim: &mut SimNetwork| (1..=4).map(|n| sim.switch(Dpid(n)).map(entering)).collect::<Vec<_>>();
     for seed in 0..20 {
         let mut sim = ring(Arc::new(blocklist), 4, 1 + seed % 3, Version::Of13);
-        send(&mut sim, at(1, 3), udp(A, B, 80));
-        send(&mut sim, at(3, 3), udp(B, A, 80));
-        send(&mut sim, at(1, 3), udp(A, B, 80));
+        acquaint(&mut sim, at(3, 3), 80);
         sim.run_for(std::time::Duration::from_millis(10 * u64::from(seed)));
         let before = rules(&mut sim);
         sim.write_and_settle(vec![Write::Table {

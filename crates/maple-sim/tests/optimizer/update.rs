@@ -7,7 +7,7 @@ use maple_wire::{Field, Match};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::compile::{Learner, of10, of13_masked_ports};
+use crate::compile::{Learner, of13_masked_ports};
 use crate::policy::{CONTROLLER, Headers, Program, Question, packets, programs, scan};
 
 /// A table as a switch keeps it.
@@ -82,31 +82,6 @@ proptest! {
             learner.rules(&[], 1..=u16::MAX)
         }).into();
         check(&rules[0], &rules[1], &probes);
-    }
-
-    #[test]
-    fn every_prefix_of_every_update_while_learning_and_forgetting_is_safe(
-        program in programs(),
-        training in vec(packets(), 15),
-        probes in vec(packets(), 15),
-    ) {
-        for capabilities in [of13_masked_ports(), of10()] {
-            let mut learner = Learner::new(&program, capabilities, true);
-            let mut installed = Vec::new();
-            let mut go = |learner: &Learner| {
-                let wanted = learner.rules(&[], 1..=u16::MAX);
-                check(&installed, &wanted, &probes);
-                installed = wanted;
-            };
-            for packet in &training {
-                learner.learn(packet);
-                go(&learner);
-            }
-            for leaf in learner.tree.leaves().collect::<Vec<_>>() {
-                learner.tree.remove(leaf);
-                go(&learner);
-            }
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use maple_wire::eth_type;
-use maple_wire::field::Prerequisite;
+use maple_wire::field::{Prerequisite, ValueKind};
 use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::oxm::{Stated, stated};
 use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, Packet, PortNo, Version};
@@ -49,16 +49,6 @@ const UNSETTABLE: FieldSet = FieldSet::from_fields(&[
     Field::Ipv6Exthdr,
 ]);
 
-/// Ports of transport protocols.
-const PORTS: FieldSet = FieldSet::from_fields(&[
-    Field::TcpSrc,
-    Field::TcpDst,
-    Field::UdpSrc,
-    Field::UdpDst,
-    Field::SctpSrc,
-    Field::SctpDst,
-]);
-
 /// The fields that determine which other fields a packet has.
 const DESCRIBING: [Field; 4] = [Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type];
 
@@ -98,7 +88,7 @@ pub fn matching(abilities: &Abilities, given: &Match) -> Result<Match, Refusal> 
             return Err(Refusal::MatchDuplicate);
         }
         seen.insert(field);
-        let takes_mask = field.is_maskable() || abilities.open_vswitch && PORTS.contains(field);
+        let takes_mask = field.is_maskable() || abilities.open_vswitch && field.kind() == ValueKind::TransportPort;
         if !constraint.is_exact() && constraint.mask != 0 && !takes_mask {
             return Err(Refusal::MatchMask);
         }

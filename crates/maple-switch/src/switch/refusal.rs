@@ -2,240 +2,177 @@
 
 use maple_wire::Version;
 
-/// The reason why a request was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+/// Makes the reasons from a table: type and code of the error in 1.3, and in 1.0 those of the nearest one that it has.
+macro_rules! refusals {
+    ($(#[doc = $doc:literal] $reason:ident = $in13:expr, $in10:expr;)*) => {
+        /// The reason why a request was refused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Refusal {
+            $(#[doc = $doc] $reason,)*
+        }
+
+        impl Refusal {
+            /// Returns type and code of the error in this version's numbering.
+            ///
+            /// For a reason without a number in 1.0, it returns the nearest one that 1.0 has.
+            pub fn number(self, version: Version) -> (u16, u16) {
+                match (self, version) {
+                    $((Refusal::$reason, Version::Of13) => $in13,
+                    (Refusal::$reason, Version::Of10) => $in10,)*
+                }
+            }
+        }
+    };
+}
+
+refusals! {
     /// No version in common.
-    Incompatible,
+    Incompatible = (0, 0), (0, 0);
     /// A message of another version than the one agreed on.
-    BadVersion,
+    BadVersion = (1, 0), (1, 0);
     /// A message type that a switch does not handle.
-    BadType,
+    BadType = (1, 1), (1, 1);
     /// A statistics or multipart type that it does not know.
-    BadStats,
+    BadStats = (1, 2), (1, 2);
     /// An experimenter (vendor) that it does not know.
-    BadExperimenter,
+    BadExperimenter = (1, 3), (1, 3);
     /// A length that does not fit the contents.
-    BadLength,
+    BadLength = (1, 6), (1, 6);
     /// A buffer that it does not hold.
-    BufferUnknown,
+    BufferUnknown = (1, 8), (1, 8);
     /// A table that it does not have, in a request other than a flow-mod.
-    BadRequestTable,
+    BadRequestTable = (1, 9), (1, 1);
     /// A slave connection may not change the switch.
-    IsSlave,
+    IsSlave = (1, 10), (1, 5);
     /// A packet-out's in_port that can't be one.
-    BadInPort,
+    BadInPort = (1, 11), Refusal::NICIRA;
     /// An action type that it does not know.
-    ActionType,
+    ActionType = (2, 0), (2, 0);
     /// An action of an experimenter that it does not know.
-    ActionExperimenter,
+    ActionExperimenter = (2, 2), (2, 2);
     /// A port that can't be output to.
-    ActionPort,
+    ActionPort = (2, 4), (2, 4);
     /// A group that does not exist.
-    ActionGroup,
+    ActionGroup = (2, 9), (2, 0);
     /// An argument outside its range.
-    ActionArgument,
+    ActionArgument = (2, 5), (2, 5);
     /// An action on headers that the match does not promise.
-    ActionInconsistent,
+    ActionInconsistent = (2, 10), (2, 5);
     /// An action whose length does not fit its type.
-    ActionLength,
+    ActionLength = (2, 1), (2, 1);
     /// A set-field of a field that it does not know, or of another length than the field has.
-    SetLength,
+    SetLength = (2, 14), (2, 5);
     /// A set-field of a field that can't be set, or to a value outside the field's range.
-    SetArgument,
+    SetArgument = (2, 15), (2, 5);
     /// A set-field with a mask.
-    SetMasked,
+    SetMasked = (0xffff, 4250), (2, 5);
     /// An instruction of unknown type.
-    UnknownInstruction,
+    UnknownInstruction = (3, 0), (2, 0);
     /// An instruction of an experimenter that it does not know.
-    InstructionExperimenter,
+    InstructionExperimenter = (3, 5), (2, 0);
     /// An instruction whose length does not fit its type.
-    InstructionLength,
+    InstructionLength = (3, 7), (2, 1);
     /// Two instructions of one type.
-    DuplicateInstruction,
+    DuplicateInstruction = (0xffff, 2600), (2, 0);
     /// A goto-table that does not lead to a later table.
-    GotoTable,
+    GotoTable = (3, 2), (2, 0);
     /// A match of wrong type or length.
-    MatchLength,
+    MatchLength = (4, 1), (3, 5);
     /// A match on a value with bits outside its mask.
-    MatchWildcards,
+    MatchWildcards = (4, 5), (3, 5);
     /// A match on an unknown field, or with another length than the field has.
-    MatchField,
+    MatchField = (4, 6), (3, 5);
     /// A match on a value outside the field's range.
-    MatchValue,
+    MatchValue = (4, 7), (3, 5);
     /// A mask on a field that can't be masked.
-    MatchMask,
+    MatchMask = (4, 8), (3, 5);
     /// A match on a field without its prerequisites.
-    MatchPrerequisite,
+    MatchPrerequisite = (4, 9), (3, 5);
     /// A field matched twice.
-    MatchDuplicate,
+    MatchDuplicate = (4, 10), (3, 5);
     /// The table is full.
-    TableFull,
+    TableFull = (5, 1), (3, 0);
     /// A table that it does not have.
-    BadTable,
+    BadTable = (5, 2), (3, 5);
     /// A flow-mod command that does not exist.
-    BadCommand,
+    BadCommand = (5, 6), (3, 4);
     /// Flags of a flow-mod that do not exist.
-    FlowModFlags,
+    FlowModFlags = (5, 7), Refusal::NICIRA;
     /// Another rule of this priority overlaps, and the flow-mod asked to check.
-    Overlap,
+    Overlap = (5, 3), (3, 1);
     /// A group of this number exists already.
-    GroupExists,
+    GroupExists = (6, 0), (1, 1);
     /// A group number or contents that are not allowed.
-    InvalidGroup,
+    InvalidGroup = (6, 1), (1, 1);
     /// A group that does not exist, in a group-mod.
-    UnknownGroup,
+    UnknownGroup = (6, 8), (1, 1);
     /// A group type that it does not have.
-    GroupType,
+    GroupType = (6, 10), (1, 1);
     /// A group-mod command that does not exist.
-    GroupCommand,
+    GroupCommand = (6, 11), (1, 1);
     /// A bucket that is not valid.
-    GroupBucket,
+    GroupBucket = (6, 12), (1, 1);
     /// A watched port or group in a group that chooses no bucket.
-    GroupWatch,
+    GroupWatch = (6, 6), (1, 1);
     /// A meter that does not exist.
-    UnknownMeter,
+    UnknownMeter = (12, 3), (1, 1);
     /// A meter of this number exists already.
-    MeterExists,
+    MeterExists = (12, 1), (1, 1);
     /// A meter number that is not allowed, or a rule's meter that does not exist.
-    InvalidMeter,
+    InvalidMeter = (12, 2), (1, 1);
     /// A meter-mod command that does not exist.
-    MeterCommand,
+    MeterCommand = (12, 4), (1, 1);
     /// Flags of a meter that exclude each other or do not exist, or no unit.
-    MeterFlags,
+    MeterFlags = (12, 5), (1, 1);
     /// A band without a rate.
-    MeterRate,
+    MeterRate = (12, 6), (1, 1);
     /// A kind of band that it does not have.
-    MeterBand,
+    MeterBand = (12, 8), (1, 1);
     /// More meters than it has room for.
-    TooManyMeters,
+    TooManyMeters = (12, 10), (1, 1);
     /// No bands, or more than a meter can have.
-    BandCount,
+    BandCount = (12, 11), (1, 1);
     /// A queue that does not exist.
-    UnknownQueue,
+    UnknownQueue = (9, 1), (5, 1);
     /// A port that does not exist, in a query for queues.
-    QueuePort,
+    QueuePort = (9, 0), (5, 0);
     /// Table features that the tables can't be given.
-    FixedTables,
+    FixedTables = (13, 5), (1, 1);
     /// A table-mod for a table that it does not have.
-    TableModTable,
+    TableModTable = (8, 0), (1, 1);
     /// Flags of a configuration that do not exist.
-    ConfigFlags,
+    ConfigFlags = (10, 0), Refusal::NICIRA;
     /// A port-mod for a port that does not exist.
-    PortModPort,
+    PortModPort = (7, 0), (4, 0);
     /// A port-mod whose hardware address is not the port's.
-    PortModAddress,
+    PortModAddress = (7, 1), (4, 1);
     /// A role that does not exist.
-    BadRole,
+    BadRole = (11, 2), (1, 1);
     /// A role request older than one that was already granted.
-    StaleRole,
+    StaleRole = (11, 0), (1, 1);
     /// A bundle that does not exist.
-    UnknownBundle,
+    UnknownBundle = (0xffff, 2302), (1, 1);
     /// A bundle of this number exists already.
-    BundleExists,
+    BundleExists = (0xffff, 2303), (1, 1);
     /// A message for a bundle that was closed.
-    BundleClosed,
+    BundleClosed = (0xffff, 2304), (1, 1);
     /// More bundles than a connection can have.
-    OutOfBundles,
+    OutOfBundles = (0xffff, 2305), (1, 1);
     /// A request about bundles that does not exist.
-    BundleType,
+    BundleType = (0xffff, 2306), (1, 1);
     /// Other flags than those with which the bundle was opened.
-    BundleFlags,
+    BundleFlags = (0xffff, 2307), (1, 1);
     /// A message that can't be in a bundle.
-    BundledMessage,
+    BundledMessage = (0xffff, 2310), (1, 1);
     /// More messages than a bundle can have.
-    TooManyBundled,
+    TooManyBundled = (0xffff, 2312), (1, 1);
     /// A message of the bundle was refused, so nothing was changed.
-    BundledFailed,
+    BundledFailed = (0xffff, 2313), (1, 1);
 }
 
 impl Refusal {
-    /// Returns type and code of the error in this version's numbering.
-    ///
-    /// For a reason without a number in 1.0, it returns the nearest one that 1.0 has.
-    pub fn number(self, version: Version) -> (u16, u16) {
-        match version {
-            Version::Of10 => self.number10(),
-            Version::Of13 => self.number13(),
-        }
-    }
-
-    fn number13(self) -> (u16, u16) {
-        use Refusal::*;
-        match self {
-            Incompatible => (0, 0),
-            BadVersion => (1, 0),
-            BadType => (1, 1),
-            BadStats => (1, 2),
-            BadExperimenter => (1, 3),
-            BadLength => (1, 6),
-            BufferUnknown => (1, 8),
-            BadRequestTable => (1, 9),
-            IsSlave => (1, 10),
-            BadInPort => (1, 11),
-            ActionType => (2, 0),
-            ActionLength => (2, 1),
-            ActionExperimenter => (2, 2),
-            ActionPort => (2, 4),
-            ActionArgument => (2, 5),
-            ActionGroup => (2, 9),
-            ActionInconsistent => (2, 10),
-            SetLength => (2, 14),
-            SetArgument => (2, 15),
-            SetMasked => (0xffff, 4250),
-            UnknownInstruction => (3, 0),
-            GotoTable => (3, 2),
-            InstructionExperimenter => (3, 5),
-            InstructionLength => (3, 7),
-            DuplicateInstruction => (0xffff, 2600),
-            MatchLength => (4, 1),
-            MatchWildcards => (4, 5),
-            MatchField => (4, 6),
-            MatchValue => (4, 7),
-            MatchMask => (4, 8),
-            MatchPrerequisite => (4, 9),
-            MatchDuplicate => (4, 10),
-            TableFull => (5, 1),
-            BadTable => (5, 2),
-            Overlap => (5, 3),
-            BadCommand => (5, 6),
-            FlowModFlags => (5, 7),
-            GroupExists => (6, 0),
-            InvalidGroup => (6, 1),
-            GroupWatch => (6, 6),
-            UnknownGroup => (6, 8),
-            GroupType => (6, 10),
-            GroupCommand => (6, 11),
-            GroupBucket => (6, 12),
-            PortModPort => (7, 0),
-            PortModAddress => (7, 1),
-            TableModTable => (8, 0),
-            ConfigFlags => (10, 0),
-            StaleRole => (11, 0),
-            BadRole => (11, 2),
-            QueuePort => (9, 0),
-            UnknownQueue => (9, 1),
-            MeterExists => (12, 1),
-            InvalidMeter => (12, 2),
-            UnknownMeter => (12, 3),
-            MeterCommand => (12, 4),
-            MeterFlags => (12, 5),
-            MeterRate => (12, 6),
-            MeterBand => (12, 8),
-            TooManyMeters => (12, 10),
-            BandCount => (12, 11),
-            FixedTables => (13, 5),
-            UnknownBundle => (0xffff, 2302),
-            BundleExists => (0xffff, 2303),
-            BundleClosed => (0xffff, 2304),
-            OutOfBundles => (0xffff, 2305),
-            BundleType => (0xffff, 2306),
-            BundleFlags => (0xffff, 2307),
-            BundledMessage => (0xffff, 2310),
-            TooManyBundled => (0xffff, 2312),
-            BundledFailed => (0xffff, 2313),
-        }
-    }
+    /// Type and code of the 1.0 error whose data has those of Nicira's.
+    pub const NICIRA: (u16, u16) = (0xb0c2, 0);
 
     /// Returns type and code of Nicira's error for a reason without a number in 1.0. It is sent with
     /// [`Refusal::NICIRA`].
@@ -245,48 +182,6 @@ impl Refusal {
             Refusal::ConfigFlags => Some((1, 0x209)),
             Refusal::FlowModFlags => Some((3, 0x102)),
             _ => None,
-        }
-    }
-
-    /// Type and code of the 1.0 error whose data has those of Nicira's.
-    pub const NICIRA: (u16, u16) = (0xb0c2, 0);
-
-    fn number10(self) -> (u16, u16) {
-        use Refusal::*;
-        match self {
-            BadInPort | ConfigFlags | FlowModFlags => Refusal::NICIRA,
-            BadType => (1, 1),
-            Incompatible => (0, 0),
-            BadVersion => (1, 0),
-            BadStats => (1, 2),
-            BadExperimenter => (1, 3),
-            BadLength => (1, 6),
-            BufferUnknown => (1, 8),
-            ActionType
-            | ActionGroup
-            | UnknownInstruction
-            | InstructionExperimenter
-            | DuplicateInstruction
-            | GotoTable => (2, 0),
-            ActionLength | InstructionLength => (2, 1),
-            ActionExperimenter => (2, 2),
-            ActionPort => (2, 4),
-            ActionArgument | ActionInconsistent | SetLength | SetArgument | SetMasked => (2, 5),
-            TableFull => (3, 0),
-            Overlap => (3, 1),
-            BadCommand => (3, 4),
-            BadTable | MatchLength | MatchWildcards | MatchField | MatchValue | MatchMask | MatchPrerequisite
-            | MatchDuplicate => (3, 5),
-            PortModPort => (4, 0),
-            PortModAddress => (4, 1),
-            QueuePort => (5, 0),
-            UnknownQueue => (5, 1),
-            IsSlave => (1, 5),
-            BadRequestTable | GroupExists | InvalidGroup | UnknownGroup | GroupType | GroupCommand | GroupBucket
-            | GroupWatch | UnknownMeter | MeterExists | InvalidMeter | MeterCommand | MeterFlags | MeterRate
-            | MeterBand | TooManyMeters | BandCount | FixedTables | TableModTable | BadRole | StaleRole
-            | UnknownBundle | BundleExists | BundleClosed | OutOfBundles | BundleType | BundleFlags
-            | BundledMessage | TooManyBundled | BundledFailed => (1, 1),
         }
     }
 }

@@ -5,10 +5,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use maple_wire::msg::{Header, Hello};
-use maple_wire::{Message, Version};
+use maple_wire::msg::{ErrorMsg, Features, FlowMod, FlowModCommand, Header, Hello};
+use maple_wire::{Match, Message, Version};
 
 use crate::skip::missing;
 
@@ -38,7 +39,9 @@ impl Drop for Daemons {
 impl Daemons {
     /// Starts the daemons. Without an Open vSwitch on this machine, prints that and returns `None`.
     pub fn start() -> Option<Daemons> {
-        let folder = std::env::temp_dir().join(format!("maple-switch-{}", std::process::id()));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("maple-switch-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let mut daemons = Daemons { folder, children: Vec::new() };
         let database = daemons.path("conf.db");
@@ -118,7 +121,8 @@ impl Daemons {
         let ports = (1..=PORTS).map(|number| connect(socket(number))).collect();
         let connection = connect(self.path(&format!("{name}.mgmt")));
         let control = connect(self.path("vs.ctl"));
-        let mut bridge = Bridge { daemons: self, control, connection, ports, version, xid: 0, received: Vec::new() };
+        let (name, received) = (name.to_owned(), Vec::new());
+        let mut bridge = Bridge { daemons: self, name, control, connection, ports, version, xid: 0, received };
         bridge.send(&Message::Hello(Hello::offering(version as u8, &[version as u8])));
         bridge
     }
@@ -127,6 +131,7 @@ impl Daemons {
 /// A bridge.
 pub struct Bridge<'a> {
     daemons: &'a Daemons,
+    name: String,
     /// The daemon's control socket.
     control: UnixStream,
     connection: UnixStream,
@@ -140,8 +145,7 @@ impl Bridge<'_> {
     /// Sends a message. Returns its transaction id.
     pub fn send(&mut self, message: &Message) -> u32 {
         self.xid += 1;
-        let mut bytes = Vec::new();
-        message.encode(self.version, self.xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
+        let bytes = message.to_bytes(self.version, self.xid).unwrap_or_else(|error| panic!("{error}: {message:?}"));
         self.connection.write_all(&bytes).expect("the bridge reads");
         self.xid
     }
@@ -163,17 +167,44 @@ impl Bridge<'_> {
         }
     }
 
-    /// Waits until the messages before are obeyed. Returns the type and code of the last error, if there was one.
-    pub fn error(&mut self) -> Option<(u16, u16)> {
+    /// Returns the switch's features.
+    pub fn features(&mut self) -> Features {
+        self.send(&Message::FeaturesRequest);
+        loop {
+            if let (_, Message::FeaturesReply(features)) = self.receive() {
+                return features;
+            }
+        }
+    }
+
+    /// Waits until the messages before are obeyed. Returns the errors, each with the id of the message that it is about.
+    pub fn errors(&mut self) -> Vec<(u32, ErrorMsg)> {
         let barrier = self.send(&Message::BarrierRequest);
-        let mut last = None;
+        let mut errors = Vec::new();
         loop {
             match self.receive() {
-                (header, Message::BarrierReply) if header.xid == barrier => return last,
-                (_, Message::Error(error)) => last = Some((error.kind, error.code)),
+                (header, Message::BarrierReply) if header.xid == barrier => return errors,
+                (header, Message::Error(error)) => errors.push((header.xid, error)),
                 _ => {}
             }
         }
+    }
+
+    /// Replaces all rules by these, which must be accepted. Returns the cookie of the rule that takes this frame in a
+    /// trace; `None` if no rule takes it.
+    pub fn cookie_of(&mut self, rules: &[FlowMod], frame: &[u8]) -> Option<u64> {
+        self.send(&Message::FlowMod(FlowMod::new(FlowModCommand::Delete, 0, Match::default(), Vec::new())));
+        for rule in rules {
+            self.send(&Message::FlowMod(rule.clone()));
+        }
+        assert_eq!(self.errors(), [], "{rules:?}");
+        let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+        let target = self.daemons.path("vs.ctl");
+        let trace = ["--target", &target, "ofproto/trace", &self.name, "in_port=1", &hex];
+        let trace = self.daemons.run("ovs-appctl", &trace).expect("a trace");
+        let line = trace.lines().find(|line| line.starts_with(" 0. ")).unwrap_or_else(|| panic!("{trace}"));
+        let (_, cookie) = line.split_once("cookie 0x")?;
+        Some(u64::from_str_radix(cookie, 16).expect("a cookie"))
     }
 
     /// Sends frames into a port, at once.

@@ -163,7 +163,7 @@ impl Match {
 /// let actions = [Action::PopVlan, Action::output(PortNo(3))];
 /// assert_eq!(print::actions(Version::Of13, &actions), "pop_vlan,output:3");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// Sends the packet out of a port, or `max_len` bytes of it if the port is the controller.
     Output {
@@ -256,7 +256,7 @@ impl Action {
 /// assert_eq!(print::instructions(Version::Of13, &forward), "output:3,goto_table:2");
 /// assert_eq!(print::instructions(Version::Of13, &[]), "drop");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Instruction {
     /// Continues in a later table.
     GotoTable(u8),

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::PortNo;
     use crate::msg::Message;
-    use crate::msg::test::{check, check_truncated};
+    use crate::msg::test::check;
 
     fn features(auxiliary_id: u8, ports: Vec<Port>) -> Message {
         Message::FeaturesReply(Features {
@@ -94,13 +94,11 @@ mod tests {
             fffe 020000000001 62723000000000000000000000000000 00000001 00000001 00000000 00000000 00000000 00000000";
         let port = Port { config: 1, state: 1, ..Port::new(PortNo::LOCAL, [2, 0, 0, 0, 0, 1], "br0") };
         check(Version::Of10, bytes, features(0, vec![port]));
-        check_truncated(bytes);
     }
 
     #[test]
     fn a_1_3_switch_says_which_connection_this_is() {
         let bytes = "04 06 0020 00000001 1122334455667788 00000100 fe 02 0000 0000004f 00000fff";
         check(Version::Of13, bytes, features(2, vec![]));
-        check_truncated(bytes);
     }
 }

@@ -1,5 +1,7 @@
 //! Flow-removed: the report that a rule was removed (1.0 §5.4.2, 1.3 §7.4.2).
 
+use serde::{Deserialize, Serialize};
+
 use super::Version;
 use super::bytes::{Put, Reader};
 use super::matching;
@@ -8,7 +10,7 @@ use crate::error::Result;
 use crate::flow::Match;
 
 /// Reports that a rule was removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRemoved {
     /// The rule's cookie.
     pub cookie: u64,
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
     use crate::Field;
     use crate::msg::Message;
-    use crate::msg::test::{check, check_truncated};
+    use crate::msg::test::check;
 
     fn removed(table_id: u8, hard_timeout: u16) -> Message {
         Message::FlowRemoved(FlowRemoved {
@@ -106,7 +108,6 @@ mod tests {
             003820fe 0003 000000000000 000000000000 0000 00 00 0000 00 00 0000 00000000 00000000 0000 0000
             0000000000001122 0064 02 00 0000000a 00000005 003c 0000 0000000000000007 00000000000002bc";
         check(Version::Of10, bytes, removed(0, 0));
-        check_truncated(bytes);
     }
 
     #[test]
@@ -115,6 +116,5 @@ mod tests {
             0000000000001122 0064 02 04 0000000a 00000005 003c 0078 0000000000000007 00000000000002bc
             0001 000c 80000004 00000003 00000000";
         check(Version::Of13, bytes, removed(4, 120));
-        check_truncated(bytes);
     }
 }

@@ -128,6 +128,15 @@ impl Message {
         Ok((header, message))
     }
 
+    /// Encodes the message alone, as [`encode`](Message::encode) appends it.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Message::encode).
+    pub fn to_bytes(&self, version: Version, xid: u32) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.encode(version, xid, &mut bytes).map(|()| bytes)
+    }
+
     /// Appends the message to `out`, with its header. On error `out` is unchanged. A hello is sent with its own version
     /// byte, every other message with that of `version`.
     ///

@@ -72,7 +72,7 @@ impl PacketOut {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::msg::test::{check, check_truncated, hex};
+    use crate::msg::test::{check, hex};
     use crate::msg::{Message, NO_BUFFER};
 
     fn packet_out() -> Message {
@@ -108,7 +108,6 @@ mod tests {
     fn a_1_0_packet_out_has_actions_then_the_frame() {
         let bytes = "01 0d 001c 00000001 ffffffff fffd 0008 0000 0008 fffb 0000 aabbccdd";
         check(Version::Of10, bytes, packet_out());
-        check_truncated(bytes);
     }
 
     #[test]
@@ -116,7 +115,6 @@ mod tests {
         let bytes = "04 0d 002c 00000001 ffffffff fffffffd 0010 000000000000
             0000 0010 fffffffb 0000 000000000000 aabbccdd";
         check(Version::Of13, bytes, packet_out());
-        check_truncated(bytes);
     }
 
     #[test]

@@ -9,7 +9,8 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// Checks that `bytes` decode to `message`, and `message` encodes to `bytes`.
+/// Checks that `bytes` decode to `message`, and `message` encodes to `bytes`. Checks too that no cut of `bytes` decodes,
+/// and that no cut with an adapted header makes the decoder panic.
 #[track_caller]
 pub(crate) fn check(version: Version, bytes: &str, message: Message) {
     let bytes = hex(bytes);
@@ -19,12 +20,6 @@ pub(crate) fn check(version: Version, bytes: &str, message: Message) {
     let mut out = b"before".to_vec();
     message.encode(version, header.xid, &mut out).unwrap();
     assert_eq!(out, [b"before", &bytes[..]].concat(), "encoded {}", show(&out[6..]));
-}
-
-/// Checks that no cut of `bytes` decodes, and that no cut with an adapted header makes the decoder panic.
-#[track_caller]
-pub(crate) fn check_truncated(bytes: &str) {
-    let bytes = hex(bytes);
     for length in 0..bytes.len() {
         let mut cut = bytes[..length].to_vec();
         assert!(matches!(Message::decode(&cut), Err(Error::Truncated { .. })), "cut at {length}");

@@ -3,8 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Packet, arp, lldp};
-use crate::field::VLAN_PRESENT;
-use crate::field::{Field, parse_number};
+use crate::field::{Field, VLAN_PRESENT, ValueKind, parse_number};
 use crate::port::PortNo;
 use crate::{eth_type, icmpv6_type, ip_proto};
 
@@ -20,29 +19,17 @@ pub struct ParseValueError {
     pub expected: String,
 }
 
-/// The form of a field's values.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Mac,
-    Ipv4,
-    Ipv6,
-    Port,
-    /// Hexadecimal with all digits.
-    Hex,
-    Decimal,
-}
-
 /// Returns the value of a field as people write it: `02:00:00:00:00:01`, `10.0.0.1`, `fe80::1`, `0x0800`, `80`.
 ///
 /// `eth_type`, `vlan_vid` (with its bit 12), and fields that are bits rather than numbers are written in hexadecimal.
 pub fn field_value_to_string(field: Field, value: u128) -> String {
-    match form(field) {
-        Form::Mac => mac(value as u64),
-        Form::Ipv4 => Ipv4Addr::from(value as u32).to_string(),
-        Form::Ipv6 => Ipv6Addr::from(value).to_string(),
-        Form::Port => PortNo(value as u32).to_string(),
-        Form::Hex => format!("{value:#0width$x}", width = 2 + field.bits().div_ceil(4) as usize),
-        Form::Decimal => value.to_string(),
+    match field.kind() {
+        ValueKind::Mac => mac(value as u64),
+        ValueKind::Ipv4 => Ipv4Addr::from(value as u32).to_string(),
+        ValueKind::Ipv6 => Ipv6Addr::from(value).to_string(),
+        ValueKind::SwitchPort => PortNo(value as u32).to_string(),
+        ValueKind::Bits => format!("{value:#0width$x}", width = 2 + field.bits().div_ceil(4) as usize),
+        ValueKind::TransportPort | ValueKind::Number => value.to_string(),
     }
 }
 
@@ -52,12 +39,12 @@ pub fn field_value_to_string(field: Field, value: u128) -> String {
 /// # Errors
 /// [`ParseValueError`] if the text has another form, or the field can't have the value.
 pub fn parse_field_value(field: Field, text: &str) -> Result<u128, ParseValueError> {
-    let value = match form(field) {
-        Form::Mac => parse_mac(text).map(u128::from),
-        Form::Ipv4 => text.parse::<Ipv4Addr>().ok().map(|address| u128::from(u32::from(address))),
-        Form::Ipv6 => text.parse::<Ipv6Addr>().ok().map(u128::from),
-        Form::Port => text.parse::<PortNo>().ok().map(|port| u128::from(port.0)),
-        Form::Hex | Form::Decimal => None,
+    let value = match field.kind() {
+        ValueKind::Mac => parse_mac(text).map(u128::from),
+        ValueKind::Ipv4 => text.parse::<Ipv4Addr>().ok().map(|address| u128::from(u32::from(address))),
+        ValueKind::Ipv6 => text.parse::<Ipv6Addr>().ok().map(u128::from),
+        ValueKind::SwitchPort => text.parse::<PortNo>().ok().map(|port| u128::from(port.0)),
+        ValueKind::Bits | ValueKind::TransportPort | ValueKind::Number => None,
     };
     let is_in_range = |value: &u128| *value <= field.full_mask();
     value.or_else(|| parse_number(text)).filter(is_in_range).ok_or_else(|| ParseValueError {
@@ -67,26 +54,15 @@ pub fn parse_field_value(field: Field, text: &str) -> Result<u128, ParseValueErr
     })
 }
 
-fn form(field: Field) -> Form {
-    use Field::*;
-    match field {
-        EthDst | EthSrc | ArpSha | ArpTha | Ipv6NdSll | Ipv6NdTll => Form::Mac,
-        Ipv4Src | Ipv4Dst | ArpSpa | ArpTpa => Form::Ipv4,
-        Ipv6Src | Ipv6Dst | Ipv6NdTarget => Form::Ipv6,
-        InPort | InPhyPort => Form::Port,
-        EthType | VlanVid | Metadata | TunnelId | Ipv6Flabel | Ipv6Exthdr | PbbIsid => Form::Hex,
-        VlanPcp | IpDscp | IpEcn | IpProto | TcpSrc | TcpDst | UdpSrc | UdpDst | SctpSrc | SctpDst | Icmpv4Type
-        | Icmpv4Code | ArpOp | Icmpv6Type | Icmpv6Code | MplsLabel | MplsTc | MplsBos => Form::Decimal,
-    }
-}
-
 fn expected(field: Field) -> String {
-    match form(field) {
-        Form::Mac => "a hardware address such as 02:00:00:00:00:01".to_string(),
-        Form::Ipv4 => "an IPv4 address such as 10.0.0.1".to_string(),
-        Form::Ipv6 => "an IPv6 address such as fe80::1".to_string(),
-        Form::Port => "a port number, or a name such as LOCAL".to_string(),
-        Form::Hex | Form::Decimal => format!("a number from 0 to {:#x}", field.full_mask()),
+    match field.kind() {
+        ValueKind::Mac => "a hardware address such as 02:00:00:00:00:01".to_string(),
+        ValueKind::Ipv4 => "an IPv4 address such as 10.0.0.1".to_string(),
+        ValueKind::Ipv6 => "an IPv6 address such as fe80::1".to_string(),
+        ValueKind::SwitchPort => "a port number, or a name such as LOCAL".to_string(),
+        ValueKind::Bits | ValueKind::TransportPort | ValueKind::Number => {
+            format!("a number from 0 to {:#x}", field.full_mask())
+        }
     }
 }
 

@@ -13,48 +13,36 @@ use crate::port::PortNo;
 
 const MORE: u16 = 1;
 
+/// The kinds of requests and replies by their numbers, as they appear after `OFPST_`.
+const KINDS: [&str; 14] = [
+    "DESC",
+    "FLOW",
+    "AGGREGATE",
+    "TABLE",
+    "PORT",
+    "QUEUE",
+    "GROUP",
+    "GROUP_DESC",
+    "GROUP_FEATURES",
+    "METER",
+    "METER_CONFIG",
+    "METER_FEATURES",
+    "TABLE_FEATURES",
+    "PORT_DESC",
+];
+
 /// The kind of a request, as it appears after `OFPST_`.
 pub(super) fn request_name(body: &RequestBody) -> &'static str {
-    match body {
-        RequestBody::Desc => "DESC",
-        RequestBody::Flow(_) => "FLOW",
-        RequestBody::Aggregate(_) => "AGGREGATE",
-        RequestBody::Table => "TABLE",
-        RequestBody::Port(_) => "PORT",
-        RequestBody::Queue(_) => "QUEUE",
-        RequestBody::Group(_) => "GROUP",
-        RequestBody::GroupDesc => "GROUP_DESC",
-        RequestBody::GroupFeatures => "GROUP_FEATURES",
-        RequestBody::Meter(_) => "METER",
-        RequestBody::MeterConfig(_) => "METER_CONFIG",
-        RequestBody::MeterFeatures => "METER_FEATURES",
-        RequestBody::TableFeatures(_) => "TABLE_FEATURES",
-        RequestBody::PortDesc => "PORT_DESC",
-        RequestBody::Experimenter { .. } => "EXPERIMENTER",
-        RequestBody::Unknown { .. } => "UNKNOWN",
-    }
+    if matches!(body, RequestBody::Unknown { .. }) { "UNKNOWN" } else { name(body.kind()) }
 }
 
 /// The kind of a reply, as it appears after `OFPST_`.
 pub(super) fn reply_name(body: &ReplyBody) -> &'static str {
-    match body {
-        ReplyBody::Desc(_) => "DESC",
-        ReplyBody::Flow(_) => "FLOW",
-        ReplyBody::Aggregate(_) => "AGGREGATE",
-        ReplyBody::Table(_) => "TABLE",
-        ReplyBody::Port(_) => "PORT",
-        ReplyBody::Queue(_) => "QUEUE",
-        ReplyBody::Group(_) => "GROUP",
-        ReplyBody::GroupDesc(_) => "GROUP_DESC",
-        ReplyBody::GroupFeatures(_) => "GROUP_FEATURES",
-        ReplyBody::Meter(_) => "METER",
-        ReplyBody::MeterConfig(_) => "METER_CONFIG",
-        ReplyBody::MeterFeatures(_) => "METER_FEATURES",
-        ReplyBody::TableFeatures(_) => "TABLE_FEATURES",
-        ReplyBody::PortDesc(_) => "PORT_DESC",
-        ReplyBody::Experimenter { .. } => "EXPERIMENTER",
-        ReplyBody::Unknown { .. } => "UNKNOWN",
-    }
+    if matches!(body, ReplyBody::Unknown { .. }) { "UNKNOWN" } else { name(body.kind()) }
+}
+
+fn name(kind: u16) -> &'static str {
+    KINDS.get(usize::from(kind)).unwrap_or(&"EXPERIMENTER")
 }
 
 /// Prints the subject of a request.

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::field::{Field, FieldSet};
+use crate::field::{Field, ValueKind};
 use crate::flow::Constraint;
 use crate::msg::oxm::Stated;
 use crate::port::PortNo;
@@ -159,41 +159,6 @@ impl fmt::Display for HexDump<'_> {
     }
 }
 
-/// The form of a field's values.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Decimal,
-    Hex,
-    Port,
-    Mac,
-    Ipv4,
-    Ipv6,
-}
-
-impl Form {
-    const fn for_field(field: Field) -> Form {
-        match field {
-            Field::InPort | Field::InPhyPort => Form::Port,
-            Field::EthDst | Field::EthSrc | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
-                Form::Mac
-            }
-            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => Form::Ipv4,
-            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Form::Ipv6,
-            Field::Metadata | Field::TunnelId | Field::EthType | Field::Ipv6Flabel | Field::Ipv6Exthdr => Form::Hex,
-            _ => Form::Decimal,
-        }
-    }
-}
-
-const TRANSPORT_PORTS: FieldSet = FieldSet::from_fields(&[
-    Field::TcpSrc,
-    Field::TcpDst,
-    Field::UdpSrc,
-    Field::UdpDst,
-    Field::SctpSrc,
-    Field::SctpDst,
-]);
-
 /// A constraint's value, and after a slash its mask unless all bits count.
 ///
 /// Masks of IP addresses that are prefixes are written as their length. Masked numbers are hex.
@@ -202,8 +167,7 @@ pub(super) struct Masked<'a>(pub &'a Constraint);
 impl fmt::Display for Masked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Constraint { field, value, mask } = *self.0;
-        let form = Form::for_field(field);
-        if self.0.is_exact() { write_value(f, form, value) } else { write_masked(f, field, value, mask) }
+        if self.0.is_exact() { write_value(f, field, value) } else { write_masked(f, field, value, mask) }
     }
 }
 
@@ -215,44 +179,38 @@ impl fmt::Display for Impossible<'_> {
         let Stated { field, value, mask } = *self.0;
         match mask {
             Some(mask) => write_masked(f, field, value, mask),
-            None => write_value(f, Form::for_field(field), value),
+            None => write_value(f, field, value),
         }
     }
 }
 
 fn write_masked(f: &mut fmt::Formatter<'_>, field: Field, value: u128, mask: u128) -> fmt::Result {
-    let form = Form::for_field(field);
-    match (form, prefix_length(field, mask)) {
-        (Form::Ipv4 | Form::Ipv6, Some(length)) => {
-            write_value(f, form, value)?;
+    match (field.kind(), field.prefix_length(mask)) {
+        (ValueKind::Ipv4 | ValueKind::Ipv6, Some(length)) => {
+            write_value(f, field, value)?;
             write!(f, "/{length}")
         }
-        // Among all numbers, only ports under a mask have a `0x` before their zero too.
-        (Form::Decimal, _) if TRANSPORT_PORTS.contains(field) => write!(f, "{value:#x}/{mask:#x}"),
-        (Form::Decimal | Form::Port | Form::Hex, _) => write!(f, "{}/{}", Hex(value), Hex(mask)),
-        _ => {
-            write_value(f, form, value)?;
+        (ValueKind::Mac | ValueKind::Ipv4 | ValueKind::Ipv6, _) => {
+            write_value(f, field, value)?;
             f.write_char('/')?;
-            write_value(f, form, mask)
+            write_value(f, field, mask)
         }
+        // Among all numbers, only ports under a mask have a `0x` before their zero too.
+        (ValueKind::TransportPort, _) => write!(f, "{value:#x}/{mask:#x}"),
+        _ => write!(f, "{}/{}", Hex(value), Hex(mask)),
     }
 }
 
-fn write_value(f: &mut fmt::Formatter<'_>, form: Form, value: u128) -> fmt::Result {
-    match form {
-        Form::Decimal => write!(f, "{value}"),
-        Form::Hex => write!(f, "{}", Hex(value)),
-        Form::Port => write!(f, "{}", PortNo(value as u32)),
-        Form::Mac => write!(f, "{}", Mac(value)),
-        Form::Ipv4 => write!(f, "{}", Ipv4Addr::from(value as u32)),
-        Form::Ipv6 => write!(f, "{}", Ipv6(value)),
+fn write_value(f: &mut fmt::Formatter<'_>, field: Field, value: u128) -> fmt::Result {
+    match field.kind() {
+        _ if matches!(field, Field::VlanVid | Field::PbbIsid) => write!(f, "{value}"),
+        ValueKind::TransportPort | ValueKind::Number => write!(f, "{value}"),
+        ValueKind::Bits => write!(f, "{}", Hex(value)),
+        ValueKind::SwitchPort => write!(f, "{}", PortNo(value as u32)),
+        ValueKind::Mac => write!(f, "{}", Mac(value)),
+        ValueKind::Ipv4 => write!(f, "{}", Ipv4Addr::from(value as u32)),
+        ValueKind::Ipv6 => write!(f, "{}", Ipv6(value)),
     }
-}
-
-/// The length of the prefix that `mask` is, if it is one.
-fn prefix_length(field: Field, mask: u128) -> Option<u32> {
-    let length = mask.count_ones();
-    (mask == field.full_mask() & !(field.full_mask().checked_shr(length).unwrap_or(0))).then_some(length)
 }
 
 #[cfg(test)]

@@ -16,8 +16,7 @@ fn check(line: &str) -> Result<(), String> {
     let version = if version == "1.0" { Version::Of10 } else { Version::Of13 };
     let bytes = hex(digits);
     let (header, message) = Message::decode(&bytes).map_err(|error| error.to_string())?;
-    let mut again = Vec::new();
-    message.encode(version, header.xid, &mut again).map_err(|error| error.to_string())?;
+    let again = message.to_bytes(version, header.xid).map_err(|error| error.to_string())?;
     if again != bytes {
         return Err(format!("{message:?}\nwrites {again:02x?}\n   not {bytes:02x?}"));
     }

@@ -55,9 +55,7 @@ fn seeds(version: Version) -> Vec<Vec<u8>> {
     let strategy = generate::message(version);
     let mut encode = || {
         let message: Message = strategy.new_tree(&mut runner).expect("generators do not fail").current();
-        let mut bytes = Vec::new();
-        message.encode(version, 1, &mut bytes).expect("generated messages can be written");
-        bytes
+        message.to_bytes(version, 1).expect("generated messages can be written")
     };
     (0..SEEDS).map(|_| encode()).collect()
 }

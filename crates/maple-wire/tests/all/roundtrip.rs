@@ -8,12 +8,10 @@ use crate::support::{entry, generate};
 /// Checks that `message` is written in `version` and read as itself. If it is cut or damaged, it is refused or read as
 /// another message, without harm.
 fn check(version: Version, message: &Message, xid: u32, damage: &[(prop::sample::Index, u8)]) {
-    let mut bytes = Vec::new();
-    message.encode(version, xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
+    let mut bytes = message.to_bytes(version, xid).unwrap_or_else(|error| panic!("{error}: {message:?}"));
     let (header, decoded) = Message::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
     assert_eq!((&decoded, header.xid), (message, xid));
-    let mut again = Vec::new();
-    decoded.encode(version, xid, &mut again).expect("what was written once can be written again");
+    let again = decoded.to_bytes(version, xid).expect("what was written once can be written again");
     assert_eq!(again, bytes);
     for length in 0..bytes.len() {
         assert!(matches!(Message::decode(&bytes[..length]), Err(Error::Truncated { .. })));
@@ -27,8 +25,7 @@ fn check(version: Version, message: &Message, xid: u32, damage: &[(prop::sample:
 
 /// Checks that each cut of `message`, with a header of its length, does no harm.
 fn check_cuts(version: Version, message: &Message) {
-    let mut bytes = Vec::new();
-    message.encode(version, 1, &mut bytes).expect("generated messages can be written");
+    let bytes = message.to_bytes(version, 1).expect("generated messages can be written");
     for length in 8..bytes.len() {
         entry::message(version, &bytes[..length]);
     }

@@ -83,9 +83,8 @@ impl App {
     /// Creates a program that runs this policy.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy);
+    /// # use maple::testing::*;
+    /// let app = App::new(flood);
     /// assert_eq!(app.options().openflow.listen, [([0, 0, 0, 0], 6653).into()]);
     /// ```
     pub fn new(policy: impl Policy + 'static) -> App {
@@ -120,9 +119,8 @@ impl App {
     /// [`Handle::addresses`]. The default is port 6653 of all addresses.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653));
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653));
     /// assert_eq!(app.options().openflow.listen, [([127, 0, 0, 1], 6653).into(), ([192, 0, 2, 1], 6653).into()]);
     /// ```
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> App {
@@ -136,9 +134,8 @@ impl App {
     /// Serves switches in this many threads, at most 255. 0 means one thread for each core.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).workers(4);
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).workers(4);
     /// assert_eq!(app.options().workers.count, 4);
     /// ```
     pub fn workers(mut self, workers: usize) -> App {
@@ -149,9 +146,8 @@ impl App {
     /// Answers `maple show` and `maple state` on this Unix socket.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).control_socket("/run/maple.sock");
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).control_socket("/run/maple.sock");
     /// assert_eq!(app.options().control.socket, Some("/run/maple.sock".into()));
     /// ```
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> App {
@@ -162,9 +158,8 @@ impl App {
     /// Exports metrics for Prometheus at this address.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).metrics(([127, 0, 0, 1], 9653));
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).metrics(([127, 0, 0, 1], 9653));
     /// assert_eq!(app.options().control.metrics, Some(([127, 0, 0, 1], 9653).into()));
     /// ```
     pub fn metrics(mut self, address: impl Into<SocketAddr>) -> App {
@@ -175,9 +170,8 @@ impl App {
     /// Changes any other option of the controller.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).configure(|options| options.engine.max_rules = Some(2000));
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).configure(|options| options.engine.max_rules = Some(2000));
     /// assert_eq!(app.options().engine.max_rules, Some(2000));
     /// ```
     pub fn configure(mut self, change: impl FnOnce(&mut ControllerOptions)) -> App {
@@ -188,9 +182,8 @@ impl App {
     /// Returns the options that the controller will have.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// assert_eq!(App::new(policy).options().engine.max_rules, None);
+    /// # use maple::testing::*;
+    /// assert_eq!(App::new(flood).options().engine.max_rules, None);
     /// ```
     #[must_use]
     pub fn options(&self) -> &ControllerOptions {
@@ -200,9 +193,8 @@ impl App {
     /// Turns host tracking off. Then [`Net::locate`](crate::Net::locate) is an error.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).without_hosts();
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).without_hosts();
     /// assert!(!app.options().engine.track_hosts);
     /// ```
     pub fn without_hosts(mut self) -> App {
@@ -214,8 +206,7 @@ impl App {
     /// [`subscribe`](crate::listener::subscribe) makes both.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// # use maple::testing::*;
     /// use maple::listener::{ListenerError, NetworkEvent};
     /// use std::time::Duration;
     ///
@@ -229,7 +220,7 @@ impl App {
     ///         }
     ///     }
     /// });
-    /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).subscription(subscription);
+    /// let app = App::new(flood).listen(([127, 0, 0, 1], 0)).workers(1).subscription(subscription);
     /// app.start()?.stop();
     /// assert_eq!(follower.join().unwrap(), ListenerError::Ended);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -242,12 +233,11 @@ impl App {
     /// Learns multicast groups, DHCP leases or both from packets of hosts, for `net.members` and `net.lease`.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// # use maple::testing::*;
     /// use maple::snoop::{SnoopedProtocol, Snooping};
     ///
     /// let snooping = Snooping::new([SnoopedProtocol::Igmp, SnoopedProtocol::Mld], [])?.with_querier()?;
-    /// let app = App::new(policy).snoop(snooping.clone());
+    /// let app = App::new(flood).snoop(snooping.clone());
     /// assert_eq!(app.options().snooping, snooping);
     /// # Ok::<(), maple::snoop::SnoopingError>(())
     /// ```
@@ -259,9 +249,8 @@ impl App {
     /// Sets the cost named `name` of the links between two switches, in both directions. Other links cost 1.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).link_cost("secure", 1, 2, 10);
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).link_cost("secure", 1, 2, 10);
     /// let state = app.options().store.snapshot();
     /// assert_eq!(state.cost("secure", Location::new(Dpid(1), PortNo(7)), Dpid(2)), 10);
     /// assert_eq!(state.cost("secure", Location::new(Dpid(1), PortNo(8)), Dpid(3)), 1);
@@ -278,10 +267,9 @@ impl App {
     /// Sets the cost named `name` of the link that begins at a port, in this direction.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// # use maple::testing::*;
     /// let at = Location::new(Dpid(1), PortNo(2));
-    /// let app = App::new(policy).port_cost("secure", at, 10);
+    /// let app = App::new(flood).port_cost("secure", at, 10);
     /// assert_eq!(app.options().store.snapshot().cost("secure", at, Dpid(2)), 10);
     /// ```
     pub fn port_cost(self, name: &str, at: Location, cost: u64) -> App {
@@ -297,11 +285,10 @@ impl App {
     /// Calls `started` when the controller runs. Its argument is a handle that can write tracked state.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// # use maple::testing::*;
     /// let open = Var::new("open", false);
     /// let store = maple::state::Store::new();
-    /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).store(store.clone());
+    /// let app = App::new(flood).listen(([127, 0, 0, 1], 0)).workers(1).store(store.clone());
     /// # let opened = open.clone();
     /// let app = app.on_start(move |controller| {
     ///     std::thread::spawn(move || {
@@ -323,9 +310,8 @@ impl App {
     /// Starts the controller and returns it. Dropping it stops the controller.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let controller = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).start()?;
+    /// # use maple::testing::*;
+    /// let controller = App::new(flood).listen(([127, 0, 0, 1], 0)).workers(1).start()?;
     /// assert_eq!(controller.handle().failure(), None);
     /// # Ok::<(), maple::controller::StartError>(())
     /// ```
@@ -345,10 +331,9 @@ impl App {
     /// Starts the controller and waits for [`Handle::stop`]. Messages for people go to `tracing`.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// # use maple::testing::*;
     /// let stop = |controller: maple::controller::Handle| controller.stop();
-    /// assert!(App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).on_start(stop).run().is_ok());
+    /// assert!(App::new(flood).listen(([127, 0, 0, 1], 0)).workers(1).on_start(stop).run().is_ok());
     /// ```
     ///
     /// # Errors
@@ -361,9 +346,8 @@ impl App {
     /// itself needs them, as the `maple` command does.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let (options, started) = App::new(policy).workers(2).into_parts()?;
+    /// # use maple::testing::*;
+    /// let (options, started) = App::new(flood).workers(2).into_parts()?;
     /// assert_eq!((options.workers.count, started.len()), (2, 0));
     /// # Ok::<(), maple::controller::StartError>(())
     /// ```

@@ -14,11 +14,10 @@ impl App {
     /// store.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// # use maple::testing::*;
     /// let store = maple::state::Store::new();
     /// let open = Var::new("open", false);
-    /// let app = App::new(policy).store(store.clone()).with_state(|tx| open.set(tx, &true));
+    /// let app = App::new(flood).store(store.clone()).with_state(|tx| open.set(tx, &true));
     /// assert!(open.get(&store.view()));
     /// ```
     pub fn store(mut self, store: Arc<Store>) -> App {
@@ -47,9 +46,8 @@ impl App {
     /// Sets the file for state that survives restarts: see [`App::keep`].
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).state_file("/var/lib/maple/state");
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).state_file("/var/lib/maple/state");
     /// assert_eq!(app.options().memory.state_file, Some("/var/lib/maple/state".into()));
     /// ```
     pub fn state_file(mut self, path: impl Into<PathBuf>) -> App {
@@ -131,10 +129,9 @@ impl App {
     /// version, or if something else was written to it.
     ///
     /// ```
-    /// # use maple::prelude::*;
+    /// # use maple::testing::*;
     /// # use maple::controller::StartError;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).table(&Table::<Mac, bool>::new("blocked"));
+    /// let app = App::new(flood).table(&Table::<Mac, bool>::new("blocked"));
     /// assert_eq!(app.options().store.snapshot().types("blocked").unwrap().to_string(), "Mac -> bool");
     ///
     /// let otherwise = app.table(&Table::<Mac, String>::new("blocked"));
@@ -150,9 +147,8 @@ impl App {
     /// does not start if the variable is declared with another type, or holds a value of another type.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).var(&Var::new("open", false));
+    /// # use maple::testing::*;
+    /// let app = App::new(flood).var(&Var::new("open", false));
     /// assert_eq!(app.options().store.snapshot().kind("open").unwrap().to_string(), "bool");
     /// ```
     pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {

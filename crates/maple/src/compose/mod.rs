@@ -1,8 +1,7 @@
 //! Policies made of policies: tiers, rewrites, mirrored copies, restrictions, choice by state, fallbacks.
 //!
 //! ```
-//! use maple::prelude::*;
-//! use maple::testing::{Bench, tcp};
+//! use maple::testing::*;
 //!
 //! let admin = |pkt: &Packet, _: &Net| if pkt.tcp_dst() == 23 { Route::drop() } else { Route::pass() };
 //! let tenant = |_: &Packet, _: &Net| Route::to([PortNo(2)]);
@@ -34,8 +33,7 @@ pub use slices::{Slice, SliceError, slices};
 /// A policy made of policies. It is used like any other policy, in further compositions too.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let telnet = |pkt: &Packet, _: &Net| if pkt.tcp_dst() == 23 { Route::drop() } else { Route::pass() };
 /// let composed: maple::compose::Composed = telnet.named("no telnet").then(|_: &Packet, net: &Net| net.flood());
@@ -84,8 +82,7 @@ impl Policy for Composed {
 /// all pass, the composition passes; a packet that every policy passes is dropped.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let pass = |_: &Packet, _: &Net| Route::pass();
 /// let all = maple::compose::tiers([pass.named("admin"), pass.named("tenant"), (|_: &Packet, net: &Net| net.flood()).named("rest")]);
@@ -100,8 +97,7 @@ pub fn tiers(tiers: impl IntoIterator<Item = Composed>) -> Composed {
 /// the variable changes, packets whose decision depended on it are decided again.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let mode = Var::new("mode", "open".to_owned());
 /// let closed = (|_: &Packet, _: &Net| Route::drop()).named("closed");
@@ -127,8 +123,7 @@ pub fn choose<V: Stored + Clone>(
 ///
 /// ```
 /// use maple::acl::List;
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let list = List::read("version: 1\ndefault: allow\nrules: [{action: deny, service: tcp/23}]", "a.yaml")?.verified()?;
 /// let campus = maple::compose::access_lists(&[list], |_: &Packet, _: &Net| Route::to([PortNo(2)]));
@@ -144,8 +139,7 @@ pub fn access_lists(lists: &[maple_acl::List], allowed: impl Policy + 'static) -
 /// The methods that compose policies. Every policy has them.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let routing = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
 /// let robust = routing.named("routing").or_on_error(|_: &Packet, net: &Net| net.flood());
@@ -157,8 +151,7 @@ pub trait Compose: Policy + Sized + 'static {
     /// slash.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let broken = |_: &Packet, _: &Net| Err::<Route, _>(PolicyError::Exception("on purpose".into()));
     /// let bench = Bench::new().switch(1, 1..=2);
@@ -172,8 +165,7 @@ pub trait Compose: Policy + Sized + 'static {
     /// Lets `next` decide where this policy passes, on the packet as this policy changed it.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let translate = |_: &Packet, _: &Net| Route::pass().set(Field::TcpDst, 8080);
     /// let server = |pkt: &Packet, _: &Net| if pkt.tcp_dst() == 8080 { Route::to([PortNo(2)]) } else { Route::drop() };
@@ -189,8 +181,7 @@ pub trait Compose: Policy + Sized + 'static {
     /// ports, paths or [`Route::copy_to`].
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let to_the_server = |_: &Packet, _: &Net| Route::to([PortNo(2)]);
     /// let mirrored = to_the_server.observed_by(|_: &Packet, _: &Net| Route::to([PortNo(9)]));
@@ -204,8 +195,7 @@ pub trait Compose: Policy + Sized + 'static {
     /// Applies this policy only to packets that fit one of the conditions; others pass.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     /// use maple::field::{Cond, Constraint};
     ///
     /// let telnet = Cond::default().and(Constraint::exact(Field::TcpDst, 23));
@@ -224,8 +214,7 @@ pub trait Compose: Policy + Sized + 'static {
     ///
     /// ```
     /// use maple::guard::{HostGroup, max_hops};
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(1, &HostGroup::all())]);
     /// let bench = Bench::new().switch(1, 1..=3).switch(2, 1..=2).link((1, 3), (2, 2));
@@ -239,8 +228,7 @@ pub trait Compose: Policy + Sized + 'static {
     /// of the failed policy are undone. A policy that waits has not failed.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let broken = |_: &Packet, _: &Net| Err::<Route, _>(PolicyError::Exception("on purpose".into()));
     /// let bench = Bench::new().switch(1, 1..=2);

@@ -27,8 +27,7 @@ pub use maple_core::compose::SliceError;
 /// A tenant of [`slices`]: its name, its policy, its packets, and its part of the network.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 /// use maple::compose::Slice;
 /// use maple::field::{Cond, Constraint};
 ///
@@ -82,8 +81,7 @@ impl Slice {
     /// Restricts the slice to these edge ports: its packets enter there, and it sends to no other port.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let bench = Bench::new().switch(1, 1..=3);
     /// let red = maple::compose::Slice::new("red", |_: &Packet, net: &Net| net.flood());
@@ -99,8 +97,7 @@ impl Slice {
     /// Restricts the hosts that the slice sees to these.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// // The policy answers with the number of hosts that it sees.
     /// let count = |_: &Packet, net: &Net| Route::to([PortNo(net.hosts().len() as u32)]);
@@ -120,8 +117,7 @@ impl Slice {
     /// two switches name all links between them.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     /// use maple::net::LinkName;
     ///
     /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
@@ -145,8 +141,7 @@ impl Slice {
     ///
     /// ```
     /// use maple::guard::HostGroup;
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let bench = Bench::new().switch(1, 1..=3);
     /// let flood = |_: &Packet, net: &Net| net.flood();

@@ -71,8 +71,7 @@ pub use maple_core::trace::Cond;
 /// A field of the packet that is being decided, with values of type `T`.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// let bench = Bench::new().switch(1, 1..=2);
 /// let policy = |pkt: &Packet, net: &Net| {
@@ -112,10 +111,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple::testing::{ask, tcp};
-    /// # ask(&tcp(1024, 22), |pkt| {
-    /// assert_eq!(pkt.tcp_dst().field(), Field::TcpDst);
-    /// # });
+    /// maple::testing::run(|pkt, _| assert_eq!(pkt.tcp_dst().field(), Field::TcpDst));
     /// ```
     #[must_use]
     pub fn field(self) -> Field {
@@ -140,8 +136,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     /// Returns the value. A read.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # use maple::testing::{ask, tcp};
+    /// # use maple::testing::*;
     /// let trace = ask(&tcp(1024, 22), |pkt| {
     ///     assert_eq!(pkt.eth_src().get(), "00:00:00:00:00:01".parse::<Mac>().unwrap());
     /// });

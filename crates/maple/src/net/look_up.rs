@@ -18,8 +18,7 @@ impl Net {
     /// read, and after the run has written to state.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// fn by_group(groups: &Table<Mac, i64>, pkt: &Packet, net: &Net) -> Route {
     ///     match net.look_up(groups, pkt.eth_src()) {
@@ -58,8 +57,7 @@ impl Net {
     /// [`Net::look_up`].
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// let blocked = Table::<Mac, bool>::new("blocked");
     /// let policy = move |pkt: &Packet, net: &Net| {

@@ -28,8 +28,7 @@ pub use place::Place;
 /// Tables, variables and queries also read and write through it: see [`Table`](crate::state::Table).
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// fn shortest(pkt: &Packet, net: &Net) -> Route {
 ///     let Some(dst) = net.locate(pkt.eth_dst()) else { return net.flood() };
@@ -68,11 +67,7 @@ impl Net {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # let at = bench.port(1, 2);
-    /// # let bench = bench.host("00:00:00:00:00:02", at);
-    /// # bench.run(|_, net| {
+    /// # maple::testing::run(|_, net| {
     /// let at = net.locate(Mac([0, 0, 0, 0, 0, 2])).expect("it is known");
     /// assert_eq!((at.switch(), at.port()), (Dpid(1), PortNo(2)));
     /// # });
@@ -88,11 +83,7 @@ impl Net {
     /// Returns the host that uses an IP address, and where it is. `None` if no such host is known.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|pkt, net| {
-    /// assert_eq!(net.locate_ip(pkt.ipv4_dst()), None);
-    /// # });
+    /// maple::testing::run(|pkt, net| assert_eq!(net.locate_ip(pkt.ipv4_dst()), None));
     /// ```
     #[track_caller]
     pub fn locate_ip(&self, ip: impl Operand<IpAddr>) -> Option<(Mac, Location)> {
@@ -102,11 +93,7 @@ impl Net {
     /// Returns the IP addresses of a host, IPv4 before IPv6. `None` if the host is not known.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|pkt, net| {
-    /// assert_eq!(net.addresses(pkt.eth_src()), None);
-    /// # });
+    /// maple::testing::run(|pkt, net| assert_eq!(net.addresses(pkt.eth_src()), None));
     /// ```
     #[track_caller]
     pub fn addresses(&self, host: impl Operand<Mac>) -> Option<Vec<IpAddr>> {
@@ -117,13 +104,7 @@ impl Net {
     /// Returns all hosts and where they are, by address: a dependency on each of them.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # let at = bench.port(1, 2);
-    /// # let bench = bench.host("00:00:00:00:00:02", at);
-    /// # bench.run(|_, net| {
-    /// assert_eq!(net.hosts().len(), 1);
-    /// # });
+    /// maple::testing::run(|_, net| assert_eq!(net.hosts().len(), 1));
     /// ```
     #[track_caller]
     #[must_use]
@@ -135,11 +116,7 @@ impl Net {
     ///
     /// ```
     /// # use maple::net::Dpid;
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
-    /// assert_eq!(net.switches(), [Dpid(1)]);
-    /// # });
+    /// maple::testing::run(|_, net| assert_eq!(net.switches(), [Dpid(1)]));
     /// ```
     #[track_caller]
     #[must_use]
@@ -167,11 +144,7 @@ impl Net {
     ///
     /// ```
     /// # use maple::net::PortNo;
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|pkt, net| {
-    /// assert_eq!(net.edge_ports(pkt.switch()), [PortNo(1), PortNo(2)]);
-    /// # });
+    /// maple::testing::run(|pkt, net| assert_eq!(net.edge_ports(pkt.switch()), [PortNo(1), PortNo(2)]));
     /// ```
     #[track_caller]
     #[must_use]
@@ -185,8 +158,7 @@ impl Net {
     /// Ports of an unreachable switch keep their last state.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// /// To the server, or while its port is down to the spare one.
     /// fn to_a_server(_: &Packet, net: &Net) -> Route {
@@ -210,11 +182,7 @@ impl Net {
     /// ([`Packet::is_reserved`](crate::Packet::is_reserved)); [`Route::flood_reserved`] floods these too.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
-    /// assert!(net.flood().floods());
-    /// # });
+    /// maple::testing::run(|_, net| assert!(net.flood().floods()));
     /// ```
     #[track_caller]
     pub fn flood(&self) -> Route {
@@ -227,9 +195,7 @@ impl Net {
     /// [`Route::union`](crate::Route::union).
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|pkt, net| {
+    /// # maple::testing::run(|pkt, net| {
     /// let route = net.shortest_path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
     /// assert!(route.is_unreachable());
     /// # });
@@ -248,8 +214,7 @@ impl Net {
     /// has costs of this name, the run fails.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::Bench;
+    /// use maple::testing::*;
     /// use maple::net::LinkName;
     ///
     /// // Three switches in a ring, with a link from 1 to 2 that costs more than the way over 3.
@@ -297,11 +262,7 @@ impl Net {
     /// Returns the names of link costs, in order.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
-    /// assert!(net.cost_names().is_empty());
-    /// # });
+    /// maple::testing::run(|_, net| assert!(net.cost_names().is_empty()));
     /// ```
     #[track_caller]
     pub fn cost_names(&self) -> Vec<String> {
@@ -312,9 +273,7 @@ impl Net {
     ///
     /// ```
     /// # use maple::net::{Dpid, LinkName};
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
+    /// # maple::testing::run(|_, net| {
     /// net.set_cost("secure", LinkName::Switches(Dpid(1), Dpid(2)), 10);
     /// assert_eq!(net.cost_names(), ["secure"]);
     /// # });
@@ -346,11 +305,7 @@ impl Net {
     ///
     /// ```
     /// # use maple::net::Dpid;
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
-    /// assert_eq!(net.link(Dpid(1), Dpid(2)).utilisation(), 0.0);
-    /// # });
+    /// maple::testing::run(|_, net| assert_eq!(net.link(Dpid(1), Dpid(2)).utilisation(), 0.0));
     /// ```
     #[track_caller]
     #[must_use]
@@ -361,9 +316,7 @@ impl Net {
     /// Returns the traffic over the link between two ports, from the first to the second.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
+    /// # maple::testing::run(|_, net| {
     /// let busy = net.links().into_iter().filter(|(a, b)| net.link_at(*a, *b).utilisation() > 0.8);
     /// assert_eq!(busy.count(), 0);
     /// # });
@@ -378,9 +331,7 @@ impl Net {
     /// policy that observes both addresses of its packets has such rules. Without host tracking the run fails.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|pkt, net| {
+    /// # maple::testing::run(|pkt, net| {
     /// let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000);
     /// # assert!(!is_large);
     /// # });
@@ -514,9 +465,7 @@ impl Net {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
+    /// # maple::testing::run(|_, net| {
     /// let free = Var::new("free", 1);
     /// let took = net.atomically(|net| {
     ///     let left: i64 = free.get(net) - 2;
@@ -538,8 +487,7 @@ impl Net {
     /// effect.
     ///
     /// ```
-    /// use maple::prelude::*;
-    /// use maple::testing::{Bench, tcp};
+    /// use maple::testing::*;
     ///
     /// fn when_open(_: &Packet, net: &Net) -> Route {
     ///     let open = Var::new("open", false);

@@ -10,8 +10,7 @@
 pub use maple_core::network::Hop;
 
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// /// Drops what comes from a host at another switch than its peer.
 /// fn near(pkt: &Packet, net: &Net) -> Route {
@@ -60,8 +59,7 @@ pub use maple_core::network::Location;
 pub use maple_core::network::Mac;
 
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// /// Around links that are full.
 /// fn policy(pkt: &Packet, net: &Net) -> Route {
@@ -91,8 +89,7 @@ pub use maple_wire::Dpid;
 pub use maple_wire::PortNo;
 
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::{Bench, tcp};
+/// use maple::testing::*;
 ///
 /// /// Large flows leave the shortest path: from more than 50 Mbit/s on, until they are at 20 or below.
 /// fn policy(pkt: &Packet, net: &Net) -> Route {

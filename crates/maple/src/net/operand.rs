@@ -11,9 +11,8 @@ use crate::field::{FieldValue, PacketField};
 /// An address as an argument of [`Net`](crate::Net): the address itself, or a field of the packet, which is then read.
 ///
 /// ```
-/// use maple::prelude::*;
+/// use maple::testing::*;
 /// use maple::net::Operand;
-/// use maple::testing::Bench;
 ///
 /// /// Whether two hosts are at one switch.
 /// fn are_near(net: &Net, a: impl Operand<Mac>, b: impl Operand<Mac>) -> bool {
@@ -31,12 +30,11 @@ pub trait Operand<T> {
     ///
     /// ```
     /// # use maple::net::Mac;
-    /// # use maple::testing::{ask, tcp};
     /// use maple::net::Operand as _;
     ///
     /// let mac: Option<Mac> = Mac([2, 0, 0, 0, 0, 1]).operand();
     /// assert!(mac.is_some());
-    /// # ask(&tcp(1024, 22), |pkt| {
+    /// # maple::testing::run(|pkt, _| {
     /// let mac: Option<Mac> = pkt.arp_sha().operand();
     /// assert!(mac.is_none());
     /// # });
@@ -48,10 +46,9 @@ pub trait Operand<T> {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple::testing::{ask, tcp};
     /// use maple::net::Operand;
     ///
-    /// # ask(&tcp(1024, 22), |pkt| {
+    /// # maple::testing::run(|pkt, _| {
     /// assert_eq!(Operand::<Mac>::as_field(&pkt.eth_dst()), Some(Field::EthDst));
     /// assert_eq!(Operand::<Mac>::as_field(&Mac([2, 0, 0, 0, 0, 1])), None);
     /// # });

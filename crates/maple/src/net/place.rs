@@ -7,9 +7,8 @@ use maple_core::run::HostLocation;
 /// that was not found.
 ///
 /// ```
-/// use maple::prelude::*;
+/// use maple::testing::*;
 /// use maple::net::Place;
-/// use maple::testing::Bench;
 ///
 /// /// The path to the first place that is up.
 /// fn to_either(net: &Net, from: impl Place + Copy, places: [Location; 2]) -> Route {

@@ -7,8 +7,7 @@ pub use query::Query;
 pub use tracked::Tracked;
 
 /// ```
-/// use maple::testing::Bench;
-/// use maple::prelude::*;
+/// use maple::testing::*;
 ///
 /// let blocked = Table::<Mac, bool>::new("blocked");
 /// Bench::new().run(|pkt, net| {
@@ -83,8 +82,7 @@ pub use maple_core::state::Value;
 pub use maple_core::state::Read;
 
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::Bench;
+/// use maple::testing::*;
 ///
 /// /// Counts, in a policy or in a transaction of a thread.
 /// fn count(packets: &Counter, state: &impl Access) {

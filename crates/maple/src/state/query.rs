@@ -11,8 +11,7 @@ use crate::net::Net;
 /// again, once. The policy decides again only if the answer differs.
 ///
 /// ```
-/// use maple::prelude::*;
-/// use maple::testing::Bench;
+/// use maple::testing::*;
 ///
 /// # let bench = Bench::new().switch(1, 1..=2);
 /// let at_switch = Query::new("at_switch", |net: &Net, switch: Dpid| {
@@ -32,8 +31,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// `name`.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # use maple::testing::Bench;
+    /// # use maple::testing::*;
     /// let hosts = Query::new("hosts", |net: &Net, (): ()| net.hosts().len() as u64);
     /// Bench::new().run(|_, net| assert_eq!(hosts.get(net, &()), 0));
     /// ```
@@ -44,8 +42,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// Returns the answer in this state: the [`Net`] of a run, or the [`Tx`](crate::state::Tx) of a transaction.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # use maple::testing::Bench;
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let hosts = Query::new("hosts", |net: &Net, (): ()| net.hosts().len() as u64);
     /// bench.run(|_, net| assert_eq!(hosts.get(net, &()), 0));
@@ -60,8 +57,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// Returns the answer in this state, or why the query has none.
     ///
     /// ```
-    /// # use maple::prelude::*;
-    /// # use maple::testing::Bench;
+    /// # use maple::testing::*;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// let half = Query::new("half", |_: &Net, of: u64| of / if of % 2 == 0 { 2 } else { 0 });
     /// bench.run(|_, net| {

@@ -77,7 +77,8 @@ impl NetworkMap {
         let linked: BTreeSet<Location> = up.iter().flat_map(|(a, b)| [*a, *b]).collect();
         let is_down = |(a, b): &(Location, Location)| {
             let (Some(one), Some(other)) = (state.port(*a), state.port(*b)) else { return false };
-            !(one.up && other.up) && !linked.contains(a) && !linked.contains(b)
+            let is_whole = one.up && other.up;
+            !is_whole && !linked.contains(a) && !linked.contains(b)
         };
         let gone = std::mem::take(&mut self.links).into_iter().filter(|link| !up.contains(link));
         self.links = gone.filter(is_down).take(MAX_DOWN).collect();

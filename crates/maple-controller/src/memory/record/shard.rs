@@ -77,11 +77,7 @@ impl ShardRecorder {
         }
         self.turn.clear();
         self.part.clear();
-        for event in events {
-            if let Err(error) = self.events.put(event, &mut self.part) {
-                return self.shared.fail(&error.to_string());
-            }
-        }
+        events.iter().for_each(|event| self.events.put(event, &mut self.part));
         let (since, hits) = (now.0.saturating_sub(self.last.0), std::mem::take(&mut self.hits));
         self.last = now;
         let done = put(&TurnBegin { since, hits, events: &self.part }, &mut self.turn);

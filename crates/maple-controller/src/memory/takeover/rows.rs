@@ -1,4 +1,4 @@
-//! The values of a take-over that are not written as they are: what comes with sockets, and rules as OpenFlow messages.
+//! The values of a take-over that come with sockets.
 
 use std::borrow::Cow;
 use std::net::TcpStream;
@@ -8,12 +8,9 @@ use maple_core::remembered::Surroundings;
 use maple_core::state::{Name, Write};
 use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Version};
-use serde::de::Error as _;
-use serde::ser::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::HandedConnection;
-use crate::memory::message_bytes::{flows, put_flows};
 use crate::memory::remember::Rows;
 use crate::session::SwitchInfo;
 
@@ -55,24 +52,8 @@ impl ConnectionRow<'_> {
 }
 
 /// A connected switch, with its description of itself and its rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CopiedSwitch {
     pub info: SwitchInfo,
     pub rules: Vec<InstalledFlow>,
-}
-
-impl Serialize for CopiedSwitch {
-    /// Fails if the switch's version can't express what the switch has sent itself.
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut rules = Vec::new();
-        put_flows(self.info.version, &self.rules, &mut rules).map_err(S::Error::custom)?;
-        (&self.info, serde_bytes::Bytes::new(&rules)).serialize(to)
-    }
-}
-
-impl<'de> Deserialize<'de> for CopiedSwitch {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<CopiedSwitch, D::Error> {
-        let (info, rules) = <(SwitchInfo, &[u8])>::deserialize(from)?;
-        Ok(CopiedSwitch { info, rules: flows(rules).map_err(D::Error::custom)? })
-    }
 }

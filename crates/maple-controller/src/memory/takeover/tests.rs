@@ -6,8 +6,8 @@ use std::os::unix::net::UnixListener;
 use maple_core::engine::InstalledFlow;
 use maple_core::network::Location;
 use maple_core::remembered::{ReadMetadata, Witness};
+use maple_wire::msg::Features;
 use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{Features, NO_BUFFER, PacketInReason};
 use maple_wire::{Action, Field, Instruction, Match, Port, PortNo};
 
 use super::*;
@@ -89,13 +89,9 @@ fn switch(version: Version) -> CopiedSwitch {
 
 fn packet_in(version: Version, size: u8) -> PacketIn {
     PacketIn {
-        buffer_id: NO_BUFFER,
         total_len: 1500,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
         cookie: if version == Version::Of10 { u64::MAX } else { 5 },
-        pipeline: Match::any().exact(Field::InPort, 2),
-        data: vec![7; usize::from(size)],
+        ..PacketIn::new(2, vec![7; usize::from(size)])
     }
 }
 

@@ -8,9 +8,7 @@ mod streams;
 mod tables;
 
 use maple_wire::msg::stats::{Desc, ReplyBody};
-use maple_wire::msg::{
-    BundleControl, Features, Hello, HelloElement, PacketIn, PacketInReason, StatsReply, SwitchConfig,
-};
+use maple_wire::msg::{BundleControl, Features, Hello, HelloElement, PacketIn, StatsReply, SwitchConfig};
 use maple_wire::{Match, Port, PortNo};
 
 use super::*;
@@ -79,8 +77,7 @@ impl Peer {
     }
 
     fn says(&mut self, version: Version, xid: u32, message: &Message) {
-        let mut bytes = Vec::new();
-        message.encode(version, xid, &mut bytes).unwrap();
+        let bytes = message.to_bytes(version, xid).unwrap();
         self.sends(&bytes);
     }
 
@@ -155,15 +152,7 @@ fn desc() -> Desc {
 }
 
 fn packet_in() -> Message {
-    Message::PacketIn(PacketIn {
-        buffer_id: maple_wire::msg::NO_BUFFER,
-        total_len: 4,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: u64::MAX,
-        pipeline: Match::any().exact(maple_wire::Field::InPort, 1),
-        data: vec![1, 2, 3, 4],
-    })
+    Message::PacketIn(PacketIn { total_len: 4, ..PacketIn::new(1, vec![1, 2, 3, 4]) })
 }
 
 const BOTH: [Version; 2] = [Version::Of10, Version::Of13];

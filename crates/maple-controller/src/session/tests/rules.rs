@@ -235,8 +235,7 @@ fn unreadable_rules_are_deleted_before_the_switch_counts_as_empty() {
             Version::Of13 => (0x4d << 56, 0xff << 56, 0xff),
         };
         assert_eq!((flow_mod.cookie, flow_mod.cookie_mask, flow_mod.table_id), (cookie, mask, table));
-        let mut bytes = Vec::new();
-        Message::FlowMod(flow_mod.clone()).encode(version, *delete, &mut bytes).expect("it can be said");
+        assert!(Message::FlowMod(flow_mod.clone()).to_bytes(version, *delete).is_ok());
         let flows = |peer: &Peer| peer.out.iter().any(|output| matches!(output, Output::Flows(_)));
         assert!(!flows(&peer), "nothing is deleted yet");
         peer.says(version, *barrier, &Message::BarrierReply);
@@ -261,8 +260,7 @@ fn rules_are_bounded_by_their_memory() {
     let actions = vec![maple_wire::Action::output(PortNo(1)); 100];
     let rule = FlowStats { instructions: vec![maple_wire::Instruction::ApplyActions(actions)], ..rule(0) };
     let part = part(1, vec![rule; 30]);
-    let mut bytes = Vec::new();
-    part.encode(Version::Of13, xid, &mut bytes).unwrap();
+    let bytes = part.to_bytes(Version::Of13, xid).unwrap();
     // Each part takes more than a hundred kilobytes here.
     let parts = (0..).find(|_| {
         peer.sends(&bytes);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use arrayvec::ArrayVec;
 use maple_core::engine::{Hits, MAX_HITS, Time};
-use maple_wire::msg::{PacketInView, kind};
+use maple_wire::msg::PacketInView;
 use maple_wire::{Header, Version};
 
 use crate::framing::{Framer, StreamPart};
@@ -91,7 +91,7 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
     fn on_whole(&mut self, version: Version, header: Header, message: &'b [u8]) -> ControlFlow<()> {
         self.messages += 1;
         if self.hits.is_some()
-            && let Some(packet) = packet_in(version, header, message)
+            && let Some(packet) = PacketInView::from_message(version, header, message)
         {
             self.batch.push(packet);
             self.undecoded.push((header, message));
@@ -105,7 +105,7 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
     fn on_completed(&mut self, version: Version, header: Header, message: &[u8]) -> ControlFlow<()> {
         self.messages += 1;
         if let Some(hits) = &mut self.hits
-            && let Some(packet) = packet_in(version, header, message)
+            && let Some(packet) = PacketInView::from_message(version, header, message)
         {
             let hit = hits.answer(&[packet], self.outbox);
             self.answered.add(hit);
@@ -149,15 +149,6 @@ impl AnsweredInPlace {
         self.packets += u64::from(hit.packets.count_ones());
         self.packet_outs += hit.packet_outs as u64;
     }
-}
-
-/// Returns the message as a packet-in, if it is a valid one. The session reports an invalid one.
-#[inline]
-fn packet_in(version: Version, header: Header, message: &[u8]) -> Option<PacketInView<'_>> {
-    if header.kind != kind::PACKET_IN || header.version != version as u8 {
-        return None;
-    }
-    PacketInView::new_checked(version, message).ok()
 }
 
 #[cfg(test)]

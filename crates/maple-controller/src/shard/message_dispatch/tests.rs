@@ -127,9 +127,7 @@ fn handle(engine: &mut Engine, mut events: Vec<Event>) {
 }
 
 fn encoded(version: Version, xid: u32, message: &Message) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    message.encode(version, xid, &mut bytes).expect("it can be said");
-    bytes
+    message.to_bytes(version, xid).expect("it can be said")
 }
 
 /// Encodes a packet-in of a host's packet, from port 1.

@@ -85,8 +85,7 @@ impl ShardsWithSwitches {
     }
 
     fn say(&self, line: &SwitchEnd, xid: u32, message: &Message) {
-        let mut bytes = Vec::new();
-        message.encode(Version::Of10, xid, &mut bytes).expect("it can be said");
+        let bytes = message.to_bytes(Version::Of10, xid).expect("it can be said");
         line.send(self.now, &bytes);
     }
 

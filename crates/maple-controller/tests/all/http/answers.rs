@@ -101,7 +101,7 @@ fn wrong_requests_are_refused_with_the_name_of_what_is_wrong() {
     let blocked = "/v1/state/tables/blocked/00:00:00:00:00:07";
     let cases = [
         (Ask::get("/v1/nothing"), (404, "")),
-        (Ask::get("/"), (404, "")),
+        (Ask::get("/nothing"), (404, "")),
         (Ask::get("/v1/switches/"), (404, "")),
         (Ask::get("/v1/switches//rules"), (404, "switch")),
         (Ask::get("/v1/switches/zz/rules"), (404, "switch")),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use maple_wire::msg::stats::{Desc, StatsReply};
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
 use maple_wire::{Dpid, Instruction, Match, Port, Version};
+use serde::{Deserialize, Serialize};
 
 use super::messages::Mail;
 use super::trial::{Candidate, Trial};
@@ -22,7 +23,10 @@ use crate::state::{Commit, Selection, Write};
 /// "To any one shard" means that the caller sends the event to exactly one shard, and it does not matter to which.
 /// `dpid` is the switch that an event is about, `xid` the transaction id of the request that it answers, and the ends
 /// `a` and `b` of a link are interchangeable.
-#[derive(Clone, Debug)]
+///
+/// Recordings contain events as serde writes them, except those that are skipped: whoever reads one again makes mails and
+/// policies itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "a field without a comment is what its name and its type say")]
 pub enum Event {
     /// A switch has finished its handshake, and this shard serves it from now on. The engine answers with
@@ -147,8 +151,6 @@ pub enum Event {
         /// The declarations.
         facts: Arc<Facts>,
     },
-    /// A message from another shard.
-    Mail(Mail),
     /// Sends a frame out of an edge port of a switch of this shard. The frame is lost if there is no such edge port.
     Send(OwnFrame),
     /// Withdraws the selected leaves at every shard. To any one shard.
@@ -158,11 +160,6 @@ pub enum Event {
     /// Carries out what a commit on the store requires, after a transaction that was committed outside f. To any one
     /// shard.
     Committed(Commit),
-    /// Tries a policy on the witness packets of all leaves of this shard. The engine answers with [`Effect::Tried`]. It
-    /// tries one policy at a time.
-    Try(Candidate),
-    /// Replaces the policy that runs. The engine answers with [`Effect::Adopted`].
-    Adopt(Candidate),
     /// The policy with this number, which was tried, will not be adopted.
     Abandon(u64),
     /// Asks for [`Effect::BarriersDone`] with this token, once all rules that are being removed from switches of this
@@ -170,6 +167,17 @@ pub enum Event {
     AwaitBarriers(u64),
     /// Only time has passed.
     Tick,
+    /// A message from another shard.
+    // Those that are skipped come last: serde counts them where it writes numbers of variants, not where it reads them.
+    #[serde(skip)]
+    Mail(Mail),
+    /// Tries a policy on the witness packets of all leaves of this shard. The engine answers with [`Effect::Tried`]. It
+    /// tries one policy at a time.
+    #[serde(skip)]
+    Try(Candidate),
+    /// Replaces the policy that runs. The engine answers with [`Effect::Adopted`].
+    #[serde(skip)]
+    Adopt(Candidate),
 }
 
 impl Event {
@@ -191,7 +199,7 @@ impl Event {
 }
 
 /// A rule that a switch reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstalledFlow {
     /// Its table; 0 in OpenFlow 1.0.
     pub table_id: u8,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use maple_wire::msg::{PacketIn, PacketInReason};
-use maple_wire::{Constraint, Field, Match, Packet, PortNo};
+use maple_wire::msg::PacketIn;
+use maple_wire::{Constraint, Field, Packet, PortNo};
 
 use crate::network::Location;
 use crate::trace::Fields;
@@ -44,11 +44,7 @@ impl ReceivedPacket {
         PacketIn {
             buffer_id: self.buffer_id,
             total_len: u16::try_from(self.total_len).unwrap_or(u16::MAX),
-            reason: PacketInReason::NoMatch,
-            table_id: 0,
-            cookie: u64::MAX,
-            pipeline: Match::any().exact(Field::InPort, u128::from(self.at.port.0)),
-            data: self.frame.to_vec(),
+            ..PacketIn::new(self.at.port.0, self.frame.to_vec())
         }
     }
 }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Field};
+use serde::{Deserialize, Serialize};
 
 use super::cause::Origin;
 use super::received_packet::ReceivedPacket;
 use crate::network::{Location, Mac};
 
 /// The packets that are to be watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveFilter {
     /// The port where they enter.
     pub at: Location,

@@ -25,7 +25,7 @@ impl Decisions {
         switch.use_route_table();
         waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
         let switch = fabric.switches.get(&dpid);
-        let waits = |look_ups: &LookUps| look_ups.are_changing() || !look_ups.exhausted().is_empty();
+        let waits = |of: &LookUps| of.are_changing() || of.has_ended() || !of.exhausted().is_empty();
         if has_second_step || switch.is_some_and(|switch| waits(&switch.ingress.look_ups)) {
             fabric.mark_dirty(dpid);
         }

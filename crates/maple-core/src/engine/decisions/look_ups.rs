@@ -16,7 +16,7 @@ use crate::network::{Location, Mac};
 use crate::report::{Lowered, Report, ReportKind, ReportSubject};
 use crate::rule::Rule;
 use crate::state::Cell;
-use crate::trace::ReadMetadata;
+use crate::trace::{Item, ReadMetadata};
 
 /// How long keys' rules wait before they look again whether the rules of leaves are at rest. The confirmation of an
 /// update makes them look too, so this is only for changes of routes that end without one.
@@ -44,7 +44,42 @@ impl Decisions {
             }
         }
         self.free_classes(fabric, dpid);
+        self.free_tables(fabric, dpid);
         report_lowered(fabric, dpid);
+    }
+
+    /// Ends the look-ups of a switch that no leaf asks, because another policy decides.
+    pub fn retire_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known(dpid) else { return };
+        let asked = |all: u64, leaf: LeafId| all | self.leaves.get(&leaf).map_or(0, |leaf| leaf.metadata().mask);
+        let asked = switch.tree().leaves().fold(0, asked);
+        let look_ups = &switch.ingress.look_ups;
+        let all = look_ups.dependents().map(|(number, ..)| (number, look_ups.mask(number)));
+        let unasked: Vec<(usize, u64)> = all.filter(|(_, mask)| mask & asked == 0).collect();
+        for (number, mask) in unasked {
+            let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+            let dependent = switch.ingress.look_ups.retire(number);
+            self.end_look_up(fabric, dpid, dependent, mask);
+        }
+    }
+
+    /// Lets other look-ups have the tables and bits of those that have ended, once the switch has confirmed that no rule
+    /// has to do with these. Withdraws the leaves that read fields in place of a look-up that can have a table now.
+    fn free_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known(dpid) else { return };
+        let Some(bits) = switch.ingress.look_ups.vacated_bits() else { return };
+        if !switch.is_at_rest() || switch.metadata_of_rules().any(|read| read.mask & bits != 0) {
+            return;
+        }
+        let wanting = switch.ingress.look_ups.vacate();
+        let is_key = |item: &Item| match item {
+            Item::Read(read) => wanting.iter().any(|look_up| look_up.fields().any(|field| field == read.field)),
+            _ => false,
+        };
+        let reads = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.trace.items.iter().any(is_key));
+        let leaves: Vec<LeafId> = switch.tree().leaves().filter(reads).collect();
+        fabric.switches.note_classes_changed();
+        self.withdraw_all(fabric, leaves);
     }
 
     /// Lets the look-ups among these dependents find what the newest state has. That may withdraw leaves, so it comes
@@ -58,10 +93,10 @@ impl Decisions {
     fn add_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known(dpid) else { return };
         let (layout, cookie) = (switch.layout, own_cookie(fabric.ctx.options.epoch));
-        for (look_up, is_lowered) in switch.ingress.look_ups.new_look_ups() {
-            let dependent = (!is_lowered).then(|| self.new_look_up(fabric, dpid));
+        for (number, look_up, has_ended) in switch.ingress.look_ups.new_look_ups() {
+            let dependent = (!has_ended).then(|| self.new_look_up(fabric, dpid));
             if let Some(switch) = fabric.switches.get_mut(&dpid) {
-                switch.ingress.look_ups.add(look_up, dependent, layout, cookie);
+                switch.ingress.look_ups.add(number, look_up, dependent, (layout, cookie));
             }
         }
     }

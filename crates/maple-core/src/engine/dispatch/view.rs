@@ -48,7 +48,7 @@ impl<'a> EngineView<'a> {
 
     /// Returns what exploration has found at a switch. `None` if the switch is not explored, or not yet.
     pub fn exploration(self, dpid: Dpid) -> Option<Exploration> {
-        explore::found(&self.0.decisions, self.0.fabric.switches.get(&dpid)?)
+        explore::found(&self.0.decisions, &self.0.fabric.ctx.options, self.0.fabric.switches.get(&dpid)?)
     }
 
     /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not

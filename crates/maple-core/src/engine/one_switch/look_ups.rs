@@ -153,11 +153,14 @@ impl LookUps {
         !self.in_use.is_empty() || registers.look_ups().len() > 0 || registers.is_source_asked()
     }
 
-    /// Returns the look-ups that were recorded and have no rules yet, each with whether it is lowered.
-    pub fn new_look_ups(&self) -> Vec<(LookUp, bool)> {
+    /// Returns the look-ups that were recorded and have no rules yet: the number of each, and whether it has ended.
+    pub fn new_look_ups(&self) -> Vec<(usize, LookUp, bool)> {
         let registers = lock(&self.registers);
-        let new = registers.look_ups().enumerate().skip(self.in_use.len());
-        new.map(|(number, look_up)| (look_up.clone(), registers.is_lowered(number))).collect()
+        let is_new = |number: usize| self.in_use.get(number).is_none_or(|of| of.dependent.is_none());
+        let new =
+            registers.look_ups().enumerate().map(|(number, look_up)| (number, look_up, registers.has_ended(number)));
+        let new = new.filter(|(number, _, has_ended)| is_new(*number) && (!has_ended || *number >= self.in_use.len()));
+        new.map(|(number, look_up, has_ended)| (number, look_up.clone(), has_ended)).collect()
     }
 
     /// Reports whether leaves may rest on where sources are, and these are not subscribed to the hosts yet.
@@ -175,21 +178,54 @@ impl LookUps {
         self.sources
     }
 
-    /// Adds a look-up, which gets the next table of the switch. Without a dependent, by which it follows the state, it is
-    /// lowered.
-    pub fn add(&mut self, look_up: LookUp, dependent: Option<DependentId>, layout: Layout, cookie: u64) {
-        let table = layout.look_ups().start + self.in_use.len() as u8;
-        let mut rules = KeyRules::new(look_up, table, cookie);
+    /// Adds a look-up, which gets the table of its number. Without a dependent, by which it follows the state, it has
+    /// ended.
+    pub fn add(&mut self, number: usize, look_up: LookUp, dependent: Option<DependentId>, of: (Layout, u64)) {
+        let (layout, cookie) = of;
+        let mut rules = KeyRules::new(look_up, layout.look_ups().start + number as u8, cookie);
         if dependent.is_none() {
             rules.end();
         }
-        self.in_use.push(LookUpRules { rules, dependent, version: None });
+        let new = LookUpRules { rules, dependent, version: None };
+        match self.in_use.get_mut(number) {
+            Some(vacant) => *vacant = new,
+            None => self.in_use.push(new),
+        }
     }
 
     /// Lowers a look-up. No leaf may depend on its classes then. Returns the dependent that it was; `None` if it was
     /// lowered before. Its keys' rules are due to go.
     pub fn lower(&mut self, number: usize, why: Lowered) -> Option<DependentId> {
         lock(&self.registers).lower(number, why);
+        self.end(number)
+    }
+
+    /// Ends a look-up that no leaf asks any more. Returns the dependent that it was. Its keys' rules are due to go.
+    pub fn retire(&mut self, number: usize) -> Option<DependentId> {
+        lock(&self.registers).retire(number);
+        self.end(number)
+    }
+
+    /// Returns the bits of the metadata that rules may have of look-ups that have ended and have their tables yet. `None`:
+    /// there are none, or keys' rules of theirs have not gone.
+    pub fn vacated_bits(&self) -> Option<u64> {
+        let bits = lock(&self.registers).ended_bits()?;
+        let has_rules = |of: &LookUpRules| of.dependent.is_none() && !of.rules.is_empty();
+        (!self.in_use.iter().any(has_rules)).then_some(bits)
+    }
+
+    /// Reports whether look-ups have ended and have their tables yet.
+    pub fn has_ended(&self) -> bool {
+        lock(&self.registers).ended_bits().is_some()
+    }
+
+    /// Lets others have the tables of look-ups that have ended. Returns those that were lowered for want of a table and
+    /// are so no longer.
+    pub fn vacate(&self) -> Vec<LookUp> {
+        lock(&self.registers).vacate()
+    }
+
+    fn end(&mut self, number: usize) -> Option<DependentId> {
         self.changes += 1;
         let LookUpRules { rules, dependent, .. } = self.in_use.get_mut(number)?;
         rules.end();
@@ -244,14 +280,16 @@ impl LookUps {
     /// Describes the look-ups: first those that have tables, in the order of these.
     pub fn status(&self, layout: Layout) -> Vec<LookUpStatus> {
         let registers = lock(&self.registers);
-        let number_of_table = |look_up: &LookUp| registers.look_ups().position(|of| of == look_up);
+        let number_of_table = |look_up: &LookUp| {
+            let is_it = |(number, of): &(usize, &LookUp)| *of == look_up && !registers.has_ended(*number);
+            registers.look_ups().enumerate().find(is_it).map(|(number, _)| number)
+        };
         let status = |look_up: &LookUp, table, lowered| LookUpStatus { look_up: look_up.to_string(), table, lowered };
         let first = layout.look_ups().start;
-        let with_table = registers.look_ups().enumerate().filter(|(number, _)| !registers.is_lowered(*number));
+        let with_table = registers.look_ups().enumerate().filter(|(number, _)| !registers.has_ended(*number));
         let with_table = with_table.map(|(number, look_up)| status(look_up, Some(first + number as u8), None));
         let lowered = registers.lowered().map(|(look_up, why)| {
-            let number = number_of_table(look_up).filter(|number| !registers.is_lowered(*number));
-            status(look_up, number.map(|number| first + number as u8), Some(why))
+            status(look_up, number_of_table(look_up).map(|number| first + number as u8), Some(why))
         });
         with_table.chain(lowered).collect()
     }

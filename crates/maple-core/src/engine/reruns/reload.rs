@@ -372,5 +372,6 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     drop(switch.ingress.table.take_changes());
     switch.ingress.sample_pass = SamplePass::default();
     switch.ingress.exploration.forget();
+    decisions.retire_look_ups(fabric, dpid);
     fabric.mark_dirty(dpid);
 }

@@ -172,7 +172,7 @@ impl Samples {
         let undecided: Vec<ReceivedPacket> = undecided.collect();
         let runs: Vec<(Run, ReceivedPacket)> = undecided
             .into_iter()
-            .filter_map(|received| Some((Decisions::admissible_run(fabric, &received)?, received)))
+            .filter_map(|received| Some((Decisions::admissible_run(fabric, &received)?.on_made_up(), received)))
             .collect();
         for (received, outcome) in decisions.run_policy(fabric, runs) {
             cache_sample(decisions, fabric, outcome, received);
@@ -185,7 +185,7 @@ fn cache_sample(decisions: &mut Decisions, fabric: &mut Fabric, outcome: RunOutc
     let RunOutcome::Answer((goal, _), finished) = outcome else { return };
     let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
     let is_cacheable = !has_read && can_match_lists(fabric, &finished.trace, received.at.switch);
-    let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty();
+    let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty() && !finished.has_output;
     if is_cacheable
         && fabric.switches.find_leaf(&received).is_none()
         && decisions.adopt(fabric, goal, *finished, received).is_some()

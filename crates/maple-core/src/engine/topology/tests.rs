@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus};
-use maple_wire::{Dpid, Field, Match, Port, PortNo, Version};
+use maple_wire::msg::{PacketIn, PortReason, PortStatus};
+use maple_wire::{Dpid, Port, PortNo, Version};
 
 use crate::engine::testing::switch_up;
 use crate::engine::{Effect, Engine, Event, Options};
@@ -50,15 +50,7 @@ fn a_shard_that_loses_a_switch_keeps_what_another_shard_has_written_about_it() {
 fn at_the_end_packets_of_new_ports_are_taken_as_they_came() {
     let policy = |_: &PacketHandle, _: &Net| Route::drop();
     let mut engine = Engine::new(ShardId(0), Store::new(), Arc::new(policy), Options::default());
-    let packet_in = PacketIn {
-        buffer_id: NO_BUFFER,
-        total_len: 100,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: u64::MAX,
-        pipeline: Match::any().exact(Field::InPort, 1),
-        data: vec![7; 60],
-    };
+    let packet_in = PacketIn { total_len: 100, ..PacketIn::new(1, vec![7; 60]) };
     let arrived = Event::PacketIn { dpid: SWITCH, packet_in: packet_in.clone() };
     let mut out = Vec::new();
     engine.handle(Time(1), &mut vec![up(), arrived], &mut out);

@@ -37,7 +37,6 @@ use rustc_hash::FxHashSet;
 
 use super::recorder::constraint_of;
 use super::{Cond, Item, Range};
-use crate::capabilities::prefix_length;
 
 #[cfg(test)]
 mod tests;
@@ -432,7 +431,7 @@ impl FieldKnowledge {
         if self.holes.iter().any(|(mask, values)| mask & c.mask == *mask && values.contains(&(c.value & mask))) {
             return KnownAnswer::Fails;
         }
-        match prefix_length(c.field, c.mask) {
+        match c.field.prefix_length(c.mask) {
             Some(_) => self.range(c.value, c.value | (c.field.full_mask() & !c.mask), c.field.full_mask()),
             None => KnownAnswer::Open,
         }
@@ -460,7 +459,7 @@ impl FieldKnowledge {
     fn confine(&mut self, c: &Constraint) {
         self.mask |= c.mask;
         self.value |= c.value;
-        if prefix_length(c.field, c.mask).is_some() {
+        if c.field.prefix_length(c.mask).is_some() {
             self.confine_to(c.value, c.value | (c.field.full_mask() & !c.mask));
         }
     }
@@ -472,7 +471,7 @@ impl FieldKnowledge {
 
     /// Learns that the field does not fit `c`.
     fn exclude(&mut self, c: &Constraint) {
-        if prefix_length(c.field, c.mask).is_some() {
+        if c.field.prefix_length(c.mask).is_some() {
             self.excluded.insert(c.value, c.value | (c.field.full_mask() & !c.mask));
             return;
         }

@@ -35,8 +35,7 @@ pub(super) fn greet(network: &mut EmulatedNetwork) {
 }
 
 pub(super) fn say(network: &mut EmulatedNetwork, dpid: Dpid, message: &Message) {
-    let mut bytes = Vec::new();
-    message.encode(network.options.version, 1, &mut bytes).unwrap();
+    let bytes = message.to_bytes(network.options.version, 1).unwrap();
     network.from_controller(dpid, &bytes).unwrap();
 }
 

@@ -320,8 +320,7 @@ impl<'a> ContractRun<'a> {
         let (table, rule) = ours[number % ours.len()];
         let delete = FlowMod::new(FlowModCommand::DeleteStrict, rule.priority, rule.matching.clone(), Vec::new());
         let delete = Message::FlowMod(FlowMod { table_id: table as u8, ..delete });
-        let mut bytes = Vec::new();
-        delete.encode(self.case.version, 1, &mut bytes).expect("it was in the switch");
+        let bytes = delete.to_bytes(self.case.version, 1).expect("it was in the switch");
         self.network.from_controller(dpid, &bytes).expect("the switch is in the network");
         let now = self.network.now();
         let to = Some(now + 2 * self.case.lag());
@@ -343,8 +342,7 @@ impl<'a> ContractRun<'a> {
             }
             let matching = Match::any().with(Constraint::exact(Field::EthType, 0x9999));
             let rule = FlowMod { cookie: FOREIGN, ..FlowMod::new(FlowModCommand::Add, 50_000, matching, Vec::new()) };
-            let mut bytes = Vec::new();
-            Message::FlowMod(rule).encode(self.case.version, 1, &mut bytes).expect("both versions can say it");
+            let bytes = Message::FlowMod(rule).to_bytes(self.case.version, 1).expect("both versions can say it");
             self.network.from_controller(dpid, &bytes).expect("the switch is in the network");
         }
     }

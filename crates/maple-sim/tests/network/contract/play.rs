@@ -256,7 +256,8 @@ impl<'a> Play<'a> {
     fn shrink(&mut self, dpid: Dpid, capacity: usize) {
         self.shrunk = true;
         if let Some(switch) = self.sim.switch(dpid) {
-            let own = if switch.version == Version::Of13 || self.case.changes_versions() { 12 } else { 6 };
+            // The controller's own rules, of which each port to a switch has one and each table one.
+            let own = if switch.version == Version::Of13 || self.case.changes_versions() { 16 } else { 6 };
             switch.capacity = capacity.max(own).max(switch.flows().len());
         }
     }

@@ -210,8 +210,7 @@ fn replies_can_be_written_whatever_was_asked() {
     ];
     for body in bodies {
         let reply = Message::StatsReply(StatsReply::new(stats(&mut tested, body)));
-        let mut bytes = Vec::new();
-        reply.encode(Version::Of13, 7, &mut bytes).unwrap();
+        let bytes = reply.to_bytes(Version::Of13, 7).unwrap();
         assert_eq!(Message::decode(&bytes).unwrap().1, reply);
     }
     let unknown = StatsRequest::new(RequestBody::Unknown { kind: 99, body: vec![] });

@@ -1,5 +1,7 @@
 //! Statistics of single rules (1.0 §5.3.5, 1.3 §7.3.5.2).
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Result;
 use crate::flow::{Instruction, Match};
 use crate::msg::Version;
@@ -27,7 +29,7 @@ pub struct FlowStatsRequest {
 }
 
 /// The switch's report about a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowStats {
     /// The rule's table.
     pub table_id: u8,
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
     use crate::msg::Message;
     use crate::msg::stats::{ReplyBody, RequestBody, StatsReply, StatsRequest};
-    use crate::msg::test::{check, check_truncated, check_unsupported, hex};
+    use crate::msg::test::{check, check_unsupported, hex};
     use crate::{Action, Field};
 
     const ANY_10: &str =
@@ -174,7 +176,6 @@ mod tests {
         let of13 = "04 12 0038 00000001 0001 0000 00000000
             ff 000000 ffffffff ffffffff 00000000 0000000000000000 0000000000000000 0001 0004 00000000";
         check(Version::Of13, of13, request);
-        check_truncated(of13);
         let by_cookie = FlowStatsRequest { cookie: 1, cookie_mask: 1, ..FlowStatsRequest::all() };
         check_unsupported(Version::Of10, Message::StatsRequest(StatsRequest::new(RequestBody::Aggregate(by_cookie))));
     }
@@ -205,7 +206,6 @@ mod tests {
         let bytes = format!("01 11 00cc 00000001 0001 0000 {rule_bytes} {rule_bytes}");
         let rules = vec![rule(0, Match::any()), rule(0, Match::any())];
         check(Version::Of10, &bytes, Message::StatsReply(StatsReply::new(ReplyBody::Flow(rules))));
-        check_truncated(&bytes);
     }
 
     const OF13: &str = "04 13 0068 00000001 0001 0000 00000000
@@ -218,7 +218,6 @@ mod tests {
     fn rules_are_read_in_1_3() {
         let rules = vec![rule(1, Match::any().exact(Field::InPort, 3))];
         check(Version::Of13, OF13, Message::StatsReply(StatsReply::new(ReplyBody::Flow(rules))));
-        check_truncated(OF13);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Statistics of ports (1.0 §5.3.5, 1.3 §7.3.5.6).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::wire::{Only13, Padded, layout};
 use crate::port::PortNo;
 
 layout! {
     /// The counters of a port. A counter that a switch does not have is all ones. 1.0 leaves out the duration.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
     pub struct PortStats {
         /// The port.
         pub port: PortNo as Padded<6, 4>,
@@ -44,7 +46,7 @@ layout! {
 mod tests {
     use super::*;
     use crate::msg::stats::{ReplyBody, StatsReply};
-    use crate::msg::test::{check, check_truncated};
+    use crate::msg::test::check;
     use crate::msg::{Message, Version};
 
     #[test]
@@ -69,10 +71,8 @@ mod tests {
         let counters: String = (1..=12).map(|n: u64| format!("{n:016x}")).collect();
         let of10 = format!("01 11 0074 00000001 0004 0000 0003 000000000000 {counters}");
         check(Version::Of10, &of10, reply(stats));
-        check_truncated(&of10);
         (stats.duration_sec, stats.duration_nsec) = (13, 14);
         let of13 = format!("04 13 0080 00000001 0004 0000 00000000 00000003 00000000 {counters} 0000000d 0000000e");
         check(Version::Of13, &of13, reply(stats));
-        check_truncated(&of13);
     }
 }

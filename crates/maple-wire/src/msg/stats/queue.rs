@@ -1,5 +1,7 @@
 //! Statistics of queues (1.0 §5.3.5, 1.3 §7.3.5.8).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::wire::{Only13, Padded, layout};
 use crate::port::PortNo;
 
@@ -16,7 +18,7 @@ layout! {
 
 layout! {
     /// The counters of a queue. 1.0 leaves out the duration.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
     pub struct QueueStats {
         /// The queue's port.
         pub port: PortNo as Padded<2, 0>,
@@ -39,7 +41,7 @@ layout! {
 mod tests {
     use super::*;
     use crate::msg::stats::{ReplyBody, RequestBody, StatsReply, StatsRequest};
-    use crate::msg::test::{check, check_truncated};
+    use crate::msg::test::check;
     use crate::msg::{Message, Version};
 
     #[test]
@@ -62,6 +64,5 @@ mod tests {
         (stats.duration_sec, stats.duration_nsec) = (4, 5);
         let of13 = format!("04 13 0038 00000001 0005 0000 00000000 00000003 00000009 {counters} 00000004 00000005");
         check(Version::Of13, &of13, reply(stats));
-        check_truncated(&of13);
     }
 }

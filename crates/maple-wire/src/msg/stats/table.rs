@@ -1,11 +1,13 @@
 //! Statistics of tables (1.0 §5.3.5, 1.3 §7.3.5.4).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::Text;
 use crate::msg::wire::{Chars, Only10, Padded, layout};
 
 layout! {
     /// The size and the use of a table. 1.3 leaves out the parts that table-features contain instead.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct TableStats {
         /// The table.
         pub table_id: u8 as Padded<3>,
@@ -30,7 +32,7 @@ mod tests {
     use crate::msg::Message;
     use crate::msg::Version;
     use crate::msg::stats::{ReplyBody, StatsReply};
-    use crate::msg::test::{check, check_truncated};
+    use crate::msg::test::check;
 
     fn reply(name: &str, wildcards: u32, max_entries: u32) -> Message {
         let table = TableStats {
@@ -51,9 +53,7 @@ mod tests {
             636c617373696669657200000000000000000000000000000000000000000000
             003fffff 00100000 0000000b 0000000000000009 0000000000000008";
         check(Version::Of10, of10, reply("classifier", 0x3fffff, 0x100000));
-        check_truncated(of10);
         let of13 = "04 13 0028 00000001 0003 0000 00000000 01 000000 0000000b 0000000000000009 0000000000000008";
         check(Version::Of13, of13, reply("", 0, 0));
-        check_truncated(of13);
     }
 }

@@ -179,8 +179,7 @@ fn flow_mod() -> impl Strategy<Value = (Version, FlowMod)> {
 /// Compares both texts of the message. Open vSwitch may refuse some messages (a third VLAN tag); too many refusals fail
 /// the test.
 fn check(version: Version, message: &Message) -> Result<(), TestCaseError> {
-    let mut bytes = Vec::new();
-    message.encode(version, 0x1234, &mut bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    let bytes = message.to_bytes(version, 0x1234).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let (header, decoded) = Message::decode(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let should = oracle::text(&bytes);
     prop_assume!(!oracle::refuses(&should));

@@ -2,7 +2,7 @@
 //! `maple-sim` take the same path with random networks and changes, and check all remembered answers after each batch of events.
 
 use maple_wire::Port;
-use maple_wire::msg::{PacketIn, PacketInReason, PortReason, PortStatus};
+use maple_wire::msg::{PacketIn, PortReason, PortStatus};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Match};
 
@@ -57,11 +57,7 @@ impl Fixture {
     fn answer(&mut self, hosts: &[u8]) -> (AnsweredHits, Vec<u8>) {
         let bytes: Vec<Vec<u8>> = hosts
             .iter()
-            .map(|host| {
-                let mut bytes = Vec::new();
-                Message::PacketIn(packet_in(*host)).encode(self.version, 9, &mut bytes).expect("a packet-in");
-                bytes
-            })
+            .map(|host| Message::PacketIn(packet_in(*host)).to_bytes(self.version, 9).expect("a packet-in"))
             .collect();
         let views: Vec<_> =
             bytes.iter().map(|bytes| PacketInView::new_checked(self.version, bytes).expect("a packet-in")).collect();
@@ -99,15 +95,7 @@ fn packet_in(host: u8) -> PacketIn {
         .ipv4([10, 0, 0, host], [10, 0, 1, host])
         .udp(1, 2)
         .build();
-    PacketIn {
-        buffer_id: NO_BUFFER,
-        total_len: data.len() as u16,
-        reason: PacketInReason::NoMatch,
-        table_id: 0,
-        cookie: u64::MAX,
-        pipeline: Match::any().exact(Field::InPort, 1),
-        data,
-    }
+    PacketIn::new(1, data)
 }
 
 #[test]
@@ -166,8 +154,7 @@ fn a_hit_needs_a_host_at_its_known_port_that_announces_nothing() {
     announces.data = Frame::ethernet([0xff; 6], [2, 0, 0, 0, 1, 1]).arp_request([10, 0, 0, 1], [10, 0, 0, 2]);
     announces.total_len = announces.data.len() as u16;
     for (packet, packets) in [(routed, 1), (elsewhere, 0), (announces, 0)] {
-        let mut bytes = Vec::new();
-        Message::PacketIn(packet).encode(Version::Of13, 9, &mut bytes).expect("a packet-in");
+        let bytes = Message::PacketIn(packet).to_bytes(Version::Of13, 9).expect("a packet-in");
         let view = PacketInView::new_checked(Version::Of13, &bytes).expect("a packet-in");
         let answered =
             fixture.engine.hits(Time(fixture.now), SWITCH).expect("settled").answer(&[view], &mut Vec::new());

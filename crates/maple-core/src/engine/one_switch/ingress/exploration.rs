@@ -42,6 +42,8 @@ pub(in crate::engine) struct ExplorationPass {
 pub enum NoLeaf {
     /// f writes state for such a packet.
     Writes,
+    /// f prints for such a packet.
+    Prints,
     /// f waits until something changes (`retry`).
     Waits,
     /// f fails.
@@ -107,6 +109,7 @@ impl fmt::Display for NoLeaf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NoLeaf::Writes => "the policy writes state for it",
+            NoLeaf::Prints => "the policy prints for it",
             NoLeaf::Waits => "the policy waits for a change",
             NoLeaf::Fails => "the policy fails on it",
             NoLeaf::Refused => "a constraint refuses its route",

@@ -123,8 +123,7 @@ impl Play {
             let rules = self.switch.tables()[usize::from(TABLE)].iter().map(|there| (TABLE, rule(there))).collect();
             return self.answers.push_back(Answer::Flows(rules));
         };
-        let mut bytes = Vec::new();
-        message.encode(Version::Of13, xid, &mut bytes).expect("1.3 has all of them");
+        let bytes = message.to_bytes(Version::Of13, xid).expect("1.3 has all of them");
         for answer in self.switch.receive_bytes(0, &bytes) {
             let Outgoing::Message { xid, message } = answer else { panic!("{answer:?}") };
             match message {

@@ -21,7 +21,7 @@
 //! # Why it is correct
 //!
 //! The leaf is that of an ordinary run on an ordinary packet, which enters at an edge port of the switch. A run that
-//! writes makes no leaf, and its writes are not committed. That the packet gets to the wanted place is not needed for
+//! writes makes no leaf, and its writes are not committed; nor does one that prints, and its output is kept back. That the packet gets to the wanted place is not needed for
 //! that; it is only what makes the run useful.
 //!
 //! # Bounds
@@ -168,11 +168,15 @@ pub(in crate::engine) fn count_open(options: &Options, switch: &Switch) -> u64 {
     found + u64::from(is_outdated)
 }
 
-/// Returns what exploration has found at a switch. `None` if the switch is not explored, or not yet.
-pub(in crate::engine) fn found(decisions: &Decisions, switch: &Switch) -> Option<Exploration> {
+/// Returns what exploration has found at a switch. `None` if the switch is not explored.
+pub(in crate::engine) fn found(decisions: &Decisions, options: &Options, switch: &Switch) -> Option<Exploration> {
+    if options.explored_leaves == 0 || !can_be_explored(switch) {
+        return None;
+    }
     let exploration = &switch.ingress.exploration;
     let is_current = exploration.seen == Some(seen_state(switch));
-    let mut result = exploration.result.clone()?;
+    let nothing_yet = Exploration { is_current, stopped: None, open: Vec::new() };
+    let mut result = exploration.result.clone().unwrap_or(nothing_yet);
     let has_no_rule = |leaf: &LeafId| decisions.leaves.get(leaf).is_some_and(|leaf| !leaf.has_rule());
     let count = switch.tree().leaves().filter(has_no_rule).count();
     if switch.ports.host_rules.has_without_room() {
@@ -216,8 +220,8 @@ fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option
         return None;
     }
     let count = untried.len();
-    let runs: Vec<(Run, ReceivedPacket)> =
-        untried.into_iter().filter_map(|packet| Some((Decisions::admissible_run(fabric, &packet)?, packet))).collect();
+    let run = |packet: ReceivedPacket| Some((Decisions::admissible_run(fabric, &packet)?.on_made_up(), packet));
+    let runs: Vec<(Run, ReceivedPacket)> = untried.into_iter().filter_map(run).collect();
     for (packet, outcome) in decisions.run_policy(fabric, runs) {
         if let Some(why) = cache(decisions, fabric, outcome, packet) {
             let switch = fabric.switches.known_mut(dpid)?;
@@ -299,6 +303,8 @@ fn cache(
 fn why_not(finished: &Finished) -> Option<NoLeaf> {
     if finished.txn.wrote() {
         Some(NoLeaf::Writes)
+    } else if finished.has_output {
+        Some(NoLeaf::Prints)
     } else if !finished.violations.is_empty() {
         Some(NoLeaf::Refused)
     } else {

@@ -100,8 +100,8 @@ pub(super) fn open_questions(decisions: &Decisions, fabric: &mut Fabric, dpid: m
 /// there.
 fn still_open(missing: &Missing, packets: &Packets<'_>, switch: &Switch) -> Option<String> {
     match missing {
-        Missing::Side(cond, true) => packets.may_fit(cond).then(|| format!("no packet was found with {cond}")),
-        Missing::Side(cond, false) => Some(format!("no packet was found without {cond}")),
+        Missing::Side(cond, true) => packets.may_fit(cond).then(|| format!("no decision about packets with {cond}")),
+        Missing::Side(cond, false) => Some(format!("no decision about packets without {cond}")),
         Missing::ValuesBeside(Field::Metadata, mask, present) => {
             let missing = packets.possible_classes(*mask as u64).into_iter().map(u128::from);
             let value = missing.into_iter().find(|class| present.binary_search(class).is_err())?;

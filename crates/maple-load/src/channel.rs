@@ -1,40 +1,43 @@
-//! A switch's connection to the controller.
+//! A switch's connection to the controller: the start of a message that came, and the bytes that wait.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use maple_wire::{Message, Version};
-use mio::net::TcpStream;
+use rustls::ClientConfig;
 
 use crate::error::LoadError;
+use crate::socket::Socket;
 
 /// A connection.
 pub(crate) struct Channel {
     /// The switch's number, from 1.
-    id: u64,
-    pub socket: TcpStream,
+    pub id: u64,
+    pub socket: Socket,
     /// Whether there can be more to read.
     pub is_readable: bool,
-    version: Version,
+    pub version: Version,
+    /// The bytes to write.
+    pub waiting: Vec<u8>,
     /// The start of a message that has not arrived completely.
     partial: Vec<u8>,
-    /// The bytes to write.
-    waiting: Vec<u8>,
 }
 
 impl Channel {
-    /// Connects switch `id`, from 1.
+    /// Connects switch `id`, from 1, with TLS if it is configured.
     ///
     /// # Errors
     /// [`LoadError::Connect`] if the controller can't be reached.
-    pub fn connect(address: SocketAddr, id: u32, version: Version) -> Result<Channel, LoadError> {
-        let connected = std::net::TcpStream::connect(address).and_then(|socket| {
-            socket.set_nodelay(true)?;
-            socket.set_nonblocking(true)?;
-            Ok(TcpStream::from_std(socket))
-        });
+    pub fn connect(
+        address: SocketAddr,
+        tls: Option<&Arc<ClientConfig>>,
+        id: u32,
+        version: Version,
+    ) -> Result<Channel, LoadError> {
+        let connected = Socket::connect(address, tls);
         let socket = connected.map_err(|error| LoadError::Connect { switch: id, address, error })?;
-        Ok(Channel { id: id.into(), socket, is_readable: true, version, partial: Vec::new(), waiting: Vec::new() })
+        Ok(Channel { id: id.into(), socket, is_readable: true, version, waiting: Vec::new(), partial: Vec::new() })
     }
 
     /// Queues a message.
@@ -45,9 +48,9 @@ impl Channel {
         message.encode(self.version, xid, &mut self.waiting).map_err(|error| self.malformed(error))
     }
 
-    /// The number of queued bytes.
-    pub fn unsent(&self) -> usize {
-        self.waiting.len()
+    /// Reports whether the socket has not accepted all bytes.
+    pub fn is_behind(&self) -> bool {
+        !self.waiting.is_empty() || self.socket.is_behind()
     }
 
     /// Reads once. Returns the length of the buffer's contents, from the start of a message. `None` if nothing came.
@@ -78,14 +81,32 @@ impl Channel {
         self.partial.extend_from_slice(rest);
     }
 
+    /// Writes bytes after those that wait, as far as the socket accepts them.
+    ///
+    /// # Errors
+    /// [`LoadError::Closed`] if the socket takes nothing, or if writing fails.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
+        let taken = if self.waiting.is_empty() { self.write(bytes)? } else { 0 };
+        self.waiting.extend_from_slice(&bytes[taken..]);
+        Ok(())
+    }
+
     /// Writes queued bytes, as far as the socket accepts them.
     ///
     /// # Errors
     /// [`LoadError::Closed`] if the socket takes nothing, or if writing fails.
     pub fn flush(&mut self) -> Result<(), LoadError> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let taken = self.write(&waiting)?;
+        self.waiting = waiting;
+        self.waiting.drain(..taken);
+        self.socket.flush().map_err(|error| self.closed(&error.to_string()))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, LoadError> {
         let mut taken = 0;
-        while taken < self.waiting.len() {
-            match self.socket.write(&self.waiting[taken..]) {
+        while taken < bytes.len() {
+            match self.socket.write(&bytes[taken..]) {
                 Ok(0) => return Err(self.closed("it takes nothing")),
                 Ok(more) => taken += more,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -93,8 +114,7 @@ impl Channel {
                 Err(error) => return Err(self.closed(&error.to_string())),
             }
         }
-        self.waiting.drain(..taken);
-        Ok(())
+        Ok(taken)
     }
 
     /// The error for a connection that the controller has closed.
