@@ -14,7 +14,7 @@ import {chromium} from "playwright-core";
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
 const MAPLE = process.env.MAPLE ?? path.join(ROOT, ".venv/bin/maple");
 /** How long a fact may take to come true, in milliseconds: far longer than it ever does. */
-export const LONG = 60_000;
+export const LONG = 180_000;
 
 /** Tokens of the three roles, as the file has them. */
 export const TOKENS = {read: "the-token-of-readers", state: "the-token-of-writers", admin: "the-token-of-admins"};
