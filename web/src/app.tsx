@@ -73,7 +73,7 @@ function Status() {
       {data?.policy != null && <a href={format(["policy"])} title={data.policy.name}>{base(data.policy.name)}{data.policy.canary !== null && " (canary)"}</a>}
       <span class={connection.value.live ? "live" : "soft"} role="status">{connection.value.live ? "live" : own === null ? "" : "not live"}</span>
       {own?.name != null && <span>{own.name} ({own.role})</span>}
-      {own?.csrf != null && <button type="button" onClick={() => void signOut()}>Sign out</button>}
+      {own?.name != null && <button type="button" onClick={() => void signOut()}>Sign out</button>}
     </div>
   );
 }

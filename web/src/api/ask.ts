@@ -64,8 +64,9 @@ export async function readText(path: string): Promise<string> {
 /** Sends a request that may change something, and returns its answer. */
 export async function send<T>(method: "POST" | "PUT" | "DELETE", path: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = {};
-  if (csrf.value !== null) {
-    headers["X-CSRF-Token"] = csrf.value;
+  const shown = csrf();
+  if (shown !== null) {
+    headers["X-CSRF-Token"] = shown;
   }
   if (body === undefined) {
     const response = await sent(path, {method, headers});

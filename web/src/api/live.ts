@@ -2,7 +2,7 @@
 import {signal} from "@preact/signals";
 
 import {Problem, read, send} from "./ask";
-import {type Session, session, signedOut} from "./session";
+import {csrf, type Session, session, signedIn, signedOut} from "./session";
 
 /** A line of the log. */
 export interface LogLine {
@@ -24,6 +24,8 @@ const FIRST_WAIT = 500;
 const LONGEST_WAIT = 5000;
 
 let source: EventSource | null = null;
+/** The number of the latest attempt; earlier ones are given up. */
+let attempt = 0;
 let wait = FIRST_WAIT;
 
 /** Calls a listener for each event. Returns what ends that. */
@@ -42,9 +44,23 @@ function tell(kind: "state" | "log" | "all"): void {
 export async function connect(): Promise<void> {
   source?.close();
   source = null;
+  attempt += 1;
+  const mine = attempt;
   try {
-    session.value = (await read<Session>("/v1/session")).data ?? null;
+    const who = (await read<Session>("/v1/session")).data ?? null;
+    if (mine !== attempt) {
+      return;
+    }
+    if (who !== null && who.name !== null && csrf() === null) {
+      // The session is that of another place: nothing shows that this page began it.
+      signedOut();
+      return;
+    }
+    session.value = who;
   } catch (error) {
+    if (mine !== attempt) {
+      return;
+    }
     if (error instanceof Problem && error.status === 401) {
       signedOut();
     } else {
@@ -89,7 +105,7 @@ function retry(): void {
 
 /** Begins a session with a token. */
 export async function signIn(token: string): Promise<void> {
-  await send<Session>("POST", "/v1/session", {token});
+  signedIn(await send<Session>("POST", "/v1/session", {token}));
   await connect();
 }
 

@@ -1,5 +1,5 @@
 // Who is asking: nobody in particular on a loopback without tokens, else the owner of a token, in a session.
-import {computed, signal} from "@preact/signals";
+import {signal} from "@preact/signals";
 
 /** What the role of a client allows; each allows what those before it do. */
 export const ROLES = ["read", "state", "admin"] as const;
@@ -14,8 +14,20 @@ export interface Session {
 
 /** `undefined` until it is known; `null` where a token is needed. */
 export const session = signal<Session | null | undefined>(undefined);
-/** What shows that a change comes from this page. */
-export const csrf = computed(() => session.value?.csrf ?? null);
+/** The place where the page keeps what shows that a change comes from it. Pages of other ports can't read that. */
+const KEPT = "maple-csrf";
+
+/** Returns what shows that a change comes from this page; `null` without a session. */
+export function csrf(): string | null {
+  return localStorage.getItem(KEPT);
+}
+
+/** Keeps what the answer to the sign-in has. */
+export function signedIn({csrf}: Session): void {
+  if (csrf !== null) {
+    localStorage.setItem(KEPT, csrf);
+  }
+}
 
 /** Reports whether who asks may do what needs this role. */
 export function may(role: Role): boolean {
@@ -25,5 +37,6 @@ export function may(role: Role): boolean {
 
 /** Notes that the session has ended. */
 export function signedOut(): void {
+  localStorage.removeItem(KEPT);
   session.value = null;
 }

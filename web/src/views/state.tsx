@@ -124,6 +124,8 @@ function OneVariable({name}: {readonly name: string}) {
   const {data, problem} = useAnswer<ValueRow>(path, {live: true});
   const names = useNames();
   const [value, setValue] = useState<string | null>(null);
+  // What was there when editing began. If somebody writes meanwhile, the change is refused.
+  const [before, setBefore] = useState<ValueRow["value"]>(null);
   const [refused, setRefused] = useState<Problem | null>(null);
   return (
     <>
@@ -138,13 +140,18 @@ function OneVariable({name}: {readonly name: string}) {
       {may("state") && data !== undefined && (
         <form class="bar edit" onSubmit={(event) => {
           event.preventDefault();
-          send("POST", "/v1/state/transactions", change({var: name}, data.value, value ?? shown(data.value))).then(() => {
+          send("POST", "/v1/state/transactions", change({var: name}, value === null ? data.value : before, value ?? shown(data.value))).then(() => {
             setValue(null);
             setRefused(null);
             refresh(path);
           }, setRefused);
         }}>
-          <label class="wide">value <input size={30} required value={value ?? shown(data.value)} onInput={(event) => setValue(event.currentTarget.value)} /></label>
+          <label class="wide">value <input size={30} required value={value ?? shown(data.value)} onInput={(event) => {
+            if (value === null) {
+              setBefore(data.value);
+            }
+            setValue(event.currentTarget.value);
+          }} /></label>
           <button type="submit" class="main" disabled={value === null}>Write</button>
           <Trouble problem={refused} />
         </form>

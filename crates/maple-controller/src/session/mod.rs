@@ -46,7 +46,7 @@ pub use negotiate::Incompatible;
 use negotiate::{negotiate, our_hello};
 pub use output::{CloseReason, Output, ProtocolWarning, SwitchInfo};
 use ports::PortsRequest;
-use questions::OpenQuestion;
+use questions::Questions;
 pub use questions::{SwitchAnswer, SwitchQuestion};
 use rule_pieces::AllRules;
 use rule_reading::RuleReading;
@@ -135,8 +135,8 @@ pub struct Session {
     all_rules: Vec<AllRules>,
     /// The open question about the switch's tables.
     table_sizes: TableSizes,
-    /// The open questions of people.
-    questions: Vec<OpenQuestion>,
+    /// The questions of people.
+    questions: Questions,
     /// The open question about the switch's ports.
     ports_request: Option<PortsRequest>,
     /// Whether the switch reports all rules when it is asked for those with certain cookies.
@@ -161,7 +161,7 @@ impl Session {
             reading: None,
             all_rules: Vec::new(),
             table_sizes: TableSizes::default(),
-            questions: Vec::new(),
+            questions: Questions::default(),
             ports_request: None,
             ignores_cookies: false,
             config_request: None,

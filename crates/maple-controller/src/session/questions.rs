@@ -1,6 +1,8 @@
 //! Questions of people that a switch answers by itself: statistics as they are, and this controller's role.
 //!
-//! Each question is a request of its own. A few are open at a time, so a switch that never answers is not asked further.
+//! Each question is a request of its own. A few are open at a time; the oldest gives way, as nobody waits for it by then.
+
+use std::collections::VecDeque;
 
 use maple_wire::msg::stats::{ReplyBody, RequestBody};
 use maple_wire::msg::{Role, StatsReply};
@@ -9,10 +11,10 @@ use maple_wire::{Message, Version};
 use super::describe::stats_request;
 use super::{Output, Session};
 
-/// Maximum number of open questions.
+/// Maximum number of open questions, and of those that have ended and whose further parts are ignored.
 const MAX_OPEN: usize = 8;
-/// Maximum number of bytes of an answer.
-const MAX_ANSWER: usize = 64 << 20;
+/// Maximum number of bytes of an answer: some 80,000 rules.
+const MAX_ANSWER: usize = 8 << 20;
 
 /// A question to a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +34,21 @@ pub enum SwitchAnswer {
     Role(Role),
     /// The switch does not answer this, or its version has no such question.
     Unsupported,
-    /// The answer is too long, or too many questions are open.
+    /// The answer is too long, or too many later questions are open.
     TooMuch,
+}
+
+/// The questions to a switch.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    open: VecDeque<OpenQuestion>,
+    /// The latest that ended before their answer did.
+    ended: VecDeque<u32>,
 }
 
 /// A question without a whole answer.
 #[derive(Debug)]
-pub(super) struct OpenQuestion {
+struct OpenQuestion {
     xid: u32,
     parts: Vec<ReplyBody>,
     bytes: usize,
@@ -63,7 +73,8 @@ impl SwitchQuestion {
             SwitchQuestion::Statistics(body) => stats_request(body),
             SwitchQuestion::Role => Message::RoleRequest(Role { role: Role::NOCHANGE, generation_id: 0 }),
         };
-        (version == Version::Of13 || is_in_10).then_some(message)
+        let is_expressible = || message.to_bytes(version, 0).is_ok();
+        ((version == Version::Of13 || is_in_10) && is_expressible()).then_some(message)
     }
 }
 
@@ -73,25 +84,24 @@ impl Session {
     /// # Errors
     /// The answer, if the switch is not asked.
     pub fn ask(&mut self, question: SwitchQuestion, out: &mut Vec<Output>) -> Result<u32, SwitchAnswer> {
-        if self.questions.len() == MAX_OPEN {
-            return Err(SwitchAnswer::TooMuch);
-        }
         let message = question.request(self.version).ok_or(SwitchAnswer::Unsupported)?;
+        let oldest = self.questions.open.front().filter(|_| self.questions.open.len() == MAX_OPEN).map(|of| of.xid);
+        oldest.into_iter().for_each(|xid| self.end_question(xid, SwitchAnswer::TooMuch, out));
         let xid = self.request(message, out);
-        self.questions.push(OpenQuestion { xid, parts: Vec::new(), bytes: 0 });
+        self.questions.open.push_back(OpenQuestion { xid, parts: Vec::new(), bytes: 0 });
         Ok(xid)
     }
 
-    /// Reports whether an answer with this id belongs to a question.
+    /// Reports whether an answer with this id belongs to a question, which may have ended.
     pub(super) fn is_question(&self, xid: u32) -> bool {
-        self.questions.iter().any(|open| open.xid == xid)
+        self.questions.open.iter().any(|open| open.xid == xid) || self.questions.ended.contains(&xid)
     }
 
     /// Handles a part of statistics, which has this many bytes.
     pub(super) fn on_answer_part(&mut self, xid: u32, reply: StatsReply, bytes: usize, out: &mut Vec<Output>) {
-        let Some(open) = self.questions.iter_mut().find(|open| open.xid == xid) else { return };
+        let Some(open) = self.questions.open.iter_mut().find(|open| open.xid == xid) else { return };
         let is_last = !reply.more();
-        open.bytes += bytes;
+        open.bytes += bytes + size_of::<ReplyBody>();
         open.parts.push(reply.body);
         if open.bytes > MAX_ANSWER {
             self.end_question(xid, SwitchAnswer::TooMuch, out);
@@ -101,9 +111,15 @@ impl Session {
         }
     }
 
-    /// Ends a question with this answer. Further parts of it are unexpected.
+    /// Ends a question with this answer, unless it has ended. Further parts of it are ignored.
     pub(super) fn end_question(&mut self, xid: u32, answer: SwitchAnswer, out: &mut Vec<Output>) {
-        self.questions.retain(|open| open.xid != xid);
+        let Questions { open, ended } = &mut self.questions;
+        let Some(at) = open.iter().position(|open| open.xid == xid) else { return };
+        open.remove(at);
+        if ended.len() == MAX_OPEN {
+            ended.pop_front();
+        }
+        ended.push_back(xid);
         out.push(Output::Answered(xid, answer));
     }
 }

@@ -120,6 +120,11 @@ impl KeyRules {
         self.keys.iter().filter_map(|(key, of)| Some((key, of.class?)))
     }
 
+    /// Reports whether the look-up is lowered, or nobody asks it any more.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
     /// Reports whether there are neither keys nor rules of keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -180,7 +185,13 @@ impl KeyRules {
     pub fn learn(&mut self, installed: impl IntoIterator<Item = Rule>) -> Vec<Rule> {
         self.keys.values_mut().for_each(|key| key.rule = KeyRule::Absent);
         // It is not known what the rules of leaves there match.
-        self.read = u64::MAX;
+        self.distrust_leaves();
+        if self.is_ending {
+            // Its bits may be another's by now, so nothing it has written may stay.
+            self.keys.clear();
+            self.due.clear();
+            return installed.into_iter().collect();
+        }
         let (mut rules, mut others): (FxHashMap<KeyBits, Vec<Rule>>, Vec<Rule>) = Default::default();
         for rule in installed {
             let is_it = |of: Rule| (of.priority, &of.matching) == (rule.priority, &rule.matching);
@@ -233,6 +244,11 @@ impl KeyRules {
     pub fn end(&mut self) {
         self.is_ending = true;
         self.set_all(0, FxHashMap::default());
+    }
+
+    /// Notes that leaves' rules may match any bits.
+    pub fn distrust_leaves(&mut self) {
+        self.read = u64::MAX;
     }
 
     /// Lets leaves' rules match all bits that the rules write. The switch has confirmed the rules.

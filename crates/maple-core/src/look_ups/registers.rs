@@ -135,8 +135,8 @@ impl Registers {
     /// Returns the class of what a look-up found, as a part of the packet's metadata.
     pub fn classify(&mut self, look_up: &LookUp, component: Component, value: Option<&Value>) -> Classified {
         let max_classes = self.max_classes;
-        let has_ended = self.position(look_up).is_some_and(|at| self.look_ups[at].registers.is_empty());
-        if has_ended && !self.lowered.contains(&(look_up.clone(), component)) {
+        let has_bits = self.position(look_up).is_some_and(|at| self.look_ups[at].ended_bits != 0);
+        if has_bits && !self.lowered.contains(&(look_up.clone(), component)) {
             // Soon it may have a table again.
             return Classified::TooMany;
         }
@@ -218,7 +218,10 @@ impl Registers {
 
     /// Returns the number of a look-up.
     fn position(&self, look_up: &LookUp) -> Option<usize> {
-        self.look_ups.iter().position(|of| of.look_up == *look_up && !of.is_vacant)
+        let is_it = |of: &InUse| of.look_up == *look_up && !of.is_vacant;
+        // What an earlier run remembered may name it twice: once as ended.
+        let in_use = self.look_ups.iter().position(|of| is_it(of) && !of.registers.is_empty());
+        in_use.or_else(|| self.look_ups.iter().position(is_it))
     }
 
     /// Returns the register of a component: a new one, if it has none and there are bits and tables.
@@ -304,6 +307,11 @@ impl Registers {
         self.look_ups.get(number).is_none_or(|of| of.registers.is_empty())
     }
 
+    /// Reports whether a look-up has ended and has its table yet.
+    pub fn keeps_table(&self, number: usize) -> bool {
+        self.look_ups.get(number).is_some_and(|of| of.registers.is_empty() && !of.is_vacant)
+    }
+
     /// Returns the bits that rules may have of look-ups that have ended and keep their tables. `None`: there are none.
     pub fn ended_bits(&self) -> Option<u64> {
         let ended = self.look_ups.iter().filter(|of| of.registers.is_empty() && !of.is_vacant);
@@ -317,10 +325,17 @@ impl Registers {
         for of in self.look_ups.iter_mut().filter(|of| of.registers.is_empty()) {
             (of.is_vacant, of.ended_bits) = (true, 0);
         }
-        let is_for_want = |(_, why): &(LookUp, Lowered)| matches!(why, Lowered::NoTable | Lowered::NoBits);
-        let (wanting, others) = std::mem::take(&mut self.lowerings).into_iter().partition(is_for_want);
-        self.lowerings = others;
-        self.reported = self.lowerings.len();
+        if self.lowered.len() >= MAX_LOWERED {
+            // Others were lowered whose names are not known.
+            return Vec::new();
+        }
+        let is_wanting = |(_, why): &(LookUp, Lowered)| is_for_want(*why);
+        let unreported = self.lowerings.split_off(self.reported);
+        let (mut wanting, reported): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.lowerings).into_iter().partition(is_wanting);
+        let (further, unreported): (Vec<_>, Vec<_>) = unreported.into_iter().partition(is_wanting);
+        wanting.extend(further);
+        (self.reported, self.lowerings) = (reported.len(), [reported, unreported].concat());
         let wanting: Vec<LookUp> = wanting.into_iter().map(|(look_up, _)| look_up).collect();
         let stays = |look_up: &LookUp| self.lowerings.iter().any(|(of, _)| of == look_up);
         let wanting: Vec<LookUp> = wanting.into_iter().filter(|look_up| !stays(look_up)).collect();
@@ -404,8 +419,8 @@ impl Registers {
 struct RememberedRegisters {
     look_ups: Vec<InUse>,
     is_source_asked: bool,
-    /// The numbers of those that have ended and are not lowered.
-    retired: Vec<usize>,
+    /// Those that are lowered for good. Others without registers are asked by nobody.
+    lowered: Vec<LookUp>,
 }
 
 impl Memorable for Mutex<Registers> {
@@ -414,12 +429,11 @@ impl Memorable for Mutex<Registers> {
         if registers.look_ups.is_empty() && !registers.is_source_asked {
             return Vec::new();
         }
-        let is_retired = |of: &InUse| of.registers.is_empty() && !registers.is_lowered(&of.look_up);
-        let numbered = registers.look_ups.iter().enumerate();
-        let retired = numbered.filter(|(_, of)| is_retired(of)).map(|(number, _)| number).collect();
+        let is_for_good = |(look_up, why): &&(LookUp, Lowered)| !is_for_want(*why) && registers.is_lowered(look_up);
+        let lowered = registers.lowerings.iter().filter(is_for_good).map(|(look_up, _)| look_up.clone()).collect();
         let Registers { look_ups, is_source_asked, .. } = registers.clone();
         // What can't be written is not remembered.
-        postcard::to_stdvec(&RememberedRegisters { look_ups, is_source_asked, retired }).unwrap_or_default()
+        postcard::to_stdvec(&RememberedRegisters { look_ups, is_source_asked, lowered }).unwrap_or_default()
     }
 }
 
@@ -427,17 +441,14 @@ impl Registers {
     /// Takes over the registers and classes of an earlier run, in the form of [`Memorable::bytes`], if no run has
     /// recorded anything and they fit. Damaged ones do not.
     pub fn adopt(&mut self, bytes: &[u8]) {
-        let Ok(RememberedRegisters { look_ups, is_source_asked, retired }) = postcard::from_bytes(bytes) else {
+        let Ok(RememberedRegisters { look_ups, is_source_asked, lowered }) = postcard::from_bytes(bytes) else {
             return;
         };
         let is_new = self.look_ups.is_empty() && self.lowered.is_empty();
-        if !is_new || look_ups.len() > self.max_look_ups || !are_whole(&look_ups, &retired) {
+        if !is_new || look_ups.len() > self.max_look_ups || !are_whole(&look_ups) {
             return;
         }
         self.look_ups = look_ups;
-        let ended = self.look_ups.iter().enumerate().filter(|(_, of)| of.registers.is_empty());
-        let lowered = ended.filter(|(number, _)| !retired.contains(number));
-        let lowered: Vec<LookUp> = lowered.map(|(_, of)| of.look_up.clone()).collect();
         for look_up in lowered {
             self.lower_all_of(&look_up);
             self.lowerings.push((look_up, Lowered::Earlier));
@@ -446,13 +457,17 @@ impl Registers {
     }
 }
 
+/// Reports whether a look-up is lowered only because others have all tables or bits.
+fn is_for_want(why: Lowered) -> bool {
+    matches!(why, Lowered::NoTable | Lowered::NoBits)
+}
+
 /// Reports whether registers are as this module makes them.
-fn are_whole(look_ups: &[InUse], retired: &[usize]) -> bool {
+fn are_whole(look_ups: &[InUse]) -> bool {
     let mut used = SOURCE_IS_HERE;
     for (at, InUse { look_up, registers, .. }) in look_ups.iter().enumerate() {
-        let is_same = |other: &usize| look_ups[*other].look_up == *look_up && !retired.contains(other);
-        let is_retired = retired.contains(&at);
-        if is_retired && !registers.is_empty() || !is_retired && (0..at).any(|other| is_same(&other)) {
+        let is_same = |other: &InUse| other.look_up == *look_up && !other.registers.is_empty();
+        if !registers.is_empty() && look_ups[..at].iter().any(is_same) {
             return false;
         }
         for (component, Register { shift, width, classes }) in registers {

@@ -128,7 +128,12 @@ impl Connection {
     }
 
     fn is_idle(&self) -> bool {
-        !self.is_answering() && self.streams.load(Ordering::Relaxed) == 0
+        self.has_nothing_in_progress() && !self.is_answering()
+    }
+
+    /// Reports whether no request is being answered and no stream goes on.
+    fn has_nothing_in_progress(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) == 0 && self.streams.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -141,7 +146,9 @@ impl Connections {
     fn admit(&self) -> Option<Arc<Connection>> {
         let mut all = self.lock();
         if all.len() >= MAX_CONNECTIONS {
-            let idle = all.iter().position(|one| one.is_idle())?;
+            // What nobody reads gives way too, or those who read nothing would keep the others out.
+            let is_unread = |one: &Arc<Connection>| one.has_nothing_in_progress();
+            let idle = all.iter().position(|one| one.is_idle()).or_else(|| all.iter().position(is_unread))?;
             if let Some(task) = all.remove(idle).as_ref().and_then(|gone| gone.task.get()) {
                 task.abort();
             }

@@ -13,8 +13,10 @@ use super::problem::Problem;
 pub(super) enum Lane {
     /// The newest snapshot: nothing.
     Memory,
-    /// Shards, and perhaps switches.
+    /// Shards.
     Shards,
+    /// Switches, which may take seconds.
+    Switches,
     /// The loading or the trial of a policy.
     Policy,
 }
@@ -22,9 +24,10 @@ pub(super) enum Lane {
 /// The number of requests in each lane.
 const MEMORY: usize = 16;
 const SHARDS: usize = 16;
+const SWITCHES: usize = 4;
 const POLICY: usize = 2;
 /// The number of threads that answer: one for each permit.
-pub(super) const THREADS: usize = MEMORY + SHARDS + POLICY;
+pub(super) const THREADS: usize = MEMORY + SHARDS + SWITCHES + POLICY;
 /// Maximum number of bytes of all answers that are not sent yet.
 const UNSENT: usize = 256 << 20;
 
@@ -33,6 +36,7 @@ const UNSENT: usize = 256 << 20;
 pub(super) struct Lanes {
     memory: Arc<Semaphore>,
     shards: Arc<Semaphore>,
+    switches: Arc<Semaphore>,
     policy: Arc<Semaphore>,
     unsent: Arc<AtomicUsize>,
 }
@@ -40,8 +44,9 @@ pub(super) struct Lanes {
 impl Lanes {
     /// Creates lanes in which nothing is.
     pub fn new() -> Lanes {
-        let [memory, shards, policy] = [MEMORY, SHARDS, POLICY].map(|permits| Arc::new(Semaphore::new(permits)));
-        Lanes { memory, shards, policy, unsent: Arc::default() }
+        let [memory, shards, switches, policy] =
+            [MEMORY, SHARDS, SWITCHES, POLICY].map(|permits| Arc::new(Semaphore::new(permits)));
+        Lanes { memory, shards, switches, policy, unsent: Arc::default() }
     }
 
     /// Takes a permit.
@@ -55,6 +60,7 @@ impl Lanes {
         let permits = match lane {
             Lane::Memory => &self.memory,
             Lane::Shards => &self.shards,
+            Lane::Switches => &self.switches,
             Lane::Policy => &self.policy,
         };
         let busy = |_| Problem::busy("the controller is answering as many such requests as it does at a time");

@@ -140,7 +140,7 @@ pub(super) const ROUTES: &[Route] = &[
     Route::get("/v1/controller", "show.controller", "The controller's account of itself").in_memory(),
     Route::get("/v1/stats", "show.stats", "All counters"),
     Route::get("/v1/errors", "show.errors", "The most recent problems").rows(&["time", "text"]),
-    Route::get("/v1/doctor", "show.doctor", "The doctor's findings about the controller"),
+    Route::get("/v1/doctor", "show.doctor", "The doctor's findings about the controller").of_switches(),
     Route::get("/v1/log", "show.log", "The latest lines of the log")
         .with(|_| Value::Bool(false))
         .rows(&["number"])
@@ -259,6 +259,10 @@ impl Route {
 
     const fn in_memory(self) -> Route {
         Route { lane: Lane::Memory, ..self }
+    }
+
+    const fn of_switches(self) -> Route {
+        Route { lane: Lane::Switches, ..self }
     }
 
     const fn about_policy(self) -> Route {

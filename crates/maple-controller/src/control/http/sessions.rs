@@ -2,8 +2,9 @@
 //!
 //! A session is as good as its token: it has the token's role at each moment, and ends with it. Scripts can't read the
 //! cookie, and browsers send it only with requests of the server's own pages (`SameSite=Strict`). Other servers of the same
-//! machine are the same site, so whoever changes something with a cookie also shows the session's CSRF token, which only a
-//! page of this server can have read.
+//! machine are the same site, and get the cookie too (RFC 6265 §8.5). So whoever changes something with a cookie also shows
+//! the session's CSRF token. Only the answer that begins the session has it, and the page keeps it where no other port's
+//! pages can read it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ use crate::random::random;
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// Maximum number of sessions. The oldest gives way.
 const MAX_SESSIONS: usize = 256;
+/// Maximum number of sessions of a token. Its oldest gives way, so that no token ends the sessions of others.
+const MAX_OF_TOKEN: usize = 16;
 /// The name of the cookie.
 const COOKIE: &str = "maple_session";
 /// The header that has the CSRF token.
@@ -50,6 +53,10 @@ impl Sessions {
         let (secret, csrf) = (hex::encode(random::<32>()?), hex::encode(random::<16>()?));
         let session = Session { id: id(&secret), token, csrf, ends: now + LIFETIME };
         let mut all = self.lock(now);
+        if all.iter().filter(|one| one.token == token).count() == MAX_OF_TOKEN {
+            let oldest = all.iter().position(|one| one.token == token);
+            oldest.into_iter().for_each(|oldest| drop(all.remove(oldest)));
+        }
         if all.len() == MAX_SESSIONS {
             all.pop_front();
         }
@@ -115,14 +122,16 @@ pub(super) fn set_cookie(secret: Option<&str>, has_tls: bool) -> String {
 mod tests {
     use super::*;
 
-    const TOKEN: TokenDigest = [7; 32];
-
     #[test]
     fn sessions_are_bounded_and_end_after_half_a_day() {
         let (sessions, begin) = (Sessions::default(), Instant::now());
-        let all: Vec<String> =
-            (0..=MAX_SESSIONS).map(|_| sessions.begin(TOKEN, begin).expect("the system has random bytes")).collect();
+        let new = |token: u8| sessions.begin([token; 32], begin).expect("the system has random bytes");
+        let all: Vec<String> = (0..=MAX_SESSIONS).map(|number| new((number % 100) as u8)).collect();
         assert!(sessions.find(&all[0], begin).is_none() && sessions.find(&all[1], begin).is_some());
+        (0..2 * MAX_OF_TOKEN).for_each(|_| drop(new(200)));
+        let of_others = all.iter().filter(|one| sessions.find(one, begin).is_some()).count();
+        assert_eq!(of_others, MAX_SESSIONS - MAX_OF_TOKEN, "a token ends few sessions of others");
+        let all = [String::new(), new(7)];
         assert!(sessions.find(&all[1], begin + LIFETIME - Duration::from_secs(1)).is_some());
         assert!(sessions.find(&all[1], begin + LIFETIME).is_none());
         assert!(sessions.find("", begin).is_none());

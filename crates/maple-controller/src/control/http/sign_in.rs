@@ -42,7 +42,7 @@ pub(super) fn client() -> Value {
             "role": { "enum": ["read", "state", "admin"] },
             "csrf": {
                 "type": ["string", "null"],
-                "description": "what the header X-CSRF-Token has of requests that change something; null without a session",
+                "description": "what the header X-CSRF-Token has of requests that change something; null unless the session has just begun",
             },
         },
         "required": ["name", "role", "csrf"],
@@ -67,7 +67,7 @@ pub(super) async fn who(
     request: Request,
 ) -> Result<Response, Problem> {
     let (client, _) = admitted(&api, peer, request)?;
-    Ok(answer(description(&client), None))
+    Ok(answer(description(&client, false), None))
 }
 
 /// Begins a session.
@@ -83,7 +83,7 @@ pub(super) async fn begin(
     let SignIn { token } = parse_as(body).map_err(wrong)?;
     let (client, secret) = api.access.begin_session(&token, peer)?;
     note(&api, &client, peer, "POST /v1/session", None);
-    Ok(answer(description(&client), Some(set_cookie(Some(&secret), api.access.has_tls))))
+    Ok(answer(description(&client, true), Some(set_cookie(Some(&secret), api.access.has_tls))))
 }
 
 /// Ends the client's session.
@@ -99,11 +99,11 @@ pub(super) async fn end(
     Ok(answer(json!({ "ended": true }), Some(set_cookie(None, api.access.has_tls))))
 }
 
-fn description(client: &Client) -> Value {
+fn description(client: &Client, begins: bool) -> Value {
     let (name, csrf) = match &client.shows {
         Credential::Nothing => (None, None),
         Credential::Token(_) => (Some(&client.name), None),
-        Credential::Session(session) => (Some(&client.name), Some(&session.csrf)),
+        Credential::Session(session) => (Some(&client.name), begins.then_some(&session.csrf)),
     };
     json!({ "name": name.map(|name| &**name), "role": client.role.name(), "csrf": csrf })
 }

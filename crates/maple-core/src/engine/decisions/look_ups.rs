@@ -48,9 +48,10 @@ impl Decisions {
         report_lowered(fabric, dpid);
     }
 
-    /// Ends the look-ups of a switch that no leaf asks, because another policy decides.
+    /// Ends the look-ups of a switch that no leaf asks, because another policy decides. While a switch is restored, it is
+    /// not known what its leaves will ask.
     pub fn retire_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.known(dpid) else { return };
+        let Some(switch) = fabric.switches.known(dpid).filter(|switch| switch.restoring.is_none()) else { return };
         let asked = |all: u64, leaf: LeafId| all | self.leaves.get(&leaf).map_or(0, |leaf| leaf.metadata().mask);
         let asked = switch.tree().leaves().fold(0, asked);
         let look_ups = &switch.ingress.look_ups;
@@ -66,17 +67,14 @@ impl Decisions {
     /// Lets other look-ups have the tables and bits of those that have ended, once the switch has confirmed that no rule
     /// has to do with these. Withdraws the leaves that read fields in place of a look-up that can have a table now.
     fn free_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.known(dpid) else { return };
-        let Some(bits) = switch.ingress.look_ups.vacated_bits() else { return };
-        if !switch.is_at_rest() || switch.metadata_of_rules().any(|read| read.mask & bits != 0) {
-            return;
-        }
+        let Some(switch) = fabric.switches.known_mut(dpid).filter(|switch| switch.may_vacate()) else { return };
         let wanting = switch.ingress.look_ups.vacate();
         let is_key = |item: &Item| match item {
             Item::Read(read) => wanting.iter().any(|look_up| look_up.fields().any(|field| field == read.field)),
             _ => false,
         };
         let reads = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.trace.items.iter().any(is_key));
+        let Some(switch) = fabric.switches.known(dpid) else { return };
         let leaves: Vec<LeafId> = switch.tree().leaves().filter(reads).collect();
         fabric.switches.note_classes_changed();
         self.withdraw_all(fabric, leaves);

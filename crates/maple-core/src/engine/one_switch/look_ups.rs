@@ -186,10 +186,11 @@ impl LookUps {
         if dependent.is_none() {
             rules.end();
         }
-        let new = LookUpRules { rules, dependent, version: None };
-        match self.in_use.get_mut(number) {
-            Some(vacant) => *vacant = new,
-            None => self.in_use.push(new),
+        if let Some(before) = self.in_use.get_mut(number) {
+            rules.distrust_leaves();
+            *before = LookUpRules { rules, dependent, version: None };
+        } else {
+            self.in_use.push(LookUpRules { rules, dependent, version: None });
         }
     }
 
@@ -206,12 +207,9 @@ impl LookUps {
         self.end(number)
     }
 
-    /// Returns the bits of the metadata that rules may have of look-ups that have ended and have their tables yet. `None`:
-    /// there are none, or keys' rules of theirs have not gone.
-    pub fn vacated_bits(&self) -> Option<u64> {
-        let bits = lock(&self.registers).ended_bits()?;
-        let has_rules = |of: &LookUpRules| of.dependent.is_none() && !of.rules.is_empty();
-        (!self.in_use.iter().any(has_rules)).then_some(bits)
+    /// Reports whether keys' rules of look-ups that have ended have not gone.
+    fn has_keys_of_ended(&self) -> bool {
+        self.in_use.iter().any(|of| of.rules.is_ending() && !of.rules.is_empty())
     }
 
     /// Reports whether look-ups have ended and have their tables yet.
@@ -221,8 +219,16 @@ impl LookUps {
 
     /// Lets others have the tables of look-ups that have ended. Returns those that were lowered for want of a table and
     /// are so no longer.
-    pub fn vacate(&self) -> Vec<LookUp> {
+    pub fn vacate(&mut self) -> Vec<LookUp> {
+        self.changes += 1;
         lock(&self.registers).vacate()
+    }
+
+    /// Returns the tables that look-ups have which have ended.
+    fn ended_tables(&self) -> impl Iterator<Item = u8> {
+        let registers = lock(&self.registers);
+        let keeps: Vec<bool> = (0..self.in_use.len()).map(|number| registers.keeps_table(number)).collect();
+        self.in_use.iter().zip(keeps).filter(|(_, keeps)| *keeps).map(|(of, _)| of.rules.table())
     }
 
     fn end(&mut self, number: usize) -> Option<DependentId> {
@@ -409,13 +415,15 @@ impl LookUps {
     }
 
     /// Takes the changes of keys' rules that may be sent now, by table. They must be an update of their own.
-    pub fn take_changes(&mut self, leaf_rules: LeafRules) -> Vec<(u8, Vec<Change>)> {
+    /// `may_end`: no rule of a leaf matches what keys' rules of ended look-ups write.
+    pub fn take_changes(&mut self, leaf_rules: LeafRules, may_end: bool) -> Vec<(u8, Vec<Change>)> {
         let mut all: Vec<(u8, Vec<Change>)> =
             self.in_use.iter_mut().map(|of| (of.rules.table(), of.rules.extend())).collect();
         let is_one = self.in_use.iter().filter(|of| of.rules.has_due()).count() == 1;
         let is_safe = is_one || self.in_use.iter().all(|of| of.rules.are_diverted());
         let finishes = leaf_rules == LeafRules::AtRest && is_safe;
         for (of, (_, changes)) in self.in_use.iter_mut().zip(&mut all) {
+            let finishes = finishes && (may_end || !of.rules.is_ending());
             changes.extend(if finishes { of.rules.finish() } else { of.rules.divert() });
         }
         all.retain(|(_, changes)| !changes.is_empty());
@@ -543,6 +551,24 @@ impl Switch {
         is_confirmed && !has_changes && !look_ups.are_changing() && self.restoring.is_none()
     }
 
+    /// Reports whether no rule of a leaf matches what keys' rules of ended look-ups write.
+    fn has_no_rules_of_ended(&self) -> bool {
+        let bits = lock(&self.ingress.look_ups.registers).ended_bits();
+        bits.is_none_or(|bits| self.metadata_of_rules().all(|read| read.mask & bits == 0))
+    }
+
+    /// Reports whether others may have the tables and bits of look-ups that have ended: no rule has to do with them, and
+    /// the switch has confirmed that.
+    pub fn may_vacate(&self) -> bool {
+        let look_ups = &self.ingress.look_ups;
+        if !look_ups.has_ended() || look_ups.has_keys_of_ended() || !self.is_at_rest() || !self.has_no_rules_of_ended()
+        {
+            return false;
+        }
+        let ended: Vec<u8> = look_ups.ended_tables().collect();
+        !self.tables.installed().any(|(table, rule)| rule.priority > 0 && ended.contains(&table))
+    }
+
     /// Returns the bits of the metadata that the rules of leaves match.
     pub fn metadata_of_rules(&self) -> impl Iterator<Item = ReadMetadata> {
         let ingress = self.layout.ingress();
@@ -590,7 +616,8 @@ impl Switch {
         }
         let departures = if self.has_departures() { self.ports.host_rules.take_departures() } else { Vec::new() };
         let leaf_rules = if departures.is_empty() { leaf_rules } else { LeafRules::Changing };
-        let mut all = self.ingress.look_ups.take_changes(leaf_rules);
+        let may_end = self.tables.has_confirmed_all() && self.has_no_rules_of_ended();
+        let mut all = self.ingress.look_ups.take_changes(leaf_rules, may_end);
         others.push((CLASSIFIER, departures));
         all.extend(others.into_iter().filter(|(_, changes)| !changes.is_empty()));
         all

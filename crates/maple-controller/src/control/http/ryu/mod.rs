@@ -99,7 +99,7 @@ async fn answered(
     let (head, _) = request.into_parts();
     api.access.admit(&head, peer, Role::Read)?;
     let in_path = parameters::in_path(in_path)?;
-    let permit = api.lanes.enter(Lane::Shards)?;
+    let permit = api.lanes.enter(Lane::Switches)?;
     let _in_progress = InProgress::answer(&connection);
     let answer = tokio::task::spawn_blocking(move || {
         let _permit = permit;
