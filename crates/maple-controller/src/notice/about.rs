@@ -18,8 +18,7 @@ pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
         | Notice::Ignored { .. } => (Source::Program, "policy"),
         Notice::Discovery { at, .. } => (Source::Port(*at), "topology"),
         Notice::File(news) => (Source::Program, about_file(news.file)),
-        Notice::Client(ClientNews::Asked { refused: None, .. }) => (Source::Client, "control"),
-        // Whoever may change nothing can ask as often as he likes.
+        Notice::Client(ClientNews::Asked { is_allowed: true, .. }) => (Source::Client, "control"),
         Notice::Client(ClientNews::Asked { peer, .. }) => (Source::address(*peer), "control"),
         Notice::Client(ClientNews::LockedOut { peer }) => (Source::address(*peer), "control"),
         Notice::Engine(report) => about_report(report),

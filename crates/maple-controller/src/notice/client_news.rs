@@ -20,6 +20,8 @@ pub enum ClientNews {
         what: Arc<str>,
         /// The reason why it was refused, if it was.
         refused: Option<Arc<str>>,
+        /// Whether its role allows it. Clients can ask for what they may not do as often as they like.
+        is_allowed: bool,
     },
     /// Too many wrong tokens came from an address, so it gets no answer for a minute.
     LockedOut {
@@ -31,7 +33,7 @@ pub enum ClientNews {
 impl fmt::Display for ClientNews {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClientNews::Asked { client, peer, what, refused } => {
+            ClientNews::Asked { client, peer, what, refused, .. } => {
                 write!(f, "{client} at {peer}: {}", printable(what))?;
                 refused.as_ref().map_or(Ok(()), |why| write!(f, ", refused: {}", printable(why)))
             }

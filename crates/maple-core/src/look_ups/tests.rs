@@ -278,7 +278,7 @@ fn a_look_up_that_nobody_asks_any_more_keeps_its_table_until_no_rule_has_to_do_w
         assert_eq!(next.take_lowered(), []);
         assert!(matches!(next.classify(&look_up(), Component::Value, Some(&value)), Classified::As(_)), "in its table");
     }
-    assert_eq!(registers.vacate(), [other.clone()]);
+    assert_eq!(registers.vacate(), std::slice::from_ref(&other));
     assert_eq!((registers.ended_bits(), registers.take_lowered()), (None, Vec::new()));
     assert_eq!(registers.classify(&other, Component::Value, Some(&value)), Classified::As(first), "in its place");
     assert_eq!(

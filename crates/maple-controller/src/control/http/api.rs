@@ -199,11 +199,17 @@ pub(super) fn admitted(api: &Api, peer: SocketAddr, request: Request) -> Result<
 
 /// Notes a change that a client has asked for in the log.
 pub(super) fn note(api: &Api, client: &Client, peer: SocketAddr, what: &str, refused: Option<&Problem>) {
+    note_as(api, client, peer, what, (refused, true));
+}
+
+/// Notes in the log what a client has asked for, which its role may not allow.
+fn note_as(api: &Api, client: &Client, peer: SocketAddr, what: &str, (refused, is_allowed): (Option<&Problem>, bool)) {
     let news = ClientNews::Asked {
         client: Arc::clone(&client.name),
         peer: peer.ip(),
         what: beginning(what),
         refused: refused.map(|problem| beginning(problem.detail())),
+        is_allowed,
     };
     api.handle.publish(Notice::Client(news));
 }
@@ -238,7 +244,7 @@ async fn serve(
     let (head, body) = request.into_parts();
     let client = api.access.client(&head, peer)?;
     if let Err(problem) = client.check(route.role) {
-        note(&api, &client, peer, &what_is_asked(&head, &Value::Null), Some(&problem));
+        note_as(&api, &client, peer, &what_is_asked(&head, &Value::Null), (Some(&problem), false));
         return Err(problem);
     }
     let mut given = Given { path: parameters::in_path(in_path)?, ..Given::default() };
