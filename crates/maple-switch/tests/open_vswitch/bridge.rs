@@ -83,6 +83,7 @@ impl Daemons {
     }
 
     /// Starts a daemon, and waits until its socket is there.
+    #[allow(clippy::disallowed_methods, reason = "a test of the core, which has no clock, has this file too")]
     fn spawn(&mut self, program: &str, arguments: &[&str], socket: &str) {
         let log = std::fs::File::create(self.folder.join(format!("{program}.log"))).expect("a log");
         let child = self.command(program, arguments).stdout(Stdio::null()).stderr(log).spawn().expect("a daemon");
