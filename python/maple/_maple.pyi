@@ -77,6 +77,7 @@ __all__ = [
     "hops",
     "introduce_hosts",
     "is_the_controllers",
+    "keeps_output_back",
     "listener_failed",
     "main",
     "multicast",
