@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("fails", [None, "test", "lint-rust", "lint-python"])
+@pytest.mark.parametrize("fails", [None, "test", "lint-rust", "lint-python", "lint-web"])
 def test_the_ci_run_tells_every_part_that_it_runs_in_ci_and_fails_with_each(tmp_path: Path, fails: str | None) -> None:
     make, told = tmp_path / "make", tmp_path / "told"
     make.write_text(f'#!/bin/sh\necho "$1 with CI=$CI" | tee -a {told}\n[ "$1" != "$FAILS" ]\n')
@@ -23,7 +23,7 @@ def test_the_ci_run_tells_every_part_that_it_runs_in_ci_and_fails_with_each(tmp_
     if fails:
         assert f"{fails} with CI=true" in run.stdout.splitlines(), "what fails is shown"
     else:
-        parts = ["lint-python", "lint-rust", "test"]
+        parts = ["lint-python", "lint-rust", "lint-web", "test"]
         assert sorted(told.read_text().splitlines()) == [f"{part} with CI=true" for part in parts]
 
 
