@@ -150,7 +150,7 @@ def test_what_can_not_be_taken_over_is_said_and_goes_on(
 def ask(control: str, stream: socket.socket) -> bytes:
     """Asks a controller, as a process does that is to take over, and returns the copy of what it knows."""
     stream.connect(control)
-    stream.sendall(b'{"takeover":{"tls":false,"form":3}}\n')
+    stream.sendall(b'{"takeover":{"tls":false,"form":4}}\n')
     return answer(stream)
 
 

@@ -30,6 +30,8 @@ pub struct Witness {
     pub extra_reads: Box<[Constraint]>,
     /// The classes of what f looked up.
     pub metadata: ReadMetadata,
+    /// Whether nobody has sent the packet: exploration has made it up.
+    pub is_made_up: bool,
 }
 
 /// The places of links, edge ports and hosts, the meanings of labels and look-ups, and the models of switches.

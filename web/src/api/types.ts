@@ -194,7 +194,7 @@ export interface Explanation {
     readonly verdict: string;
     readonly line: SourceLine | null;
   }[];
-  readonly leaf?: {readonly id: number; readonly under_way: string | null; readonly specialised_to: readonly string[]} | null;
+  readonly leaf?: {readonly id: number; readonly under_way: string | null; readonly specialised_to: readonly string[]; readonly made_up: boolean} | null;
   readonly hops?: readonly {
     readonly at: Place;
     readonly rules: readonly (Omit<RuleRow, "switch" | "why"> & {readonly why: string; readonly foreign: boolean})[];
@@ -340,6 +340,7 @@ export interface Plan {
     readonly from: string;
     readonly to: string;
     readonly packet: string;
+    readonly made_up: boolean;
     readonly before: PlanDecision;
     readonly after: PlanDecision;
   }[];

@@ -157,7 +157,7 @@ function PlanText({plan, names}: {readonly plan: Plan; readonly names: Names}) {
               <thead><tr><th scope="col">packet</th><th scope="col">enters at</th><th scope="col">before</th><th scope="col">after</th></tr></thead>
               <tbody>{own.slice(0, LISTED).map((one, at) => (
                 <tr key={at}>
-                  <td><code>{names.inText(one.packet)}</code></td><td>{names.place(one.at)}</td>
+                  <td><code>{names.inText(one.packet)}</code>{one.made_up && ' (made up)'}</td><td>{names.place(one.at)}</td>
                   <td><DecisionText decision={one.before} names={names} /></td><td><DecisionText decision={one.after} names={names} /></td>
                 </tr>
               ))}</tbody>

@@ -216,9 +216,10 @@ fn group(text: &mut String, plan: &Value, kind: &str, all: bool) {
         for one in packets.iter().take(shown) {
             // The errors are listed below.
             let after = if kind == "fails" { "an error" } else { plain(&one["after"]["route"]) };
+            let made_up = if one["made_up"] == true { " (made up)" } else { "" };
             let _ = writeln!(
                 text,
-                "    {} at {}:{}: {} -> {after}",
+                "    {} at {}:{}{made_up}: {} -> {after}",
                 plain(&one["packet"]),
                 plain(&one["at"]["switch"]),
                 one["at"]["port"],

@@ -66,7 +66,7 @@ impl Digits {
         let how = if is_in_route { after.route.as_str() } else { "" };
         let error = if *kind == DifferenceKind::Fails { how } else { "" };
         Digits {
-            packet: digits_of(&one.decided_packet()),
+            packet: digits_of(&one.packet),
             outcome: digits([kind.name(), &from, &to, how]),
             lines: digits([kind.name(), &before.lines, &after.lines, error]),
         }
@@ -87,8 +87,9 @@ fn digits<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 fn digits_of(packet: &DecidedPacket) -> String {
-    let DecidedPacket { at, from, to, packet } = packet;
-    digits([at.to_string().as_str(), &from.to_string(), &to.to_string(), packet])
+    // Whether somebody has sent it by now is not part of what was decided.
+    let DecidedPacket { at, from, to, summary, is_made_up: _ } = packet;
+    digits([at.to_string().as_str(), &from.to_string(), &to.to_string(), summary])
 }
 
 impl Plan {
@@ -166,15 +167,11 @@ impl Plan {
             let digits = Digits::from_difference(one);
             if packets.contains(digits.packet.as_str()) {
                 if !told.contains(&digits) {
-                    return Err(format!(
-                        "{}, which is in the plan, would go otherwise: {}",
-                        one.decided_packet(),
-                        change(one)
-                    ));
+                    return Err(format!("{}, which is in the plan, would go otherwise: {}", one.packet, change(one)));
                 }
                 again.insert(digits.packet);
             } else if !lines.contains(digits.lines.as_str()) {
-                let what = format!("{}, which is not in the plan: {}", one.decided_packet(), change(one));
+                let what = format!("{}, which is not in the plan: {}", one.packet, change(one));
                 if one.kind == DifferenceKind::Fails {
                     return Err(format!("the policy fails on {what}"));
                 }
@@ -258,13 +255,15 @@ fn counts(trial: &Trial) -> Value {
 }
 
 fn difference(one: &Difference) -> Value {
-    let Difference { kind, at, from, to, packet, before, after } = one;
+    let Difference { kind, packet, before, after } = one;
+    let DecidedPacket { at, from, to, summary, is_made_up } = packet;
     json!({
         "kind": kind.name().replace(' ', "_"),
         "at": location(*at),
         "from": from.to_string(),
         "to": to.to_string(),
-        "packet": packet,
+        "packet": summary,
+        "made_up": is_made_up,
         "before": decision(before),
         "after": decision(after),
     })

@@ -271,7 +271,14 @@ mod tests {
 
     fn witness() -> Witness {
         let at = Location::new(Dpid(1), PortNo(1));
-        Witness { at, frame: [].into(), total_len: 0, extra_reads: [].into(), metadata: ReadMetadata::default() }
+        Witness {
+            at,
+            frame: [].into(),
+            total_len: 0,
+            extra_reads: [].into(),
+            metadata: ReadMetadata::default(),
+            is_made_up: false,
+        }
     }
 
     fn departed(dpids: impl IntoIterator<Item = u64>) -> BTreeMap<Dpid, Departed> {

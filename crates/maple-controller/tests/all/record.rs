@@ -163,7 +163,10 @@ fn a_comparison_says_which_packets_go_otherwise_and_changes_nothing() {
     assert_eq!(replayed.difference, None);
     let found = comparison.found();
     assert!(found.leaves > found.differences.len() && !found.differences.is_empty(), "{found:?}");
-    assert!(found.differences.iter().all(|one| one.packet.contains(":22") && one.after.route == "drop"), "{found:?}");
+    assert!(
+        found.differences.iter().all(|one| one.packet.summary.contains(":22") && one.after.route == "drop"),
+        "{found:?}"
+    );
 }
 
 #[test]

@@ -287,7 +287,7 @@ impl LiveWatches {
         let PacketIn { total_len, data, buffer_id, .. } = packet_in;
         let total_len = usize::from(total_len).max(data.len());
         let at = Location::new(dpid, in_port);
-        let received = ReceivedPacket { frame: data.into(), total_len, buffer_id, at };
+        let received = ReceivedPacket { buffer_id, ..ReceivedPacket::new(data.into(), total_len, at) };
         let leaf = fabric.switches.find_leaf(&received).and_then(|id| decisions.leaves.get(&id));
         let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
         let track_hosts = fabric.ctx.options.track_hosts;

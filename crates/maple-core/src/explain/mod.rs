@@ -69,6 +69,8 @@ pub struct LeafView {
     pub under_way: Option<String>,
     /// The further constraints that its packets fit, if it is narrower than its trace.
     pub specialised_to: Vec<String>,
+    /// Whether exploration has made up the packet that it was decided for.
+    pub is_made_up: bool,
 }
 
 /// The network that a packet enters, with what an explanation asks of it.

@@ -105,8 +105,13 @@ impl KeyRules {
 
     /// Returns the bits of the metadata that a packet has after the table, unless the controller decides about it.
     pub fn metadata<P: Fields + ?Sized>(&self, packet: &P) -> Option<u64> {
-        let key = self.look_up.key_of(packet);
-        key.and_then(|key| self.keys.get(&key)).map_or(Some(0), |key| key.class)
+        self.look_up.key_of(packet).map_or(Some(0), |key| self.class_of(&key))
+    }
+
+    /// Returns the bits of the metadata that packets with a key have after the table, unless the controller decides about
+    /// them.
+    pub fn class_of(&self, key: &KeyBits) -> Option<u64> {
+        self.keys.get(key).map_or(Some(0), |key| key.class)
     }
 
     /// Returns the number of rules that the keys have at most, with those of keys that have just gone.

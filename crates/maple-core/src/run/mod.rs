@@ -214,10 +214,15 @@ impl Run {
         self
     }
 
-    /// Marks the packet as one that nobody has sent.
+    /// Marks the packet as one that nobody has sent. Then the answer does not last if f prints, or if it is not allowed.
     pub(crate) fn on_made_up(self) -> Run {
         self.state().is_made_up = true;
         self
+    }
+
+    /// Reports whether nobody has sent the packet.
+    pub(crate) fn is_made_up(&self) -> bool {
+        self.state().is_made_up
     }
 
     /// Returns the packet as it was received, the state that the run began with, and whether hosts are tracked. Returns
@@ -335,7 +340,9 @@ impl Run {
         let account = state.take_account();
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
-        trace.needs_controller = state.each;
+        // What f prints, and what it is not allowed, people take for the doing of a packet that came.
+        let waits_for_packet = state.is_made_up && (state.result.has_output || !state.result.violations.is_empty());
+        trace.needs_controller = state.each || waits_for_packet;
         Some(Finished { trace, account, ..state.result })
     }
 

@@ -1,6 +1,7 @@
 //! Exploration: rules before the first packet, for what known hosts can send.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use maple_core::engine::{Event, Exploration, ExplorationBound, Options};
@@ -9,10 +10,12 @@ use maple_core::network::Mac;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::state::Value;
-use maple_sim::{SimNetwork, SimSwitch};
+use maple_sim::seeds::Seeds;
+use maple_sim::{Choices, SimNetwork, SimSwitch};
+use maple_wire::msg::Message;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::scripts::{at, udp};
+use crate::scripts::{at, ring_with, udp};
 
 const ONE: Dpid = Dpid(1);
 const HOSTS: u32 = 6;
@@ -228,4 +231,97 @@ fn a_switch_that_was_away_is_explored_when_it_is_back() {
     sim.inject(at(1, 4), udp(host(4), newcomer, 80));
     sim.run_for(Duration::from_millis(50));
     assert_eq!((sim.delivered.len(), sim.stats().misses), (1, before), "the newcomer is reached by a rule");
+}
+
+#[test]
+fn a_restart_at_rest_changes_no_rule_of_what_was_explored() {
+    // Two decisions lead to each place, or one of them.
+    let policy = |pkt: &PacketHandle, net: &Net| match pkt.is(Field::EthType, 0x800) || net.var("open").is_some() {
+        true => to_the_place(pkt, net),
+        false => Route::drop(),
+    };
+    let Seeds { fixed, fresh } = Seeds::share(|all| all, 8, 8);
+    for seed in fixed.chain(fresh) {
+        println!("MAPLE_SEED={seed}");
+        let mut random = Choices::new(seed);
+        let shards = 1 + random.below(2) as u8;
+        let options = Options { look_up_tables: 3, explored_leaves: 64, ..Options::default() };
+        let mut sim = ring_with(&options, Arc::new(policy), 3, shards, Version::Of13);
+        let mut is_open = true;
+        for round in 0..8 {
+            for _ in 0..4 {
+                // A host is new, or moves.
+                let place = at(1 + random.below(3) as u64, 3 + random.below(2) as u32);
+                sim.inject(place, udp(host(random.below(9) as u32), host(random.below(9) as u32), 7));
+            }
+            is_open ^= random.one_in(2);
+            let value = is_open.then(|| true.into());
+            sim.tell(Event::Write(vec![maple_core::state::Write::Var { name: "open".into(), value }]));
+            sim.run_for(Duration::from_secs(8));
+            sim.messages = Some(Vec::new());
+            sim.restart_controller(shards);
+            sim.run_for(Duration::from_secs(8));
+            let mut messages = sim.messages.take().unwrap_or_default();
+            messages.retain(|(_, message)| matches!(message, Message::FlowMod(_)));
+            assert_eq!(messages, [], "round {round}");
+        }
+    }
+}
+
+#[test]
+fn policies_print_about_packets_that_came_and_about_no_others() {
+    let printed = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&printed);
+    let prints = move |pkt: &PacketHandle, net: &Net| {
+        // Hosts have become known by packets to another port.
+        if pkt.is(Field::UdpDst, 53) && !net.keeps_output_back() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        to_the_place(pkt, net)
+    };
+    let asks = |pkt: &PacketHandle, net: &Net| match pkt.is(Field::UdpDst, 53) {
+        true => to_the_place(pkt, net),
+        false => Route::drop(),
+    };
+    let mut sim = network(Arc::new(asks), |_| {});
+    assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
+    sim.reload(Arc::new(prints));
+    sim.run_for(Duration::from_secs(5));
+    sim.restart_controller(1);
+    sim.run_for(Duration::from_secs(5));
+    assert_eq!(printed.load(Ordering::Relaxed), 0);
+    let found = exploration(&sim);
+    assert!(found.open.iter().any(|open| open.what.contains("prints")), "{found:?}");
+    assert_eq!(send(&mut sim, 1, 2, 53), (vec![2], true));
+    assert_eq!(printed.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn each_combination_of_what_two_look_ups_of_one_field_find_is_explored() {
+    let by = |table: &str| LookUp::by(table, KeyField { field: Field::EthDst, form: KeyForm::Mac });
+    let (groups, quiet) = (by("groups"), by("quiet"));
+    let policy = move |_: &PacketHandle, net: &Net| match (net.look_up(&groups, None), net.has_key(&quiet, None)) {
+        (Some(Value::Int(group)), is_quiet) => Route::to([PortNo(group as u32 + 3 * u32::from(is_quiet))]),
+        (_, is_quiet) => {
+            if is_quiet {
+                Route::to([PortNo(3)])
+            } else {
+                Route::drop()
+            }
+        }
+    };
+    let mut sim = network(Arc::new(policy), |options| options.look_up_tables = 4);
+    let row = |table: &str, key: u32, value: i128| maple_core::state::Write::Table {
+        table: table.into(),
+        key: Value::Mac(host(key)),
+        value: Some(Value::Int(value)),
+    };
+    // Of each group one host is quiet, and so is one without a group.
+    let groups = [(1, 1), (2, 2), (3, 1), (4, 2)].map(|(key, group)| row("groups", key, group));
+    sim.tell(Event::Write(groups.into_iter().chain([3, 4, 5].map(|key| row("quiet", key, 1))).collect()));
+    sim.run_for(Duration::from_secs(5));
+    assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
+    for (to, out) in [(1, Some(1)), (2, Some(2)), (3, Some(4)), (4, Some(5)), (5, Some(3)), (6, None)] {
+        assert_eq!(send(&mut sim, 6, to, 80), (out.into_iter().collect(), false), "to {to}");
+    }
 }

@@ -161,9 +161,9 @@ fn a_rehearsal_says_who_loses_and_gains_and_which_rules_change() {
         let rehearsed = sim.rehearse(list(&[22, 443], ""));
         assert_eq!(rules(&mut sim), before, "a rehearsal changes nothing");
         assert_eq!(kinds(&rehearsed), [(DifferenceKind::Loses, 2), (DifferenceKind::Gains, 2)]);
-        let one = rehearsed.trial.differences.iter().find(|one| one.at == at(1, 3)).expect("a difference");
-        assert_eq!((one.from, one.to), (A, B));
-        assert!(one.packet.starts_with("udp 10.0.0.10:1000 > 10.0.0.11:"), "{}", one.packet);
+        let one = rehearsed.trial.differences.iter().find(|one| one.packet.at == at(1, 3)).expect("a difference");
+        assert_eq!((one.packet.from, one.packet.to), (A, B));
+        assert!(one.packet.summary.starts_with("udp 10.0.0.10:1000 > 10.0.0.11:"), "{}", one.packet);
         reload_as_rehearsed(&mut sim, &list(&[22, 443], ""), true).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 443)), []);
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
@@ -178,7 +178,7 @@ fn a_rehearsal_knows_the_labels_of_new_routes() {
         let policy = list(&[], "cost");
         let rehearsed = reload_as_rehearsed(&mut sim, &policy, true).unwrap_or_else(|error| panic!("{error}"));
         assert!(kinds(&rehearsed).iter().any(|(kind, _)| *kind == DifferenceKind::Moves), "{rehearsed:?}");
-        let moved = rehearsed.trial.differences.iter().find(|one| one.at == at(1, 3)).expect("it moves");
+        let moved = rehearsed.trial.differences.iter().find(|one| one.packet.at == at(1, 3)).expect("it moves");
         let way = |places: &[(u64, u32)]| {
             let shown: Vec<String> = places.iter().map(|(switch, port)| at(*switch, *port).to_string()).collect();
             shown.join(", ")

@@ -47,6 +47,7 @@ pub fn to_json(explanation: &Explanation, context: &AnswerContext<'_>) -> Value 
         "instead": instead(&explanation.alternatives, &mut lines),
         "leaf": explanation.leaf.as_ref().map(|leaf| json!({
             "id": leaf.id.0, "under_way": leaf.under_way, "specialised_to": leaf.specialised_to,
+            "made_up": leaf.is_made_up,
         })),
         "hops": hops(explanation, counts),
         "arrives": explanation.journey.arrivals.iter().map(|arrival| {

@@ -213,6 +213,9 @@ fn network(answer: &Value, out: &mut String) {
     if answer["has_loop"] == Value::Bool(true) {
         let _ = writeln!(out, "  it goes in a loop");
     }
+    if answer["leaf"]["made_up"] == true {
+        let _ = writeln!(out, "  exploration decided this before such a packet came");
+    }
     state_of_rules(answer, out);
 }
 

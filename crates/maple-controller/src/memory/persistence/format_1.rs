@@ -116,6 +116,7 @@ fn witness(row: WitnessRow) -> Option<Witness> {
         total_len: row.total_len,
         extra_reads: row.narrower.into_iter().map(part).collect::<Option<_>>()?,
         metadata: ReadMetadata::default(),
+        is_made_up: false,
     })
 }
 
@@ -185,6 +186,7 @@ mod tests {
             total_len: 1514,
             extra_reads: [narrower].into(),
             metadata: ReadMetadata::default(),
+            is_made_up: false,
         };
         let host = HostInfo {
             location: at(1, 1),

@@ -13,7 +13,7 @@ use super::RecordingError;
 
 const MAGIC: &[u8; 8] = b"MAPLEREC";
 /// The format of a recording's files. Another one is refused.
-pub(crate) const FORMAT: u32 = 5;
+pub(crate) const FORMAT: u32 = 6;
 /// The number of bytes of magic and format.
 const START: usize = 12;
 /// The number of bytes before a block's contents: kind, lengths in the file and uncompressed, checksum.

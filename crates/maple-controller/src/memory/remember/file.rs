@@ -20,8 +20,10 @@ pub(super) const SURROUNDINGS: TableDefinition<'_, (), &[u8]> = TableDefinition:
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
 
 /// The format of leaves and surroundings.
-pub(crate) const FORMAT: &str = "3";
-/// The format before that had no look-ups.
+pub(crate) const FORMAT: &str = "4";
+/// The format before, which does not say which packets are made up.
+const WITHOUT_MADE_UP: &str = "3";
+/// The format before that, which has no look-ups either.
 const WITHOUT_LOOK_UPS: &str = "2";
 /// The format of tables and variables (`persistence/`). A file of a later format is refused, because they can't be made
 /// anew.
@@ -96,14 +98,16 @@ pub(crate) fn begin(database: &Database) -> Result<RememberedRows, DatabaseError
         remembered.epoch = last.map_or(1, next_epoch);
         remembered.policy = get(&run, POLICY)?.and_then(|text| serde_json::from_str(&text).ok());
         let format = get(&run, "format")?;
-        let is_read = |format: &str| [FORMAT, WITHOUT_LOOK_UPS].contains(&format);
+        let is_read = |format: &str| [FORMAT, WITHOUT_MADE_UP, WITHOUT_LOOK_UPS].contains(&format);
         if format.as_deref().is_some_and(|format| !is_read(format)) {
             tracing::warn!("the state file was last used by another version of Maple: rules are made anew");
             leaves.retain(|_, _| false)?;
         } else {
             let mut surroundings = transaction.open_table(SURROUNDINGS)?;
-            if format.as_deref() == Some(WITHOUT_LOOK_UPS) {
-                add_no_look_ups(&mut leaves, &mut surroundings)?;
+            match format.as_deref() {
+                Some(WITHOUT_LOOK_UPS) => add_members(&mut leaves, &mut surroundings, &[0, 0, 0], &[0])?,
+                Some(WITHOUT_MADE_UP) => add_members(&mut leaves, &mut surroundings, &[0], &[])?,
+                _ => {}
             }
             if let Some(row) = surroundings.get(())? {
                 remembered.switches = switches(&leaves, row.value())?;
@@ -116,20 +120,23 @@ pub(crate) fn begin(database: &Database) -> Result<RememberedRows, DatabaseError
     Ok(remembered)
 }
 
-/// Brings rows of the format [`WITHOUT_LOOK_UPS`] into this one: their last members say that nothing is looked up.
-fn add_no_look_ups(
+/// Brings rows of an earlier format into this one. Their last members are new, and say that nothing is looked up or made
+/// up.
+fn add_members(
     leaves: &mut redb::Table<'_, u64, &'static [u8]>,
     surroundings: &mut redb::Table<'_, (), &'static [u8]>,
+    of_leaf: &[u8],
+    of_surroundings: &[u8],
 ) -> Result<(), DatabaseError> {
     let mut all = Vec::new();
     for row in leaves.iter()? {
         let (key, value) = row?;
-        all.push((key.value(), [value.value(), &[0, 0]].concat()));
+        all.push((key.value(), [value.value(), of_leaf].concat()));
     }
     for (key, row) in all {
         leaves.insert(key, row.as_slice())?;
     }
-    let earlier = surroundings.get(())?.map(|row| [row.value(), &[0]].concat());
+    let earlier = surroundings.get(())?.map(|row| [row.value(), of_surroundings].concat());
     if let Some(row) = earlier {
         surroundings.insert((), row.as_slice())?;
     }

@@ -69,6 +69,7 @@ mod tests {
             total_len: 1514,
             extra_reads: [widest].into(),
             metadata: ReadMetadata { value: u64::MAX - 1, mask: u64::MAX },
+            is_made_up: true,
         }
     }
 
@@ -141,33 +142,39 @@ mod tests {
             assert!(found.switches[&Dpid(1)].leaves.is_empty());
         }
         let transaction = database.begin_write().expect("a transaction");
-        transaction.open_table(RUN).expect("a table").insert("format", "4").expect("a row");
+        transaction.open_table(RUN).expect("a table").insert("format", "5").expect("a row");
         transaction.commit().expect("it is written");
         assert!(run(&database, Vec::new()).switches.is_empty());
     }
 
     #[test]
-    fn rows_without_look_ups_are_read() {
+    fn rows_of_earlier_formats_are_read() {
+        let leaf = Witness { is_made_up: false, ..witness(1) };
+        // Rows ended before these members.
+        check_rows_of("3", &leaf, 1, &around(1), 0);
+        let leaf = Witness { metadata: ReadMetadata::default(), ..leaf };
+        check_rows_of("2", &leaf, 3, &Surroundings { look_ups: Vec::new(), ..around(1) }, 1);
+    }
+
+    /// Writes rows of an earlier format, which ended so many bytes earlier, and reads them.
+    fn check_rows_of(format: &str, leaf: &Witness, of_leaf: usize, around: &Surroundings, of_around: usize) {
         let (database, _folder) = file();
         run(&database, vec![(LeafId(5), Some(witness(1)))]);
-        let leaf = Witness { metadata: ReadMetadata::default(), ..witness(1) };
-        let around = Surroundings { look_ups: Vec::new(), ..around(1) };
         let transaction = database.begin_write().expect("a transaction");
         {
-            // In format 2 rows ended before these members.
-            let [leaf, around] = [bytes(&leaf), bytes(&around)].map(|row| row.expect("it has a form"));
+            let [leaf, around] = [bytes(leaf), bytes(around)].map(|row| row.expect("it has a form"));
             let mut leaves = transaction.open_table(LEAVES).expect("a table");
-            leaves.insert(1 << 48 | 5, &leaf[..leaf.len() - 2]).expect("a row");
+            leaves.insert(1 << 48 | 5, &leaf[..leaf.len() - of_leaf]).expect("a row");
             let mut rows = transaction.open_table(SURROUNDINGS).expect("a table");
-            rows.insert((), &around[..around.len() - 1]).expect("a row");
-            transaction.open_table(RUN).expect("a table").insert("format", "2").expect("a row");
+            rows.insert((), &around[..around.len() - of_around]).expect("a row");
+            transaction.open_table(RUN).expect("a table").insert("format", format).expect("a row");
         }
         transaction.commit().expect("it is written");
         for _ in 0..2 {
             // The second time, the rows are of this format.
             let Ok(found) = begin(&database) else { panic!("the file can be read") };
             let switch = &found.switches[&Dpid(1)];
-            assert_eq!((&switch.leaves[..], &switch.surroundings), (&[leaf.clone()][..], &around));
+            assert_eq!((&switch.leaves[..], &switch.surroundings), (std::slice::from_ref(leaf), around));
         }
     }
 

@@ -66,7 +66,7 @@ use rows::{ConnectionRow, HandedRow};
 
 /// Returns the first request of a process that wants to take over, with or without certificates for TLS.
 pub(crate) fn request(has_tls: bool) -> &'static str {
-    if has_tls { r#"{"takeover":{"tls":true,"form":3}}"# } else { r#"{"takeover":{"tls":false,"form":3}}"# }
+    if has_tls { r#"{"takeover":{"tls":true,"form":4}}"# } else { r#"{"takeover":{"tls":false,"form":4}}"# }
 }
 
 /// The second request, when that process is ready.

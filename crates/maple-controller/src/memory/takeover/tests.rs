@@ -130,8 +130,14 @@ fn sockets_arrive_open_and_in_order_with_what_is_to_be_known_of_them() {
         StateWrite::Var { name: "v".into(), value: None },
     ];
     let at = Location::new(Dpid(1), PortNo(1));
-    let witness =
-        Witness { at, frame: [1, 2].into(), total_len: 2, extra_reads: [].into(), metadata: ReadMetadata::default() };
+    let witness = Witness {
+        at,
+        frame: [1, 2].into(),
+        total_len: 2,
+        extra_reads: [].into(),
+        metadata: ReadMetadata::default(),
+        is_made_up: false,
+    };
     let sent = HandedOver {
         listeners: vec![(listener, true)],
         connections,

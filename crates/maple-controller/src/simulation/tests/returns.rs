@@ -16,8 +16,14 @@ fn departed(dpid: Dpid) -> Departed {
     let frame: Arc<[u8]> = Frame::ethernet([2; 6], mac).ipv4([10; 4], [11; 4]).udp(1, 2).build().into();
     let host = HostInfo { location: at, ipv4: Default::default(), ipv6: Default::default() };
     let surroundings = Surroundings { edges: vec![at], hosts: vec![(Mac(mac), host)], ..Surroundings::default() };
-    let leaf =
-        Witness { at, total_len: frame.len(), frame, extra_reads: Box::default(), metadata: ReadMetadata::default() };
+    let leaf = Witness {
+        at,
+        total_len: frame.len(),
+        frame,
+        extra_reads: Box::default(),
+        metadata: ReadMetadata::default(),
+        is_made_up: false,
+    };
     Departed { leaves: vec![leaf], rows: vec![dpid.0], surroundings }
 }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use maple_wire::msg::PacketIn;
+use maple_wire::msg::{NO_BUFFER, PacketIn};
 use maple_wire::{Constraint, Field, Packet, PortNo};
 
 use crate::network::Location;
 use crate::trace::Fields;
 
-/// A packet that a switch sent to the controller.
+/// A packet that a switch sent to the controller, or could send.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct ReceivedPacket {
     /// The captured bytes.
@@ -19,9 +19,21 @@ pub(in crate::engine) struct ReceivedPacket {
     pub buffer_id: u32,
     /// The port where it came in.
     pub at: Location,
+    /// Whether nobody has sent it: the engine has made it up, to decide packets before they come.
+    pub is_made_up: bool,
 }
 
 impl ReceivedPacket {
+    /// Creates a packet that came in by a port, of which the switch keeps no copy.
+    pub fn new(frame: Arc<[u8]>, total_len: usize, at: Location) -> ReceivedPacket {
+        ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at, is_made_up: false }
+    }
+
+    /// Creates a packet that could come in by a port, and that nobody has sent.
+    pub fn made_up(frame: &Arc<[u8]>, at: Location) -> ReceivedPacket {
+        ReceivedPacket { is_made_up: true, ..ReceivedPacket::new(Arc::clone(frame), frame.len(), at) }
+    }
+
     /// Returns the packet's fields.
     pub fn packet(&self) -> Packet<'_> {
         Packet::with_wire_len(&self.frame, self.at.port.0, self.total_len)

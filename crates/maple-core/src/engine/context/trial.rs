@@ -99,7 +99,7 @@ pub struct DecisionSummary {
     pub lines: String,
 }
 
-/// A packet that the network has decided about, as people read it.
+/// A packet that the network has decided, as people read it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DecidedPacket {
     /// The port where it entered.
@@ -109,7 +109,9 @@ pub struct DecidedPacket {
     /// The address that it is sent to.
     pub to: Mac,
     /// The packet in one line.
-    pub packet: String,
+    pub summary: String,
+    /// Whether nobody has sent it: exploration has made it up.
+    pub is_made_up: bool,
 }
 
 /// A difference between two decisions about a leaf's packets: that of the policy that runs, and that of a candidate.
@@ -117,14 +119,8 @@ pub struct DecidedPacket {
 pub struct Difference {
     /// The kind of difference.
     pub kind: DifferenceKind,
-    /// The port where the witness packet entered.
-    pub at: Location,
-    /// The host that sent it.
-    pub from: Mac,
-    /// The address that it is sent to.
-    pub to: Mac,
-    /// The witness packet in one line.
-    pub packet: String,
+    /// The leaf's witness packet.
+    pub packet: DecidedPacket,
     /// The decision of the policy that runs.
     pub before: DecisionSummary,
     /// The decision of the candidate.
@@ -165,6 +161,7 @@ impl fmt::Display for DifferenceKind {
 
 impl fmt::Display for DecidedPacket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.packet, self.at)
+        let made_up = if self.is_made_up { " (made up)" } else { "" };
+        write!(f, "{} at {}{made_up}", self.summary, self.at)
     }
 }

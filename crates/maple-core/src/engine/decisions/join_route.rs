@@ -51,10 +51,13 @@ impl Decisions {
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
         let switch = fabric.switches.get(&key.ingress);
+        let looks_up = switch.is_some_and(|switch| !switch.layout.look_ups().is_empty());
+        let restoring = switch.and_then(|switch| switch.restoring.as_ref());
+        let had_rule = restoring.is_some_and(|restoring| restoring.route_numbers().contains(&key.number()));
         let at_ingress = AtIngress {
             route_table: switch.and_then(|switch| switch.open_route_table()),
             meter,
-            looks_up: switch.is_some_and(|switch| !switch.layout.look_ups().is_empty()),
+            rule_from: if looks_up && !had_rule { 2 } else { 1 },
         };
         Some(fabric.with_routes(|routes, _, out| routes.create(leaf, key, &resolved, subscription, at_ingress, out)))
     }

@@ -25,7 +25,7 @@ pub(in crate::engine) struct Leaf {
     pub origin: Arc<Origin>,
     /// The route that the leaf has joined; `None` before that, and if the leaf has no route.
     pub route_id: Option<RouteId>,
-    /// The witness packet: f ran on it.
+    /// The witness packet: f ran on it. Exploration may have made it up.
     pub witness: ReceivedPacket,
     pub state: LeafState,
     /// The packets that wait for the installation.
@@ -89,7 +89,7 @@ impl Leaf {
 
     /// Returns the part of the leaf that the next run of the controller is to know.
     pub fn remembered(&self) -> Witness {
-        let ReceivedPacket { frame, total_len, at, .. } = &self.witness;
+        let ReceivedPacket { frame, total_len, at, is_made_up, buffer_id: _ } = &self.witness;
         let extra_reads = self.extra_reads.clone();
         Witness {
             at: *at,
@@ -97,6 +97,7 @@ impl Leaf {
             total_len: *total_len,
             extra_reads,
             metadata: self.trace.metadata(),
+            is_made_up: *is_made_up,
         }
     }
 

@@ -22,17 +22,13 @@ impl Decisions {
     /// comes in.
     pub fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
         let EnteringPacket { at, frame } = packet;
-        let received = ReceivedPacket {
-            frame: Arc::clone(frame),
-            total_len: frame.len(),
-            buffer_id: maple_wire::msg::NO_BUFFER,
-            at: *at,
-        };
+        let received = ReceivedPacket::new(Arc::clone(frame), frame.len(), *at);
         let here = if is_learned { SOURCE_IS_HERE } else { 0 };
         let id = fabric.switches.find_leaf_with(&received, ReadMetadata { value: here, mask: here })?;
         let leaf = self.leaves.get(&id)?;
         let specialised_to = leaf.extra_reads.iter().map(show).collect();
-        Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to })
+        let is_made_up = leaf.witness.is_made_up;
+        Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to, is_made_up })
     }
 
     /// Returns the witness packet of a leaf: f ran on it.

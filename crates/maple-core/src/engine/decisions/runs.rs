@@ -57,7 +57,7 @@ impl Decisions {
             run.read_location(switch.version() == Version::Of10);
         }
         run.hear(&fabric.ctx.options.listener_filters);
-        Some(run)
+        Some(if received.is_made_up { run.on_made_up() } else { run })
     }
 
     /// Runs f on a batch. Yields the tag of each run with its result.

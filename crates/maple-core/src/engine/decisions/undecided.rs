@@ -108,14 +108,13 @@ impl Undecided {
 #[cfg(test)]
 mod tests {
     use maple_wire::PortNo;
-    use maple_wire::msg::NO_BUFFER;
 
     use super::*;
     use crate::network::Location;
 
     fn packet(dpid: u64) -> ReceivedPacket {
         let at = Location::new(Dpid(dpid), PortNo(1));
-        ReceivedPacket { frame: [dpid as u8].into(), total_len: 1, buffer_id: NO_BUFFER, at }
+        ReceivedPacket::new([dpid as u8].into(), 1, at)
     }
 
     fn switches(packets: &[ReceivedPacket]) -> Vec<u64> {

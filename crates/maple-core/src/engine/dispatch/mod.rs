@@ -219,7 +219,7 @@ impl Engine {
                 *explorer = Explorer::new(&*candidate.policy, &fabric.ctx.options);
                 reload.adopt(samples, decisions, fabric, candidate);
             }
-            Event::Abandon(number) => reload.abandon(number),
+            Event::Abandon(number) => reload.abandon(decisions, fabric, number),
             Event::LiveBegin { token, filter } => live.begin(fabric, token, filter),
             Event::LiveGoOn(token) => live.prolong(fabric, token),
             Event::LiveEnd(token) => live.end(fabric, token),

@@ -45,6 +45,11 @@ pub(in crate::engine) fn own_cookie(epoch: u16) -> u64 {
     cookie(epoch, NO_SUBJECT)
 }
 
+/// Reports whether rules with this cookie serve the engine itself, in this run of the controller or an earlier one.
+pub(in crate::engine) fn is_own(cookie: u64) -> bool {
+    is_ours(cookie) && cookie & NO_SUBJECT == NO_SUBJECT
+}
+
 /// Returns the cookie of the rules of a leaf or plan.
 pub(in crate::engine) fn dependent_cookie(epoch: u16, dependent: impl Into<DependentId>) -> u64 {
     cookie(epoch, dependent.into().0)

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use maple_wire::Constraint;
+use rustc_hash::FxHashSet;
 
 use crate::ids::Time;
 use crate::labels::LabelKey;
@@ -50,6 +51,8 @@ pub(in crate::engine) struct Restoring {
     later: Vec<Witness>,
     /// The matches and priorities of the earlier run's rules. The new table takes these priorities where it can.
     preferred: Priorities,
+    /// The numbers of the routes that have rules of the earlier run in the table of routes. They keep such a rule.
+    route_numbers: FxHashSet<u64>,
     /// When the last leaf was decided.
     decided: Option<Time>,
     /// Whether the table was built.
@@ -74,6 +77,7 @@ impl Restoring {
             is_confirmed: false,
             later: Vec::new(),
             preferred: Vec::new(),
+            route_numbers: FxHashSet::default(),
             decided: None,
             is_built: false,
             until: None,
@@ -92,6 +96,16 @@ impl Restoring {
     /// Returns the labels that the earlier run gave out at this switch.
     pub fn labels(&self) -> &[LabelKey] {
         &self.labels
+    }
+
+    /// Returns the numbers of the routes that have rules of the earlier run in the table of routes.
+    pub fn route_numbers(&self) -> &FxHashSet<u64> {
+        &self.route_numbers
+    }
+
+    /// Takes the numbers of the routes that have rules of the earlier run in the table of routes.
+    pub fn set_route_numbers(&mut self, numbers: FxHashSet<u64>) {
+        self.route_numbers = numbers;
     }
 
     /// Reports whether the switch, or the previous controller, has reported its rules.
@@ -194,6 +208,7 @@ mod tests {
             total_len: 14,
             extra_reads: Box::default(),
             metadata: ReadMetadata::default(),
+            is_made_up: false,
         };
         vec![witness; count]
     }

@@ -11,7 +11,6 @@ use std::fmt;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use maple_wire::msg::NO_BUFFER;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::engine::context::received_packet::ReceivedPacket;
@@ -125,9 +124,13 @@ impl Comparison {
     /// Returns the packet of a run, and a run for each policy on the same packet and state.
     fn again(&self, run: &Run) -> Option<(ReceivedPacket, Run, Run)> {
         let ((frame, total_len, at), state, track_hosts) = run.subject()?;
-        let again = |state| Run::new(Arc::clone(&frame), total_len, at, Txn::new(state), track_hosts);
+        let is_made_up = run.is_made_up();
+        let again = |state| {
+            let run = Run::new(Arc::clone(&frame), total_len, at, Txn::new(state), track_hosts);
+            if is_made_up { run.on_made_up() } else { run }
+        };
         let (before, after) = (again(Arc::clone(&state)), again(self.overlaid(state)));
-        Some((ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at }, before, after))
+        Some((ReceivedPacket { is_made_up, ..ReceivedPacket::new(frame, total_len, at) }, before, after))
     }
 
     /// Returns the state, with the writes of the other policy's file where the state has nothing of that name.

@@ -62,14 +62,7 @@ impl Difference {
         before: DecisionSummary,
         after: DecisionSummary,
     ) -> Difference {
-        let DecidedPacket { at, from, to, packet } = DecidedPacket::from_received(packet);
-        Difference { kind, at, from, to, packet, before, after }
-    }
-
-    /// Returns the packet that the decisions are about.
-    pub fn decided_packet(&self) -> DecidedPacket {
-        let Difference { at, from, to, packet, .. } = self;
-        DecidedPacket { at: *at, from: *from, to: *to, packet: packet.clone() }
+        Difference { kind, packet: DecidedPacket::from_received(packet), before, after }
     }
 }
 
@@ -78,7 +71,8 @@ impl DecidedPacket {
         let packet = received.packet();
         let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
         let (from, to) = (address(maple_wire::Field::EthSrc), address(maple_wire::Field::EthDst));
-        DecidedPacket { at: received.at, from, to, packet: maple_wire::packet::text::summary(&packet) }
+        let (at, is_made_up) = (received.at, received.is_made_up);
+        DecidedPacket { at, from, to, summary: maple_wire::packet::text::summary(&packet), is_made_up }
     }
 }
 

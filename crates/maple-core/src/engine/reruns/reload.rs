@@ -163,9 +163,12 @@ impl Reload {
         }
     }
 
-    /// Ends the trial of a candidate that will not be adopted.
-    pub fn abandon(&mut self, number: u64) {
-        self.trying.take_if(|trying| trying.candidate.number == number);
+    /// Ends the trial of a candidate that will not be adopted, and the look-ups that only it has asked.
+    pub fn abandon(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, number: u64) {
+        if self.trying.take_if(|trying| trying.candidate.number == number).is_some() {
+            let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
+            dpids.into_iter().for_each(|dpid| decisions.retire_look_ups(fabric, dpid));
+        }
     }
 
     /// Puts the candidate in the place of the policy.

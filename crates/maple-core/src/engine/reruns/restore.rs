@@ -49,8 +49,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::msg::NO_BUFFER;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
+use rustc_hash::FxHashSet;
 
 use super::samples::Samples;
 use crate::engine::context::event::{Effect, InstalledFlow};
@@ -62,7 +62,7 @@ use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
-use crate::engine::one_switch::cookies::own_cookie;
+use crate::engine::one_switch::cookies::{is_own, own_cookie};
 use crate::engine::one_switch::restoring::{RESTORE_POLL, Restoring};
 use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
@@ -137,10 +137,15 @@ impl Restore {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let ingress = switch.ingress_table();
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
-        let shared = switch.shared_table();
+        let (shared, routes) = (switch.shared_table(), switch.route_table());
+        let mut route_numbers = FxHashSet::default();
         for (table, rule) in switch.tables.installed() {
             labels.extend(LabelTable::key_of_rule(rule.priority, &rule.matching).filter(|_| table == shared));
             pushed.extend(labels_pushed_by(&rule));
+            if Some(table) == routes {
+                let metadata = rule.matching.constraints().find(|of| of.field == Field::Metadata);
+                route_numbers.extend(metadata.map(|number| number.value as u64));
+            }
             if table == ingress {
                 preferred.push((rule.matching.constraints().copied().collect(), rule.priority));
             }
@@ -151,10 +156,11 @@ impl Restore {
         }
         if let Some(table) = switch.open_route_table() {
             // The leaves that were decided before use it too.
-            switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid, table));
+            switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid, table, &route_numbers));
         }
         if let Some(restoring) = &mut switch.restoring {
             labels.extend(restoring.labels());
+            restoring.set_route_numbers(route_numbers);
             if restoring.rules_known(fabric.ctx.now, preferred, is_confirmed) {
                 switch.ingress.table.begin_rebuild();
             }
@@ -208,8 +214,9 @@ impl Restore {
             return fabric.mark_dirty(dpid);
         };
         let run = |witness: Witness| {
-            let Witness { at, total_len, metadata, .. } = witness;
-            let received = ReceivedPacket { frame: Arc::clone(&witness.frame), total_len, buffer_id: NO_BUFFER, at };
+            let Witness { at, total_len, metadata, is_made_up, .. } = witness;
+            let received = ReceivedPacket::new(Arc::clone(&witness.frame), total_len, at);
+            let received = ReceivedPacket { is_made_up, ..received };
             // A packet that has come meanwhile may have been decided already.
             let is_open = at.switch == dpid && fabric.switches.find_leaf_with(&received, metadata).is_none();
             let run = Decisions::run_assuming(fabric, &received, metadata).filter(|_| is_open)?;
@@ -345,6 +352,9 @@ fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
     // Rules that follow from what has just become ready.
     decisions.collect(fabric, dpid);
     if let Some(switch) = fabric.switches.get_mut(&dpid) {
+        // Rules of keys, whose changes have not been taken, are among those that have the engine's own cookie.
+        let own = own_cookie(fabric.ctx.options.epoch);
+        switch.renamed.extend(switch.tables.cookies().filter(|old| is_own(*old)).map(|old| (old, own)));
         switch.renamed.extend(switch.tables.cookies_to_rename());
         // Where one old cookie is to be two new ones, the rules of the second one are sent.
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));

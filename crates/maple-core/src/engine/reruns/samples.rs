@@ -28,7 +28,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::Dpid;
-use maple_wire::msg::NO_BUFFER;
 
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
@@ -172,7 +171,7 @@ impl Samples {
         let undecided: Vec<ReceivedPacket> = undecided.collect();
         let runs: Vec<(Run, ReceivedPacket)> = undecided
             .into_iter()
-            .filter_map(|received| Some((Decisions::admissible_run(fabric, &received)?.on_made_up(), received)))
+            .filter_map(|received| Some((Decisions::admissible_run(fabric, &received)?, received)))
             .collect();
         for (received, outcome) in decisions.run_policy(fabric, runs) {
             cache_sample(decisions, fabric, outcome, received);
@@ -199,10 +198,7 @@ fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Locati
     if sample.switch.is_some_and(|switch| switch != dpid) {
         return None;
     }
-    let received = |at: &Location| {
-        let (frame, total_len) = (Arc::clone(&sample.frame), sample.frame.len());
-        ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at: *at }
-    };
+    let received = |at: &Location| ReceivedPacket::made_up(&sample.frame, *at);
     let is_undecided = |received: &ReceivedPacket| fabric.switches.find_leaf(received).is_none();
     if let Some(port) = sample.port {
         let at = Location::new(dpid, port);

@@ -22,8 +22,8 @@ impl Topology {
         };
         let at = Location::new(dpid, in_port);
         let PacketIn { buffer_id, total_len, data, cookie, .. } = packet_in;
-        let received =
-            ReceivedPacket { total_len: usize::from(total_len).max(data.len()), frame: data.into(), buffer_id, at };
+        let total_len = usize::from(total_len).max(data.len());
+        let received = ReceivedPacket::new(data.into(), total_len, at);
         // A packet whose bytes are all here is sent from them. The switch's buffered copy, if any, expires there.
         let buffer_id = if received.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
         let received = ReceivedPacket { buffer_id, ..received };

@@ -23,7 +23,8 @@
 //! route is gone, packets match nothing there and come to the controller.
 //!
 //! Where leaves look things up, there is mostly one leaf for each place, and each leads elsewhere. There a route gets its
-//! rule when a second leaf uses it, because for one leaf that rule would save nothing.
+//! rule when a second leaf uses it, because for one leaf that rule would save nothing. A route that had a rule before the
+//! controller restarted keeps it, also if one leaf uses it by now.
 //!
 //! # Why no packet is lost or misrouted
 //!
@@ -109,14 +110,14 @@ pub(in crate::engine) struct PathSwitch {
 }
 
 /// What the ingress of a new route has for it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct AtIngress {
     /// The table of routes, if the ingress has one.
     pub route_table: Option<u8>,
     /// The number of the route's meter there.
     pub meter: Option<u32>,
-    /// Whether leaves may look something up there, so that most routes have one leaf.
-    pub looks_up: bool,
+    /// The number of leaves from which the route has a rule of its own there.
+    pub rule_from: usize,
 }
 
 impl Routes {
@@ -174,7 +175,7 @@ impl Routes {
                 former: Vec::new(),
                 meter: at_ingress.meter,
                 route_table,
-                looks_up: at_ingress.looks_up,
+                rule_from: at_ingress.rule_from,
                 metadata: None,
                 refusals: 0,
                 members: 1,
@@ -292,13 +293,16 @@ impl Routes {
     }
 
     /// Opens the table of routes of a switch that has no rule of this run yet. Returns the leaves that are to have
-    /// other rules.
-    pub fn use_route_table(&mut self, ingress: Dpid, table: u8) -> BTreeSet<LeafId> {
+    /// other rules. `there`: the numbers of the routes that have rules in that table already, from an earlier run.
+    pub fn use_route_table(&mut self, ingress: Dpid, table: u8, there: &FxHashSet<u64>) -> BTreeSet<LeafId> {
         let mut leaves = BTreeSet::new();
         let mut used = BTreeSet::new();
         for (id, route) in self.all.iter_mut().filter(|(_, route)| route.key.ingress == ingress) {
             if route.subscription.is_some() && crosses_links(&route.key, &route.resolved) {
                 route.route_table = Some(table);
+            }
+            if there.contains(&route.key.number()) {
+                route.rule_from = 1;
             }
             if route.route_table.is_some() && route.metadata.is_none() && route.may_have_rule() {
                 used.insert(*id);

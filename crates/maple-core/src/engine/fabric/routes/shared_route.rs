@@ -33,7 +33,7 @@ pub(in crate::engine) struct RouteKey {
 
 impl RouteKey {
     /// Returns the hash of the key, which very likely no other route has. It is the same in every run of the program.
-    pub(super) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
@@ -59,8 +59,8 @@ pub(in crate::engine) struct SharedRoute {
     pub(super) route_table: Option<u8>,
     /// The metadata number of that rule, if there is one. Then the rules of the route's leaves lead there.
     pub(super) metadata: Option<u64>,
-    /// Whether leaves may look something up at the ingress. Then there is that rule for two leaves or more.
-    pub(super) looks_up: bool,
+    /// The number of leaves from which there is that rule.
+    pub(super) rule_from: usize,
     /// The number of refusals of labels in a row.
     pub(super) refusals: u32,
     /// The number of times that leaves have joined the route and not left.
@@ -101,7 +101,7 @@ impl SharedRoute {
 
     /// Reports whether enough leaves use it for a rule of its own in the table of routes.
     pub(super) fn may_have_rule(&self) -> bool {
-        self.users > usize::from(self.looks_up)
+        self.users >= self.rule_from
     }
 
     /// Returns the leaves that use it or wait for it.

@@ -27,7 +27,7 @@ fn key(route: &Arc<Resolved>) -> RouteKey {
 }
 
 /// An ingress with a table of routes.
-const WITH_TABLE: AtIngress = AtIngress { route_table: Some(3), meter: None, looks_up: false };
+const WITH_TABLE: AtIngress = AtIngress { route_table: Some(3), meter: None, rule_from: 1 };
 
 /// Removes the last request and returns its serial number and port.
 fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
@@ -124,7 +124,7 @@ fn a_route_holds_the_labels_of_both_paths_until_rules_have_changed() {
 fn where_leaves_look_things_up_a_route_has_a_rule_once_two_leaves_use_it() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0));
-    let at_ingress = AtIngress { looks_up: true, ..WITH_TABLE };
+    let at_ingress = AtIngress { rule_from: 2, ..WITH_TABLE };
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), at_ingress, &mut out);
     let first = asked(&mut out);
     make_ready(&mut routes, first, &mut out);

@@ -36,6 +36,13 @@ impl Tables {
         !self.own.is_empty() && own.all(|(table, rule)| self.has_but_for_cookie(table, rule) == Some(true))
     }
 
+    /// Returns the cookies of the rules that the switch has.
+    pub fn cookies(&self) -> impl Iterator<Item = u64> {
+        self.installed
+            .values()
+            .flat_map(|installed| installed.keys().filter_map(|key| Some(installed.get(key)?.cookie)))
+    }
+
     /// Returns the cookies of rules that are right but for them, each with the cookie that the rule is to have.
     pub fn cookies_to_rename(&self) -> Vec<(u64, u64)> {
         let of_table = |(table, pending): (&u8, &PendingRules)| {

@@ -220,7 +220,7 @@ fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option
         return None;
     }
     let count = untried.len();
-    let run = |packet: ReceivedPacket| Some((Decisions::admissible_run(fabric, &packet)?.on_made_up(), packet));
+    let run = |packet: ReceivedPacket| Some((Decisions::admissible_run(fabric, &packet)?, packet));
     let runs: Vec<(Run, ReceivedPacket)> = untried.into_iter().filter_map(run).collect();
     for (packet, outcome) in decisions.run_policy(fabric, runs) {
         if let Some(why) = cache(decisions, fabric, outcome, packet) {

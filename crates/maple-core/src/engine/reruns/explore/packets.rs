@@ -3,9 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 
-use maple_wire::msg::NO_BUFFER;
 use maple_wire::{Constraint, Field, PortNo};
 
 use crate::check::{Headers, Sample, failing, fitting};
@@ -17,7 +15,7 @@ use crate::network::{Location, Mac, PortKind};
 use crate::state::Snapshot;
 use crate::trace::{Cond, Fields, Item};
 
-/// The number of keys of a class, and of values that no key has, that are tried.
+/// The number of changes of a packet that are tried for an answer, and of values that no key has.
 const TRIES: usize = 8;
 /// A hardware address, an IPv4 and an IPv6 address that are for documentation (RFC 7042 §2.1.2, RFC 5737, RFC 3849).
 const SPARE_MAC: u128 = 0x0000_5e00_5300;
@@ -35,8 +33,9 @@ pub(super) struct Packets<'a> {
     classes: RefCell<BTreeMap<u64, Rc<Classes>>>,
 }
 
-/// Classes, each with the first of its keys.
-type Classes = BTreeMap<u64, KeyBits>;
+/// Classes of a look-up, each with keys that have it: by the bits of the metadata that all look-ups of the same fields
+/// write for a key, the first one.
+type Classes = BTreeMap<u64, BTreeMap<u64, KeyBits>>;
 
 impl<'a> Packets<'a> {
     pub fn new(switch: &'a Switch, state: &'a Snapshot, tracks_hosts: bool) -> Packets<'a> {
@@ -79,7 +78,7 @@ impl<'a> Packets<'a> {
             if self.gives(&packet, std::slice::from_ref(item)) {
                 continue;
             }
-            let changed = self.changes(&packet, item).into_iter();
+            let changed = self.changes(&packet, &items[..index], item).into_iter();
             let changed = changed.filter_map(|changes| self.enter(packet.with(&changes), &changes));
             packet = changed.take(TRIES).find(|packet| self.gives(packet, &items[..=index]))?;
         }
@@ -100,12 +99,14 @@ impl<'a> Packets<'a> {
         self.switch.ingress.look_ups.metadata(&packet.packet(), is_here)
     }
 
-    /// Returns changes of a packet each of which may make it give an answer.
-    fn changes(&self, packet: &Sample, item: &Item) -> Vec<Headers> {
+    /// Returns changes of a packet each of which may make it give an answer, besides those that it gives already.
+    fn changes(&self, packet: &Sample, given: &[Item], item: &Item) -> Vec<Headers> {
         match item {
             Item::Test { cond, outcome: true } => fitting(cond, &packet.headers()),
             Item::Test { cond, outcome: false } => failing(cond, &packet.headers()),
-            Item::Read(Constraint { field: Field::Metadata, value, mask }) => self.keys(*mask as u64, *value as u64),
+            Item::Read(Constraint { field: Field::Metadata, value, mask }) => {
+                self.keys(given, *mask as u64, *value as u64)
+            }
             Item::Read(Constraint { field, value, mask }) => {
                 let old = packet.packet().get(*field).unwrap_or_default();
                 vec![Headers::from([(*field, old & !mask | value)])]
@@ -113,19 +114,33 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Returns the fields of keys that have a class.
-    fn keys(&self, mask: u64, class: u64) -> Vec<Headers> {
+    /// Returns the fields of keys that have a class, and of other look-ups of the same fields those that were given.
+    fn keys(&self, given: &[Item], mask: u64, class: u64) -> Vec<Headers> {
         let Some(rules) = self.look_up(mask) else { return Vec::new() };
+        let of_same_fields = self.of_same_fields(rules).fold(0, |all, of| all | of.mask());
+        let is_given = |bits: u64| {
+            given.iter().all(|item| match item {
+                Item::Read(Constraint { field: Field::Metadata, value, mask }) => {
+                    (bits ^ *value as u64) & *mask as u64 & of_same_fields == 0
+                }
+                _ => true,
+            })
+        };
+        let classes = self.classes(rules, mask);
+        let keys = classes.get(&class).into_iter().flatten().filter(|(bits, _)| is_given(**bits)).map(|(_, key)| key);
+        let absent = if class == 0 { self.absent(rules) } else { Vec::new() };
         let fields = |key: &KeyBits| rules.look_up().fields().zip(key.iter().copied()).collect();
-        match self.classes(rules, mask).get(&class) {
-            Some(key) => vec![fields(key)],
-            None if class == 0 => self.absent(rules).iter().map(fields).collect(),
-            None => Vec::new(),
-        }
+        keys.chain(&absent).map(fields).collect()
+    }
+
+    /// Returns the look-ups that have the same keys' fields as one, and that one.
+    fn of_same_fields(&self, rules: &KeyRules) -> impl Iterator<Item = &'a KeyRules> {
+        let is_same = move |other: &&KeyRules| other.look_up().fields().eq(rules.look_up().fields());
+        self.switch.ingress.look_ups.key_rules().filter(is_same)
     }
 
     /// Returns the look-up that writes these bits of the metadata.
-    fn look_up(&self, mask: u64) -> Option<&KeyRules> {
+    fn look_up(&self, mask: u64) -> Option<&'a KeyRules> {
         self.switch.ingress.look_ups.key_rules().find(|rules| rules.mask() & mask == mask)
     }
 
@@ -139,7 +154,7 @@ impl<'a> Packets<'a> {
         let is_of_source = rules.look_up().fields().all(|field| matches!(field, Field::EthSrc | Field::InPort));
         let may_be_absent = !(is_of_source && self.tracks_hosts && self.absent(rules).is_empty());
         let absent = Some(0).filter(|_| may_be_absent);
-        absent.into_iter().chain(self.classes(rules, mask).keys().copied()).collect()
+        absent.into_iter().chain(self.classes(rules, mask).keys().copied().filter(|class| *class != 0)).collect()
     }
 
     /// Returns the classes of keys that packets can have.
@@ -148,11 +163,14 @@ impl<'a> Packets<'a> {
     }
 
     fn find_classes(&self, rules: &KeyRules, mask: u64) -> Classes {
+        let same: Vec<&KeyRules> = self.of_same_fields(rules).collect();
         let mut all = Classes::new();
-        for (key, class) in rules.classified() {
-            let class = class & mask;
-            if class != 0 && self.can_have(rules, key) && all.get(&class).is_none_or(|first| key < first) {
-                all.insert(class, key.clone());
+        for (key, _) in same.iter().flat_map(|of| of.classified()).filter(|(key, _)| self.can_have(rules, key)) {
+            // While the controller decides about packets with a key, they have no class.
+            let Some(bits) = same.iter().try_fold(0, |all, of| Some(all | of.class_of(key)?)) else { continue };
+            let first = all.entry(bits & mask).or_default().entry(bits).or_insert_with(|| key.clone());
+            if key < first {
+                first.clone_from(key);
             }
         }
         all
@@ -229,8 +247,7 @@ impl<'a> Packets<'a> {
 
 /// Returns the packet as if a switch had sent it.
 pub(super) fn received(packet: Sample) -> ReceivedPacket {
-    let total_len = packet.frame.len();
-    ReceivedPacket { frame: Arc::clone(&packet.frame), total_len, buffer_id: NO_BUFFER, at: packet.at }
+    ReceivedPacket::made_up(&packet.frame, packet.at)
 }
 
 fn source(packet: &Sample) -> Mac {
