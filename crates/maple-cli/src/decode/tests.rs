@@ -1,6 +1,5 @@
 //! Captures built here byte by byte, and the lines that decoding prints.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use super::*;
@@ -34,11 +33,10 @@ fn run_on_file(name: &str, bytes: &[u8]) -> anyhow::Result<(Vec<String>, bool)> 
 }
 
 fn noted_on_file(name: &str, bytes: &[u8]) -> anyhow::Result<(Vec<String>, bool, String)> {
-    let path = std::env::temp_dir().join(format!("maple-decode-{}-{name}", std::process::id()));
-    std::fs::File::create(&path)?.write_all(bytes)?;
-    let result = noted(&[path.to_str().expect("a path")], Format::Auto);
-    std::fs::remove_file(&path)?;
-    result
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes)?;
+    noted(&[path.to_str().expect("a path")], Format::Auto)
 }
 
 fn unhex(text: &str) -> Vec<u8> {

@@ -178,12 +178,12 @@ fn a_controller_is_asked_for_what_it_knows() {
     assert!(line("show emulated links").is_ok_and(|told| told.starts_with("s1:2")));
     assert_eq!(line("show queues"), Ok("none".into()));
     assert_eq!(line("show stats"), Err("no stats".into()));
-    let file = std::env::temp_dir().join(format!("maple-runner-asks-{}.maple", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "h1 ping h2\nnot show stats\n").unwrap();
     let mut told = Vec::new();
-    let done = run_script(&runner, &mut net, file.to_str().unwrap(), &mut |line: &str| told.push(line.to_owned()));
+    let done =
+        run_script(&runner, &mut net, file.path().to_str().unwrap(), &mut |line: &str| told.push(line.to_owned()));
     assert!(told.is_empty() && matches!(done, Err(ScriptError::Wrong { line: 2, .. })), "{told:?} {done:?}");
-    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -258,10 +258,8 @@ fn mistakes_are_told_with_what_was_meant() {
 #[test]
 fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
     let (runner, mut net) = flooding("linear:2");
-    let folder = std::env::temp_dir().join(format!("maple-runner-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("lesson.maple");
-    let file = file.to_str().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = file.path().to_str().unwrap();
     let mut run = |text: &str| {
         std::fs::write(file, text).unwrap();
         let mut told = Vec::new();
@@ -280,7 +278,6 @@ fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
     assert!(
         run_script(&runner, &mut net, "/nowhere", &mut |_: &str| {}).is_err_and(|e| e.to_string().contains("/nowhere"))
     );
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
