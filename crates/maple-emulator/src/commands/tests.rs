@@ -280,12 +280,18 @@ fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
     );
 }
 
+/// The processor time of this thread. What else the machine does takes none of it.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 #[test]
 fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
     // Rules by hardware address, as a controller makes them.
     let took = |hosts: u32| {
         let topology = Topology::parse(&format!("single:{hosts}")).unwrap();
-        let began = Instant::now();
+        let began = cpu();
         let mut network = EmulatedNetwork::new(&topology, Version::Of13);
         network.run_for(MILLISECOND);
         let mut bytes = Message::Hello(Hello { version: 4, elements: vec![] }).to_bytes(Version::Of13, 1).unwrap();
@@ -315,8 +321,8 @@ fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
         let id = network.inject_from("h1", frame).unwrap();
         network.run_for(SECOND);
         assert_eq!(network.log().copies(id), hosts as usize - 1, "a flood is not a storm");
-        began.elapsed()
+        cpu() - began
     };
     let (few, many) = (took(1000), took(10_000));
-    assert!(many < few * 40 + std::time::Duration::from_secs(2), "{few:?} for a thousand, {many:?} for ten thousand");
+    assert!(many < few * 40, "{few:?} for a thousand, {many:?} for ten thousand");
 }
