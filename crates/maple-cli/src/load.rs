@@ -139,12 +139,6 @@ fn built_frames(bytes: &[u8], file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    fn written(name: &str, bytes: &[u8]) -> std::path::PathBuf {
-        let path = std::env::temp_dir().join(format!("maple-load-{}-{name}", std::process::id()));
-        std::fs::write(&path, bytes).unwrap();
-        path
-    }
-
     #[test]
     fn a_trace_is_a_capture_or_headers() {
         // The header has magic, version 2.4, zone 0, accuracy 0, 65535 bytes a packet and Ethernet; one packet of 16
@@ -152,7 +146,8 @@ mod tests {
         let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
         pcap.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0, 0]);
         pcap.extend_from_slice(&[7; 16]);
-        let file = written("capture", &pcap);
+        let file = tempfile::Builder::new().prefix("maple-load-").tempfile().unwrap().into_temp_path();
+        std::fs::write(&file, &pcap).unwrap();
         assert_eq!(frames(&file).unwrap(), [vec![7; 16]]);
         std::fs::write(&file, b"167772161\t167772162\t7\t80\t6\t0\t0\n").unwrap();
         let made = frames(&file).unwrap();
@@ -163,6 +158,5 @@ mod tests {
         assert!(frames(&file).unwrap_err().to_string().ends_with("is compressed: unpack it first (gunzip)"));
         std::fs::write(&file, &pcap[..30]).unwrap();
         assert!(format!("{:#}", frames(&file).unwrap_err()).contains("offset 24"));
-        std::fs::remove_file(&file).unwrap();
     }
 }

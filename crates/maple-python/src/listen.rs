@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_cli::print_plain;
-use maple_controller::LateShard;
 use maple_controller::listener::{Listener, ListenerError, NetworkEvent};
 use maple_controller::log::Level;
+use maple_controller::{Handle, LateShard};
 use maple_core::engine::{CounterKind, ListenerPacket, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
@@ -95,19 +95,13 @@ type Counters = [Option<u64>; 8];
 /// The counters of all ports, and the time of their switches' answers, in seconds.
 #[pyfunction]
 pub fn port_counts(py: Python<'_>) -> PyResult<Vec<(PyLocation, f64, Counters)>> {
-    let Some(controller) = host::controller() else { return Ok(Vec::new()) };
-    let counts = py.detach(|| {
-        controller.count(CounterKind::Ports, None, COUNT)?;
-        controller.port_counts()
-    });
-    let counts = counts.map_err(late)?;
     let one = |(count, _): (PortCount, Duration)| {
         let c = count.counters;
         let all =
             [c.rx_packets, c.rx_bytes, c.rx_dropped, c.rx_errors, c.tx_packets, c.tx_bytes, c.tx_dropped, c.tx_errors];
         (count.at.into(), seconds(count.time), all.map(|value| (value != u64::MAX).then_some(value)))
     };
-    Ok(counts.into_iter().map(one).collect())
+    Ok(counted(py, CounterKind::Ports, Handle::port_counts)?.into_iter().map(one).collect())
 }
 
 /// A switch, and the source and destination of the traffic at it.
@@ -116,22 +110,26 @@ type Pair<'py> = (u64, Option<Bound<'py, Mac>>, Option<Bound<'py, Mac>>);
 /// The traffic between hosts at its ingress: packets and bytes, after the time of the switch's answer, in seconds.
 #[pyfunction]
 pub fn traffic_counts(py: Python<'_>) -> PyResult<Vec<(Pair<'_>, f64, u64, u64)>> {
-    let Some(controller) = host::controller() else { return Ok(Vec::new()) };
-    let counts = py.detach(|| {
-        controller.count(CounterKind::Rules, None, COUNT)?;
-        controller.traffic()
-    });
-    let counts = counts.map_err(late)?;
     let host = |mac: Option<maple_core::Mac>| mac.map(|mac| Mac::cached(py, mac.bits() as u64)).transpose();
     let one = |(count, _): (Traffic, Duration)| {
         let pair = (count.switch.0, host(count.from.host())?, host(count.to.host())?);
         Ok((pair, seconds(count.time), count.packets, count.bytes))
     };
-    counts.into_iter().map(one).collect()
+    counted(py, CounterKind::Rules, Handle::traffic)?.into_iter().map(one).collect()
 }
 
-fn late(late: LateShard) -> PyErr {
-    PyTimeoutError::new_err(late.to_string())
+/// Returns what the controller knows when switches have sent these counters; nothing if no controller runs.
+fn counted<T: Send>(
+    py: Python<'_>,
+    kind: CounterKind,
+    read: fn(&Handle) -> Result<Vec<T>, LateShard>,
+) -> PyResult<Vec<T>> {
+    let Some(controller) = host::controller() else { return Ok(Vec::new()) };
+    let counts = py.detach(|| {
+        controller.count(kind, None, COUNT)?;
+        read(&controller)
+    });
+    counts.map_err(|late| PyTimeoutError::new_err(late.to_string()))
 }
 
 fn seconds(time: Time) -> f64 {

@@ -215,9 +215,8 @@ mod tests {
 
     #[test]
     fn each_value_has_its_origin() {
-        let folder = std::env::temp_dir().join(format!("maple-config-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("m.toml");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("m.toml");
         let content =
             "policy = \"p.py\"\nlisten = [\"6633\"]\nworkers = 2\n[hosts.alice]\nmac = \"00:00:00:00:00:01\"\n";
         std::fs::write(&file, content).expect("a file");
@@ -226,12 +225,11 @@ mod tests {
         let Merged { arguments: all, config, .. } = merge(arguments, 0, &given).expect("a right file").expect("a file");
         let all = arguments::definition().try_get_matches_from(all).expect("they are right");
         let text = text(&Origins::from_arguments(&given, &all, config));
-        std::fs::remove_dir_all(&folder).expect("it is there");
         let from = |start: &str| {
             let line = text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
             line.split_once("# ").expect("an origin").1.to_owned()
         };
-        assert_eq!(from(&format!("policy = {:?}", folder.join("p.py"))), format!("{}:1", file.display()));
+        assert_eq!(from(&format!("policy = {:?}", folder.path().join("p.py"))), format!("{}:1", file.display()));
         assert_eq!(from("listen = [\"6633\"]"), format!("{}:2", file.display()));
         assert_eq!(from("workers = \"4\""), "command line");
         assert_eq!(from("max-hosts-per-port = (1024)"), "default");

@@ -1,6 +1,5 @@
 //! Captures built here byte by byte, and the lines that decoding prints.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use super::*;
@@ -34,11 +33,10 @@ fn run_on_file(name: &str, bytes: &[u8]) -> anyhow::Result<(Vec<String>, bool)> 
 }
 
 fn noted_on_file(name: &str, bytes: &[u8]) -> anyhow::Result<(Vec<String>, bool, String)> {
-    let path = std::env::temp_dir().join(format!("maple-decode-{}-{name}", std::process::id()));
-    std::fs::File::create(&path)?.write_all(bytes)?;
-    let result = noted(&[path.to_str().expect("a path")], Format::Auto);
-    std::fs::remove_file(&path)?;
-    result
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes)?;
+    noted(&[path.to_str().expect("a path")], Format::Auto)
 }
 
 fn unhex(text: &str) -> Vec<u8> {
@@ -168,17 +166,13 @@ fn a_stream_is_put_together_in_the_order_of_its_bytes() {
         segment(false, 8, ACK, &unhex(HELLO)),
         segment(true, 0, ACK, &stream[3..18]),
     ];
-    let (lines, good) = run_on_file("order", &capture(RAW_IP, &packets)).unwrap();
-    assert_eq!(
-        lines,
-        [
-            format!("{TO_CONTROLLER}{HELLO_TEXT}"),
-            format!("{TO_SWITCH}{HELLO_TEXT}"),
-            format!("{TO_SWITCH}{BARRIER_TEXT}"),
-            format!("{TO_SWITCH}OFPT_ECHO_REQUEST (OF1.3) (xid=0x4): 2 bytes of payload 00000000 61 62 |ab |"),
-        ]
-    );
-    assert!(good);
+    let lines = [
+        format!("{TO_CONTROLLER}{HELLO_TEXT}"),
+        format!("{TO_SWITCH}{HELLO_TEXT}"),
+        format!("{TO_SWITCH}{BARRIER_TEXT}"),
+        format!("{TO_SWITCH}OFPT_ECHO_REQUEST (OF1.3) (xid=0x4): 2 bytes of payload 00000000 61 62 |ab |"),
+    ];
+    assert_eq!(run_on_file("order", &capture(RAW_IP, &packets)).unwrap(), (lines.into(), true));
 }
 
 #[test]
@@ -186,17 +180,13 @@ fn a_segment_that_is_missing_is_reported_and_reading_goes_on_behind_it() {
     let stream = unhex(&[HELLO, BARRIER].concat());
     let packets =
         [segment(true, 99, SYN, &[]), segment(true, 100, ACK, &stream[..12]), segment(true, 116, ACK, &unhex(HELLO))];
-    let (lines, good) = run_on_file("gap", &capture(RAW_IP, &packets)).unwrap();
-    assert_eq!(
-        lines,
-        [
-            format!("{TO_SWITCH}{HELLO_TEXT}"),
-            format!("{TO_SWITCH}***offset 8: 4 bytes are too few for a message***"),
-            format!("{TO_SWITCH}***offset 12: 4 bytes are not in the capture***"),
-            format!("{TO_SWITCH}{HELLO_TEXT}"),
-        ]
-    );
-    assert!(!good);
+    let lines = [
+        format!("{TO_SWITCH}{HELLO_TEXT}"),
+        format!("{TO_SWITCH}***offset 8: 4 bytes are too few for a message***"),
+        format!("{TO_SWITCH}***offset 12: 4 bytes are not in the capture***"),
+        format!("{TO_SWITCH}{HELLO_TEXT}"),
+    ];
+    assert_eq!(run_on_file("gap", &capture(RAW_IP, &packets)).unwrap(), (lines.into(), false));
 }
 
 #[test]
@@ -208,16 +198,12 @@ fn a_capture_that_begins_within_a_connection_starts_with_the_next_message() {
         segment(true, 5000, SYN, &[]),
         segment(true, 5001, ACK, &unhex(BARRIER)),
     ];
-    let (lines, good) = run_on_file("middle", &capture(RAW_IP, &packets)).unwrap();
-    assert_eq!(
-        lines,
-        [
-            format!("{TO_SWITCH}***offset 0: 6 bytes skipped***"),
-            format!("{TO_SWITCH}{HELLO_TEXT}"),
-            format!("{TO_SWITCH}{BARRIER_TEXT}"),
-        ]
-    );
-    assert!(!good);
+    let lines = [
+        format!("{TO_SWITCH}***offset 0: 6 bytes skipped***"),
+        format!("{TO_SWITCH}{HELLO_TEXT}"),
+        format!("{TO_SWITCH}{BARRIER_TEXT}"),
+    ];
+    assert_eq!(run_on_file("middle", &capture(RAW_IP, &packets)).unwrap(), (lines.into(), false));
 }
 
 /// Builds a segment like [`segment`], where the controller has another port.

@@ -132,11 +132,10 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (ConfiguredOptions, DoctorReport) {
-        let file = std::env::temp_dir().join(format!("maple-doctor-{}-{}.toml", std::process::id(), text.len()));
+        let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(&file, text).expect("a file");
         let mut report = DoctorReport::default();
-        let configured = ConfiguredOptions::read(Some(&file), &mut report);
-        std::fs::remove_file(&file).expect("it is there");
+        let configured = ConfiguredOptions::read(Some(file.path()), &mut report);
         (configured, report)
     }
 

@@ -178,9 +178,8 @@ mod tests {
 
     #[test]
     fn a_start_goes_on_with_what_was_applied_unless_a_newer_intention_or_a_doubt_stands_against_it() {
-        let folder = std::env::temp_dir().join(format!("maple-start-policy-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let path = |name: &str| folder.join(name).display().to_string();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
         let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("it can be written");
         write("old.yaml", "old");
         write("new.yaml", "new");
@@ -196,7 +195,7 @@ mod tests {
         write("new.yaml", "new");
         write("old.yaml", "edited");
         assert!(refusal(&applied, &of("old.yaml")).is_some_and(|why| why.contains("has changed since")));
-        std::fs::remove_dir_all(&folder).expect("it was there");
+        std::fs::remove_file(path("old.yaml")).expect("it was there");
         assert_eq!(identity_or_none(&path("old.yaml")).hash, Fingerprint::from_parts::<&str>([]), "it is gone");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// Runs `maple` with something typed.
@@ -15,12 +14,11 @@ fn typed(arguments: &[&str], text: &str) -> Output {
 }
 
 /// Runs a script on a policy's ring.
-fn script(name: &str, text: &str, options: &[&str]) -> (Option<i32>, String) {
-    let file: PathBuf = std::env::temp_dir().join(format!("maple-{name}-{}.maple", std::process::id()));
+fn script(text: &str, options: &[&str]) -> (Option<i32>, String) {
+    let file = tempfile::Builder::new().suffix(".maple").tempfile().unwrap();
     std::fs::write(&file, text).unwrap();
-    let all = ["run", "builtin:shortest-path", "--emulate", "ring:4", "--script", file.to_str().unwrap()];
+    let all = ["run", "builtin:shortest-path", "--emulate", "ring:4", "--script", file.path().to_str().unwrap()];
     let output = typed(&[&all, options].concat(), "");
-    std::fs::remove_file(file).unwrap();
     (output.status.code(), told(&output))
 }
 
@@ -34,7 +32,7 @@ fn a_lesson_runs_from_a_file_on_both_versions_and_every_packet_is_judged() {
                   not h1 ping h3\nport s3 1 up\nh1 move s3\nwait 1s\nswitch s2 restart\nwait 2s\nh4 ping h1 2\n\
                   link s1 s4 delay 5ms\nh2 iperf h3 1s 1mbit\n";
     for version in ["1.0", "1.3"] {
-        let (status, told) = script("lesson", lesson, &["--of", version]);
+        let (status, told) = script(lesson, &["--of", version]);
         assert_eq!(status, Some(0), "{told}");
         assert!(told.contains("pingall: 12 of 12 answered") && told.contains("h2 iperf h3: 1mbit of 1mbit"), "{told}");
         assert!(!told.contains("treated as f says                       0"), "{told}");
@@ -43,15 +41,15 @@ fn a_lesson_runs_from_a_file_on_both_versions_and_every_packet_is_judged() {
 
 #[test]
 fn a_command_that_fails_is_status_1_and_one_that_is_none_is_status_2() {
-    let (status, told) = script("fails", "h1 ping h2\nnot h1 ping h3\n", &[]);
+    let (status, told) = script("h1 ping h2\nnot h1 ping h3\n", &[]);
     assert!(status == Some(1) && told.contains(".maple:2: h1 ping h3: answered in"), "{told}");
-    let (status, told) = script("wrong", "h1 ping h2\nh1 pong h3\n", &[]);
+    let (status, told) = script("h1 ping h2\nh1 pong h3\n", &[]);
     assert!(status == Some(2) && told.contains(".maple:2: h1 can't pong; did you mean h1 ping?"), "{told}");
 }
 
 #[test]
 fn what_is_lost_on_a_lossy_link_is_not_the_policys_fault() {
-    let (status, told) = script("lossy", "h1 ping h2\nlink s1 s2 loss 30%\nh1 iperf h2 1s 2mbit\n", &["--seed", "5"]);
+    let (status, told) = script("h1 ping h2\nlink s1 s2 loss 30%\nh1 iperf h2 1s 2mbit\n", &["--seed", "5"]);
     assert!(status == Some(0) && told.contains("lost by links, meters, failures"), "{told}");
 }
 
@@ -95,11 +93,11 @@ fn the_console_asks_the_controller_of_its_process_and_both_know_the_names() {
 
 #[test]
 fn questions_of_a_script_are_read_before_anything_is_done() {
-    let (status, told) = script("asks", "h1 ping h3\nexplain --from h1 --to h3\nnot state get nothing\n", &[]);
+    let (status, told) = script("h1 ping h3\nexplain --from h1 --to h3\nnot state get nothing\n", &[]);
     assert!(status == Some(0) && told.contains("leaves by s3:1 to h3"), "{told}");
-    let (status, told) = script("asks-wrong", "h1 ping h3\nshow rule\n", &[]);
+    let (status, told) = script("h1 ping h3\nshow rule\n", &[]);
     assert!(status == Some(2) && told.contains(".maple:2: error: unrecognized subcommand"), "{told}");
-    let (status, told) = script("asks-fails", "state get nothing\n", &[]);
+    let (status, told) = script("state get nothing\n", &[]);
     assert!(status == Some(1) && told.contains(".maple:1: there is no table nothing"), "{told}");
 }
 

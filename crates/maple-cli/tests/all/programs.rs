@@ -83,8 +83,9 @@ fn acl_is_obeyed_and_stops_what_it_denies() {
 
 #[test]
 fn a_program_replays_and_explains_its_own_recordings() {
-    let folder = std::env::temp_dir().join(format!("maple-program-{}", std::process::id()));
-    let recordings = folder.to_str().expect("a name");
+    let folder = tempfile::tempdir().expect("a folder");
+    let recordings = folder.path().join("all");
+    let recordings = recordings.to_str().expect("a name");
     let network = ["--emulate", "ring:4", "--traffic", "4s", "--rate", "50", "--allow-drops", "--look-ups", "4"];
     let recorded = run(example("acl"), &[&network[..], &["--record", recordings]].concat());
     assert!(recorded.status.success(), "{}{}", text(&recorded.stdout), text(&recorded.stderr));
@@ -94,7 +95,6 @@ fn a_program_replays_and_explains_its_own_recordings() {
         ["--recording", recordings, "--at", "6s", "--from", "00:00:00:00:00:01", "--to", "00:00:00:00:00:02"];
     let explained = run(example("acl"), &[&["explain"], &question[..], &["tcp_dst=23"]].concat());
     let other = maple(&[&["explain"], &question[..]].concat());
-    std::fs::remove_dir_all(&folder).expect("the recordings are there");
     assert!(text(&explained.stdout).contains("acl.rs:"), "{}{}", text(&explained.stdout), text(&explained.stderr));
     assert_eq!(other.status.code(), Some(1), "the program is not known elsewhere: {}", text(&other.stdout));
 }
@@ -173,10 +173,9 @@ fn bandwidth_is_obeyed() {
 
 #[test]
 fn an_acl_that_is_wrong_is_named_with_its_line() {
-    let file = std::env::temp_dir().join(format!("maple-acl-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(&file, "permit arp\nallow all\n").expect("the temporary folder is writable");
-    let output = Command::new(example("acl")).env("MAPLE_ACL", &file).output().expect("the example runs");
-    std::fs::remove_file(&file).expect("the file is there");
+    let output = Command::new(example("acl")).env("MAPLE_ACL", file.path()).output().expect("the example runs");
     assert!(!output.status.success());
     assert!(
         text(&output.stderr).contains(":2: \"allow all\": the action is permit or deny"),
@@ -330,13 +329,12 @@ fn requests_between_hosts_of_a_network_come_back_to_where_they_came_from() {
 #[test]
 fn the_packets_of_a_trace_are_answered() {
     let controller = Running::start(env!("CARGO_BIN_EXE_maple").into(), &["run", "builtin:learning-switch"]);
-    let file = std::env::temp_dir().join(format!("maple-trace-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().expect("a file");
     let lines: String =
         (0..50).map(|n| format!("{}\t{}\t{n}\t80\t6\t0\t{n}\n", 0x0a00_0000 + n, 0x0a00_0100 + n % 5)).collect();
     std::fs::write(&file, lines).expect("the temporary folder is writable");
-    let name = file.to_str().expect("it is text");
+    let name = file.path().to_str().expect("it is text");
     let report = controller.load(&["--trace", name, "--switches", "2", "--window", "8", "--warmup", "300ms"]);
-    std::fs::remove_file(&file).expect("the file is there");
     let figure = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
     assert_eq!(report["packets"], "a trace of 50 packets");
     assert!(figure("answers") > 0.0 && figure("strange") == 0.0, "{report}");
@@ -383,16 +381,15 @@ fn a_script_that_waits_names_the_switch_that_the_controller_sends_away() {
             let _ = stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1, 4, 1, 0, 12, 0, 0, 0, 2, 0, 0, 0, 0]);
         }
     });
-    let script = std::env::temp_dir().join(format!("maple-script-{}", std::process::id()));
+    let script = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(&script, "pingall\n").expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_maple"));
-    command.args(["emulate", "single:1", "--controller", &address, "--script"]).arg(&script);
+    command.args(["emulate", "single:1", "--controller", &address, "--script"]).arg(script.path());
     let mut waiting = command.stdout(Stdio::piped()).spawn().expect("it runs");
     let lines = BufReader::new(waiting.stdout.take().expect("a pipe")).lines();
     let said = lines.map_while(Result::ok).find(|line| line.starts_with("waiting: ")).unwrap_or_default();
     waiting.kill().expect("it runs");
     waiting.wait().expect("it ends");
-    std::fs::remove_file(&script).expect("it is there");
     let begins = said.starts_with("waiting: 0 of 1 switches were connected: s1 (0000000000000001) had ");
     assert!(begins && said.ends_with(" connections, which the controller closed"), "{said:?}");
 }

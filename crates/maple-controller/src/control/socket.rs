@@ -24,8 +24,8 @@ pub use super::live::Live;
 pub use super::plan::Fingerprint;
 pub use super::protocol::{PROTOCOL, Protocol};
 pub use super::reload::{CanaryAt, Tolerance};
-use super::request::parse;
 pub use super::request::{Invalidate, PortText, Reload, Request, Show};
+use super::request::{RequestError, parse};
 pub use super::schema::schema;
 pub use super::state::{StatePlace, StateRequest};
 use super::{Handle, access, live, state};
@@ -423,8 +423,12 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         }
         match parse(&line) {
             Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
-            Ok(Request::Show(Show::Live(question))) => return follow_live(handle, &question, &mut writer),
-            Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),
+            Ok(Request::Show(Show::Live(question))) => {
+                return send_news(&mut writer, |send| live::follow(handle, &question, send));
+            }
+            Ok(Request::State(StateRequest::Watch(place))) => {
+                return send_news(&mut writer, |send| state::watch(handle, &place.in_use(handle), send));
+            }
             request => write_line(&mut writer, answer(handle, &asker, request))?,
         }
     }
@@ -449,26 +453,13 @@ fn be_succeeded(handle: &Handle, mut reader: BufReader<UnixStream>, mut writer: 
     Ok(())
 }
 
-/// Sends one client each change of a place until it closes.
-fn watch(handle: &Handle, place: &StatePlace, writer: &mut UnixStream) -> io::Result<()> {
+/// Sends one client the news that `follow` has, until it closes: a change of a place, or a packet that it watches.
+fn send_news(
+    writer: &mut UnixStream,
+    follow: impl FnOnce(&mut dyn FnMut(Option<Value>) -> bool) -> Result<(), RequestError>,
+) -> io::Result<()> {
     let mut failure = Ok(());
-    let watched = state::watch(handle, place, |value| {
-        failure = match value {
-            Some(value) => write_line(writer, json!({ "ok": value })),
-            None => check_open(writer),
-        };
-        failure.is_ok()
-    });
-    match watched {
-        Ok(()) => failure,
-        Err(refusal) => write_line(writer, refusal.to_json()),
-    }
-}
-
-/// Sends one client the packets that it watches, until it closes.
-fn follow_live(handle: &Handle, question: &Live, writer: &mut UnixStream) -> io::Result<()> {
-    let mut failure = Ok(());
-    let followed = live::follow(handle, question, |news| {
+    let followed = follow(&mut |news| {
         failure = match news {
             Some(news) => write_line(writer, json!({ "ok": news })),
             None => check_open(writer),

@@ -16,11 +16,10 @@ use maple_core::state::{DeclareError, VersionError};
 pub use self::options::{ControlOptions, ControllerOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
 use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, HttpError, HttpServer};
+use crate::control::{Handle, HttpError, HttpServer, MetricsServer};
 use crate::listener::TooManyConditions;
 use crate::memory::record::{RecordWriter, RecordingError};
 use crate::memory::{Persistence, PersistenceError};
-use crate::metrics::MetricsServer;
 use crate::shard::ListeningSocket;
 use crate::time::Clock;
 

@@ -20,14 +20,14 @@ use super::{Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartEr
 use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, HttpServer, Shared, TakeoverState};
+use crate::control::{Handle, HttpServer, MetricsServer, Shared, TakeoverState};
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listener::{Listener, Subscriptions, subscribe};
 use crate::memory::record::{RecordWriter, Recording};
 use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart};
-use crate::metrics::{MetricsServer, scrape};
+use crate::metrics::scrape;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
 use crate::program::Balancer;
@@ -256,15 +256,15 @@ impl StartingController {
         if let Some(tls) = options.openflow.tls.clone() {
             controller.handle.register_gauge(expiry_gauge(tls));
         }
+        let scrape = scrape(controller.handle.clone());
         if let Some(address) = options.control.metrics {
-            let server = MetricsServer::open(address, controller.handle.clone());
+            let server = MetricsServer::open(address, Arc::clone(&scrape));
             let server = server.map_err(|error| StartError::Metrics { address, error })?;
             controller.handle.exports_metrics_at(server.address());
             controller.metrics = Some(server);
         }
         if let Some(http) = options.control.http {
             let (address, has_tls) = (http.address, http.tls.is_some());
-            let scrape = scrape(controller.handle.clone());
             let server = HttpServer::open(http, controller.handle.clone(), scrape);
             let server = server.map_err(|error| StartError::Http { address, error })?;
             controller.handle.serves_http_at(server.address(), has_tls);

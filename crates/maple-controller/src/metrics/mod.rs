@@ -1,8 +1,8 @@
-//! Metrics for Prometheus: the counts of the shards, the engine and the state, as text over HTTP.
+//! Metrics for Prometheus: the counts of the shards, the engine and the state, as text.
 //!
-//! Shards count in plain numbers of their own. A scrape makes the thread of this module ask each shard for a copy
-//! (`exporter.rs`), so counting a message costs no atomic operation and no lock. The thread is not a shard, so a slow
-//! client delays no packet. `families.rs` lists all metrics, and docs/metrics.md is made from that list.
+//! Shards count in plain numbers of their own. A scrape makes a thread of HTTP (`control/http/scrape.rs`) ask each shard
+//! for a copy (`exporter.rs`), so counting a message costs no atomic operation and no lock. The thread is not a shard, so
+//! a slow client delays no packet. `families.rs` lists all metrics, and docs/metrics.md is made from that list.
 //!
 //! What can be exported is bounded: no metric is labelled by a host's address, and the numbers of switches, ports and
 //! source lines with rows of their own are limited (`rows.rs`).
@@ -14,15 +14,11 @@ mod rows;
 mod exporter;
 
 mod classic;
-mod http;
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use mio::Waker;
+use axum::body::Bytes;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -30,39 +26,23 @@ use crate::control::{Handle, Scrape};
 use classic::{CLASSIC, classic};
 use exporter::Exporter;
 pub use families::{Family, MetricKind, families};
-use http::{HttpServer, OPENMETRICS, scraped};
 
-/// A server of metrics. Dropping it ends it.
-pub(crate) struct MetricsServer {
-    address: SocketAddr,
-    waker: Arc<Waker>,
-    closing: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
+/// The text of a scrape answers further requests for this many times as long as the scrape took. So scrapes take at most
+/// a twentieth of the time of a thread.
+const REUSE_FACTOR: u32 = 20;
+/// The maximum time for which it does: a busy shard answers late.
+const MAX_REST: Duration = Duration::from_secs(5);
+/// The content type of OpenMetrics.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-impl MetricsServer {
-    /// Listens, and starts the thread.
-    ///
-    /// # Errors
-    /// The system's error if it can't listen on the address, or can't start the thread.
-    pub fn open(address: SocketAddr, handle: Handle) -> io::Result<MetricsServer> {
-        let scrape = exporting(handle);
-        let mut server = HttpServer::open(address)?;
-        let (address, waker) = (server.address()?, server.waker()?);
-        let closing = Arc::new(AtomicBool::new(false));
-        let thread_closing = Arc::clone(&closing);
-        let thread = std::thread::Builder::new().name("metrics".into()).spawn(move || {
-            if let Err(error) = server.run(scrape, &thread_closing) {
-                tracing::error!(%error, "metrics are no longer exported");
-            }
-        })?;
-        Ok(MetricsServer { address, waker, closing, thread: Some(thread) })
-    }
-
-    /// Returns the address that it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
+/// Returns what answers scrapes.
+pub(crate) fn scrape(handle: Handle) -> Scrape {
+    let (scrape, last) = (exporting(handle), Mutex::new(None));
+    Arc::new(move |accepts_openmetrics| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let scraped = scraped(&mut last, &scrape)?;
+        Some(if accepts_openmetrics { (OPENMETRICS, scraped.text.clone()) } else { (CLASSIC, scraped.classic()) })
+    })
 }
 
 /// Returns what makes the text of a scrape; `None` if a shard does not answer.
@@ -75,24 +55,53 @@ fn exporting(handle: Handle) -> impl Fn() -> Option<String> + Send + Sync {
     }
 }
 
-/// Returns what answers scrapes of the HTTP API. The text of a scrape that took long is used again, as by
-/// [`MetricsServer`].
-pub(crate) fn scrape(handle: Handle) -> Scrape {
-    let (scrape, last) = (exporting(handle), Mutex::new(None));
-    Box::new(move |accepts_openmetrics| {
-        let text = scraped(&mut last.lock().unwrap_or_else(PoisonError::into_inner), &scrape)?;
-        Some(if accepts_openmetrics { (OPENMETRICS, text) } else { (CLASSIC, classic(&text).into()) })
-    })
+/// The text of the last scrape, and until when it answers requests. Answers share it.
+struct Scraped {
+    text: Bytes,
+    /// The text in the older format, if a client has asked for it.
+    classic: Option<Bytes>,
+    until: Instant,
 }
 
-impl Drop for MetricsServer {
-    fn drop(&mut self) {
-        self.closing.store(true, Ordering::Relaxed);
-        let is_woken = self.waker.wake().is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| is_woken)
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of metrics panicked");
+impl Scraped {
+    fn classic(&mut self) -> Bytes {
+        self.classic.get_or_insert_with(|| classic(&String::from_utf8_lossy(&self.text)).into()).clone()
+    }
+}
+
+/// Returns the last scrape if it is still valid, or a new one. `None`: the scrape failed.
+fn scraped<'l>(last: &'l mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> Option<&'l mut Scraped> {
+    let began = Instant::now();
+    if last.as_ref().is_none_or(|last| last.until <= began) {
+        *last = None;
+        let text = scrape()?.into();
+        let ended = Instant::now();
+        let until = ended + ((ended - began) * REUSE_FACTOR).min(MAX_REST);
+        *last = Some(Scraped { text, classic: None, until });
+    }
+    last.as_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_long_scrape_is_not_repeated_at_once() {
+        let (mut last, count) = (None, Cell::new(0));
+        let scrape = || {
+            count.set(count.get() + 1);
+            std::thread::sleep(Duration::from_secs(1));
+            Some("up 1\n".to_owned())
+        };
+        for _ in 0..1000 {
+            assert_eq!(scraped(&mut last, &scrape).map(|scraped| scraped.text.clone()), Some("up 1\n".into()));
         }
+        assert_eq!(count.get(), 1);
+        last.as_mut().expect("it is there").until = Instant::now();
+        scraped(&mut last, &scrape);
+        assert_eq!(count.get(), 2, "when its time is over");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{LONG, Maple, Peer, eventually, packet_in};
+use crate::common::{LONG, Maple, Peer, descriptors, eventually, packet_in};
 use maple_controller::metrics::{Family, MetricKind, families};
 use maple_controller::{Controller, ControllerOptions, Gauge, StartError};
 use maple_core::network::PortKind;
@@ -296,6 +296,9 @@ fn failures_of_the_policy_are_counted_by_line_and_never_by_packet() {
 
 #[test]
 fn a_flood_of_scrapers_and_half_requests_harms_no_switch() {
+    if !descriptors(4 * (300 + 8 * 50)) {
+        return;
+    }
     let maple = exporting(|_| {});
     let mut switch = Peer::up(&maple, Version::Of13, 1);
     let address = maple.handle.metrics_address().expect("it exports");

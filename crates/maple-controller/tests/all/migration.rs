@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::{LONG, Maple, Peer, SHORT, eventually, packet_in};
+use crate::common::{LONG, Maple, Peer, eventually, packet_in};
 use maple_controller::session::SwitchInfo;
 use maple_handlers::{Handler, Handlers, Replies};
 use maple_wire::msg::{NO_BUFFER, PacketInView, PacketOut};
@@ -106,11 +106,21 @@ impl Shards {
             let chosen = all.filter(|(peer, _)| which.contains(peer));
             let threads: Vec<_> =
                 chosen.map(|(_, (peer, sent))| scope.spawn(|| keep_busy(peer, sent, &stop))).collect();
+            let stopping = SetWhenDropped(&stop);
             done(maple);
-            stop.store(true, Ordering::Relaxed);
+            drop(stopping);
             threads.into_iter().for_each(|thread| thread.join().expect("all is answered"));
         });
         self.sent.iter().map(|sent| u64::from(*sent)).sum()
+    }
+}
+
+/// Sets this when it goes, also when a test fails: the threads would never end.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -142,16 +152,15 @@ fn send_in_two(peer: &mut Peer, n: u32) {
 fn a_switch_moves_from_a_busy_shard_to_an_idle_one_and_loses_nothing() {
     for version in [Version::Of10, Version::Of13] {
         let mut shards = Shards::start(PERIOD, version);
-        let mut ticks = 0;
         let ticked = Arc::clone(&shards.ticks);
         let sent = shards.busy(&[0, 1], |maple| {
             maple.wait_for("of_migrated", 1);
             eventually("it has arrived", || maple.connected().len() == 4);
-            ticks = ticked.load(Ordering::Relaxed);
+            let (ticks, packets) = (ticked.load(Ordering::Relaxed), maple.count("of_packet_ins"));
+            eventually("timers go on", || ticked.load(Ordering::Relaxed) > ticks);
             // It is used for a while at its new shard.
-            std::thread::sleep(SHORT);
+            maple.wait_for("of_packet_ins", packets + 20 * u64::from(WINDOW));
         });
-        assert!(ticked.load(Ordering::Relaxed) > ticks, "timers go on");
         assert_ne!(shards.shard(shards.peers[0].dpid), shards.shard(shards.peers[1].dpid));
         assert_eq!((shards.maple.count("of_packet_ins"), shards.maple.count("of_migrated")), (sent, 1));
         assert_eq!(shards.downs.load(Ordering::Relaxed), 0);

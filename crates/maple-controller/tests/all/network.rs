@@ -184,7 +184,8 @@ fn links_stay_while_a_slow_policy_holds_up_their_shards() {
         eventually("the policy ran for each host", || calls.load(Ordering::Relaxed) >= 3);
         // The question waits until the shards have time, and so does this.
         assert_eq!(maple.count("lldp_replayed"), 0, "{workers} workers");
-        std::thread::sleep(Duration::from_secs(1));
+        // Four rounds of probes take longer than a finding is valid.
+        maple.wait_for("lldp_probes", maple.count("lldp_probes") + 4 * 9);
         let notices = maple.notices();
         let lost = notices.iter().filter(|notice| notice.starts_with("link") && notice.ends_with("down"));
         assert_eq!((lost.count(), maple.handle.links().len()), (0, 3), "{workers} workers: {notices:?}");

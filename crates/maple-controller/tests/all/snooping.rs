@@ -69,7 +69,8 @@ fn groups_are_learned_beside_a_listener_that_hears_the_same_packets() {
 
 #[test]
 fn leases_survive_a_restart_where_state_is_kept() {
-    let file = std::env::temp_dir().join(format!("maple-leases-{}.state", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("state");
     let start = || {
         Maple::with(|options| {
             options.snooping = Snooping::new([SnoopedProtocol::Dhcp], [Location::new(Dpid(1), PortNo(1))]).unwrap();
@@ -123,6 +124,4 @@ fn leases_survive_a_restart_where_state_is_kept() {
         let state = again.handle.snapshot();
         leases(&state) == [learned] && by_mac(&state) == Some(learned)
     });
-    drop(again);
-    std::fs::remove_file(file).unwrap();
 }

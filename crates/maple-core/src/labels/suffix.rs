@@ -68,7 +68,8 @@ impl Suffix {
         Suffix { hash: hasher.finish(), switch, links, exit }
     }
 
-    /// Returns a number that, very likely, only equal suffixes have, in every run of the program.
+    /// Returns a number that, very likely, only equal suffixes have, in every build of the program: it is kept over a
+    /// restart.
     pub fn meaning(&self) -> u64 {
         self.hash
     }

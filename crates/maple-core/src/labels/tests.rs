@@ -473,3 +473,13 @@ fn labels_of_a_port_that_is_a_link_no_more_lose_their_rules_at_once() {
     assert_eq!(ports, [Some(PortNo(21))]);
     assert!(world.is_ready(2) && world.refused == 1);
 }
+
+#[test]
+fn what_a_label_means_has_the_same_number_in_every_build() {
+    let (edges, needs) = ([PortNo(3)].into(), Vec::new());
+    let exit = Exit { edges, treatment: Treatment::default(), tagged: false, replaced: None, needs };
+    let last = Arc::new(Suffix::new(Dpid(2), Vec::new(), Some(exit)));
+    let first = Suffix::new(Dpid(1), vec![(PortNo(2), at(2, 1), Arc::clone(&last))], None);
+    // With other numbers, labels would be given anew at the first start of a new release.
+    assert_eq!([first.meaning(), last.meaning()], [1_337_102_813_237_505_400, 6_410_594_419_128_093_574]);
+}

@@ -178,12 +178,12 @@ fn a_controller_is_asked_for_what_it_knows() {
     assert!(line("show emulated links").is_ok_and(|told| told.starts_with("s1:2")));
     assert_eq!(line("show queues"), Ok("none".into()));
     assert_eq!(line("show stats"), Err("no stats".into()));
-    let file = std::env::temp_dir().join(format!("maple-runner-asks-{}.maple", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "h1 ping h2\nnot show stats\n").unwrap();
     let mut told = Vec::new();
-    let done = run_script(&runner, &mut net, file.to_str().unwrap(), &mut |line: &str| told.push(line.to_owned()));
+    let done =
+        run_script(&runner, &mut net, file.path().to_str().unwrap(), &mut |line: &str| told.push(line.to_owned()));
     assert!(told.is_empty() && matches!(done, Err(ScriptError::Wrong { line: 2, .. })), "{told:?} {done:?}");
-    std::fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -258,10 +258,8 @@ fn mistakes_are_told_with_what_was_meant() {
 #[test]
 fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
     let (runner, mut net) = flooding("linear:2");
-    let folder = std::env::temp_dir().join(format!("maple-runner-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("lesson.maple");
-    let file = file.to_str().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let file = file.path().to_str().unwrap();
     let mut run = |text: &str| {
         std::fs::write(file, text).unwrap();
         let mut told = Vec::new();
@@ -280,7 +278,12 @@ fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
     assert!(
         run_script(&runner, &mut net, "/nowhere", &mut |_: &str| {}).is_err_and(|e| e.to_string().contains("/nowhere"))
     );
-    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The processor time of this thread. What else the machine does takes none of it.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[test]
@@ -288,7 +291,7 @@ fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
     // Rules by hardware address, as a controller makes them.
     let took = |hosts: u32| {
         let topology = Topology::parse(&format!("single:{hosts}")).unwrap();
-        let began = Instant::now();
+        let began = cpu();
         let mut network = EmulatedNetwork::new(&topology, Version::Of13);
         network.run_for(MILLISECOND);
         let mut bytes = Message::Hello(Hello { version: 4, elements: vec![] }).to_bytes(Version::Of13, 1).unwrap();
@@ -318,8 +321,8 @@ fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
         let id = network.inject_from("h1", frame).unwrap();
         network.run_for(SECOND);
         assert_eq!(network.log().copies(id), hosts as usize - 1, "a flood is not a storm");
-        began.elapsed()
+        cpu() - began
     };
     let (few, many) = (took(1000), took(10_000));
-    assert!(many < few * 40 + std::time::Duration::from_secs(2), "{few:?} for a thousand, {many:?} for ten thousand");
+    assert!(many < few * 40, "{few:?} for a thousand, {many:?} for ten thousand");
 }

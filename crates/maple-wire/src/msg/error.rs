@@ -24,14 +24,6 @@ impl ErrorMsg {
     pub const HELLO_FAILED: u16 = 0;
     /// `OFPET_BAD_REQUEST`.
     pub const BAD_REQUEST: u16 = 1;
-    /// `OFPET_BAD_ACTION`.
-    pub const BAD_ACTION: u16 = 2;
-    /// `OFPET_FLOW_MOD_FAILED` of 1.0.
-    pub const FLOW_MOD_FAILED_10: u16 = 3;
-    /// `OFPET_BAD_MATCH` of 1.3.
-    pub const BAD_MATCH_13: u16 = 4;
-    /// `OFPET_FLOW_MOD_FAILED` of 1.3.
-    pub const FLOW_MOD_FAILED_13: u16 = 5;
 
     /// Returns the header of the request that failed, if the data contains one.
     pub fn request(&self) -> Option<Header> {

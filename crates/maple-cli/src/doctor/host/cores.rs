@@ -107,12 +107,12 @@ mod tests {
         assert_eq!(cores_of("f0"), Some(vec![4, 5, 6, 7]));
         assert_eq!(cores_of("all"), None);
         assert!(limited(1.5, 2).is_some() && limited(2.0, 2).is_none());
-        let root = std::env::temp_dir().join(format!("maple-cgroup-{}", std::process::id()));
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
         std::fs::create_dir_all(root.join("system.slice/maple.service")).expect("a folder");
         std::fs::write(root.join("system.slice/cpu.max"), "50000 100000\n").expect("a file");
         std::fs::write(root.join("system.slice/maple.service/cpu.max"), "max 100000\n").expect("a file");
-        assert_eq!(quota(&root, "/system.slice/maple.service"), Some(0.5), "that of the group around it");
-        assert_eq!(quota(&root, "/other"), None);
-        std::fs::remove_dir_all(&root).expect("it is there");
+        assert_eq!(quota(root, "/system.slice/maple.service"), Some(0.5), "that of the group around it");
+        assert_eq!(quota(root, "/other"), None);
     }
 }

@@ -119,21 +119,14 @@ mod tests {
 
     use super::*;
 
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("maple-doctor-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        folder
-    }
-
     #[test]
     fn a_socket_without_a_listener_is_stale() {
-        let folder = folder("sockets");
-        let (live, old, none) = (folder.join("live"), folder.join("it's old"), folder.join("none"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let [live, old, none] = ["live", "it's old", "none"].map(|name| folder.path().join(name));
         let _listener = UnixListener::bind(&live).expect("a socket");
         drop(UnixListener::bind(&old).expect("a socket"));
         let mut report = DoctorReport::default();
         look_at_control_sockets(&BTreeSet::from([live, old, none]), &mut report);
-        std::fs::remove_dir_all(&folder).expect("it is there");
         let texts: Vec<String> = report.findings().iter().map(|one| one.plain()).collect();
         assert_eq!(texts.len(), 1);
         assert!(texts[0].contains("it'\\''s old'\n"), "{}", texts[0]);
@@ -142,7 +135,7 @@ mod tests {
 
     #[test]
     fn rights_are_those_of_the_owner_the_group_or_others() {
-        let folder = folder("rights");
+        let folder = tempfile::tempdir().expect("a folder");
         let rights = |mode, user, groups: &[u32], wanted| {
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).expect("it is ours");
             allows(&std::fs::metadata(&folder).expect("it is there"), user, groups, wanted)
@@ -153,7 +146,6 @@ mod tests {
         assert!(rights(0o770, other, &[group], 0o3) && !rights(0o750, other, &[group], 0o3));
         assert!(rights(0o777, other, &[], 0o3) && rights(0o000, 0, &[], 0o3));
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
-        std::fs::remove_dir_all(&folder).expect("it is there");
     }
 
     #[test]

@@ -22,7 +22,6 @@ use super::super::asker::Asker;
 use super::super::request::{RequestError, parse_value};
 use super::super::schema::schema;
 use super::super::socket::MAX_REQUEST;
-use super::Scrape;
 use super::access::{Access, Client, Role};
 use super::columns::Columns;
 use super::connections::{Connection, InProgress};
@@ -35,6 +34,7 @@ use super::parameters;
 use super::problem::Problem;
 use super::routes::{Given, Method, QueryKind, ROUTES, Route};
 use super::ryu::add_ryu;
+use super::scrape::{self, METRICS, Scrape};
 use super::sign_in;
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
@@ -73,7 +73,6 @@ pub(super) const FIXED: &[Fixed] = &[
 ];
 const DESCRIPTION: &str = "/v1/openapi.json";
 const EVENTS: &str = "/v1/events";
-const METRICS: &str = "/metrics";
 const SESSION: &str = "/v1/session";
 
 impl Fixed {
@@ -172,19 +171,8 @@ async fn measure(
 ) -> Result<Response, Problem> {
     let (_, head) = admitted(&api, peer, request)?;
     let _in_progress = InProgress::answer(&connection);
-    let wished = head.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let is_open = wished.into_iter().any(|value| value.contains("application/openmetrics-text"));
     let permit = api.lanes.enter(Lane::Shards)?;
-    let of_thread = Arc::clone(&api);
-    let scraped = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        (of_thread.scrape)(is_open)
-    });
-    let (kind, text) =
-        scraped.await.map_err(failed)?.ok_or_else(|| Problem::busy("a worker did not answer in time"))?;
-    let mut response = Response::new(Body::from(api.lanes.body(text.as_bytes().to_vec())));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(response)
+    scrape::answer(Arc::clone(&api.scrape), &head.headers, permit).await
 }
 
 /// Returns the client and the head of a request that only reads and has no parameters, if the client may send it.
@@ -229,7 +217,7 @@ async fn no_such_path(uri: Uri) -> Problem {
 }
 
 /// Refuses a method. The router adds the header `Allow`.
-async fn wrong_method() -> Problem {
+pub(super) async fn wrong_method() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods: see the header Allow")
 }
 

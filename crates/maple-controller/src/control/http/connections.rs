@@ -80,7 +80,7 @@ pub(super) async fn accept(
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "can't accept a client of the HTTP API");
+                tracing::warn!(%error, "can't accept an HTTP client");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -225,14 +225,14 @@ struct ClientEnd {
 async fn serve(stream: TcpStream, client: ClientEnd, router: TowerToHyperService<Router>, tls: Option<Arc<Tls>>) {
     let peer = client.peer;
     if let Err(error) = stream.set_nodelay(true) {
-        return tracing::debug!(%error, %peer, "a client of the HTTP API has gone");
+        return tracing::debug!(%error, %peer, "an HTTP client has gone");
     }
     let Some(tls) = tls else { return speak(stream, client, router).await };
     let handshake = TlsAcceptor::from(tls.config()).accept(stream);
     match tokio::time::timeout(client.deadlines.head, handshake).await {
         Ok(Ok(stream)) => speak(stream, client, router).await,
-        Ok(Err(error)) => tracing::debug!(%error, %peer, "a client of the HTTP API did not begin TLS"),
-        Err(_) => tracing::debug!(%peer, "a client of the HTTP API took too long to begin TLS"),
+        Ok(Err(error)) => tracing::debug!(%error, %peer, "an HTTP client did not begin TLS"),
+        Err(_) => tracing::debug!(%peer, "an HTTP client took too long to begin TLS"),
     }
 }
 
@@ -258,7 +258,7 @@ async fn speak<T: AsyncRead + AsyncWrite + Unpin>(stream: T, client: ClientEnd, 
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(deadlines.head).max_buf_size(MAX_HEAD);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
-        tracing::debug!(%error, %peer, "a client's connection to the HTTP API failed");
+        tracing::debug!(%error, %peer, "an HTTP connection failed");
     }
 }
 

@@ -27,6 +27,8 @@ mod parameters;
 mod problem;
 mod routes;
 mod ryu;
+mod scrape;
+mod server;
 mod sessions;
 mod sign_in;
 mod tokens;
@@ -37,17 +39,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
-
 use self::access::Access;
 use self::api::{Api, router};
-use self::connections::Connections;
 pub use self::connections::HttpDeadlines;
 use self::events::Events;
 use self::failures::Failures;
 pub use self::page::HAS_PAGE;
+pub(crate) use self::scrape::{MetricsServer, Scrape};
+use self::server::Server;
 use self::sessions::Sessions;
 use self::tokens::TokenFile;
 pub use self::tokens::TokensError;
@@ -88,23 +87,16 @@ pub enum HttpError {
     System(#[from] io::Error),
 }
 
-/// Makes the text of a scrape, in OpenMetrics if that is asked for, with the type of its content. `None`: a shard does
-/// not answer.
-pub(crate) type Scrape = Box<dyn Fn(bool) -> Option<(&'static str, Arc<str>)> + Send + Sync>;
-
-/// A running server. Dropping it ends it.
+/// A running HTTP API. Dropping it ends it.
 pub(crate) struct HttpServer {
-    address: SocketAddr,
     events: Arc<Events>,
     /// The thread that reads what becomes events.
     follower: Option<JoinHandle<()>>,
-    /// The thread ends when this is dropped.
-    running: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    server: Server,
 }
 
 impl HttpServer {
-    /// Listens, and starts the thread.
+    /// Listens, and starts the threads.
     ///
     /// # Errors
     /// [`HttpError`] if options are wrong, or if the system refuses the address or a thread.
@@ -120,67 +112,28 @@ impl HttpServer {
         let has_tls = options.tls.is_some();
         let (sessions, failures) = (Sessions::default(), Failures::default());
         let access = Access { tokens, sessions, is_loopback, has_tls, failures, handle: handle.clone() };
-        let listener = std::net::TcpListener::bind(options.address)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let runtime = runtime()?;
-        let listener = {
-            let _entered = runtime.enter();
-            TcpListener::from_std(listener)?
-        };
         let events = Arc::new(Events::new(u64::from_le_bytes(random()?)));
+        let api = Api::new(handle.clone(), access, Arc::clone(&events), scrape, options.deadlines.body);
+        let routes = router(Arc::new(api), options.ryu);
+        let server = Server::open("http", options.address, routes, options.tls, options.deadlines)?;
         let follower = {
-            let (events, handle) = (Arc::clone(&events), handle.clone());
+            let events = Arc::clone(&events);
             std::thread::Builder::new().name("http-events".into()).spawn(move || events.follow(&handle))?
         };
-        let deadlines = options.deadlines;
-        let api = Arc::new(Api::new(handle, access, Arc::clone(&events), scrape, deadlines.body));
-        let (running, ends) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
-            let connections = Arc::<Connections>::default();
-            let accept = connections::accept(
-                listener,
-                router(api, options.ryu),
-                options.tls,
-                Arc::clone(&connections),
-                deadlines,
-            );
-            let accepting = runtime.spawn(accept);
-            runtime.block_on(async {
-                // The other end is only ever dropped.
-                let _ = ends.await;
-                accepting.abort();
-                connections.finish(deadlines.end).await;
-            });
-            runtime.shutdown_timeout(deadlines.end);
-        })?;
-        Ok(HttpServer { address, events, follower: Some(follower), running: Some(running), thread: Some(thread) })
+        Ok(HttpServer { events, follower: Some(follower), server })
     }
 
     /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.server.address()
     }
-}
-
-/// Creates the runtime of the thread.
-fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .max_blocking_threads(lanes::THREADS)
-        .thread_name("http-answer")
-        .build()
 }
 
 impl Drop for HttpServer {
     fn drop(&mut self) {
-        self.running.take();
         self.events.end();
-        for thread in [self.follower.take(), self.thread.take()].into_iter().flatten() {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the HTTP API panicked");
-            }
+        if self.follower.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of events of the HTTP API panicked");
         }
     }
 }

@@ -1,11 +1,12 @@
 //! One route, which all leaves with the same goal share: its paths, its members, and the rules that it makes.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Version};
 use rustc_hash::FxHashSet;
+use siphasher::sip::SipHasher13;
 
 use super::PlanChange;
 use super::path::{LabelledPath, PathState};
@@ -32,9 +33,10 @@ pub(in crate::engine) struct RouteKey {
 }
 
 impl RouteKey {
-    /// Returns the hash of the key, which very likely no other route has. It is the same in every run of the program.
+    /// Returns the hash of the key, which very likely no other route has. It is the same in every build of the program:
+    /// the rules of a switch outlive the controller that made them.
     pub fn number(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = SipHasher13::new();
         self.hash(&mut hasher);
         hasher.finish()
     }

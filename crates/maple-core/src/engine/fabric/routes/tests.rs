@@ -7,6 +7,7 @@ use super::*;
 use crate::compile::LeafAction;
 use crate::labels::{Acquire, Carriage, Holder, News};
 use crate::network::Location;
+use crate::plan::Plan;
 use crate::route::{Goal, SwitchHops};
 
 /// A route from switch 1 over a link to a port of switch 2.
@@ -207,4 +208,12 @@ fn a_path_that_lost_a_label_while_the_plan_was_resolved_to_the_same_is_asked_for
     let next = asked(&mut out);
     assert_eq!(make_ready(&mut routes, next, &mut out), Some(RouteNews::NextReady(id)));
     assert!(routes.switch_over(id).is_some_and(|switch| switch.former == Some(serial)));
+}
+
+#[test]
+fn the_number_of_a_route_is_the_same_in_every_build() {
+    let of_plan = RouteKey { goal: Goal::Plan(Plan::new(Dpid(1), Vec::new(), true, None)), ..key(&route()) };
+    let numbers = [key(&route()).number(), key(&route_to(PortNo(4))).number(), of_plan.number()];
+    // Rules with other numbers would be exchanged at the first start of a new release.
+    assert_eq!(numbers, [7_072_028_731_063_748_315, 17_884_152_318_278_474_369, 3_332_312_845_707_415_764]);
 }

@@ -1,0 +1,155 @@
+//! Scrapes of Prometheus: a route of the HTTP API, and a server of its own that has no other.
+//!
+//! The server of its own has the bounds of `connections.rs`, no tokens and no TLS. It answers one scrape after the
+//! other, and ends a connection after its answer. What clients don't read is the text of one scrape, which they share.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Extension, Router};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::api::{failed, wrong_method};
+use super::connections::{Connection, HttpDeadlines, InProgress};
+use super::problem::Problem;
+use super::server::Server;
+
+/// Makes the text of a scrape, in OpenMetrics if that is asked for, with the type of its content. `None`: a shard does
+/// not answer.
+pub(crate) type Scrape = Arc<dyn Fn(bool) -> Option<(&'static str, Bytes)> + Send + Sync>;
+
+/// The path of metrics.
+pub(super) const METRICS: &str = "/metrics";
+
+/// A server of metrics alone. Dropping it ends it.
+pub(crate) struct MetricsServer(Server);
+
+impl MetricsServer {
+    /// Listens, and starts the thread.
+    ///
+    /// # Errors
+    /// The system's error if it can't listen on the address, or can't start the thread.
+    pub fn open(address: SocketAddr, scrape: Scrape) -> io::Result<MetricsServer> {
+        Server::open("metrics", address, router(scrape), None, HttpDeadlines::default()).map(MetricsServer)
+    }
+
+    /// Returns the address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+}
+
+/// Returns the router that has metrics only.
+fn router(scrape: Scrape) -> Router {
+    let turn = Arc::new(Semaphore::new(1));
+    let measure = move |Extension(connection): Extension<Arc<Connection>>, headers: HeaderMap| async move {
+        let _in_progress = InProgress::answer(&connection);
+        let permit = turn.acquire_owned().await.map_err(|_| Problem::busy("the server ends"))?;
+        answer(scrape, &headers, permit).await
+    };
+    let no_such_path = || async { Problem::new(StatusCode::NOT_FOUND, format!("GET {METRICS} is what there is")) };
+    Router::new()
+        .route(METRICS, get(measure))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(no_such_path)
+        .layer(map_response(last_of_connection))
+}
+
+/// Makes a response the last one of its connection, which nobody keeps.
+async fn last_of_connection(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Answers a scrape on a thread that may wait for shards.
+pub(super) async fn answer(
+    scrape: Scrape,
+    headers: &HeaderMap,
+    permit: OwnedSemaphorePermit,
+) -> Result<Response, Problem> {
+    let mut wished = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let is_open = wished.any(|value| value.contains("application/openmetrics-text"));
+    let scraped = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        scrape(is_open)
+    });
+    let (kind, text) =
+        scraped.await.map_err(failed)?.ok_or_else(|| Problem::busy("a worker did not answer in time"))?;
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Returns a server whose scrapes have this text; `None`: they fail.
+    fn serving(text: Option<&'static str>) -> MetricsServer {
+        let scrape = move |is_open| text.map(|text| (if is_open { "open" } else { "older" }, text.into()));
+        MetricsServer::open(([127, 0, 0, 1], 0).into(), Arc::new(scrape)).expect("it listens")
+    }
+
+    /// Sends a request.
+    fn sent(server: &MetricsServer, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(server.address()).expect("it accepts");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("it has a time limit");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+    }
+
+    /// Returns the answer to a request, up to the end of the connection.
+    fn answer_of(server: &MetricsServer, request: &str) -> String {
+        let mut answer = String::new();
+        sent(server, request).read_to_string(&mut answer).expect("it answers and ends");
+        answer
+    }
+
+    #[test]
+    fn a_scrape_is_answered_once_for_each_connection_and_nothing_else_is() {
+        let server = serving(Some("up 1\n"));
+        let accept = "Accept: text/plain,application/openmetrics-text; version=1.0.0\r\n";
+        for (request, status, kind, body) in [
+            ("GET /metrics HTTP/1.1\r\n", "200", "older", Some("up 1\n")),
+            ("GET /metrics?x=/y HTTP/1.0\r\n", "200", "older", Some("up 1\n")),
+            (&*format!("GET /metrics HTTP/1.1\r\n{accept}"), "200", "open", Some("up 1\n")),
+            (&*format!("HEAD /metrics HTTP/1.1\r\n{accept}"), "200", "open", Some("")),
+            ("GET / HTTP/1.1\r\n", "404", "application/problem+json", None),
+            ("GET /metrics/x HTTP/1.1\r\n", "404", "application/problem+json", None),
+            ("POST /metrics HTTP/1.1\r\n", "405", "application/problem+json", None),
+        ] {
+            let answer = answer_of(&server, &format!("{request}\r\n"));
+            let (head, is) = answer.split_once("\r\n\r\n").expect("it has a head");
+            assert!(head.starts_with("HTTP/1.") && head[8..].starts_with(&format!(" {status} ")), "{request}: {head}");
+            let has = |header: &str| head.lines().any(|line| line == header);
+            assert!(has(&format!("content-type: {kind}")) && has("connection: close"), "{request}: {head}");
+            assert!(status != "200" || has("content-length: 5"), "{request}: {head}");
+            assert!(body.is_none_or(|body| body == is), "{request}: {is}");
+        }
+        let server = serving(None);
+        let failed = answer_of(&server, "GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(failed.starts_with("HTTP/1.1 503 "), "a scrape that fails is no empty answer: {failed}");
+    }
+
+    #[test]
+    fn clients_that_do_not_read_keep_nobody_out() {
+        let long: &'static str = Box::leak("x".repeat(8 << 20).into_boxed_str());
+        let server = serving(Some(long));
+        let request = "GET /metrics HTTP/1.1\r\n\r\n";
+        let silent: Vec<TcpStream> = (0..64).map(|_| sent(&server, request)).collect();
+        assert!(answer_of(&server, request).ends_with(long));
+        drop(silent);
+    }
+}
