@@ -172,7 +172,8 @@ async fn measure(
     let (_, head) = admitted(&api, peer, request)?;
     let _in_progress = InProgress::answer(&connection);
     let permit = api.lanes.enter(Lane::Shards)?;
-    scrape::answer(Arc::clone(&api.scrape), &head.headers, permit).await
+    let (kind, text) = scrape::answer(&api.scrape, &head.headers, permit).await?;
+    Ok(scrape::response_of(kind, api.lanes.body(text).into()))
 }
 
 /// Returns the client and the head of a request that only reads and has no parameters, if the client may send it.

@@ -2,7 +2,7 @@
 //!
 //! | of | bound | then |
 //! | --- | --- | --- |
-//! | connections | [`MAX_CONNECTIONS`] | the oldest that is idle gives way |
+//! | connections | [`Connections::new`] | the oldest that is idle gives way, or that reads nothing |
 //! | the head of a request | [`MAX_HEAD`], [`HttpDeadlines::head`] | 431, or the connection ends |
 //! | the time that a client reads nothing of its answer | [`HttpDeadlines::stall`] | the connection ends |
 //! | a TLS handshake | [`HttpDeadlines::head`] | the connection ends |
@@ -35,8 +35,6 @@ use tokio_rustls::TlsAcceptor;
 use super::api::Peer;
 use crate::tls::Tls;
 
-/// Maximum number of connections at a time.
-pub(super) const MAX_CONNECTIONS: usize = 512;
 /// Maximum number of bytes of a request's head.
 const MAX_HEAD: usize = 16 * 1024;
 /// How often it is checked at the end whether all answers have been read.
@@ -106,8 +104,11 @@ pub(super) async fn accept(
 }
 
 /// The connections, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Connections(Mutex<VecDeque<Arc<Connection>>>);
+#[derive(Debug)]
+pub(super) struct Connections {
+    all: Mutex<VecDeque<Arc<Connection>>>,
+    most: usize,
+}
 
 /// One connection.
 #[derive(Debug, Default)]
@@ -138,14 +139,19 @@ impl Connection {
 }
 
 impl Connections {
+    /// Creates an empty list for at most so many connections.
+    pub fn new(most: usize) -> Connections {
+        Connections { all: Mutex::default(), most }
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Connection>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lists a new connection. If there are too many, another one gives way, and without such a one the new one does.
     fn admit(&self) -> Option<Arc<Connection>> {
         let mut all = self.lock();
-        if all.len() >= MAX_CONNECTIONS {
+        if all.len() >= self.most {
             // What nobody reads gives way too, or those who read nothing would keep the others out.
             let is_unread = |one: &Arc<Connection>| one.has_nothing_in_progress();
             let idle = all.iter().position(|one| one.is_idle()).or_else(|| all.iter().position(is_unread))?;

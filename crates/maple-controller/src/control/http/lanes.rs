@@ -68,26 +68,26 @@ impl Lanes {
     }
 
     /// Makes the body of an answer, which counts until it is sent.
-    pub fn body(&self, text: Vec<u8>) -> Bytes {
-        self.unsent.fetch_add(text.len(), Ordering::Relaxed);
+    pub fn body(&self, text: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        self.unsent.fetch_add(text.as_ref().len(), Ordering::Relaxed);
         Bytes::from_owner(Unsent { text, counted: Arc::clone(&self.unsent) })
     }
 }
 
 /// The bytes of an answer.
-struct Unsent {
-    text: Vec<u8>,
+struct Unsent<T: AsRef<[u8]>> {
+    text: T,
     counted: Arc<AtomicUsize>,
 }
 
-impl AsRef<[u8]> for Unsent {
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Unsent<T> {
     fn as_ref(&self) -> &[u8] {
-        &self.text
+        self.text.as_ref()
     }
 }
 
-impl Drop for Unsent {
+impl<T: AsRef<[u8]>> Drop for Unsent<T> {
     fn drop(&mut self) {
-        self.counted.fetch_sub(self.text.len(), Ordering::Relaxed);
+        self.counted.fetch_sub(self.text.as_ref().len(), Ordering::Relaxed);
     }
 }

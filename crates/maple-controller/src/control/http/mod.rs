@@ -41,6 +41,7 @@ use std::thread::JoinHandle;
 
 use self::access::Access;
 use self::api::{Api, router};
+use self::connections::Connections;
 pub use self::connections::HttpDeadlines;
 use self::events::Events;
 use self::failures::Failures;
@@ -54,6 +55,9 @@ use super::Handle;
 use crate::kept_files::KeptFile;
 use crate::random::random;
 use crate::tls::Tls;
+
+/// The maximum number of connections at a time.
+const MAX_CONNECTIONS: usize = 512;
 
 /// The options of the HTTP API.
 #[derive(Clone, Debug)]
@@ -115,7 +119,8 @@ impl HttpServer {
         let events = Arc::new(Events::new(u64::from_le_bytes(random()?)));
         let api = Api::new(handle.clone(), access, Arc::clone(&events), scrape, options.deadlines.body);
         let routes = router(Arc::new(api), options.ryu);
-        let server = Server::open("http", options.address, routes, options.tls, options.deadlines)?;
+        let connections = Connections::new(MAX_CONNECTIONS);
+        let server = Server::open("http", options.address, routes, options.tls, connections, options.deadlines)?;
         let follower = {
             let events = Arc::clone(&events);
             std::thread::Builder::new().name("http-events".into()).spawn(move || events.follow(&handle))?

@@ -1,7 +1,7 @@
 //! Scrapes of Prometheus: a route of the HTTP API, and a server of its own that has no other.
 //!
 //! The server of its own has the bounds of `connections.rs`, no tokens and no TLS. It answers one scrape after the
-//! other, and ends a connection after its answer. What clients don't read is the text of one scrape, which they share.
+//! other, and ends a connection after its answer. Each of its few connections may keep the text of one scrape.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,13 +16,16 @@ use axum::{Extension, Router};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::api::{failed, wrong_method};
-use super::connections::{Connection, HttpDeadlines, InProgress};
+use super::connections::{Connection, Connections, HttpDeadlines, InProgress};
 use super::problem::Problem;
 use super::server::Server;
 
 /// Makes the text of a scrape, in OpenMetrics if that is asked for, with the type of its content. `None`: a shard does
 /// not answer.
 pub(crate) type Scrape = Arc<dyn Fn(bool) -> Option<(&'static str, Bytes)> + Send + Sync>;
+
+/// The maximum number of connections of the server that has metrics alone.
+const MAX_SCRAPERS: usize = 32;
 
 /// The path of metrics.
 pub(super) const METRICS: &str = "/metrics";
@@ -36,7 +39,8 @@ impl MetricsServer {
     /// # Errors
     /// The system's error if it can't listen on the address, or can't start the thread.
     pub fn open(address: SocketAddr, scrape: Scrape) -> io::Result<MetricsServer> {
-        Server::open("metrics", address, router(scrape), None, HttpDeadlines::default()).map(MetricsServer)
+        let (connections, deadlines) = (Connections::new(MAX_SCRAPERS), HttpDeadlines::default());
+        Server::open("metrics", address, router(scrape), None, connections, deadlines).map(MetricsServer)
     }
 
     /// Returns the address that it listens on.
@@ -51,7 +55,7 @@ fn router(scrape: Scrape) -> Router {
     let measure = move |Extension(connection): Extension<Arc<Connection>>, headers: HeaderMap| async move {
         let _in_progress = InProgress::answer(&connection);
         let permit = turn.acquire_owned().await.map_err(|_| Problem::busy("the server ends"))?;
-        answer(scrape, &headers, permit).await
+        answer(&scrape, &headers, permit).await.map(|(kind, text)| response_of(kind, text.into()))
     };
     let no_such_path = || async { Problem::new(StatusCode::NOT_FOUND, format!("GET {METRICS} is what there is")) };
     Router::new()
@@ -69,23 +73,27 @@ async fn last_of_connection(mut response: Response) -> Response {
     response
 }
 
-/// Answers a scrape on a thread that may wait for shards.
+/// Answers a scrape on a thread that may wait for shards. Returns the text with the type of its content.
 pub(super) async fn answer(
-    scrape: Scrape,
+    scrape: &Scrape,
     headers: &HeaderMap,
     permit: OwnedSemaphorePermit,
-) -> Result<Response, Problem> {
+) -> Result<(&'static str, Bytes), Problem> {
     let mut wished = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let is_open = wished.any(|value| value.contains("application/openmetrics-text"));
+    let scrape = Arc::clone(scrape);
     let scraped = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         scrape(is_open)
     });
-    let (kind, text) =
-        scraped.await.map_err(failed)?.ok_or_else(|| Problem::busy("a worker did not answer in time"))?;
-    let mut response = Response::new(Body::from(text));
+    scraped.await.map_err(failed)?.ok_or_else(|| Problem::busy("a worker did not answer in time"))
+}
+
+/// Returns the response with the text of a scrape.
+pub(super) fn response_of(kind: &'static str, text: Body) -> Response {
+    let mut response = Response::new(text);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(response)
+    response
 }
 
 #[cfg(test)]
@@ -148,8 +156,15 @@ mod tests {
         let long: &'static str = Box::leak("x".repeat(8 << 20).into_boxed_str());
         let server = serving(Some(long));
         let request = "GET /metrics HTTP/1.1\r\n\r\n";
-        let silent: Vec<TcpStream> = (0..64).map(|_| sent(&server, request)).collect();
+        let begun = |_| {
+            let mut stream = sent(&server, request);
+            stream.read_exact(&mut [0]).expect("its answer begins");
+            stream
+        };
+        let mut silent: Vec<TcpStream> = (0..2 * MAX_SCRAPERS).map(begun).collect();
         assert!(answer_of(&server, request).ends_with(long));
-        drop(silent);
+        let mut read = Vec::new();
+        let oldest = silent[0].read_to_end(&mut read);
+        assert!(oldest.is_err() || read.len() < long.len(), "the oldest have given way");
     }
 }

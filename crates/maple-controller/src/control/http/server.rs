@@ -32,6 +32,7 @@ impl Server {
         address: SocketAddr,
         router: Router,
         tls: Option<Arc<Tls>>,
+        connections: Connections,
         deadlines: HttpDeadlines,
     ) -> io::Result<Server> {
         let listener = std::net::TcpListener::bind(address)?;
@@ -44,7 +45,7 @@ impl Server {
         };
         let (running, ends) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-            let connections = Arc::<Connections>::default();
+            let connections = Arc::new(connections);
             let accepting = runtime.spawn(accept(listener, router, tls, Arc::clone(&connections), deadlines));
             runtime.block_on(async {
                 // The other end is only ever dropped.
