@@ -2,6 +2,7 @@
 
 import atexit
 import io
+import logging
 import os
 import sys
 import threading
@@ -15,6 +16,7 @@ def main() -> int:
     """Runs the command line; the exit status."""
     _write_whole_lines()
     sys.stdout, sys.stderr = cast(TextIO, _Output(sys.stdout)), cast(TextIO, _Output(sys.stderr))
+    _keep_records_back()
     status = _maple.main(["maple", *sys.argv[1:]])
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
     if any(thread.daemon for thread in others):
@@ -48,6 +50,17 @@ class _Output:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def _keep_records_back() -> None:
+    """Nor do handlers of ``logging`` get anything about such packets, wherever they write."""
+    call_handlers = logging.Logger.callHandlers
+
+    def call(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if not _maple.keeps_output_back():
+            call_handlers(logger, record)
+
+    logging.Logger.callHandlers = call  # type: ignore[method-assign]
 
 
 def _leave(status: int, awaited: list[threading.Thread]) -> None:

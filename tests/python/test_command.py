@@ -175,11 +175,13 @@ def test_a_terminal_that_closes_stops_nothing(tmp_path: Path) -> None:
 
 def test_a_policy_prints_about_packets_that_came_and_about_no_others(tmp_path: Path) -> None:
     """Exploration runs the policy on packets that nobody has sent."""
-    file = tmp_path / "talks.py"
+    file, names = tmp_path / "talks.py", tmp_path / "names"
     file.write_text(
-        "import logging\nimport sys\nfrom maple import flood, policy\n\n@policy\ndef f(pkt, net):\n"
+        "import logging\nimport sys\nfrom maple import flood, policy\n\n"
+        f"logging.getLogger('names').addHandler(logging.FileHandler({str(names)!r}))\n\n@policy\ndef f(pkt, net):\n"
         "    there = net.locate(pkt.eth_dst)\n    if there is None:\n        return flood()\n"
         "    if pkt.ip_proto == 17:\n        print('a name')\n        logging.warning('a name, too')\n"
+        "        logging.getLogger('names').warning('a name in a file')\n"
         "    if pkt.ip_proto == 132:\n        sys.stderr.writelines(['a talk\\n'])\n"
         "    return net.shortest_path(net.locate(pkt.eth_src), there)\n"
     )
@@ -201,9 +203,11 @@ def test_a_policy_prints_about_packets_that_came_and_about_no_others(tmp_path: P
         prints = "a packet that was tried has no rule: the policy prints for it"
         wait_for("the exploration", lambda: prints in open_questions())
         assert "a name" not in told.read_text() and "a talk" not in told.read_text()
+        assert names.read_text() == ""
         print("h1 iperf h2 1s", file=process.stdin, flush=True)
         wait_for("what the policy prints", lambda: "WARNING:root:a name, too\n" in told.read_text())
         assert "\na name\n" in told.read_text() and "a talk" not in told.read_text()
+        assert "a name in a file\n" in names.read_text()
         assert process.communicate(timeout=20) is not None and process.returncode == 0, told.read_text()
     finally:
         process.kill()

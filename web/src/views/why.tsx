@@ -111,7 +111,7 @@ function Answer({answer, names}: {readonly answer: Explanation; readonly names: 
             {answer.has_loop === true && <p class="wrong">The rules make a loop.</p>}
             {answer.asks_controller === true && <p class="soft">There is no rule yet: the next such packet goes to the controller.</p>}
             {answer.leaf?.under_way != null && <p class="soft">{answer.leaf.under_way}</p>}
-            {answer.leaf?.made_up === true && <p class="soft">Exploration decided this before such a packet came.</p>}
+            {answer.leaf?.made_up === true && <p class="soft">This was decided before such a packet came.</p>}
             {answer.lasts === false && <p class="soft">No rule can do what the policy does, so each such packet goes to the controller.</p>}
             {answer.assumed?.map((text) => <p key={text} class="soft">assumed: {text}</p>)}
             {answer.changed_files?.map((file) => <p key={file} class="soft">{file} was written after the policy was loaded, so its lines are not shown.</p>)}

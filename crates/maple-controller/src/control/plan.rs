@@ -129,7 +129,11 @@ impl Plan {
     /// Returns the fingerprint of what changes: decisions and rules.
     pub fn changes(&self) -> Fingerprint {
         let counts = self.counts().to_string();
-        let differences = self.rehearsed.trial.differences.iter().map(|one| difference(one).to_string());
+        let as_sent = |one: &Difference| {
+            let packet = DecidedPacket { is_made_up: false, ..one.packet.clone() };
+            difference(&Difference { packet, ..one.clone() }).to_string()
+        };
+        let differences = self.rehearsed.trial.differences.iter().map(as_sent);
         let side = |rule: Option<&TableRule>| match rule {
             Some(TableRule { table_id, rule, .. }) => {
                 format!("{table_id} {} {:?} {:?}", rule.priority, rule.matching, rule.instructions)

@@ -150,6 +150,13 @@ impl Registers {
         }
     }
 
+    /// Reports whether a packet that nobody has sent may ask a question: another look-up can have a table too afterwards.
+    pub fn may_foresee(&self, look_up: &LookUp, component: Component) -> bool {
+        let in_use = self.look_ups.iter().filter(|of| !of.is_vacant).count();
+        let is_lowered = self.all_lowered.is_some() || self.lowered.contains(&(look_up.clone(), component));
+        self.position(look_up).is_some() || is_lowered || in_use + 1 < self.max_look_ups
+    }
+
     /// Returns what a look-up found, by the bits of a packet's metadata. `None` if it is not among these bits. Of a key
     /// that is only known to be there, the value is [`Value::None`].
     pub fn found(&self, look_up: &LookUp, component: Component, metadata: ReadMetadata) -> Option<Option<Value>> {

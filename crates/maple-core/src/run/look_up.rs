@@ -140,6 +140,10 @@ impl RunState {
             Some(found) => own.cell_value(found),
             None => self.result.txn.look_up(own.cell(&key)),
         };
+        if self.is_made_up && !lock(&registers).may_foresee(&own, component) {
+            self.result.asks_first = true;
+            return None;
+        }
         let class = lock(&registers).classify(&own, component, LookUp::value(value.clone()).as_ref());
         match class {
             Classified::Lowered => return None,

@@ -128,6 +128,8 @@ pub struct Finished {
     pub account: Vec<AccountStep>,
     /// Whether f wrote output, such as a line on the screen, as far as its language tells ([`Net::keeps_output_back`]).
     pub has_output: bool,
+    /// Whether the packet is made up, and f looks up what no packet has looked up yet, for which the last table is kept.
+    pub asks_first: bool,
 }
 
 impl Finished {
@@ -146,6 +148,7 @@ impl Finished {
             logged: Vec::new(),
             account: Vec::new(),
             has_output: false,
+            asks_first: false,
         }
     }
 
@@ -341,8 +344,9 @@ impl Run {
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
         // What f prints, and what it is not allowed, people take for the doing of a packet that came.
-        let waits_for_packet = state.is_made_up && (state.result.has_output || !state.result.violations.is_empty());
-        trace.needs_controller = state.each || waits_for_packet;
+        let Finished { has_output, violations, asks_first, .. } = &state.result;
+        let is_for_people = *has_output || !violations.is_empty();
+        trace.needs_controller = state.each || state.is_made_up && (is_for_people || *asks_first);
         Some(Finished { trace, account, ..state.result })
     }
 

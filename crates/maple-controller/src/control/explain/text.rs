@@ -214,7 +214,7 @@ fn network(answer: &Value, out: &mut String) {
         let _ = writeln!(out, "  it goes in a loop");
     }
     if answer["leaf"]["made_up"] == true {
-        let _ = writeln!(out, "  exploration decided this before such a packet came");
+        let _ = writeln!(out, "  it was decided before such a packet came");
     }
     state_of_rules(answer, out);
 }

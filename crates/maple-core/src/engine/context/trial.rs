@@ -33,7 +33,7 @@ pub struct Trial {
     pub counts: BTreeMap<DifferenceKind, usize>,
     /// The decisions that differ, the first 1000 of each shard.
     pub differences: Vec<Difference>,
-    /// The number of leaves for which it failed.
+    /// The number of leaves for which it failed, without those of packets that nobody has sent.
     pub failed: usize,
     /// The candidate's errors, each with the number of leaves; at most 16 of them.
     pub errors: BTreeMap<Arc<str>, usize>,

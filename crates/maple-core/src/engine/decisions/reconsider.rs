@@ -43,7 +43,11 @@ impl Decisions {
     pub fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<DependentId>) {
         self.follow_stale_tables(fabric, stale);
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
-        for dependent in stale {
+        // Packets that have come are decided first, if there is not enough time for all.
+        let is_made_up =
+            |of: &&DependentId| self.leaves.get(&of.possible_leaf()).is_some_and(|leaf| leaf.witness.is_made_up);
+        let (made_up, sent): (Vec<&DependentId>, Vec<&DependentId>) = stale.iter().partition(is_made_up);
+        for dependent in sent.into_iter().chain(made_up) {
             if fabric.ctx.store.is_current(*dependent) || fabric.switches.of_look_up(*dependent).is_some() {
                 continue;
             }

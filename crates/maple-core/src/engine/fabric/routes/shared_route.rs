@@ -33,7 +33,8 @@ pub(in crate::engine) struct RouteKey {
 }
 
 impl RouteKey {
-    /// Returns the hash of the key, which very likely no other route has. It is the same in every build of the program:
+    /// Returns the hash of the key, which very likely no other route has. It is the same in every build of the program
+    /// for machines alike in words and byte order:
     /// the rules of a switch outlive the controller that made them.
     pub fn number(&self) -> u64 {
         let mut hasher = SipHasher13::new();

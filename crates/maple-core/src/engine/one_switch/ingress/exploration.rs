@@ -1,10 +1,10 @@
 //! The exploration of a switch: what was explored, and what is still open.
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use maple_wire::counted;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ids::Time;
 use crate::trace::Source;
@@ -26,15 +26,23 @@ pub(in crate::engine) struct ExplorationState {
     pub pass: Option<ExplorationPass>,
     /// What the last pass has left open.
     pub result: Option<Exploration>,
+    /// The packets that were tried and have no leaf, by their hashes, and why. A pass that begins before
+    /// [`ExplorationState::again_at`] does not try them again.
+    pub without_leaf: FxHashMap<u64, NoLeaf>,
+    pub again_at: Time,
+    /// The time between two passes that try them again. It grows.
+    pub rest: Duration,
 }
 
 /// A pass over the open places of a tree.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct ExplorationPass {
-    /// Hashes of the packets on which f ran.
+    /// Hashes of the packets on which f ran, in this pass or in one that is not to be repeated yet.
     pub tried: FxHashSet<u64>,
-    /// The packets that have no leaf, by the reason.
-    pub without_leaf: BTreeMap<NoLeaf, usize>,
+    /// The number of packets on which f ran in this pass.
+    pub runs: usize,
+    /// The number of runs that were stopped because they took too long.
+    pub too_long: usize,
 }
 
 /// The reason why a run on a packet that exploration made up gives no leaf.
@@ -50,6 +58,8 @@ pub enum NoLeaf {
     Fails,
     /// A constraint refuses the route.
     Refused,
+    /// f looks up what no packet has looked up yet, and the last table for look-ups is for packets that come.
+    AsksFirst,
     /// Each such packet must come to the controller: f sends frames of its own, looks at the whole frame, or a listener
     /// receives it.
     NeedsController,
@@ -77,6 +87,8 @@ pub enum ExplorationBound {
     Runs(usize),
     /// The policy reads what is not tracked.
     Untracked,
+    /// The policy took too long for some packets.
+    TooLong,
 }
 
 /// A question of f to which packets may give an answer that none has given yet.
@@ -113,6 +125,7 @@ impl fmt::Display for NoLeaf {
             NoLeaf::Waits => "the policy waits for a change",
             NoLeaf::Fails => "the policy fails on it",
             NoLeaf::Refused => "a constraint refuses its route",
+            NoLeaf::AsksFirst => "the last table for look-ups is for packets that come",
             NoLeaf::NeedsController => "each such packet comes to the controller",
         })
     }
@@ -128,6 +141,7 @@ impl fmt::Display for ExplorationBound {
                 write!(f, "the policy has run on {}", counted(*count as u64, "packet"))
             }
             ExplorationBound::Untracked => f.write_str("the policy reads what is not tracked"),
+            ExplorationBound::TooLong => f.write_str("the policy takes too long for packets that were tried"),
             ExplorationBound::Rules => f.write_str("half of the switch's room for rules is used"),
         }
     }

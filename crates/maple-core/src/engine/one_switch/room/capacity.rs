@@ -129,9 +129,11 @@ impl Capacity {
         self.bounds_of_leaves(now).all(|(table, bound)| count(table) + reserve(bound) < bound)
     }
 
-    /// Reports whether at least half of the room for leaves is free.
-    pub fn is_half_free(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> bool {
-        self.bounds_of_leaves(now).all(|(table, bound)| 2 * count(table) < bound)
+    /// Returns the number of rules that fit before half of the room for leaves is used, also of tables that were full
+    /// some time ago.
+    pub fn free_half(&self, count: impl Fn(Option<u8>) -> usize) -> usize {
+        let free = |(table, bound): (Option<u8>, usize)| (bound / 2).saturating_sub(count(table));
+        self.bounds_of_leaves(Time::default()).map(free).min().unwrap_or(usize::MAX)
     }
 
     /// Reports whether a tree with this number of leaves may have one more.

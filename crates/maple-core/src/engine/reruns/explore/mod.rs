@@ -26,16 +26,20 @@
 //!
 //! # Bounds
 //!
-//! A shard tries [`BATCH`] packets at a time, its switches in turn, so that packets are served in between. Nothing is
-//! explored where the switch has [`Options::explored_leaves`](crate::engine::Options) leaves or half of its room for
-//! rules is used: these are for packets that come. Switches without tables for look-ups are not explored, nor are
-//! policies with reads that are known not to be tracked.
+//! A shard tries [`BATCH`] packets at a time, its switches in turn, so that packets are served in between. A turn that
+//! was long, because f is slow or others need the shard, is followed by a rest and by smaller ones. A switch that has
+//! not confirmed what was sent to it is left alone. Nothing is explored where the switch has
+//! [`Options::explored_leaves`](crate::engine::Options) leaves or half of its room for rules is used: these are for packets
+//! that come, and so is the last table for look-ups. Packets without a leaf are tried again after ever longer rests.
+//! Switches without tables for look-ups are not explored, nor are policies with reads that are known not to be tracked, or
+//! that take too long.
 
 mod packets;
 mod questions;
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::Dpid;
@@ -69,6 +73,16 @@ const STEP: Duration = Duration::from_micros(100);
 const SETTLE: Duration = Duration::from_millis(20);
 /// The minimum time between the end of a pass and the next one.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A turn that comes so much too late comes after a long one.
+const LATE: Duration = Duration::from_millis(5);
+/// The rest after a long turn, as a multiple of it.
+const REST: u32 = 4;
+/// The time after which switches are looked at again that had not confirmed what was sent to them.
+const UNCONFIRMED: Duration = Duration::from_millis(5);
+/// The maximum number of runs of a pass that take too long.
+const MAX_TOO_LONG: usize = 3;
+/// The longest time after which packets without a leaf are tried again.
+const MAX_REST: Duration = Duration::from_secs(64);
 
 /// The explorations of a shard's switches.
 #[derive(Clone, Debug)]
@@ -80,18 +94,25 @@ pub(in crate::engine) struct Explorer {
     turns: VecDeque<Dpid>,
     /// Whether a timer is set for the next turn, as it is while there are any.
     is_awake: bool,
+    /// The number of packets of the next turn.
+    batch: usize,
+    /// When that turn is due.
+    due: Time,
+    /// Whether it comes after a rest.
+    has_rested: bool,
 }
 
 impl Explorer {
     /// Starts with nothing explored under a policy.
     pub fn new(policy: &dyn Policy, options: &Options) -> Explorer {
         let is_tracked = options.explored_leaves == 0 || policy.untracked_reads().is_empty();
-        Explorer { is_tracked, turns: VecDeque::new(), is_awake: false }
+        let (batch, due, has_rested) = (BATCH, Time::default(), false);
+        Explorer { is_tracked, turns: VecDeque::new(), is_awake: false, batch, due, has_rested }
     }
 
     /// Copies it, for a copy of the engine, without the passes under way.
     pub fn copy(&self) -> Explorer {
-        Explorer { is_tracked: self.is_tracked, turns: VecDeque::new(), is_awake: false }
+        Explorer { turns: VecDeque::new(), is_awake: false, ..self.clone() }
     }
 
     /// Lets a pass begin soon if something has changed at a switch since the last one.
@@ -118,13 +139,20 @@ impl Explorer {
 
     /// Begins a pass at a switch.
     pub fn begin_pass(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let now = fabric.ctx.now;
         // The switch may have gone.
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let exploration = &mut switch.ingress.exploration;
         if !std::mem::take(&mut exploration.is_due) {
             return;
         }
-        exploration.pass = Some(ExplorationPass::default());
+        if exploration.again_at <= now {
+            exploration.without_leaf.clear();
+            exploration.rest = (2 * exploration.rest).clamp(PAUSE, MAX_REST);
+            exploration.again_at = now + exploration.rest;
+        }
+        let tried = exploration.without_leaf.keys().copied().collect();
+        exploration.pass = Some(ExplorationPass { tried, ..ExplorationPass::default() });
         if !self.turns.contains(&dpid) {
             self.turns.push_back(dpid);
         }
@@ -134,8 +162,19 @@ impl Explorer {
     /// Explores the switch whose turn it is. Each turn is a batch of its own, so that packets are served in between.
     pub fn explore_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         self.is_awake = false;
-        if let Some(dpid) = self.turns.pop_front() {
-            match explore(decisions, fabric, dpid) {
+        let late = Duration::from_nanos(fabric.ctx.now.0.saturating_sub(self.due.0));
+        if late > LATE && !self.has_rested {
+            (self.batch, self.has_rested) = ((self.batch / 2).max(1), true);
+            return self.wake_after(fabric, REST * late);
+        }
+        if !std::mem::take(&mut self.has_rested) {
+            self.batch = (2 * self.batch).min(BATCH);
+        }
+        let Some(at) = self.turns.iter().position(|dpid| may_be_changed(fabric, *dpid)) else {
+            return self.wake_after(fabric, UNCONFIRMED);
+        };
+        if let Some(dpid) = self.turns.remove(at) {
+            match explore(decisions, fabric, dpid, self.batch) {
                 None => end_pass(fabric, dpid),
                 Some(0) => {}
                 Some(_) => self.turns.push_back(dpid),
@@ -145,10 +184,22 @@ impl Explorer {
     }
 
     fn wake(&mut self, fabric: &mut Fabric) {
+        self.wake_after(fabric, STEP);
+    }
+
+    fn wake_after(&mut self, fabric: &mut Fabric, span: Duration) {
         if !self.turns.is_empty() && !std::mem::replace(&mut self.is_awake, true) {
-            fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::ExploreTurn);
+            self.due = fabric.ctx.now + span;
+            fabric.ctx.wake_at(self.due, Timer::ExploreTurn);
         }
     }
+}
+
+/// Reports whether a switch has confirmed all that was sent to it, so that further rules keep nothing waiting. One that
+/// has gone has no pass.
+fn may_be_changed(fabric: &Fabric, dpid: Dpid) -> bool {
+    let Some(switch) = fabric.switches.get(&dpid) else { return true };
+    switch.tables.has_confirmed_all() && !switch.ingress.look_ups.are_changing()
 }
 
 /// Reports whether a switch is explored: it does what f decides by rules that know look-ups.
@@ -199,7 +250,7 @@ fn seen_state(switch: &Switch) -> SeenState {
 }
 
 /// Tries further packets at a switch. Returns how many; 0 if there is no pass, and `None` if the pass is over.
-fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option<usize> {
+fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, batch: usize) -> Option<usize> {
     let Some(switch) = fabric.switches.get(&dpid) else { return Some(0) };
     if switch.ingress.exploration.pass.is_none() {
         return Some(0);
@@ -212,7 +263,7 @@ fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option
     }
     decisions.follow_tables(fabric, dpid);
     let stopped = bound_reached(fabric, dpid);
-    let untried = if stopped.is_none() { untried_packets(decisions, fabric, dpid) } else { Vec::new() };
+    let untried = if stopped.is_none() { untried_packets(decisions, fabric, dpid, batch) } else { Vec::new() };
     if untried.is_empty() {
         let open = open_questions(decisions, fabric, dpid);
         let switch = fabric.switches.known_mut(dpid)?;
@@ -223,11 +274,14 @@ fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option
     let run = |packet: ReceivedPacket| Some((Decisions::admissible_run(fabric, &packet)?, packet));
     let runs: Vec<(Run, ReceivedPacket)> = untried.into_iter().filter_map(run).collect();
     for (packet, outcome) in decisions.run_policy(fabric, runs) {
-        if let Some(why) = cache(decisions, fabric, outcome, packet) {
-            let switch = fabric.switches.known_mut(dpid)?;
-            let pass = switch.ingress.exploration.pass.get_or_insert_default();
-            *pass.without_leaf.entry(why).or_default() += 1;
-        }
+        let hash = hash_of(&Sample { at: packet.at, frame: Arc::clone(&packet.frame) });
+        let is_too_long = matches!(&outcome, RunOutcome::Failed(error, _) if error.is_time_limit());
+        let why = cache(decisions, fabric, outcome, packet);
+        let exploration = &mut fabric.switches.known_mut(dpid)?.ingress.exploration;
+        exploration.without_leaf.extend(why.map(|why| (hash, why)));
+        let pass = exploration.pass.get_or_insert_default();
+        pass.runs += 1;
+        pass.too_long += usize::from(is_too_long);
     }
     Some(count)
 }
@@ -239,17 +293,24 @@ fn bound_reached(fabric: &Fabric, dpid: Dpid) -> Option<ExplorationBound> {
     if switch.tree().len() >= most {
         return Some(ExplorationBound::Leaves(most));
     }
-    let tried = switch.ingress.exploration.pass.as_ref().map_or(0, |pass| pass.tried.len());
-    if tried >= RUNS_OF_LEAF * most {
-        return Some(ExplorationBound::Runs(tried));
+    let (runs, too_long) = switch.ingress.exploration.pass.as_ref().map_or((0, 0), |pass| (pass.runs, pass.too_long));
+    if too_long >= MAX_TOO_LONG {
+        return Some(ExplorationBound::TooLong);
     }
-    let is_half_full = !switch.room.capacity.is_half_free(fabric.ctx.now, |table| switch.tables.count(table));
+    if runs >= RUNS_OF_LEAF * most {
+        return Some(ExplorationBound::Runs(runs));
+    }
     let has_room = switch.room.capacity.has_capacity_for_trace(2 * switch.tree().len());
-    (is_half_full || switch.room.is_closed() || !has_room).then_some(ExplorationBound::Rules)
+    (free_half(switch) == 0 || switch.room.is_closed() || !has_room).then_some(ExplorationBound::Rules)
+}
+
+/// Returns the number of rules that half of a switch's room for rules has place for.
+fn free_half(switch: &Switch) -> usize {
+    switch.room.capacity.free_half(|table| switch.tables.count(table))
 }
 
 /// Returns packets that no leaf decides and that were not tried in this pass.
-fn untried_packets(decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
+fn untried_packets(decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid, batch: usize) -> Vec<ReceivedPacket> {
     let state = fabric.ctx.store.snapshot();
     let Some(pass) = fabric.switches.known_mut(dpid).and_then(|of| of.ingress.exploration.pass.as_mut()) else {
         return Vec::new();
@@ -257,13 +318,13 @@ fn untried_packets(decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid) -> Ve
     let mut tried = std::mem::take(&mut pass.tried);
     let Some(switch) = fabric.switches.known(dpid) else { return Vec::new() };
     let packets = Packets::new(switch, &state, fabric.ctx.options.track_hosts);
-    let room = fabric.ctx.options.explored_leaves.saturating_sub(switch.tree().len());
+    let room = fabric.ctx.options.explored_leaves.saturating_sub(switch.tree().len()).min(free_half(switch));
     let is_new = |packet: &Sample| tried.insert(hash_of(packet));
     let untried: Vec<ReceivedPacket> = wanted(decisions, switch, &packets)
         .filter(is_new)
         .map(received)
         .filter(|packet| fabric.switches.find_leaf(packet).is_none())
-        .take(BATCH.min(room))
+        .take(batch.min(room))
         .collect();
     if let Some(pass) = fabric.switches.known_mut(dpid).and_then(|of| of.ingress.exploration.pass.as_mut()) {
         pass.tried = tried;
@@ -307,6 +368,8 @@ fn why_not(finished: &Finished) -> Option<NoLeaf> {
         Some(NoLeaf::Prints)
     } else if !finished.violations.is_empty() {
         Some(NoLeaf::Refused)
+    } else if finished.asks_first {
+        Some(NoLeaf::AsksFirst)
     } else {
         (!finished.lasts()).then_some(NoLeaf::NeedsController)
     }

@@ -88,9 +88,8 @@ pub(super) fn open_questions(decisions: &Decisions, fabric: &mut Fabric, dpid: m
     if switch.tree().has_open_chains() {
         open.insert((None, "entries of a list, or tests of a long chain".to_owned()), 1);
     }
-    let without_leaf = switch.ingress.exploration.pass.iter().flat_map(|pass| &pass.without_leaf);
-    for (why, count) in without_leaf {
-        open.insert((None, format!("a packet that was tried has no rule: {why}")), *count);
+    for why in switch.ingress.exploration.without_leaf.values() {
+        *open.entry((None, format!("a packet that was tried has no rule: {why}"))).or_default() += 1;
     }
     let open = open.into_iter().map(|((source, what), count)| OpenQuestion { source, what, count });
     open.take(MAX_OPEN).collect()
