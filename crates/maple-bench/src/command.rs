@@ -11,6 +11,7 @@ use crate::generate::command::{self as filter_sets, GenerateArgs, StatisticsArgs
 use crate::growth::{self, GrowthArgs};
 use crate::misses::{self, MissesArgs};
 use crate::mt_route::{self, MtRouteArgs};
+use crate::rebuild::{self, RebuildArgs};
 use crate::rules::policy::Language;
 use crate::rules::{self, RulesArgs};
 use crate::state::{self, StateArgs};
@@ -32,6 +33,8 @@ enum Benchmark {
     Rules(RulesArgs),
     /// Cost of adding and removing a trace, against the size of the table
     Growth(GrowthArgs),
+    /// Cost of building the table of an access list at once, and of building it again, against its length
+    Rebuild(RebuildArgs),
     /// Upper bound for the rate of new traces: only run the policy and store the rule
     Floor(FloorArgs),
     /// Rules, changes and speed of multi-tenant routing in a data centre (the first rows of the paper's Tables 1 and 2)
@@ -76,6 +79,7 @@ fn run(what: Benchmark, language: &dyn Language) -> anyhow::Result<u8> {
     match what {
         Benchmark::Rules(args) => rules::main(&args, language)?,
         Benchmark::Growth(args) => growth::main(&args)?,
+        Benchmark::Rebuild(args) => rebuild::main(&args)?,
         Benchmark::Floor(args) => floor::main(&args)?,
         Benchmark::MtRoute(args) => mt_route::main(&args)?,
         Benchmark::Misses(args) => misses::main(&args)?,

@@ -26,6 +26,7 @@ pub mod state;
 
 pub mod growth;
 pub mod mt_route;
+pub mod rebuild;
 
 pub mod floor;
 

@@ -81,6 +81,12 @@ pub fn trace(set: &FilterSet, headers: usize, burst: f64, seed: u64) -> Vec<Trac
     trace
 }
 
+/// Returns a header for each filter of a set, in their order.
+pub fn header_of_each(set: &FilterSet, seed: u64) -> Vec<FiveTuple> {
+    let mut random = Random::new(seed ^ 0x7472_6163_6500);
+    set.filters.iter().map(|filter| corner(filter, &mut random)).collect()
+}
+
 /// Returns a header in which every field has the lowest or the highest matching value.
 fn corner(filter: &Filter, random: &mut Random) -> FiveTuple {
     let mut either = |lo: u32, hi: u32| if random.chance(0.5) { lo } else { hi };

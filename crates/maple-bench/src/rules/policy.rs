@@ -131,6 +131,11 @@ impl FilterPolicy for Interpreter {
     }
 }
 
+/// Returns the condition that a filter states, with its ranges of ports.
+pub(crate) fn condition(filter: &Filter) -> Arc<Cond> {
+    FilterTest::new(filter, Ranges::Auto).assertion
+}
+
 impl FilterTest {
     fn new(filter: &Filter, ranges: Ranges) -> FilterTest {
         let mut assertion = Cond::default();

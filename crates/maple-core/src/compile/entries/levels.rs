@@ -250,16 +250,17 @@ impl Levelling<'_> {
     pub(super) fn run(&mut self) {
         let mut queue = self.work.take_ordered();
         let mut is_overrun = false;
-        for id in self.work.dirty() {
-            let level = self.levels.level_of(*id);
-            if !self.store.state(*id).is_reachable() {
-                self.levels.displace(*id);
-            } else if level == UNPLACED || self.work.is_level_stale(*id) {
-                queue.insert(self.store.rank(self.tree, *id), *id);
-            } else {
-                is_overrun |= !self.levels.exists(level);
+        let unplaced = self.work.dirty().iter().filter(|id| {
+            let level = self.levels.level_of(**id);
+            if !self.store.state(**id).is_reachable() {
+                self.levels.displace(**id);
+                return false;
             }
-        }
+            let is_open = level == UNPLACED || self.work.is_level_stale(**id);
+            is_overrun |= !is_open && !self.levels.exists(level);
+            is_open
+        });
+        queue.fill(unplaced.map(|id| (self.store.rank(self.tree, *id), *id)));
         self.inherit_vacated(&queue);
         while let Some(id) = queue.pop_first() {
             let (from, until) = self.bounds(id);
@@ -326,7 +327,7 @@ impl Levelling<'_> {
         if !self.levels.has_vacated() {
             return;
         }
-        for id in queue.iter() {
+        for id in queue.together() {
             if self.levels.level_of(id) != UNPLACED {
                 continue;
             }
@@ -345,15 +346,16 @@ impl Levelling<'_> {
     fn bounds(&self, id: EntryId) -> (u32, u32) {
         let (mut from, mut until) = (0, u32::MAX - 1);
         let verdict = self.store.verdict(id);
+        // Verdicts matter only of the few entries whose levels are nearer than those before.
         for other in self.overlaps.earlier(id) {
             let there = self.levels.level_of(*other);
-            if there != UNPLACED {
+            if there != UNPLACED && there >= from {
                 from = from.max(there + self.store.verdict(*other).gap(verdict));
             }
         }
         for other in self.overlaps.later(id) {
             let there = self.levels.level_of(*other);
-            if there != UNPLACED {
+            if there < until {
                 until = until.min(there + 1 - verdict.gap(self.store.verdict(*other)));
             }
         }

@@ -10,7 +10,7 @@
 //! | part | keeps | the pass that updates it |
 //! | --- | --- | --- |
 //! | [`EntryStore`] | match, node, verdict and state of each entry | [`Shadowing`]: which entries no packet gets to |
-//! | [`OverlapLists`] | which entries overlap, in order of precedence | as entries come and go |
+//! | [`OverlapLists`] | which entries overlap, in order of precedence | [`OverlapLists::settle`], first of all |
 //! | [`Necessities`] | which barrier entries are required as rules, and why | [`Redundancy`] |
 //! | [`Levels`] | the level of each entry | [`Levelling`], and beside it [`Compaction`](compaction::Compaction) |
 //! | [`ChangeLog`] | which rules were sent, and where that may have changed | when changes are taken |
@@ -47,6 +47,7 @@ mod store;
 
 mod neighbours;
 mod overlap_index;
+mod overlap_join;
 mod overlap_lists;
 
 mod shadowing;
@@ -142,7 +143,6 @@ impl EntryTable {
     /// Adds an entry. The match has at most one constraint a field, in OXM order.
     pub(super) fn insert(
         &mut self,
-        tree: &Tree,
         all: &[Constraint],
         node: NodeId,
         leaf: Option<LeafId>,
@@ -154,7 +154,7 @@ impl EntryTable {
         self.store.recycle(recycled);
         let id = self.store.insert(&set, node, leaf, verdict);
         self.scratch = set;
-        self.overlaps.insert(&self.store, tree, id, &self.effort);
+        self.overlaps.insert(id);
         self.necessities.add(id);
         self.changes.add(id);
         self.actions.hold_for_entry(verdict);
@@ -232,6 +232,7 @@ impl EntryTable {
     /// Brings rules and levels up to date.
     pub(super) fn recompute(&mut self, tree: &Tree, checks: Checks) {
         self.work.drop_removed(&self.store);
+        self.overlaps.settle(&self.store, tree, &self.effort);
         if !self.recompute_lone_entry() {
             let EntryTable { store, overlaps, work, effort, .. } = self;
             Shadowing { tree, store, overlaps, work, effort }.run();

@@ -27,6 +27,11 @@ impl Neighbours {
         Neighbours { places, free: 0, split: earlier.len() as u32 }
     }
 
+    /// Creates the lists of an entry: this many entries that take precedence, and then those that yield, in order.
+    pub(super) fn of(places: Vec<EntryId>, earlier: u32) -> Neighbours {
+        Neighbours { places, free: 0, split: earlier }
+    }
+
     /// Returns the entries that take precedence.
     pub(super) fn earlier(&self) -> &[EntryId] {
         &self.places[self.free as usize..self.split as usize]

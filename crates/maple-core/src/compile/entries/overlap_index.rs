@@ -152,7 +152,7 @@ impl OverlapIndex {
 
     /// Prefetches what [`OverlapIndex::remove`] reads of an entry.
     pub(super) fn prefetch_removal(&self, entry: EntryId) {
-        prefetch(&self.places[entry as usize]);
+        self.places.get(entry as usize).into_iter().for_each(prefetch);
     }
 
     fn push(&mut self, bucket: u32, set: &[u64], entry: EntryId) {

@@ -2,7 +2,9 @@
 //!
 //! # What
 //!
-//! A new entry finds the entries that overlap it with one question to the index, and is added to their lists.
+//! New entries wait until the lists are asked for ([`OverlapLists::settle`]). Then each of them finds the entries that
+//! overlap it with one question to the index, and is added to their lists. If there are many beside those that have lists,
+//! all lists are built anew from all overlaps at once (`overlap_join.rs`).
 //!
 //! A removed entry stays in those lists: in a dense table there are hundreds of them, and each would have to be
 //! searched. Readers skip it, because its state is [`EntryState::Gone`].
@@ -20,6 +22,8 @@ use maple_prefetch::prefetch;
 use super::Effort;
 use super::neighbours::Neighbours;
 use super::overlap_index::OverlapIndex;
+use super::overlap_join::{PlaceSet, each_overlap};
+use super::packed::PackedRow;
 use super::store::{EntryId, EntryState, EntryStore};
 use crate::tree::Tree;
 
@@ -34,12 +38,21 @@ const ENTRIES_AT_A_TIME: usize = 128;
 /// The minimum length of a list whose beginning is tried before its middle.
 const LONG: usize = 64;
 
+/// The minimum number of waiting entries with which all lists are built anew, and how many entries with lists there may
+/// be for each of them.
+const MANY_WAIT: usize = 4;
+const SETTLED_PER_WAITING: usize = 4;
+
 /// The overlaps of entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OverlapLists {
     index: OverlapIndex,
-    /// The lists of each entry.
+    /// The lists of each entry. Empty while it waits.
     lists: Vec<Neighbours>,
+    /// The entries that are in no list yet, in the order in which they came, and some that were removed.
+    waiting: Vec<EntryId>,
+    /// Whether each entry waits.
+    waits: Vec<bool>,
     /// Entries removed before the current sweep. Empty if there is no sweep.
     gone_before: Vec<EntryId>,
     /// Entries removed since the sweep began.
@@ -51,8 +64,34 @@ pub(super) struct OverlapLists {
 }
 
 impl OverlapLists {
+    /// Adds an entry. It is in no list before the lists are settled.
+    pub(super) fn insert(&mut self, id: EntryId) {
+        if self.lists.len() <= id as usize {
+            self.lists.resize_with(id as usize + 1, Neighbours::default);
+            self.waits.resize(id as usize + 1, false);
+        }
+        self.waiting.push(id);
+        self.waits[id as usize] = true;
+    }
+
+    /// Puts the entries that wait into the lists.
+    pub(super) fn settle(&mut self, store: &EntryStore, tree: &Tree, effort: &Effort) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        if waiting.len() >= MANY_WAIT.max(store.len() / SETTLED_PER_WAITING) {
+            waiting.clear();
+            self.waits.fill(false);
+            self.build(store, tree, effort);
+        }
+        for id in waiting.drain(..) {
+            if std::mem::take(&mut self.waits[id as usize]) {
+                self.put(store, tree, id, effort);
+            }
+        }
+        self.waiting = waiting;
+    }
+
     /// Finds the entries that overlap a new one, and adds the new one to their lists.
-    pub(super) fn insert(&mut self, store: &EntryStore, tree: &Tree, id: EntryId, effort: &Effort) {
+    fn put(&mut self, store: &EntryStore, tree: &Tree, id: EntryId, effort: &Effort) {
         let rank = store.rank(tree, id);
         let mut found = std::mem::take(&mut self.found);
         found.clear();
@@ -71,27 +110,64 @@ impl OverlapLists {
             let theirs = &mut self.lists[*other as usize];
             theirs.insert_earlier(place(theirs.earlier()), id);
         }
-        if self.lists.len() <= id as usize {
-            self.lists.resize_with(id as usize + 1, Neighbours::default);
-        }
         self.lists[id as usize] = lists;
         self.index.insert(store.matches(), id);
     }
 
-    /// Removes an entry. Returns its lists.
+    /// Builds all lists anew.
+    fn build(&mut self, store: &EntryStore, tree: &Tree, effort: &Effort) {
+        let mut order: Vec<(u64, EntryId)> = store.ids().map(|id| (store.rank(tree, id), id)).collect();
+        order.sort_unstable();
+        let mut matches = PackedRow::default();
+        order.iter().for_each(|(_, id)| matches.push(store.matching(*id), *id));
+        // By place in the order: the numbers of entries that overlap one, and where the next of them goes in its list.
+        let (mut earlier, mut later) = (vec![0u32; order.len()], vec![0u32; order.len()]);
+        each_overlap(&matches, |first, second| {
+            earlier[second as usize] += 1;
+            later[first as usize] += 1;
+        });
+        let mut lists: Vec<Vec<u32>> = earlier.iter().zip(&later).map(|(a, b)| vec![0; (a + b) as usize]).collect();
+        let mut next = [vec![0u32; order.len()], earlier.clone()];
+        let mut add = |side: usize, to: u32, place: u32| {
+            let at = &mut next[side][to as usize];
+            lists[to as usize][*at as usize] = place;
+            *at += 1;
+        };
+        each_overlap(&matches, |first, second| {
+            add(0, second, first);
+            add(1, first, second);
+        });
+        let mut set = PlaceSet::new(order.len());
+        self.index = OverlapIndex::default();
+        for ((id, mut list), earlier) in matches.items().iter().zip(lists).zip(earlier) {
+            effort.add(earlier as usize + 1);
+            let (before, after) = list.split_at_mut(earlier as usize);
+            set.sort(before);
+            set.sort(after);
+            list.iter_mut().for_each(|place| *place = matches.items()[*place as usize]);
+            self.lists[*id as usize] = Neighbours::of(list, earlier);
+            self.index.insert(store.matches(), *id);
+        }
+    }
+
+    /// Removes an entry. Returns its lists, which are empty if it waits.
     pub(super) fn remove(&mut self, id: EntryId) -> Neighbours {
-        self.index.remove(id);
+        if !std::mem::take(&mut self.waits[id as usize]) {
+            self.index.remove(id);
+        }
         self.gone_since.push(id);
         std::mem::take(&mut self.lists[id as usize])
     }
 
     /// Returns the entries that overlap one and take precedence.
     pub(super) fn earlier(&self, id: EntryId) -> &[EntryId] {
+        debug_assert!(!self.waits[id as usize], "lists are settled before they are asked for");
         self.lists[id as usize].earlier()
     }
 
     /// Returns the entries that overlap one and yield.
     pub(super) fn later(&self, id: EntryId) -> &[EntryId] {
+        debug_assert!(!self.waits[id as usize], "lists are settled before they are asked for");
         self.lists[id as usize].later()
     }
 
@@ -110,7 +186,7 @@ impl OverlapLists {
     /// Rebuilds the index, because matches have become longer.
     pub(super) fn rebuild_index(&mut self, store: &EntryStore) {
         self.index = OverlapIndex::default();
-        store.ids().for_each(|id| self.index.insert(store.matches(), id));
+        store.ids().filter(|id| !self.waits[*id as usize]).for_each(|id| self.index.insert(store.matches(), id));
     }
 
     /// Sweeps some lists, if many entries have been removed. Calls `swept` with each entry whose lists were swept.
@@ -210,32 +286,40 @@ mod tests {
         assert!(kept.into_iter().eq(none), "each number of no entry is kept once");
     }
 
+    /// A node whose entry comes, with a value, a mask, and what says whether it forwards; or goes, if there is one.
+    fn steps() -> impl Strategy<Value = (u64, u8, u8, u8)> {
+        (0..NODES, any::<u8>(), prop::sample::select(vec![0u8, 0, 1, 3, 0x83]), 0..20u8)
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(15))]
+        #![proptest_config(ProptestConfig::with_cases(40))]
 
         #[test]
         fn lists_name_all_overlapping_entries_and_numbers_that_no_list_names_are_free(
-            steps in vec((0..NODES, any::<u8>(), prop::sample::select(vec![0u8, 0, 1, 3, 0x83]), 0..20u8), 1..500),
+            batches in vec((vec(steps(), 1..8), vec(steps(), 0..100), any::<u8>()), 1..60),
         ) {
             let (tree, mut entries) = (tree_of(NODES), EntryTable::new(&(1..=u16::MAX), Tuning::for_small_tables()));
             let mut there = vec![None; NODES as usize];
-            for (at, (node, value, mask, action)) in steps.into_iter().enumerate() {
-                let slot: &mut Option<EntryId> = &mut there[node as usize];
-                if let Some(id) = slot.take() {
-                    entries.remove(id);
-                } else {
+            for (few, many, kind) in batches {
+                // Sometimes so many wait that all lists are built anew.
+                let steps = few.into_iter().chain(many.into_iter().filter(|_| kind < 40));
+                for (node, value, mask, action) in steps {
+                    let slot: &mut Option<EntryId> = &mut there[node as usize];
+                    if let Some(id) = slot.take() {
+                        entries.prefetch_removal(id);
+                        entries.remove(id);
+                        continue;
+                    }
                     let (mask, value) = (u128::from(mask), u128::from(value & mask));
                     let all = [Constraint { field: Field::IpProto, value, mask }];
                     let forward = action < 10;
                     let verdict =
                         if forward { EntryVerdict::Forward(entries.intern(Vec::new())) } else { EntryVerdict::Unexplored };
                     let place = tree.leaf_node(LeafId(node)).expect("the leaf is there");
-                    *slot = Some(entries.insert(&tree, &all[..usize::from(mask != 0)], place, None, verdict));
+                    *slot = Some(entries.insert(&all[..usize::from(mask != 0)], place, None, verdict));
                 }
-                if at % 3 == 0 {
-                    entries.recompute(&tree, if at % 2 == 0 { Checks::Now } else { Checks::Deferred });
-                    check(&entries, &tree);
-                }
+                entries.recompute(&tree, if kind % 2 == 0 { Checks::Now } else { Checks::Deferred });
+                check(&entries, &tree);
             }
         }
     }

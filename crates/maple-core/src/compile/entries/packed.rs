@@ -265,11 +265,11 @@ pub(super) fn meet(a: &[u64], b: &[u64]) -> Vec<u64> {
 /// exact: it removes one match of the cover after the other, and cuts what is left into regions, bit by bit. If that
 /// takes more than [`BUDGET`] regions, the answer is a region that may be covered.
 pub(super) fn uncovered(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
-    if cover.iter().any(|id| covers(store.get(*id), all)) {
-        return None;
-    }
     if let Some(packet) = SAMPLES.into_iter().find_map(|bits| sample(store, all, cover, bits)) {
         return Some(packet);
+    }
+    if cover.iter().any(|id| covers(store.get(*id), all)) {
+        return None;
     }
     if let Some(packet) = walk(store, all, cover) {
         return Some(packet);

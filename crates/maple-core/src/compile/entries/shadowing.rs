@@ -21,7 +21,7 @@ impl Shadowing<'_> {
         let mut queue = self.work.take_ordered();
         let new = self.work.dirty().iter().filter(|id| self.work.is_new(**id));
         let uncovered = self.work.unshadow_candidates().iter().filter(|id| self.store.is_there(**id));
-        new.chain(uncovered).for_each(|id| queue.insert(self.store.rank(self.tree, *id), *id));
+        queue.fill(new.chain(uncovered).map(|id| (self.store.rank(self.tree, *id), *id)));
         while let Some(id) = queue.pop_first() {
             let was_reachable = !self.work.is_new(id) && self.store.state(id).is_reachable();
             let is_shadowed = self.is_covered(id);
@@ -30,7 +30,9 @@ impl Shadowing<'_> {
                 continue;
             }
             for other in self.overlaps.later(id) {
-                if self.store.state(*other).is_reachable() && self.may_help_to_cover(id, *other) {
+                // A new entry is looked at anyway.
+                let may_be_shadowed = !self.work.is_new(*other) && self.store.state(*other).is_reachable();
+                if may_be_shadowed && self.may_help_to_cover(id, *other) {
                     queue.insert(self.store.rank(self.tree, *other), *other);
                 }
             }

@@ -3,7 +3,8 @@
 //! An entry is *dirty* if it is new or has changed since the last recompute. The queue remembers the state that it had
 //! then. Code that changes an entry reports that to the queue, and no other part keeps such a flag.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::store::{EntryId, EntryState, EntryStore};
 
@@ -189,7 +190,7 @@ impl WorkQueue {
 
     /// Takes an empty queue. [`WorkQueue::keep_ordered`] takes the memory back.
     pub(super) fn take_ordered(&mut self) -> PrecedenceQueue {
-        self.ordered.list.clear();
+        self.ordered.clear();
         std::mem::take(&mut self.ordered)
     }
 
@@ -207,30 +208,50 @@ impl EntryHistory {
     }
 }
 
-/// Entries with their ranks, each once, in order of precedence. There are mostly few, so a sorted list suffices.
+/// Entries with their ranks, each once, in order of precedence: most come together, the others later.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PrecedenceQueue {
-    /// The last item takes precedence over all others.
+    /// The entries that came together. The last item takes precedence over all others.
     list: Vec<(u64, EntryId)>,
+    /// The entries that came later and are not in the list. Some may be there twice.
+    late: BinaryHeap<Reverse<(u64, EntryId)>>,
 }
 
 impl PrecedenceQueue {
+    /// Fills an empty queue with entries that come together.
+    pub(super) fn fill(&mut self, entries: impl Iterator<Item = (u64, EntryId)>) {
+        self.list.extend(entries);
+        self.list.sort_unstable_by(|a, b| b.cmp(a));
+        self.list.dedup();
+    }
+
     /// Adds an entry, unless it is already there.
     pub(super) fn insert(&mut self, rank: u64, id: EntryId) {
-        let ranked = (rank, id);
-        if let Err(at) = self.list.binary_search_by(|there| ranked.cmp(there)) {
-            self.list.insert(at, ranked);
+        if self.list.binary_search_by(|there| (rank, id).cmp(there)).is_err() {
+            self.late.push(Reverse((rank, id)));
         }
     }
 
     /// Removes and returns the first entry.
     pub(super) fn pop_first(&mut self) -> Option<EntryId> {
-        self.list.pop().map(|(_, id)| id)
+        let Some(Reverse(late)) = self.late.peek().copied() else { return self.list.pop().map(|(_, id)| id) };
+        if let Some((_, id)) = self.list.pop_if(|listed| *listed < late) {
+            return Some(id);
+        }
+        while self.late.peek() == Some(&Reverse(late)) {
+            self.late.pop();
+        }
+        Some(late.1)
     }
 
-    /// Returns all entries, in order of precedence.
-    pub(super) fn iter(&self) -> impl Iterator<Item = EntryId> {
+    /// Returns the entries that came together and are still there, in order of precedence.
+    pub(super) fn together(&self) -> impl Iterator<Item = EntryId> {
         self.list.iter().rev().map(|(_, id)| *id)
+    }
+
+    fn clear(&mut self) {
+        self.list.clear();
+        self.late.clear();
     }
 }
 
@@ -245,8 +266,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_in_order_and_once(steps in vec(prop::option::weighted(0.7, (0..20u64, 0..3u32)), 0..100)) {
-            let (mut queue, mut oracle) = (PrecedenceQueue::default(), BTreeSet::new());
+        fn entries_come_in_order_and_once(
+            together in vec((0..20u64, 0..3u32), 0..20),
+            steps in vec(prop::option::weighted(0.7, (0..20u64, 0..3u32)), 0..100),
+        ) {
+            let (mut queue, mut oracle) = (PrecedenceQueue::default(), BTreeSet::from_iter(together.iter().copied()));
+            queue.fill(together.into_iter());
+            prop_assert!(queue.together().eq(oracle.iter().map(|(_, id)| *id)));
             for step in steps {
                 match step {
                     Some((rank, id)) => {
@@ -255,8 +281,8 @@ mod tests {
                     }
                     None => prop_assert_eq!(queue.pop_first(), oracle.pop_first().map(|(_, id)| id)),
                 }
-                prop_assert!(queue.iter().eq(oracle.iter().map(|(_, id)| *id)));
             }
+            prop_assert!(std::iter::from_fn(|| queue.pop_first()).eq(oracle.into_iter().map(|(_, id)| id)));
         }
     }
 

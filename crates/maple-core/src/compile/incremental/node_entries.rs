@@ -123,7 +123,7 @@ impl IncrementalCompiler {
             there
         } else {
             ids.iter().for_each(|id| self.entries.remove(*id));
-            let mut insert = |all: &Vec<_>| self.entries.insert(&self.tree, all, node, leaf, verdict);
+            let mut insert = |all: &Vec<_>| self.entries.insert(all, node, leaf, verdict);
             match matches {
                 [] => EntryIds::None,
                 [one] => EntryIds::One(insert(one)),

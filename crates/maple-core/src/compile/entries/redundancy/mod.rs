@@ -174,6 +174,12 @@ impl Redundancy<'_> {
         let before = |id: &EntryId| (*id, self.work.before(*id).unwrap_or(EntryState::Shadowed));
         changed.extend(self.work.dirty().iter().map(before));
         changed.sort_unstable_by_key(|(id, _)| *id);
+        // A new barrier entry is decided in any case, so none that is now forwarding asks about it.
+        for (id, before) in &changed {
+            if *before == EntryState::Shadowed && self.store.state(*id) == EntryState::Barrier {
+                self.necessities.set(*id, Necessity::Unchecked);
+            }
+        }
         for (id, before) in changed.drain(..) {
             if before != self.store.state(id) || self.work.is_toggled(id) {
                 self.state_changed(tree, id, before, checks);
@@ -255,27 +261,33 @@ impl Redundancy<'_> {
     /// later ones redundant.
     fn now_forwards(&mut self, tree: &Tree, id: EntryId) {
         let rank = self.store.rank(tree, id);
-        let mut earlier = std::mem::take(&mut self.necessities.earlier);
-        earlier.clear();
         self.effort.add(self.overlaps.earlier(id).len());
-        for other in self.overlaps.earlier(id) {
-            let state = self.store.state(*other);
-            if state.is_reachable() {
-                earlier.push(self.store.matching(*other), (*other, state));
-            }
-        }
-        for at in (0..earlier.items().len()).rev() {
-            let (other, state) = earlier.items()[at];
-            let may_be_required = state == EntryState::Barrier
-                && match self.necessities.necessity_of(other) {
+        let may_be_required = |necessities: &Necessities, other: EntryId| {
+            self.store.state(other) == EntryState::Barrier
+                && match necessities.necessity_of(other) {
                     // An unchecked entry is decided anyway.
                     Necessity::Required { .. } | Necessity::AssumedRequired | Necessity::Unchecked => false,
                     Necessity::Redundant { covered_by: None } => true,
                     Necessity::Redundant { covered_by: Some(by) } => {
                         !self.store.is_there(by) || self.store.rank(tree, by) >= rank
                     }
-                };
-            if may_be_required && let Some(packets) = self.unprotected(&earlier, at, id) {
+                }
+        };
+        let mut earlier = std::mem::take(&mut self.necessities.earlier);
+        earlier.clear();
+        if self.overlaps.earlier(id).iter().any(|other| may_be_required(self.necessities, *other)) {
+            for other in self.overlaps.earlier(id) {
+                let state = self.store.state(*other);
+                if state.is_reachable() {
+                    earlier.push(self.store.matching(*other), (*other, state));
+                }
+            }
+        }
+        for at in (0..earlier.items().len()).rev() {
+            let (other, state) = earlier.items()[at];
+            if may_be_required(self.necessities, other)
+                && let Some(packets) = self.unprotected(&earlier, at, id)
+            {
                 self.necessities.require(other, id, &packets);
                 self.work.mark_dirty(other, state);
             }
@@ -469,9 +481,10 @@ impl Redundancy<'_> {
 
     /// Unchecks the barrier entries in `beside` that are required for packets of an entry.
     fn uncheck_required_for_packets_of(&mut self, id: EntryId, beside: &[EntryId]) {
-        let (set, necessities) = (self.store.matching(id), &*self.necessities);
+        let (store, set, necessities) = (self.store, self.store.matching(id), &*self.necessities);
         let is_taken = |other: &EntryId| {
-            matches!(necessities.necessity_of(*other), Necessity::Required { .. })
+            store.state(*other) == EntryState::Barrier
+                && matches!(necessities.necessity_of(*other), Necessity::Required { .. })
                 && overlap(necessities.packets.get(*other), set)
         };
         self.work.add_unchecked(beside.iter().copied().filter(is_taken));

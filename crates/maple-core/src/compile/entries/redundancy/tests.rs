@@ -116,7 +116,7 @@ proptest! {
                     (Step::Come(value, mask, table), None) => {
                         let all = [Constraint { field: Field::IpProto, value: (value & mask).into(), mask: mask.into() }];
                         let (verdict, place) = (verdict(table), tree.leaf_node(LeafId(node)).expect("the leaf is there"));
-                        *slot = Some(entries.insert(&tree, &all[..usize::from(mask != 0)], place, None, verdict));
+                        *slot = Some(entries.insert(&all[..usize::from(mask != 0)], place, None, verdict));
                     }
                     (Step::Change(table), Some(id)) => {
                         let verdict = verdict(table);
