@@ -95,7 +95,9 @@ test:
 
 # Three tests at a time for each processor: those on sockets mostly wait.
 test-rust: $(PAGE_IF_NODE)
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((3 * $$(nproc)))} cargo test --workspace --exclude maple-python
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((3 * $$(nproc)))} cargo test --workspace --features $(AS_IN_WHEEL)
+# What the wheel for tests has too, so that it takes the same crates. The tests of maple-python are in Python.
+AS_IN_WHEEL = maple-python/bench,maple-python/as-in-tests
 
 # Both contracts with many more fresh cases than in each run. Each seed is printed; MAPLE_SEED=N plays it again.
 test-nightly:
@@ -109,7 +111,7 @@ test-python: build $(TOOLS)
 # Tests take the program with the crates that `cargo test` has built, and with the benchmark that has policies in Python;
 # `make build` puts the one that runs fastest in its place.
 test-python test-browser test-system: PROFILE = dev
-test-python test-browser test-system: FEATURES = bench
+test-python test-browser test-system: FEATURES = bench,as-in-tests
 
 # The page in Debian's Chromium, and what it works out without one. Both are skipped where Node or Chromium is missing, but not in CI.
 test-browser: build
@@ -134,7 +136,7 @@ screenshots: build
 test-system: build
 	@if [ "$$(id -u)" = 0 ]; then \
 	    $(MAKE) --no-print-directory system-packages && \
-	    cargo test --workspace --exclude maple-python --no-run --quiet && \
+	    cargo test --workspace --features $(AS_IN_WHEEL) --no-run --quiet && \
 	    MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) tests/system/parallel.py; \
 	elif [ "$$CI" = true ]; then \
 	    echo 'make: the tests on Open vSwitch and Mininet need root, and may not be skipped in CI' >&2; exit 1; \
