@@ -144,10 +144,8 @@ export interface LineHeat {
   readonly packets: number;
   readonly rules: number;
   readonly leaves: number;
-  readonly misses: number | null;
   readonly drops: number;
   readonly errors: number;
-  readonly time_ms: number | null;
 }
 
 export interface SourceLine {
