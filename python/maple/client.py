@@ -115,6 +115,21 @@ class Client:
         """The names of switches and hosts."""
         return self._object("GET", "/v1/names")
 
+    # The last 24 hours. Moments are in milliseconds since 1970.
+
+    def time(self) -> Row:
+        """The moments that are kept, and how it went."""
+        return self._object("GET", "/v1/time")
+
+    def time_at(self, t: int | None = None) -> Row:
+        """Switches, links and hosts at a moment; without one, as they are kept now."""
+        return self._object("GET", "/v1/time/at", query=_given(t=t))
+
+    def time_changes(self, start: int | None = None, end: int | None = None) -> Row:
+        """What is another at the moment `end` (the last one) than at `start` (the first one), and what happened
+        meanwhile."""
+        return self._object("GET", "/v1/time/changes", query=_given(**{"from": start, "to": end}))
+
     # Rules and decisions.
 
     def rules(self, /, of: str | None = None, **where: object) -> list[Row]:
@@ -372,6 +387,9 @@ class AsyncClient:
     leases = _in_thread(Client.leases)
     map = _in_thread(Client.map)
     names = _in_thread(Client.names)
+    time = _in_thread(Client.time)
+    time_at = _in_thread(Client.time_at)
+    time_changes = _in_thread(Client.time_changes)
     rules = _in_thread(Client.rules)
     tables = _in_thread(Client.tables)
     trees = _in_thread(Client.trees)
@@ -415,6 +433,11 @@ class AsyncClient:
 
 def _of(switch: str | None, what: str) -> str:
     return f"/v1/{what}" if switch is None else f"/v1/switches/{_part(switch)}/{what}"
+
+
+def _given(**query: object) -> dict[str, object]:
+    """The parameters that are not left out."""
+    return {name: value for name, value in query.items() if value is not None}
 
 
 def _key(table: str, key: object) -> str:
