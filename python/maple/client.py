@@ -20,13 +20,36 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-__all__ = ["ApiError", "AsyncClient", "Client", "Event"]
+from maple import _html
+
+__all__ = ["ApiError", "AsyncClient", "Client", "Event", "NetworkMap", "Rows"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Row = dict[str, Any]
 """A row of a list, or another object of an answer."""
+
+
+class Rows(list[Any]):
+    """The rows of a list; in a notebook a table."""
+
+    def _repr_html_(self) -> str:
+        if all(isinstance(row, Mapping) for row in self):
+            columns = list(dict.fromkeys(name for row in self for name in row))
+            rows = [[row.get(name) for name in columns] for row in self]
+        else:
+            # Links are pairs of places.
+            columns, rows = ["from", "to"], [list(row) for row in self]
+        return _html.block(_html.table("rows", columns, rows))
+
+
+class NetworkMap(dict[str, Any]):
+    """The switches at their places, and the links; in a notebook a picture."""
+
+    def _repr_html_(self) -> str:
+        return _html.block(_html.network_map(self))
+
 
 Place = Mapping[str, Any]
 """A place of tracked state: `{"var": "mode"}` or `{"key": ["blocked", "00:00:00:00:00:07"]}`."""
@@ -80,6 +103,48 @@ class Client:
         self._host, self._port, self._is_https = parts.hostname, parts.port, parts.scheme == "https"
         self._token, self._timeout, self._context = token, timeout, context
 
+    def __repr__(self) -> str:
+        scheme, port = "https" if self._is_https else "http", f":{self._port}" if self._port else ""
+        return f"<maple.client {scheme}://{self._host}{port}>"
+
+    def _repr_html_(self) -> str:
+        """The network as it is now, for notebooks; or why it can't be told."""
+        try:
+            switches, links, hosts = self.switches(), self.links(), self.hosts()
+            names = {row["switch"]: row["name"] for row in self.names()["switches"]}
+            host_names = {row["mac"]: row["name"] for row in self.names()["hosts"]}
+            picture = _html.network_map(self.map())
+        except (ApiError, OSError, HTTPException) as error:
+            return _html.block(_html.heading(repr(self)), _html.trouble(str(error)))
+        away = [row["peer"] is None or row["silent"] for row in switches]
+        return _html.block(
+            _html.heading(repr(self)),
+            picture,
+            _html.table(
+                "switches",
+                ["switch", "state", "address", "description"],
+                [
+                    (
+                        _html.switch(row["switch"], names),
+                        "not connected" if gone else "connected",
+                        row["peer"],
+                        row["description"],
+                    )
+                    for row, gone in zip(switches, away, strict=True)
+                ],
+                away,
+            ),
+            _html.table("links", ["from", "to"], [[_html.place(end, names) for end in link] for link in links]),
+            _html.table(
+                "hosts",
+                ["host", "at", "IPv4", "IPv6"],
+                [
+                    (host_names.get(row["mac"], row["mac"]), _html.place(row["at"], names), row["ipv4"], row["ipv6"])
+                    for row in hosts
+                ],
+            ),
+        )
+
     # The network.
 
     def switches(self, /, **where: object) -> list[Row]:
@@ -107,9 +172,9 @@ class Client:
         """The DHCP leases."""
         return self._rows("/v1/leases", where)
 
-    def map(self) -> Row:
+    def map(self) -> NetworkMap:
         """Switches at places that they keep, and links with their load."""
-        return self._object("GET", "/v1/map")
+        return NetworkMap(self._object("GET", "/v1/map"))
 
     def names(self) -> Row:
         """The names of switches and hosts."""
@@ -303,7 +368,7 @@ class Client:
 
     def _rows(self, path: str, where: Mapping[str, object]) -> list[Any]:
         query = {name.replace("__", "."): value for name, value in where.items()}
-        rows: list[Any] = []
+        rows = Rows()
         after: dict[str, object] = {}
         while True:
             page = self._object("GET", path, query={"limit": PAGE, **query, **after})
