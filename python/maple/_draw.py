@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
+from maple._html import LIGHT
+
 Point = tuple[float, float]
 
 _FONT = 'font-family="sans-serif" font-size="12"'
-_LINE = "#8a8f98"
-_SWITCH = "#dbe7f7"
-_HOST = "#f6e7c8"
-_ROUTE = "#c2410c"
-_DOWN = "#c9ccd1"
+_LINE = LIGHT["edge"]
+_SWITCH = LIGHT["raised"]
+_HOST = LIGHT["ground"]
+_ROUTE = LIGHT["accent"]
+_DOWN = LIGHT["wrong"]
 
 
 def _layout(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str, Point]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Literal, TypeVar, overload
 
-from maple import _draw, _maple, _repr
+from maple import _draw, _html, _maple, _repr
 from maple._explain import Explanation
 from maple._policy import Policy, load
 
@@ -163,6 +163,20 @@ class Network:
 
     def _repr_svg_(self) -> str:
         return self._draw(repr(self), ())
+
+    def _repr_html_(self) -> str:
+        hosts = [(*row[:3], f"{row[4]}:{row[5]}") for row in self._laboratory.hosts()]
+        links = [
+            (f"{link.a[0]}:{link.a[1]}", f"{link.b[0]}:{link.b[1]}", "up" if link.is_up else "down", link._label())
+            for link in self.links
+        ]
+        return _html.block(
+            _html.heading(repr(self)),
+            self._repr_svg_(),
+            _html.table("switches", ["switch", "datapath id"], [(one.name, f"{one.dpid:x}") for one in self.switches]),
+            _html.table("links", ["from", "to", "state", ""], links, [not link.is_up for link in self.links]),
+            _html.table("hosts", ["host", "hardware address", "IPv4", "at"], hosts),
+        )
 
     def _draw(self, title: str, route: Sequence[tuple[str, str]]) -> str:
         hosts = [(name, switch) for name, _, _, _, switch, _ in self._laboratory.hosts()]

@@ -20,13 +20,36 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-__all__ = ["ApiError", "AsyncClient", "Client", "Event"]
+from maple import _html
+
+__all__ = ["ApiError", "AsyncClient", "Client", "Event", "NetworkMap", "Rows"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Row = dict[str, Any]
 """A row of a list, or another object of an answer."""
+
+
+class Rows(list[Any]):
+    """The rows of a list; in a notebook a table."""
+
+    def _repr_html_(self) -> str:
+        if all(isinstance(row, Mapping) for row in self):
+            columns = list(dict.fromkeys(name for row in self for name in row))
+            rows = [[row.get(name) for name in columns] for row in self]
+        else:
+            # Links are pairs of places.
+            columns, rows = ["from", "to"], [list(row) for row in self]
+        return _html.block(_html.table("rows", columns, rows))
+
+
+class NetworkMap(dict[str, Any]):
+    """The switches at their places, and the links; in a notebook a picture."""
+
+    def _repr_html_(self) -> str:
+        return _html.block(_html.network_map(self))
+
 
 Place = Mapping[str, Any]
 """A place of tracked state: `{"var": "mode"}` or `{"key": ["blocked", "00:00:00:00:00:07"]}`."""
@@ -80,6 +103,48 @@ class Client:
         self._host, self._port, self._is_https = parts.hostname, parts.port, parts.scheme == "https"
         self._token, self._timeout, self._context = token, timeout, context
 
+    def __repr__(self) -> str:
+        scheme, port = "https" if self._is_https else "http", f":{self._port}" if self._port else ""
+        return f"<maple.client {scheme}://{self._host}{port}>"
+
+    def _repr_html_(self) -> str:
+        """The network as it is now, for notebooks; or why it can't be told."""
+        try:
+            switches, links, hosts = self.switches(), self.links(), self.hosts()
+            names = {row["switch"]: row["name"] for row in self.names()["switches"]}
+            host_names = {row["mac"]: row["name"] for row in self.names()["hosts"]}
+            picture = _html.network_map(self.map())
+        except (ApiError, OSError, HTTPException) as error:
+            return _html.block(_html.heading(repr(self)), _html.trouble(str(error)))
+        away = [row["peer"] is None or row["silent"] for row in switches]
+        return _html.block(
+            _html.heading(repr(self)),
+            picture,
+            _html.table(
+                "switches",
+                ["switch", "state", "address", "description"],
+                [
+                    (
+                        _html.switch(row["switch"], names),
+                        "not connected" if gone else "connected",
+                        row["peer"],
+                        row["description"],
+                    )
+                    for row, gone in zip(switches, away, strict=True)
+                ],
+                away,
+            ),
+            _html.table("links", ["from", "to"], [[_html.place(end, names) for end in link] for link in links]),
+            _html.table(
+                "hosts",
+                ["host", "at", "IPv4", "IPv6"],
+                [
+                    (host_names.get(row["mac"], row["mac"]), _html.place(row["at"], names), row["ipv4"], row["ipv6"])
+                    for row in hosts
+                ],
+            ),
+        )
+
     # The network.
 
     def switches(self, /, **where: object) -> list[Row]:
@@ -107,13 +172,28 @@ class Client:
         """The DHCP leases."""
         return self._rows("/v1/leases", where)
 
-    def map(self) -> Row:
+    def map(self) -> NetworkMap:
         """Switches at places that they keep, and links with their load."""
-        return self._object("GET", "/v1/map")
+        return NetworkMap(self._object("GET", "/v1/map"))
 
     def names(self) -> Row:
         """The names of switches and hosts."""
         return self._object("GET", "/v1/names")
+
+    # The last 24 hours. Moments are in milliseconds since 1970.
+
+    def time(self) -> Row:
+        """The moments that are kept, and how it went."""
+        return self._object("GET", "/v1/time")
+
+    def time_at(self, t: int | None = None) -> Row:
+        """Switches, links and hosts at a moment; without one, as they are kept now."""
+        return self._object("GET", "/v1/time/at", query=_given(t=t))
+
+    def time_changes(self, start: int | None = None, end: int | None = None) -> Row:
+        """What is another at the moment `end` (the last one) than at `start` (the first one), and what happened
+        meanwhile."""
+        return self._object("GET", "/v1/time/changes", query=_given(**{"from": start, "to": end}))
 
     # Rules and decisions.
 
@@ -288,7 +368,7 @@ class Client:
 
     def _rows(self, path: str, where: Mapping[str, object]) -> list[Any]:
         query = {name.replace("__", "."): value for name, value in where.items()}
-        rows: list[Any] = []
+        rows = Rows()
         after: dict[str, object] = {}
         while True:
             page = self._object("GET", path, query={"limit": PAGE, **query, **after})
@@ -372,6 +452,9 @@ class AsyncClient:
     leases = _in_thread(Client.leases)
     map = _in_thread(Client.map)
     names = _in_thread(Client.names)
+    time = _in_thread(Client.time)
+    time_at = _in_thread(Client.time_at)
+    time_changes = _in_thread(Client.time_changes)
     rules = _in_thread(Client.rules)
     tables = _in_thread(Client.tables)
     trees = _in_thread(Client.trees)
@@ -415,6 +498,11 @@ class AsyncClient:
 
 def _of(switch: str | None, what: str) -> str:
     return f"/v1/{what}" if switch is None else f"/v1/switches/{_part(switch)}/{what}"
+
+
+def _given(**query: object) -> dict[str, object]:
+    """The parameters that are not left out."""
+    return {name: value for name, value in query.items() if value is not None}
 
 
 def _key(table: str, key: object) -> str:

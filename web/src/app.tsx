@@ -13,10 +13,11 @@ import {NetworkView} from "./views/network";
 import {PolicyView} from "./views/policy";
 import {StateView} from "./views/state";
 import {SwitchView} from "./views/switch";
+import {TimeView} from "./views/time";
 import {WhyView} from "./views/why";
 
-const VIEWS = {network: NetworkView, switch: SwitchView, why: WhyView, policy: PolicyView, change: ChangeView, state: StateView, health: HealthView};
-const LISTED = ["network", "why", "policy", "change", "state", "health"] as const;
+const VIEWS = {network: NetworkView, switch: SwitchView, why: WhyView, policy: PolicyView, change: ChangeView, state: StateView, time: TimeView, health: HealthView};
+const LISTED = ["network", "why", "policy", "change", "state", "time", "health"] as const;
 
 /** The whole page. */
 export function App() {

@@ -26,6 +26,8 @@ pub enum KeptFile {
     ControlSocket,
     /// The tokens of the HTTP API.
     Tokens,
+    /// The folder of the timeline.
+    Timeline,
 }
 
 impl KeptFile {
@@ -39,6 +41,7 @@ impl KeptFile {
             KeptFile::Certificates => "certificates",
             KeptFile::ControlSocket => "control-socket",
             KeptFile::Tokens => "tokens",
+            KeptFile::Timeline => "timeline",
         }
     }
 
@@ -52,6 +55,7 @@ impl KeptFile {
             KeptFile::Certificates => "the certificates",
             KeptFile::ControlSocket => "the control socket",
             KeptFile::Tokens => "the tokens of the HTTP API",
+            KeptFile::Timeline => "the timeline",
         }
     }
 
@@ -67,6 +71,7 @@ impl KeptFile {
             KeptFile::Certificates => "TLS goes on with the certificates as they were",
             KeptFile::ControlSocket => "other programs don't find the controller",
             KeptFile::Tokens => "the tokens that were read before go on",
+            KeptFile::Timeline => "what happens waits in memory as long as there is room",
         }
     }
 }

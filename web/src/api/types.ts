@@ -144,10 +144,8 @@ export interface LineHeat {
   readonly packets: number;
   readonly rules: number;
   readonly leaves: number;
-  readonly misses: number | null;
   readonly drops: number;
   readonly errors: number;
-  readonly time_ms: number | null;
 }
 
 export interface SourceLine {
@@ -361,4 +359,81 @@ export interface Plan {
     }[];
   }[];
   readonly warnings: readonly string[];
+}
+
+/** A time in which nothing was kept. */
+export interface Gap {
+  readonly from: number;
+  readonly to: number;
+}
+
+export interface TimeAnswer {
+  readonly from: number | null;
+  readonly to: number | null;
+  readonly gaps: readonly Gap[];
+  readonly in_files: boolean;
+  readonly bytes: number;
+  readonly most_bytes: number;
+  readonly rates: readonly TimeRates[];
+  readonly recording: string | null;
+}
+
+export interface TimeRates {
+  readonly time: number;
+  readonly seconds: number;
+  readonly switches: number;
+  readonly links: number;
+  readonly hosts: number;
+  readonly changes: number;
+  readonly pending: number;
+  readonly left_out: number;
+  readonly packet_ins_per_second: number | null;
+  readonly decisions_per_second: number | null;
+  readonly flow_mods_per_second: number | null;
+  readonly failures_per_second: number | null;
+}
+
+export interface TimeAt {
+  readonly time: number;
+  readonly version: number;
+  readonly pending: number;
+  readonly switches: readonly TimeSwitch[];
+  readonly links: readonly {readonly from: Place; readonly to: Place}[];
+  readonly hosts: readonly HostRow[];
+}
+
+export interface TimeSwitch {
+  readonly switch: string;
+  readonly name: string | null;
+  readonly x: number | null;
+  readonly y: number | null;
+  readonly connected: boolean;
+  readonly hosts: number;
+}
+
+interface PortThen {
+  readonly up: boolean;
+  readonly kind: string;
+}
+
+export interface TimeChanges {
+  readonly from: number;
+  readonly to: number;
+  readonly gaps: readonly Gap[];
+  readonly switches: readonly {readonly switch: string; readonly how: string}[];
+  readonly ports: readonly (Place & {readonly how: string; readonly before: PortThen | null; readonly after: PortThen | null})[];
+  readonly links: readonly {readonly from: Place; readonly to: Place; readonly how: string}[];
+  readonly hosts: readonly {readonly mac: string; readonly how: string; readonly before: HostRow | null; readonly after: HostRow | null}[];
+  readonly drops: readonly {readonly packets: number; readonly switch: string; readonly line: string | null; readonly why: string}[];
+  readonly other_drops: number;
+  readonly lines: readonly LogRow[];
+  readonly left_out: number;
+}
+
+export interface LogRow {
+  readonly number: number;
+  readonly time: number;
+  readonly level: string;
+  readonly area: string;
+  readonly text: string;
 }

@@ -6,7 +6,7 @@ import {useAnswer} from "../api/resource";
 import type {DropRow, ErrorRow, LineHeat, List, PolicyAnswer, PolicyFile, RuleRow, SwitchRow} from "../api/types";
 import {useNames} from "../names";
 import {chosen, Lined, Listed, Section, Tabs, title, Trouble} from "../parts";
-import {base, fileOf, moment, parts, span, whole} from "../text";
+import {base, fileOf, moment, parts, whole} from "../text";
 import {useSeen} from "../table/seen";
 import {windowOf} from "../table/rows";
 import {Code} from "./code";
@@ -22,10 +22,10 @@ const LINE = 20;
 const LISTED = 200;
 
 /** What of a line is counted. */
-const MEASURES = ["packets", "rules", "leaves", "misses", "drops", "errors", "time_ms"] as const;
+const MEASURES = ["packets", "rules", "leaves", "drops", "errors"] as const;
 type Measure = (typeof MEASURES)[number];
 const TITLES: Readonly<Record<Measure, string>> = {
-  packets: "packets", rules: "rules", leaves: "decisions", misses: "misses", drops: "drops", errors: "errors", time_ms: "ms",
+  packets: "packets", rules: "rules", leaves: "decisions", drops: "drops", errors: "errors",
 };
 
 /** Shows the source, or the decisions of a switch. */
@@ -131,7 +131,7 @@ function bad(measure: Measure): boolean {
 
 function count(own: LineHeat | undefined, measure: Measure): string {
   const value = own?.[measure];
-  return value == null || value === 0 ? "" : measure === "time_ms" ? span(value / 1000) : whole(value);
+  return value === undefined || value === 0 ? "" : whole(value);
 }
 
 /** What one line does in the network. */

@@ -20,7 +20,7 @@ use super::explain::{ExplainRequest, Unanswered};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, RefusalKind, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, access_lists, doctor, dropped, explain, heat, map, state};
+use super::{Handle, ReportedError, access_lists, doctor, dropped, explain, heat, map, state, timeline};
 use crate::kept_files::FileStatus;
 use crate::log::LogEntry;
 use crate::names::Names;
@@ -71,6 +71,9 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::Doctor) => doctor::answer(handle, asker)?,
+        Request::Show(Show::Time) => timeline::overview(handle)?,
+        Request::Show(Show::TimeAt(time)) => timeline::at(handle, *time)?,
+        Request::Show(Show::TimeChanges(span)) => timeline::changes(handle, span)?,
         Request::Show(Show::Version) => versions(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
         Request::State(request) => state::answer(handle, asker, request)?,
@@ -341,7 +344,7 @@ fn port_of(state: &Snapshot, dpid: Dpid, port: &SwitchPort) -> Value {
 }
 
 /// Returns the name of a kind of port. Reserved ports (the switch's own) have no kind.
-fn kind(kind: PortKind) -> &'static str {
+pub(super) fn kind(kind: PortKind) -> &'static str {
     match kind {
         PortKind::New => "new",
         PortKind::Edge => "edge",
@@ -351,7 +354,7 @@ fn kind(kind: PortKind) -> &'static str {
     }
 }
 
-fn host(mac: Mac, info: &HostInfo) -> Value {
+pub(super) fn host(mac: Mac, info: &HostInfo) -> Value {
     json!({
         "mac": mac.to_string(),
         "at": location(info.location),

@@ -75,8 +75,7 @@ pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {
 fn line((number, heat): (&u32, &LineHeat)) -> Value {
     let LineHeat { rests: LineUse { leaves, rules, packets }, drops, errors } = heat;
     json!({
-        "line": number, "packets": packets, "rules": rules, "leaves": leaves, "misses": null, "drops": drops,
-        "errors": errors, "time_ms": null,
+        "line": number, "packets": packets, "rules": rules, "leaves": leaves, "drops": drops, "errors": errors,
     })
 }
 

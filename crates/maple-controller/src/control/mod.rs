@@ -29,6 +29,7 @@ mod schema;
 pub mod socket;
 mod state;
 mod successor;
+mod timeline;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -50,6 +51,7 @@ pub(crate) use self::map::NetworkMap;
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;
+pub(crate) use self::timeline::{Timeline, TimelineWriter};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listener::SendError;
@@ -131,6 +133,8 @@ pub(crate) struct Shared {
     pub recording: Option<Recording>,
     /// The map of the network.
     pub map: Mutex<NetworkMap>,
+    /// What is kept of the last 24 hours, if anything is.
+    pub timeline: OnceLock<Arc<Timeline>>,
 }
 
 impl Handle {
@@ -260,6 +264,17 @@ impl Handle {
     pub(crate) fn serves_http_at(&self, address: SocketAddr, has_tls: bool) {
         // There is one server at most.
         let _ = self.shared.http.set((address, has_tls));
+    }
+
+    /// Returns the timeline, if one is kept.
+    pub(crate) fn timeline(&self) -> Option<&Arc<Timeline>> {
+        self.shared.timeline.get()
+    }
+
+    /// Records the timeline.
+    pub(crate) fn keeps_timeline(&self, timeline: Arc<Timeline>) {
+        // There is one at most.
+        let _ = self.shared.timeline.set(timeline);
     }
 
     /// Returns the queue of unread notices. Clones of the receiver share the queue.

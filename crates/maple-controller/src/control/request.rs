@@ -120,8 +120,29 @@ pub enum Show {
     Dropped(#[schemars(range(min = 1, max = KEPT_MINUTES))] u64),
     /// Packets as they enter, with one answer for each, until the client closes.
     Live(Live),
+    /// The moments of the last 24 hours that are kept, and how it went.
+    Time,
+    /// The network at a moment, in milliseconds since 1970; `null` means as it is kept now.
+    #[serde(rename = "time_at")]
+    TimeAt(Option<u64>),
+    /// What is another at one moment than at an earlier one, and what happened between them.
+    #[serde(rename = "time_changes")]
+    TimeChanges(TimeSpan),
     /// The latest lines of the log as an array. With `true` each is an answer of its own, and new lines follow.
     Log(bool),
+}
+
+/// Two moments, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "span")]
+pub struct TimeSpan {
+    /// The earlier one; `null` means the first that is kept.
+    #[serde(default)]
+    pub from: Option<u64>,
+    /// The later one; `null` means the last that is kept.
+    #[serde(default)]
+    pub to: Option<u64>,
 }
 
 /// The decisions to withdraw, so that the policy is asked again.
@@ -183,6 +204,8 @@ pub(super) enum RefusalKind {
     Late(usize),
     /// The change is made, but not all that were asked have confirmed it.
     Unconfirmed,
+    /// The moment that the request is about is not kept.
+    NotKept,
 }
 
 impl RequestError {

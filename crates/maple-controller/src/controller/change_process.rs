@@ -77,6 +77,7 @@ impl Controller {
         self.control.take();
         self.metrics.take();
         self.http.take();
+        self.timeline.take();
         let mut handed = HandedOver::default();
         let mailboxes = &self.handle.shared().mailboxes;
         // All shards stop reading first, so that nothing comes for one that has given up its sockets.

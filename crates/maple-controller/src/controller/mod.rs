@@ -16,7 +16,7 @@ use maple_core::state::{DeclareError, VersionError};
 pub use self::options::{ControlOptions, ControllerOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
 use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, HttpError, HttpServer, MetricsServer};
+use crate::control::{Handle, HttpError, HttpServer, MetricsServer, TimelineWriter};
 use crate::listener::TooManyConditions;
 use crate::memory::record::{RecordWriter, RecordingError};
 use crate::memory::{Persistence, PersistenceError};
@@ -131,6 +131,7 @@ pub struct Controller {
     threads: Vec<JoinHandle<()>>,
     snooper: Option<JoinHandle<()>>,
     control: Option<ControlSocket>,
+    timeline: Option<TimelineWriter>,
     metrics: Option<MetricsServer>,
     http: Option<HttpServer>,
     persistence: Option<Persistence>,
@@ -219,6 +220,7 @@ impl Controller {
         self.control.take();
         self.metrics.take();
         self.http.take();
+        self.timeline.take();
         self.join();
         // The state file and the recording end after the shards, so that they have the last commits and turns.
         self.persistence.take();

@@ -20,7 +20,7 @@ use super::{Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartEr
 use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, HttpServer, MetricsServer, Shared, TakeoverState};
+use crate::control::{Handle, HttpServer, MetricsServer, Shared, TakeoverState, TimelineWriter};
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
@@ -182,6 +182,7 @@ impl StartingController {
             archive,
             policy_before,
             map: Mutex::default(),
+            timeline: OnceLock::new(),
             recording: recording.clone(),
             gauges: Gauges::default(),
             files: options.memory.files.clone(),
@@ -194,6 +195,7 @@ impl StartingController {
             threads,
             snooper: None,
             control: None,
+            timeline: None,
             metrics: None,
             http: None,
             persistence,
@@ -243,8 +245,14 @@ impl StartingController {
             let thread = spawn_snooper(&options, listener, common.clock.clone(), controller.handle.clone())?;
             controller.snooper = Some(thread);
         }
+        let clock = common.clock.clone();
         // This drops a sender of the listeners' queues, so that the shards' end closes these queues.
         drop(common);
+        if options.control.socket.is_some() || options.control.http.is_some() {
+            let state_file = options.memory.state_file.as_deref();
+            let timeline = TimelineWriter::begin(&controller.handle, clock, state_file)?;
+            controller.timeline = Some(timeline);
+        }
         if let Some(path) = options.control.socket {
             let socket = ControlSocket::open(&path, controller.handle.clone());
             controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
@@ -335,7 +343,7 @@ fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
 /// Returns the metric of the files that can't be kept.
 fn files_gauge(files: KeptFiles) -> Gauge {
     let meaning = "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of \
-                   switches, the certificates, the control socket, the tokens. No row for files that there are not.";
+                   switches, the certificates, the control socket, the tokens, the timeline. No row for files that there are not.";
     let one = |status: FileStatus| (status.file.name().to_owned(), f64::from(u8::from(status.trouble.is_some())));
     let read = move || files.all().into_iter().map(one).collect();
     Gauge { name: "maple_file_failed", meaning, label: Some("file"), read: Box::new(read) }

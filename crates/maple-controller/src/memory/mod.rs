@@ -11,7 +11,7 @@
 //! * [`takeover`]: what another process goes on with.
 //! * [`record`], [`replay`]: what reaches the engines of a run, and the run again.
 
-mod format;
+pub(crate) mod format;
 mod state_json;
 
 mod known_switches;

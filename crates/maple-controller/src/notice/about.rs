@@ -27,7 +27,7 @@ pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
 
 fn about_file(file: KeptFile) -> &'static str {
     match file {
-        KeptFile::State => "state",
+        KeptFile::State | KeptFile::Timeline => "state",
         KeptFile::Switches | KeptFile::Certificates => "session",
         KeptFile::ControlSocket | KeptFile::Tokens => "control",
         KeptFile::Recording | KeptFile::Log => "run",

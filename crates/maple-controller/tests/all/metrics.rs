@@ -139,7 +139,7 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         kind: MetricKind::Gauge,
         labels: &["file"],
         meaning: "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of switches, \
-                  the certificates, the control socket, the tokens. No row for files that there are not.",
+                  the certificates, the control socket, the tokens, the timeline. No row for files that there are not.",
     };
     let listed: Vec<Family> = families().into_iter().chain([files, heap, expiry]).collect();
 

@@ -217,6 +217,9 @@ fn not_kept(file: &Value) -> Option<Finding> {
             "the tokens that were read before go on; the file is read again when it changes",
             format!("ls -l {}", quoted(path)),
         ),
+        "timeline" => {
+            (Severity::Warning, "what happens waits in memory as long as there is room; it is tried again", full)
+        }
         _ => (Severity::Warning, "other programs do not find it; it is tried again", full),
     };
     let place = format!("{} {}", text(&file["file"]).replace("state", "state file"), path.display());

@@ -261,10 +261,13 @@ fn page(api: &Api, route: &Route, head: &Parts, given: &mut Given) -> Result<Opt
     let mut query = parameters::in_query(head.uri.query().unwrap_or_default())?;
     for (name, kind) in route.query {
         let default = match kind {
-            QueryKind::Number(number) => number.to_string(),
-            QueryKind::Flag => "false".to_owned(),
+            QueryKind::Number(number) => Some(number.to_string()),
+            QueryKind::Flag => Some("false".to_owned()),
+            QueryKind::Moment => None,
         };
-        given.query.insert((*name).to_owned(), query.remove(*name).unwrap_or(default));
+        if let Some(value) = query.remove(*name).or(default) {
+            given.query.insert((*name).to_owned(), value);
+        }
     }
     let columns = |rows| move || Columns::of(&api.schema, route, rows);
     let page = route.rows.map(|rows| Page::take(rows, &mut query, columns(rows))).transpose()?;
@@ -343,7 +346,9 @@ fn what_is_asked(head: &Parts, body: &Value) -> String {
 /// Translates a refusal: the client does not know the request that the route made of the parts of its own.
 fn problem(route: &Route, given: &Given, refusal: &RequestError) -> Problem {
     let inner = refusal.field.strip_prefix(route.asks).unwrap_or_default().trim_start_matches('.');
-    let in_query = route.query.iter().map(|(name, _)| *name).find(|name| inner == *name || given.path.is_empty());
+    let mut names = route.query.iter().map(|(name, _)| *name);
+    let first = names.clone().next().filter(|_| given.path.is_empty());
+    let in_query = names.find(|name| inner == *name).or(first);
     let in_path = in_query.is_none() && !given.path.is_empty() && (!route.has_body || inner.starts_with("place"));
     let field = match in_query {
         Some(name) => name,

@@ -137,6 +137,9 @@ fn parameters(schema: &Value, route: &Route) -> Vec<Value> {
         QueryKind::Number(default) => {
             in_query(name, json!({ "type": "integer", "minimum": 1, "default": default }), "a number")
         }
+        QueryKind::Moment => {
+            in_query(name, json!({ "type": "integer", "minimum": 0 }), "a moment, in milliseconds since 1970")
+        }
         QueryKind::Flag => {
             in_query(name, json!({ "type": "boolean", "default": false }), "whether to wait for the switches")
         }

@@ -47,6 +47,7 @@ impl Problem {
             RefusalKind::Conflict => StatusCode::CONFLICT,
             RefusalKind::Late(shard) => return Problem { shard: Some(shard), ..Problem::busy(detail) },
             RefusalKind::Unconfirmed => StatusCode::GATEWAY_TIMEOUT,
+            RefusalKind::NotKept => StatusCode::NOT_FOUND,
         };
         Problem::field(status, field, detail)
     }

@@ -68,6 +68,8 @@ pub(super) enum QueryKind {
     Number(u64),
     /// `true`, or `false`, which it is if it is left out.
     Flag,
+    /// A moment, in milliseconds since 1970, that may be left out.
+    Moment,
 }
 
 /// What a request's argument is made of.
@@ -145,6 +147,19 @@ pub(super) const ROUTES: &[Route] = &[
         .with(|_| Value::Bool(false))
         .rows(&["number"])
         .in_memory(),
+    Route::get("/v1/time", "show.time", "The moments that are kept, and how it went"),
+    Route::get("/v1/time/at", "show.time_at", "The network at a moment; without one, as it is kept now")
+        .with(|given| given.moment("t"))
+        .query(&[("t", QueryKind::Moment)])
+        .of_switches(),
+    Route::get(
+        "/v1/time/changes",
+        "show.time_changes",
+        "What is another at one moment than at an earlier one, and what happened between them",
+    )
+    .with(|given| json!({ "from": given.moment("from"), "to": given.moment("to") }))
+    .query(&[("from", QueryKind::Moment), ("to", QueryKind::Moment)])
+    .of_switches(),
     Route::get("/v1/version", "show.version", "The versions of the program and of formats").in_memory(),
     Route::get("/v1/state", "state.list", "The tables and variables that are known")
         .rows(&["table", "var"])
@@ -304,6 +319,11 @@ impl Given {
     fn number(&self, name: &str) -> Value {
         let text = self.query.get(name).map_or("", String::as_str);
         text.parse::<u64>().map_or_else(|_| text.into(), Value::from)
+    }
+
+    /// Returns a parameter of the query as a moment; `null` if it is left out.
+    fn moment(&self, name: &str) -> Value {
+        if self.query.contains_key(name) { self.number(name) } else { Value::Null }
     }
 
     /// Returns a parameter of the query as true or false. Another text stays text, which the request's type refuses.

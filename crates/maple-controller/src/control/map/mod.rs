@@ -119,6 +119,14 @@ pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {
     Ok(json!({ "switches": switches, "links": map.links.iter().map(link).collect::<Value>() }))
 }
 
+/// Returns the places of switches, also of those that are away.
+pub(super) fn places(handle: &Handle) -> impl Fn(Dpid) -> Option<(f64, f64)> {
+    let mut map = handle.shared().map.lock().unwrap_or_else(PoisonError::into_inner);
+    map.follow(&handle.snapshot(), Instant::now());
+    let layout = map.layout.clone();
+    move |dpid| layout.place(dpid).map(|Point { x, y }| (x, y))
+}
+
 /// Returns what each port sends or receives, whichever is more, in bit/s, by counters that are not old.
 fn load(counts: Vec<(PortCount, Duration)>) -> BTreeMap<Location, f64> {
     let fresh = counts.into_iter().filter(|(_, age)| *age <= FRESH);

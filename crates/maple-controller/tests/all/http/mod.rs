@@ -11,6 +11,7 @@ mod page;
 mod policy;
 mod ryu;
 mod sessions;
+mod time;
 
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -52,7 +52,6 @@ fn each_line_has_what_rests_on_it() {
     assert_eq!(dropped["drops"], 0, "this line asked, and another one dropped");
     assert!(dropped["leaves"].as_u64() >= Some(1) && dropped["rules"].as_u64() >= Some(1), "{dropped}");
     assert!(both["leaves"].as_u64() > dropped["leaves"].as_u64(), "{both} and {dropped}");
-    assert_eq!((&dropped["misses"], &dropped["time_ms"]), (&Value::Null, &Value::Null), "they are not known");
     eventually("its rules have counted packets", || {
         emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
         at(line_of("packet.get(Field::Ipv4Dst)"))["packets"].as_u64() >= Some(1)

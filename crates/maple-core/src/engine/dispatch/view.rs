@@ -1,6 +1,7 @@
 //! What people and tests ask of an engine. Nothing here changes the engine.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
@@ -189,5 +190,11 @@ impl<'a> EngineView<'a> {
     /// not serve the switch.
     pub fn drops(self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
         self.0.fabric.switches.drops(&self.0.fabric.ctx, dpid, minutes)
+    }
+
+    /// Returns the drops at a switch in these minutes since time 0, as far as they are kept; empty if this shard does not
+    /// serve the switch.
+    pub fn drops_of_minutes(self, dpid: Dpid, minutes: Range<u64>) -> Vec<Dropped> {
+        self.0.fabric.switches.drops_of_minutes(dpid, minutes)
     }
 }

@@ -1,5 +1,7 @@
 //! Drops at the switches, as the controller and people count them.
 
+use std::ops::Range;
+
 use maple_wire::Dpid;
 
 use super::Switches;
@@ -13,6 +15,12 @@ impl Switches {
     /// not serve the switch.
     pub fn drops(&self, ctx: &Context, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
         self.get(&dpid).map(|switch| switch.counters.drops.of_last(ctx.now, dpid, minutes)).unwrap_or_default()
+    }
+
+    /// Returns the drops at a switch in these minutes since time 0, as far as they are kept; empty if this shard does not
+    /// serve the switch.
+    pub fn drops_of_minutes(&self, dpid: Dpid, minutes: Range<u64>) -> Vec<Dropped> {
+        self.get(&dpid).map(|switch| switch.counters.drops.of_minutes(dpid, minutes)).unwrap_or_default()
     }
 
     /// Counts a packet that the controller drops.

@@ -14,6 +14,7 @@
 mod class;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use maple_wire::packet::text::summary;
@@ -147,8 +148,18 @@ impl Drops {
     /// Returns the drops of the last `minutes` minutes, including the current one.
     pub fn of_last(&self, now: Time, switch: Dpid, minutes: u64) -> Vec<Dropped> {
         let current = now.0 / MINUTE;
+        self.of(switch, |number| number + minutes > current, |number| number + 1 >= current)
+    }
+
+    /// Returns the drops of these minutes since time 0, as far as they are kept.
+    pub fn of_minutes(&self, switch: Dpid, minutes: Range<u64>) -> Vec<Dropped> {
+        self.of(switch, |number| minutes.contains(&number), |_| false)
+    }
+
+    /// Returns the drops of minutes with these numbers.
+    fn of(&self, switch: Dpid, is_meant: impl Fn(u64) -> bool, is_latest: impl Fn(u64) -> bool) -> Vec<Dropped> {
         let mut all: BTreeMap<&DropKind, Dropped> = BTreeMap::new();
-        for minute in self.minutes.iter().rev().filter(|minute| minute.number + minutes > current) {
+        for minute in self.minutes.iter().rev().filter(|minute| is_meant(minute.number)) {
             for (kind, count) in &minute.counts {
                 let DropKind { port, host, cause } = kind;
                 let dropped = all.entry(kind).or_insert_with(|| Dropped {
@@ -161,7 +172,7 @@ impl Drops {
                     example: Arc::clone(&count.example),
                 });
                 dropped.packets = dropped.packets.saturating_add(count.packets);
-                if minute.number + 1 >= current {
+                if is_latest(minute.number) {
                     dropped.latest = dropped.latest.saturating_add(count.packets);
                 }
             }

@@ -43,3 +43,11 @@ fn minutes_pass_and_are_forgotten() {
     count(&mut drops, 30, 1, 7);
     assert_eq!(drops.minutes.len(), 1);
 }
+
+#[test]
+fn minutes_are_told_one_by_one() {
+    let mut drops = Drops::default();
+    [1, 1, 3, 4].into_iter().for_each(|minute| count(&mut drops, minute, 1, 7));
+    let of = |minutes| drops.of_minutes(Dpid(1), minutes).iter().map(|one| one.packets).sum::<u64>();
+    assert_eq!([of(0..1), of(1..2), of(2..3), of(3..5), of(0..9)], [0, 2, 0, 2, 4]);
+}

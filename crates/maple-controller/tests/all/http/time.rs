@@ -1,0 +1,129 @@
+//! The last 24 hours: what was at a moment, and what is another at a later one.
+
+use std::path::Path;
+
+use maple_emulator::{Emulation, EmulationOptions, Topology};
+use maple_wire::{Dpid, Version};
+use serde_json::{Value, json};
+
+use super::{Ask, Served, TOKENS};
+use crate::common::eventually;
+
+/// A controller with a state file.
+fn served(folder: &Path) -> Served {
+    let state = folder.join("state");
+    Served::new(TOKENS, |options| options.memory.state_file = Some(state))
+}
+
+fn ring(served: &Served) -> Emulation {
+    let topology = Topology::parse("ring:4").expect("a topology");
+    let emulation =
+        Emulation::start(EmulationOptions::new(topology, served.maple.address, Version::Of13)).expect("it starts");
+    eventually("the hosts are seen", || {
+        for name in ["h1", "h2"] {
+            emulation.with_network(|network| network.announce(name)).expect("it runs").expect("there is such a host");
+        }
+        served.maple.handle.hosts().len() == 2
+    });
+    emulation
+}
+
+fn count(answer: &Value, what: &str) -> usize {
+    answer[what].as_array().expect("rows").len()
+}
+
+/// Waits until the newest moment that is kept has this many links and hosts. Returns it.
+fn kept(served: &Served, links: usize, hosts: usize) -> u64 {
+    let mut time = 0;
+    eventually("it is kept", || {
+        let now = served.read("/v1/time/at");
+        time = now["time"].as_u64().expect("a moment");
+        (count(&now, "links"), count(&now, "hosts")) == (links, hosts)
+    });
+    time
+}
+
+#[test]
+fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = served(folder.path());
+    let emulation = ring(&first);
+    let well = kept(&first, 4, 2);
+    emulation.link_down(Dpid(1), Dpid(2)).expect("there is such a link");
+    let down = kept(&first, 3, 2);
+    emulation.link_up(Dpid(1), Dpid(2)).expect("there is such a link");
+    let up = kept(&first, 4, 2);
+
+    let link = json!({ "from": { "switch": "0000000000000001", "port": 2 }, "to": { "switch": "0000000000000002", "port": 2 } });
+    let check = |served: &Served| {
+        assert_eq!(count(&served.read(&format!("/v1/time/at?t={well}")), "links"), 4);
+        let then = served.read(&format!("/v1/time/at?t={down}"));
+        assert_eq!((count(&then, "links"), count(&then, "switches"), &then["pending"]), (3, 4, &json!(0)));
+        assert!(!then["links"].as_array().expect("links").contains(&link), "{then}");
+        let changes = served.read(&format!("/v1/time/changes?from={well}&to={down}"));
+        let mut gone = link.clone();
+        gone["how"] = "gone".into();
+        assert_eq!((&changes["links"], &changes["hosts"]), (&json!([gone]), &json!([])));
+        let ports = changes["ports"].as_array().expect("ports");
+        assert!(ports.iter().any(|port| port["how"] == "down" && port["after"]["up"] == false), "{changes}");
+        let lines = changes["lines"].as_array().expect("lines");
+        let has_line =
+            |line: &Value| line["area"] == "topology" && line["text"].as_str().expect("text").contains("link");
+        assert!(lines.iter().any(has_line), "{changes}");
+        let back = served.read(&format!("/v1/time/changes?from={down}&to={up}"));
+        assert_eq!(back["links"][0]["how"], "added");
+        let nothing = served.read(&format!("/v1/time/changes?from={well}&to={up}"));
+        assert_eq!((&nothing["links"], &nothing["switches"]), (&json!([]), &json!([])), "it came back");
+        assert!(count(&nothing, "lines") >= 2, "and that it was away is told");
+    };
+    check(&first);
+    let places: Vec<Value> =
+        first.read(&format!("/v1/time/at?t={up}"))["switches"].as_array().expect("switches").clone();
+    assert!(places.iter().all(|one| one["x"].is_number() && one["y"].is_number()), "{places:?}");
+    eventually("rates are kept", || count(&first.read("/v1/time"), "rates") >= 2);
+    drop(emulation);
+    drop(first);
+    assert!(folder.path().join("state.timeline/00000001.segment").is_file());
+
+    let second = served(folder.path());
+    eventually("what was kept is read", || second.read("/v1/time")["from"].as_u64().is_some_and(|from| from < well));
+    check(&second);
+    eventually("this run keeps too", || count(&second.read("/v1/time"), "gaps") == 1);
+    let all = second.read("/v1/time");
+    assert_eq!((&all["in_files"], &all["recording"]), (&json!(true), &Value::Null));
+    assert!(count(&all, "rates") >= 2);
+    let gap = &all["gaps"][0];
+    let (end, begin) = (gap["from"].as_u64().expect("a moment"), gap["to"].as_u64().expect("a moment"));
+    assert!(up <= end && end < begin, "{gap}");
+    let said = second.get(&format!("/v1/time/at?t={}", (end + begin) / 2));
+    assert_eq!(said.refusal(), (404, "t".to_owned()));
+    assert!(said.json()["detail"].as_str().expect("text").contains("the controller did not run from"), "{said:?}");
+    assert_eq!(second.read("/v1/time/changes")["gaps"], all["gaps"]);
+}
+
+#[test]
+fn a_moment_that_is_not_kept_or_is_none_is_refused_with_its_name() {
+    let served = Served::new(TOKENS, |_| {});
+    let mut all = Value::Null;
+    eventually("two moments are kept", || {
+        all = served.read("/v1/time");
+        all["from"].as_u64() < all["to"].as_u64()
+    });
+    assert_eq!(all["in_files"], false);
+    let to = all["to"].as_u64().expect("a moment");
+    let wrong = [
+        ("at?t=5".to_owned(), 404, "t"),
+        (format!("at?t={}", to + 3_600_000), 404, "t"),
+        ("at?t=yesterday".to_owned(), 400, "t"),
+        ("at?t=-1".to_owned(), 400, "t"),
+        ("at?u=1".to_owned(), 400, "u"),
+        ("changes?from=5".to_owned(), 404, "from"),
+        ("changes?to=5".to_owned(), 404, "to"),
+        ("changes?to=x".to_owned(), 400, "to"),
+        (format!("changes?from={to}&to={}", all["from"]), 400, "to"),
+    ];
+    for (target, status, field) in wrong {
+        let said = served.ask(&Ask::get(&format!("/v1/time/{target}")));
+        assert_eq!(said.refusal(), (status, field.to_owned()), "{target}: {}", said.body);
+    }
+}
