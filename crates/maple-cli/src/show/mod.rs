@@ -117,6 +117,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::AccessLists => access_list::text(answer),
         // `maple explain` queries these, or programs.
         Show::Dropped(_) | Show::Live(_) | Show::Map | Show::Policy | Show::Doctor => answer.to_string(),
+        Show::Time | Show::TimeAt(_) | Show::TimeChanges(_) => answer.to_string(),
     }
 }
 
