@@ -179,6 +179,10 @@ class Client:
         """The latest lines of the log."""
         return self._rows("/v1/log", where)
 
+    def history(self, /, **where: object) -> list[Row]:
+        """Who changed the policy, tables and variables, and when; the newest first: `history(table="blocked")`."""
+        return self._rows("/v1/history", where)
+
     def who(self) -> Row:
         """Whose token this is, and its role."""
         return self._object("GET", "/v1/session")
@@ -387,6 +391,7 @@ class AsyncClient:
     doctor = _in_thread(Client.doctor)
     errors = _in_thread(Client.errors)
     log = _in_thread(Client.log)
+    history = _in_thread(Client.history)
     who = _in_thread(Client.who)
     metrics = _in_thread(Client.metrics)
     description = _in_thread(Client.description)

@@ -71,6 +71,7 @@ def calls(one: Client) -> list[Callable[[], object]]:
         one.doctor,
         one.errors,
         one.log,
+        lambda: one.history(kind="client"),
         one.who,
         one.metrics,
         one.description,

@@ -2,6 +2,7 @@
 
 mod access_list;
 mod counters;
+mod history;
 mod log;
 mod rules;
 mod topology;
@@ -43,6 +44,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::Groups => Show::Groups,
         ShowWhat::Leases => Show::Leases,
         ShowWhat::Controller => Show::Controller,
+        ShowWhat::History { .. } => Show::History,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
         ShowWhat::Version => Show::Version,
@@ -68,6 +70,11 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::AccessList { file } => {
             access_list::choose(&mut answer, file.as_deref())?;
             if args.json { pretty(&answer)? } else { access_list::text(&answer) }
+        }
+        ShowWhat::History { who, of, policies, last } => {
+            let (who, of, last) = (who.as_deref(), of.as_deref(), *last as usize);
+            history::Chosen { who, of, policies: *policies, last }.choose(&mut answer);
+            if args.json { pretty(&answer)? } else { names.in_text(&history::text(&answer)) }
         }
         _ if args.json => pretty(&answer)?,
         _ => text(&what, &answer, &names),
@@ -110,6 +117,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Groups => each(group),
         Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
         Show::Controller => controller(answer),
+        Show::History => history::text(answer),
         Show::Stats => stats(answer),
         Show::Errors => each(error),
         Show::Version => version(answer),

@@ -20,7 +20,7 @@ use super::explain::{ExplainRequest, Unanswered};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, RefusalKind, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, access_lists, doctor, dropped, explain, heat, map, state};
+use super::{Handle, ReportedError, access_lists, doctor, dropped, explain, heat, history, map, state};
 use crate::kept_files::FileStatus;
 use crate::log::LogEntry;
 use crate::names::Names;
@@ -70,21 +70,22 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::Policy) => heat::answer(handle)?,
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
+        Request::Show(Show::History) => history::answer(handle),
         Request::Show(Show::Doctor) => doctor::answer(handle, asker)?,
         Request::Show(Show::Version) => versions(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
         Request::State(request) => state::answer(handle, asker, request)?,
         Request::Reload(Reload::Policy { name, tolerate }) => {
-            reload(handle, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
+            reload(handle, asker, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
         }
-        Request::Reload(Reload::Plan { name }) => reload(handle, ReloadTask::Plan { policy: name.clone() })?,
+        Request::Reload(Reload::Plan { name }) => reload(handle, asker, ReloadTask::Plan { policy: name.clone() })?,
         Request::Reload(Reload::Apply { name, sources, changes, decided, canary }) => {
             let (policy, sources, changes) = (name.clone(), sources.clone(), changes.clone());
             let (decided, canary) = (decided.clone(), canary.clone());
-            reload(handle, ReloadTask::Apply { policy, sources, changes, decided, canary })?
+            reload(handle, asker, ReloadTask::Apply { policy, sources, changes, decided, canary })?
         }
-        Request::Reload(Reload::Rest) => reload(handle, ReloadTask::Rest)?,
-        Request::Reload(Reload::Rollback) => reload(handle, ReloadTask::Rollback)?,
+        Request::Reload(Reload::Rest) => reload(handle, asker, ReloadTask::Rest)?,
+        Request::Reload(Reload::Rollback) => reload(handle, asker, ReloadTask::Rollback)?,
         Request::Explain(question) => explain::answer(handle, question).map_err(|why| match why {
             Unanswered::Late(late) => late.into(),
             Unanswered::Question(refusal) => {
@@ -111,9 +112,9 @@ fn about(handle: &Handle) -> Value {
 }
 
 /// Passes on a request about the policy, and encodes its outcome.
-fn reload(handle: &Handle, task: ReloadTask) -> Result<Value, RequestError> {
-    let answer =
-        handle.ask_for_reload(task).map_err(|error| RequestError::at("", error).of_kind(RefusalKind::Conflict));
+fn reload(handle: &Handle, asker: &Asker, task: ReloadTask) -> Result<Value, RequestError> {
+    let answer = handle.ask_for_reload(task, asker.changer());
+    let answer = answer.map_err(|error| RequestError::at("", error).of_kind(RefusalKind::Conflict));
     Ok(match answer? {
         ReloadAnswer::Reloaded { reloaded: done, warnings, restart } => reloaded(&done, &warnings, &restart),
         ReloadAnswer::Planned(plan) => plan.to_json(),

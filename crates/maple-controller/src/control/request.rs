@@ -103,6 +103,8 @@ pub enum Show {
     Leases,
     /// The controller's account of itself.
     Controller,
+    /// Who changed the policy, tables and variables, and when.
+    History,
     /// All counters.
     Stats,
     /// The most recent problems.

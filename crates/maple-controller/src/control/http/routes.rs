@@ -136,6 +136,10 @@ pub(super) const ROUTES: &[Route] = &[
     Route::get("/v1/access-lists", "show.access_lists", "The access lists, with what each rule has decided")
         .rows(&["file"]),
     Route::get("/v1/policy", "show.policy", "The source of the policy, with what rests on each line"),
+    Route::get("/v1/history", "show.history", "Who changed the policy, tables and variables, and when")
+        .rows(&["number"])
+        .sorted("-number")
+        .in_memory(),
     Route::get("/v1/names", "show.names", "The names of switches and hosts").in_memory(),
     Route::get("/v1/controller", "show.controller", "The controller's account of itself").in_memory(),
     Route::get("/v1/stats", "show.stats", "All counters"),

@@ -4,6 +4,7 @@ mod access;
 mod answers;
 mod connections;
 mod events;
+mod history;
 mod hostile;
 mod lists;
 mod map;
