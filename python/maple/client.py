@@ -129,6 +129,10 @@ class Client:
         """What the policy has decided at all switches, or at one."""
         return self._rows(_of(of, "trees" if of is None else "tree"), where)
 
+    def labels(self, /, of: str | None = None, **where: object) -> list[Row]:
+        """The labels of packets that arrive at all switches, or at one, from other switches."""
+        return self._rows(_of(of, "labels"), where)
+
     def flows(self, /, of: str | None = None, **where: object) -> list[Row]:
         """The traffic between hosts, by where it enters."""
         return self._rows(_of(of, "flows"), where)
@@ -379,6 +383,7 @@ class AsyncClient:
     rules = _in_thread(Client.rules)
     tables = _in_thread(Client.tables)
     trees = _in_thread(Client.trees)
+    labels = _in_thread(Client.labels)
     flows = _in_thread(Client.flows)
     drops = _in_thread(Client.drops)
     access_lists = _in_thread(Client.access_lists)

@@ -58,6 +58,8 @@ def calls(one: Client) -> list[Callable[[], object]]:
         lambda: one.tables("1"),
         one.trees,
         lambda: one.trees("1"),
+        one.labels,
+        lambda: one.labels("1"),
         one.flows,
         lambda: one.flows("1"),
         lambda: one.drops(15),

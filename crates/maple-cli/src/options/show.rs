@@ -56,6 +56,11 @@ pub enum ShowWhat {
         /// Its name, or its datapath id in hex digits
         switch: Option<String>,
     },
+    /// The labels of packets that arrive at a switch, or at any, from other switches
+    Labels {
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
+    },
     /// The ports of a switch, or of all, with their counters
     Ports {
         /// Its name, or its datapath id in hex digits

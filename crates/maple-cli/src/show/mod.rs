@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maple_controller::control::socket::{AskError, PROTOCOL, Reach, Request, Show, ask};
 use maple_controller::names::Names;
 use maple_controller::timestamp;
+use maple_wire::counted;
 use serde_json::Value;
 
 use crate::options::{ShowArgs, ShowWhat, controller_to_ask};
@@ -29,6 +30,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::Topology { watch } => return topology::main(controller, *watch, args.json),
         ShowWhat::Rules { switch, .. } => Show::Rules(switch.clone()),
         ShowWhat::Tree { switch } => Show::Tree(switch.clone()),
+        ShowWhat::Labels { switch } => Show::Labels(switch.clone()),
         ShowWhat::Tables { switch } => Show::Tables(switch.clone()),
         ShowWhat::Ports { switch, watch } => {
             return Counters::Ports(switch.clone()).show(controller, *watch, args.json);
@@ -110,6 +112,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Rules(_) => names.in_text(&rules::text(answer, true)),
         Show::Switches | Show::Ports(_) | Show::Flows(_) => items(answer).map(|one| switch(one, names)).collect(),
         Show::Tables(_) => names.in_text(&items(answer).map(tables).collect::<String>()),
+        Show::Labels(_) => names.in_text(&items(answer).map(labels).collect::<String>()),
         Show::Tree(_) => items(answer).map(|one| tree(one, names)).collect(),
         Show::Names => [("switches", "switch"), ("hosts", "mac")].map(|(kind, id)| named(&answer[kind], id)).concat(),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
@@ -175,6 +178,19 @@ fn tables(switch: &Value) -> String {
     };
     let look_ups: String = items(&switch["look_ups"]).map(look_up).collect();
     tables + &look_ups
+}
+
+/// Writes a line for each label of a switch.
+fn labels(switch: &Value) -> String {
+    let line = |label: &Value| {
+        let from = label["port"].as_null().map_or_else(|| format!(" by port {}", plain(&label["port"])), |()| String::new());
+        let to: Vec<String> = items(&label["to"]).map(location).collect();
+        let to = if to.is_empty() { "to nowhere".to_owned() } else { format!("out of {}", to.join(", ")) };
+        let why = label["refused"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+        let (id, stage, holders) = (plain(&label["id"]), plain(&label["stage"]), counted(&label["holders"], "holder"));
+        format!("switch {} label {id}{from}: {to}; {stage}, {holders}{why}\n", plain(&switch["switch"]))
+    };
+    items(&switch["labels"]).map(line).collect()
 }
 
 /// Writes a switch's trace tree, and what is unexplored.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use maple_core::engine::{
-    CounterKind, Exploration, LookUpStatus, OpenQuestion, Party, PortCount, Selection, TableRule, Traffic, Trial,
+    CounterKind, Exploration, LabelView, LookUpStatus, OpenQuestion, Party, PortCount, Selection, TableRule, Traffic,
+    Trial,
 };
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
@@ -55,6 +56,7 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::Ports(switch)) => ports(handle, switch.as_deref())?,
         Request::Show(Show::Tables(switch)) => tables(handle, switch.as_deref())?,
         Request::Show(Show::Tree(switch)) => tree(handle, switch.as_deref())?,
+        Request::Show(Show::Labels(switch)) => labels(handle, switch.as_deref())?,
         Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
         Request::Show(Show::Names) => handle.names().to_json(),
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
@@ -185,6 +187,24 @@ fn tree(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
         let found = handle.inspect(dpid, move |engine| (engine.view().tree(dpid), engine.view().exploration(dpid)))?;
         let (tree, exploration) = found.unwrap_or_default();
         Ok(json!({ "switch": dpid.to_string(), "tree": tree, "exploration": exploration.map(explored) }))
+    };
+    switches.iter().map(one).collect()
+}
+
+/// Answers with the labels of one switch or of all: one object for each switch.
+fn labels(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
+    let (_, switches) = selected(handle, "show.labels", only)?;
+    let label = |of: &LabelView| {
+        let to: Value = of.to.iter().map(|at| location(*at)).collect();
+        json!({
+            "id": of.id, "port": of.port.map(number), "stage": of.stage.name(), "holders": of.holders, "to": to,
+            "refused": of.refused,
+        })
+    };
+    let one = |switch: &SwitchStatus| {
+        let dpid = switch.dpid;
+        let labels = handle.inspect(dpid, move |engine| engine.view().labels(dpid))?.flatten().unwrap_or_default();
+        Ok(json!({ "switch": dpid.to_string(), "labels": labels.iter().map(label).collect::<Value>() }))
     };
     switches.iter().map(one).collect()
 }

@@ -76,6 +76,8 @@ fn requests_of_each_form() -> Vec<Value> {
         json!({ "show": { "tables": "1" } }),
         json!({ "show": { "tree": null } }),
         json!({ "show": { "tree": "1" } }),
+        json!({ "show": { "labels": null } }),
+        json!({ "show": { "labels": "1" } }),
         json!({ "show": { "flows": null } }),
         json!({ "state": { "set": { "place": key, "value": { "word": "true" }, "settled": true } } }),
         json!({ "state": { "load": { "rows": [[key, { "word": "true" }]], "check": true } } }),

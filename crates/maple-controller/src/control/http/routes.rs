@@ -122,6 +122,12 @@ pub(super) const ROUTES: &[Route] = &[
     Route::get("/v1/switches/{switch}/tree", "show.tree", "What the policy has decided at a switch, and what is open")
         .with(of_switch)
         .rows(&["switch"]),
+    Route::get("/v1/labels", "show.labels", "The labels of packets that arrive from other switches")
+        .with(|_| Value::Null)
+        .nested("labels", &["switch", "id", "port"]),
+    Route::get("/v1/switches/{switch}/labels", "show.labels", "The labels of packets that arrive at a switch")
+        .with(of_switch)
+        .nested("labels", &["switch", "id", "port"]),
     Route::get("/v1/flows", "show.flows", "The traffic between hosts, by where it enters")
         .with(|_| Value::Null)
         .rows(&["switch", "from", "from_at", "to", "to_at"]),
