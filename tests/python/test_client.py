@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import threading
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from maple import client
 from maple.client import ApiError, AsyncClient, Client
 from test_api import TOKEN, address
-from test_command import EXAMPLES, Running
+from test_command import EXAMPLES, Running, wait_for
 
 
 @pytest.fixture
@@ -92,6 +93,7 @@ def calls(one: Client) -> list[Callable[[], object]]:
         one.rest,
         one.rollback,
         lambda: next(one.events()),
+        lambda: next(one.watch("blocked", "x")),
     ]
 
 
@@ -132,7 +134,8 @@ def test_both_clients_have_the_same_methods() -> None:
 
     both = methods(Client), methods(AsyncClient)
     assert both[0].keys() == both[1].keys()
-    assert all(both[0][name] == both[1][name] for name in both[0] if name != "events")
+    streams = ["events", "watch", "watch_table", "watch_variable"]
+    assert all(both[0][name] == both[1][name] for name in both[0] if name not in streams)
 
 
 def test_lists_come_whole_though_they_are_asked_for_in_pages(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,3 +187,50 @@ def test_a_stream_goes_on_where_it_ended(running: Running) -> None:
         raise AssertionError("the stream goes on")
 
     assert asyncio.run(first()) == text
+
+
+def test_watches_have_what_is_there_and_each_change(running: Running) -> None:
+    one = Client(address(running), TOKEN)
+    one.set("blocked", "x", 1, create=True)
+    one.set_variable("mode", "day", create=True)
+    key, table, mode = one.watch("blocked", "x"), one.watch_table("blocked"), one.watch_variable("mode")
+    assert next(key) == one.get("blocked", "x")
+    assert next(table) == one.table("blocked")
+    assert next(mode)["value"] == "day"
+    one.set("blocked", "x", 2)
+    assert next(row for row in key if row["value"] != 1)["value"] == 2
+    assert next(rows for rows in table if rows[0]["value"] != 1) == one.table("blocked")
+    one.set_variable("mode", "night")
+    assert next(row for row in mode if row["value"] != "day")["written"]["by"] == "ann over HTTP"
+    with pytest.raises(ApiError) as refused:
+        next(one.watch_table("none"))
+    assert (refused.value.status, refused.value.field) == (404, "table")
+    with pytest.raises(ValueError, match="not empty"):
+        one.watch_variable("")
+
+
+def test_a_stream_that_nobody_reads_any_more_leaves_no_thread(running: Running) -> None:
+    one = AsyncClient(address(running), TOKEN)
+
+    def threads() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "maple-events"]
+
+    async def main() -> None:
+        await one.set("blocked", "x", 1, create=True)
+        watch = one.watch("blocked", "x")
+        assert (await anext(watch))["value"] == 1
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        assert threads() == ["maple-events"]
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        wait_for("the thread has ended", lambda: threads() == [])
+        async for event in one.events():
+            assert event.kind == "begin"
+            break
+        with pytest.raises(ApiError):
+            await anext(AsyncClient(address(running), "a-wrong-token-that-is-long").events())
+
+    asyncio.run(main())
+    wait_for("all threads have ended", lambda: threads() == [])

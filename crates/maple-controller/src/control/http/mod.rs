@@ -30,6 +30,7 @@ mod ryu;
 mod sessions;
 mod sign_in;
 mod tokens;
+mod watch;
 
 use std::io;
 use std::net::SocketAddr;

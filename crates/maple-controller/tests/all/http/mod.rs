@@ -12,6 +12,7 @@ mod page;
 mod policy;
 mod ryu;
 mod sessions;
+mod watch;
 
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
