@@ -6,28 +6,14 @@ import asyncio
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPResponse
-from pathlib import Path
 
 import pytest
 from maple import client
 from maple.client import ApiError, AsyncClient, Client
-from test_api import TOKEN, address
-from test_command import EXAMPLES, Running, wait_for
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    tokens = tmp_path / "tokens"
-    tokens.write_text(f"admin ann {TOKEN}\nread bob the-token-of-readers\n")
-    tokens.chmod(0o600)
-    policy = str(EXAMPLES / "shortest_path.py")
-    one = Running(tmp_path, policy, "--http", "127.0.0.1:0", "--http-tokens", str(tokens))
-    yield one
-    if one.process.poll() is None:
-        one.process.kill()
-        one.process.wait()
+from test_api import address
+from test_command import TOKEN, Running, wait_for
 
 
 class Recording(Client):
@@ -97,9 +83,9 @@ def calls(one: Client) -> list[Callable[[], object]]:
     ]
 
 
-def test_each_operation_of_the_description_has_a_method(running: Running, emulate: Callable[[Running], None]) -> None:
-    url = address(running)
-    emulate(running)
+def test_each_operation_of_the_description_has_a_method(served: Running, emulate: Callable[[Running], None]) -> None:
+    url = address(served)
+    emulate(served)
     one = Recording(url, TOKEN)
     one.asked = set()
     for call in calls(one):
@@ -138,17 +124,17 @@ def test_both_clients_have_the_same_methods() -> None:
     assert all(both[0][name] == both[1][name] for name in both[0] if name not in streams)
 
 
-def test_lists_come_whole_though_they_are_asked_for_in_pages(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_come_whole_though_they_are_asked_for_in_pages(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAGE", 2)
-    one = Client(address(running), TOKEN)
+    one = Client(address(served), TOKEN)
     one.transaction([({"key": ["t", number]}, number * number) for number in range(5)], create=True)
     assert [row["value"] for row in one.table("t")] == [0, 1, 4, 9, 16]
     assert [row["value"] for row in one.table("t", sort="-value", limit=2)] == [16, 9]
     assert [row["key"] for row in one.table("t", value=9)] == [3]
 
 
-def test_what_is_refused_is_an_error_that_names_it(running: Running) -> None:
-    url = address(running)
+def test_what_is_refused_is_an_error_that_names_it(served: Running) -> None:
+    url = address(served)
     one = Client(url, TOKEN)
     for call, status, field in [
         (lambda: one.get("none", "x"), 404, "table"),
@@ -169,8 +155,8 @@ def test_what_is_refused_is_an_error_that_names_it(running: Running) -> None:
         one.variable("")
 
 
-def test_a_stream_goes_on_where_it_ended(running: Running) -> None:
-    one = Client(address(running), TOKEN)
+def test_a_stream_goes_on_where_it_ended(served: Running) -> None:
+    one = Client(address(served), TOKEN)
     events = one.events()
     begin = next(events)
     assert begin.kind == "begin"
@@ -181,7 +167,7 @@ def test_a_stream_goes_on_where_it_ended(running: Running) -> None:
     assert text == "ann at 127.0.0.1: PUT /v1/state/variables/mode"
 
     async def first() -> str:
-        async for event in AsyncClient(address(running), TOKEN).events(begin.id):
+        async for event in AsyncClient(address(served), TOKEN).events(begin.id):
             if event.kind == "log":
                 return str(event.data["text"])
         raise AssertionError("the stream goes on")
@@ -189,8 +175,8 @@ def test_a_stream_goes_on_where_it_ended(running: Running) -> None:
     assert asyncio.run(first()) == text
 
 
-def test_watches_have_what_is_there_and_each_change(running: Running) -> None:
-    one = Client(address(running), TOKEN)
+def test_watches_have_what_is_there_and_each_change(served: Running) -> None:
+    one = Client(address(served), TOKEN)
     one.set("blocked", "x", 1, create=True)
     one.set_variable("mode", "day", create=True)
     key, table, mode = one.watch("blocked", "x"), one.watch_table("blocked"), one.watch_variable("mode")
@@ -209,8 +195,8 @@ def test_watches_have_what_is_there_and_each_change(running: Running) -> None:
         one.watch_variable("")
 
 
-def test_a_stream_that_nobody_reads_any_more_leaves_no_thread(running: Running) -> None:
-    one = AsyncClient(address(running), TOKEN)
+def test_a_stream_that_nobody_reads_any_more_leaves_no_thread(served: Running) -> None:
+    one = AsyncClient(address(served), TOKEN)
 
     def threads() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "maple-events"]
@@ -230,7 +216,7 @@ def test_a_stream_that_nobody_reads_any_more_leaves_no_thread(running: Running) 
             assert event.kind == "begin"
             break
         with pytest.raises(ApiError):
-            await anext(AsyncClient(address(running), "a-wrong-token-that-is-long").events())
+            await anext(AsyncClient(address(served), "a-wrong-token-that-is-long").events())
 
     asyncio.run(main())
     wait_for("all threads have ended", lambda: threads() == [])
