@@ -16,6 +16,7 @@ use crate::options::{
 use crate::output::IS_OPTIMISED;
 use crate::policy_tests::TestArgs;
 use crate::state::StateArgs;
+use crate::top::TopArgs;
 use crate::values::with_values;
 
 /// The output of `maple --version`.

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::options::{ShowArgs, ShowWhat, controller_to_ask};
 use counters::Counters;
+pub use counters::scaled;
 
 /// Prints the answer to a query. `own`: the controller of this process, if the query is for it.
 ///
@@ -131,7 +132,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
     }
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
+pub fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
@@ -183,7 +184,8 @@ fn tables(switch: &Value) -> String {
 /// Writes a line for each label of a switch.
 fn labels(switch: &Value) -> String {
     let line = |label: &Value| {
-        let from = label["port"].as_null().map_or_else(|| format!(" by port {}", plain(&label["port"])), |()| String::new());
+        let from =
+            label["port"].as_null().map_or_else(|| format!(" by port {}", plain(&label["port"])), |()| String::new());
         let to: Vec<String> = items(&label["to"]).map(location).collect();
         let to = if to.is_empty() { "to nowhere".to_owned() } else { format!("out of {}", to.join(", ")) };
         let why = label["refused"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
@@ -218,7 +220,7 @@ fn tree(switch: &Value, names: &Names) -> String {
 }
 
 /// Writes an id with its name.
-fn with_name(names: &Names, id: &Value) -> String {
+pub fn with_name(names: &Names, id: &Value) -> String {
     let id = plain(id);
     match names.in_text(&id) {
         name if name == id => id,
@@ -355,6 +357,6 @@ pub fn location(at: &Value) -> String {
 }
 
 /// Returns a value without quotes.
-fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
