@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import signal
 import threading
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPResponse
@@ -173,6 +174,17 @@ def test_a_stream_goes_on_where_it_ended(served: Running) -> None:
         raise AssertionError("the stream goes on")
 
     assert asyncio.run(first()) == text
+
+
+def test_the_history_has_who_made_each_policy_run(served: Running) -> None:
+    one = Client(address(served), TOKEN)
+    one.reload()
+    served.process.send_signal(signal.SIGHUP)
+    wait_for("the second reload", lambda: len(one.history(what="reload")) == 2)
+    runs = [row for row in one.history(sort="number") if row["policy"] is not None]
+    told = [(row["what"], row["kind"], row["who"]) for row in runs]
+    assert told == [("start", "start", "the start"), ("reload", "client", "ann"), ("reload", "signal", "SIGHUP")]
+    assert all(row["policy"].endswith("shortest_path.py") and row["hash"] for row in runs)
 
 
 def test_watches_have_what_is_there_and_each_change(served: Running) -> None:
