@@ -12,11 +12,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from queue import SimpleQueue
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -57,6 +61,9 @@ Place = Mapping[str, Any]
 PAGE: Final = 1000
 """How many rows are asked for at a time."""
 
+EVENTS: Final = "/v1/events"
+"""The path of events."""
+
 
 class ApiError(Exception):
     """The controller refuses a request."""
@@ -78,7 +85,7 @@ class Event:
     """An event of the stream."""
 
     kind: str
-    """`log`, `state`, `missed`, or `begin`, which is the first."""
+    """`log`, `state`, `missed`, or `begin`, which is the first; `value` in a watch."""
     data: Row
     """What it says."""
     id: str
@@ -209,6 +216,10 @@ class Client:
         """What the policy has decided at all switches, or at one."""
         return self._rows(_of(of, "trees" if of is None else "tree"), where)
 
+    def labels(self, /, of: str | None = None, **where: object) -> list[Row]:
+        """The labels of packets that arrive at all switches, or at one, from other switches."""
+        return self._rows(_of(of, "labels"), where)
+
     def flows(self, /, of: str | None = None, **where: object) -> list[Row]:
         """The traffic between hosts, by where it enters."""
         return self._rows(_of(of, "flows"), where)
@@ -258,6 +269,10 @@ class Client:
     def log(self, /, **where: object) -> list[Row]:
         """The latest lines of the log."""
         return self._rows("/v1/log", where)
+
+    def history(self, /, **where: object) -> list[Row]:
+        """Who changed the policy, tables and variables, and when; the newest first: `history(table="blocked")`."""
+        return self._rows("/v1/history", where)
 
     def who(self) -> Row:
         """Whose token this is, and its role."""
@@ -357,12 +372,20 @@ class Client:
     def events(self, after: str | None = None) -> Iterator[Event]:
         """Lines of the log and changes of state as they come, after the event of this id; without one, from now on.
         Ends when the controller does. The id of the last event leads on where a stream ended."""
-        headers = {} if after is None else {"Last-Event-ID": after}
-        connection, response = self._open("GET", "/v1/events", None, headers)
-        try:
-            yield from _events(response)
-        finally:
-            connection.close()
+        return self._stream(EVENTS, _after(after))
+
+    def watch(self, table: str, key: object) -> Generator[Row, None, None]:
+        """The value of a key with its last writer, as of `get`, at once and after each change. Changes that follow each
+        other quickly may be one. Ends when the controller does."""
+        return _formed(self._stream(_watched(table=table, key=_word(key)), {}), _data)
+
+    def watch_table(self, table: str) -> Generator[list[Row], None, None]:
+        """All keys of a table, as of `table`, at once and after each change. Ends when the controller does."""
+        return _formed(self._stream(_watched(table=table), {}), _data_of_table)
+
+    def watch_variable(self, name: str) -> Generator[Row, None, None]:
+        """A variable with its last writer, at once and after each change. Ends when the controller does."""
+        return _formed(self._stream(_watched(var=name), {}), _data)
 
     # What the above is made of.
 
@@ -392,8 +415,23 @@ class Client:
         finally:
             connection.close()
 
+    def _stream(
+        self, target: str, headers: Mapping[str, str], opened: Callable[[socket.socket], None] = lambda _: None
+    ) -> Generator[Event, None, None]:
+        """The events of a stream. `opened` gets its socket before an answer is waited for."""
+        connection, response = self._open("GET", target, None, headers, opened)
+        try:
+            yield from _events(response)
+        finally:
+            connection.close()
+
     def _open(
-        self, method: str, target: str, body: object, headers: Mapping[str, str]
+        self,
+        method: str,
+        target: str,
+        body: object,
+        headers: Mapping[str, str],
+        opened: Callable[[socket.socket], None] = lambda _: None,
     ) -> tuple[HTTPConnection, HTTPResponse]:
         """Sends a request, and returns its answer if it is one."""
         connection: HTTPConnection
@@ -408,6 +446,8 @@ class Client:
         if body is not None:
             data, sent["Content-Type"] = json.dumps(body), "application/json"
         try:
+            connection.connect()
+            opened(connection.sock)
             connection.request(method, target, data, sent)
             response = connection.getresponse()
             if response.status >= 400:
@@ -458,6 +498,7 @@ class AsyncClient:
     rules = _in_thread(Client.rules)
     tables = _in_thread(Client.tables)
     trees = _in_thread(Client.trees)
+    labels = _in_thread(Client.labels)
     flows = _in_thread(Client.flows)
     drops = _in_thread(Client.drops)
     access_lists = _in_thread(Client.access_lists)
@@ -470,6 +511,7 @@ class AsyncClient:
     doctor = _in_thread(Client.doctor)
     errors = _in_thread(Client.errors)
     log = _in_thread(Client.log)
+    history = _in_thread(Client.history)
     who = _in_thread(Client.who)
     metrics = _in_thread(Client.metrics)
     description = _in_thread(Client.description)
@@ -489,11 +531,110 @@ class AsyncClient:
     rest = _in_thread(Client.rest)
     rollback = _in_thread(Client.rollback)
 
-    async def events(self, after: str | None = None) -> AsyncIterator[Event]:
+    def events(self, after: str | None = None) -> AsyncIterator[Event]:
         """Lines of the log and changes of state as they come, as of `Client.events`."""
-        events = self._client.events(after)
-        while (event := await asyncio.to_thread(next, events, None)) is not None:
-            yield event
+        return _read(self._client, EVENTS, _after(after), _whole)
+
+    def watch(self, table: str, key: object) -> AsyncIterator[Row]:
+        """The value of a key, at once and after each change, as of `Client.watch`."""
+        return _read(self._client, _watched(table=table, key=_word(key)), {}, _data)
+
+    def watch_table(self, table: str) -> AsyncIterator[list[Row]]:
+        """All keys of a table, at once and after each change, as of `Client.watch_table`."""
+        return _read(self._client, _watched(table=table), {}, _data_of_table)
+
+    def watch_variable(self, name: str) -> AsyncIterator[Row]:
+        """A variable, at once and after each change, as of `Client.watch_variable`."""
+        return _read(self._client, _watched(var=name), {}, _data)
+
+
+async def _read(
+    client: Client, target: str, headers: Mapping[str, str], form: Callable[[Event], R]
+) -> AsyncIterator[R]:
+    """The events of a stream in some form. A thread of its own waits for them, whose connection ends as soon as nobody
+    reads them any more: a thread of the event loop's would keep that from closing until something comes."""
+    loop = asyncio.get_running_loop()
+    wanted: SimpleQueue[asyncio.Future[Event | None] | None] = SimpleQueue()
+    sockets: list[socket.socket] = []
+    has_ended = threading.Event()
+
+    def opened(own: socket.socket) -> None:
+        sockets.append(own)
+        if has_ended.is_set():
+            _shut(own)
+
+    def work() -> None:
+        events = client._stream(target, headers, opened)
+        while (future := wanted.get()) is not None:
+            event, error = None, None
+            try:
+                event = next(events, None)
+            except Exception as raised:
+                error = raised
+            try:
+                loop.call_soon_threadsafe(_settle, future, event, error)
+            except RuntimeError:
+                # The loop has closed, and nobody waits.
+                return
+
+    threading.Thread(target=work, name="maple-events", daemon=True).start()
+    try:
+        while True:
+            future: asyncio.Future[Event | None] = loop.create_future()
+            wanted.put(future)
+            event = await future
+            if event is None:
+                return
+            yield form(event)
+    finally:
+        wanted.put(None)
+        has_ended.set()
+        for own in sockets:
+            _shut(own)
+
+
+def _formed(events: Generator[Event, None, None], form: Callable[[Event], R]) -> Generator[R, None, None]:
+    with contextlib.closing(events):
+        for event in events:
+            yield form(event)
+
+
+def _settle(future: asyncio.Future[Event | None], event: Event | None, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(event)
+    else:
+        future.set_exception(error)
+
+
+def _shut(own: socket.socket) -> None:
+    """Ends the connection of a socket that another thread may be reading."""
+    with contextlib.suppress(OSError):
+        own.shutdown(socket.SHUT_RDWR)
+
+
+def _after(last: str | None) -> Mapping[str, str]:
+    return {} if last is None else {"Last-Event-ID": last}
+
+
+def _watched(**place: str) -> str:
+    if "" in (place.get("table"), place.get("var")):
+        raise ValueError("a name is not empty")
+    return f"{EVENTS}?{urlencode(place)}"
+
+
+def _whole(event: Event) -> Event:
+    return event
+
+
+def _data(event: Event) -> Row:
+    return event.data
+
+
+def _data_of_table(event: Event) -> list[Row]:
+    rows: list[Row] = event.data["rows"]
+    return rows
 
 
 def _of(switch: str | None, what: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,22 @@ def bench() -> Bench:
     bench.host(H2, 1, 2, "10.0.0.2")
     bench.host(H3, 2, 1, "10.0.0.3")
     return bench
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Running]:
+    """A controller with an HTTP API, an administrator and a reader."""
+    from test_command import EXAMPLES, TOKEN, Running
+
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"admin ann {TOKEN}\nread bob the-token-of-readers\n")
+    tokens.chmod(0o600)
+    policy = str(EXAMPLES / "shortest_path.py")
+    one = Running(tmp_path, policy, "--http", "127.0.0.1:0", "--http-tokens", str(tokens))
+    yield one
+    if one.process.poll() is None:
+        one.process.kill()
+        one.process.wait()
 
 
 @pytest.fixture

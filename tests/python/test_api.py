@@ -8,27 +8,12 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_command import EXAMPLES, Running, wait_for
-
-TOKEN = "the-token-of-admins"
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Running]:
-    tokens = tmp_path / "tokens"
-    tokens.write_text(f"admin ann {TOKEN}\n")
-    tokens.chmod(0o600)
-    policy = str(EXAMPLES / "shortest_path.py")
-    one = Running(tmp_path, policy, "--http", "127.0.0.1:0", "--http-tokens", str(tokens))
-    yield one
-    if one.process.poll() is None:
-        one.process.kill()
-        one.process.wait()
+from test_command import TOKEN, Running, wait_for
 
 
 def address(served: Running) -> str:

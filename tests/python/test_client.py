@@ -5,28 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterator
+import signal
+import threading
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPResponse
-from pathlib import Path
 
 import pytest
 from maple import client
 from maple.client import ApiError, AsyncClient, Client
-from test_api import TOKEN, address
-from test_command import EXAMPLES, Running
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    tokens = tmp_path / "tokens"
-    tokens.write_text(f"admin ann {TOKEN}\nread bob the-token-of-readers\n")
-    tokens.chmod(0o600)
-    policy = str(EXAMPLES / "shortest_path.py")
-    one = Running(tmp_path, policy, "--http", "127.0.0.1:0", "--http-tokens", str(tokens))
-    yield one
-    if one.process.poll() is None:
-        one.process.kill()
-        one.process.wait()
+from test_api import address
+from test_command import TOKEN, Running, wait_for
 
 
 class Recording(Client):
@@ -61,6 +49,8 @@ def calls(one: Client) -> list[Callable[[], object]]:
         lambda: one.tables("1"),
         one.trees,
         lambda: one.trees("1"),
+        one.labels,
+        lambda: one.labels("1"),
         one.flows,
         lambda: one.flows("1"),
         lambda: one.drops(15),
@@ -74,6 +64,7 @@ def calls(one: Client) -> list[Callable[[], object]]:
         one.doctor,
         one.errors,
         one.log,
+        lambda: one.history(kind="client"),
         one.who,
         one.metrics,
         one.description,
@@ -92,12 +83,13 @@ def calls(one: Client) -> list[Callable[[], object]]:
         one.rest,
         one.rollback,
         lambda: next(one.events()),
+        lambda: next(one.watch("blocked", "x")),
     ]
 
 
-def test_each_operation_of_the_description_has_a_method(running: Running, emulate: Callable[[Running], None]) -> None:
-    url = address(running)
-    emulate(running)
+def test_each_operation_of_the_description_has_a_method(served: Running, emulate: Callable[[Running], None]) -> None:
+    url = address(served)
+    emulate(served)
     one = Recording(url, TOKEN)
     one.asked = set()
     for call in calls(one):
@@ -132,20 +124,21 @@ def test_both_clients_have_the_same_methods() -> None:
 
     both = methods(Client), methods(AsyncClient)
     assert both[0].keys() == both[1].keys()
-    assert all(both[0][name] == both[1][name] for name in both[0] if name != "events")
+    streams = ["events", "watch", "watch_table", "watch_variable"]
+    assert all(both[0][name] == both[1][name] for name in both[0] if name not in streams)
 
 
-def test_lists_come_whole_though_they_are_asked_for_in_pages(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_come_whole_though_they_are_asked_for_in_pages(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAGE", 2)
-    one = Client(address(running), TOKEN)
+    one = Client(address(served), TOKEN)
     one.transaction([({"key": ["t", number]}, number * number) for number in range(5)], create=True)
     assert [row["value"] for row in one.table("t")] == [0, 1, 4, 9, 16]
     assert [row["value"] for row in one.table("t", sort="-value", limit=2)] == [16, 9]
     assert [row["key"] for row in one.table("t", value=9)] == [3]
 
 
-def test_what_is_refused_is_an_error_that_names_it(running: Running) -> None:
-    url = address(running)
+def test_what_is_refused_is_an_error_that_names_it(served: Running) -> None:
+    url = address(served)
     one = Client(url, TOKEN)
     for call, status, field in [
         (lambda: one.get("none", "x"), 404, "table"),
@@ -166,8 +159,8 @@ def test_what_is_refused_is_an_error_that_names_it(running: Running) -> None:
         one.variable("")
 
 
-def test_a_stream_goes_on_where_it_ended(running: Running) -> None:
-    one = Client(address(running), TOKEN)
+def test_a_stream_goes_on_where_it_ended(served: Running) -> None:
+    one = Client(address(served), TOKEN)
     events = one.events()
     begin = next(events)
     assert begin.kind == "begin"
@@ -178,9 +171,67 @@ def test_a_stream_goes_on_where_it_ended(running: Running) -> None:
     assert text == "ann at 127.0.0.1: PUT /v1/state/variables/mode"
 
     async def first() -> str:
-        async for event in AsyncClient(address(running), TOKEN).events(begin.id):
+        async for event in AsyncClient(address(served), TOKEN).events(begin.id):
             if event.kind == "log":
                 return str(event.data["text"])
         raise AssertionError("the stream goes on")
 
     assert asyncio.run(first()) == text
+
+
+def test_the_history_has_who_made_each_policy_run(served: Running) -> None:
+    one = Client(address(served), TOKEN)
+    one.reload()
+    served.process.send_signal(signal.SIGHUP)
+    wait_for("the second reload", lambda: len(one.history(what="reload")) == 2)
+    runs = [row for row in one.history(sort="number") if row["policy"] is not None]
+    told = [(row["what"], row["kind"], row["who"]) for row in runs]
+    assert told == [("start", "start", "the start"), ("reload", "client", "ann"), ("reload", "signal", "SIGHUP")]
+    assert all(row["policy"].endswith("shortest_path.py") and row["hash"] for row in runs)
+
+
+def test_watches_have_what_is_there_and_each_change(served: Running) -> None:
+    one = Client(address(served), TOKEN)
+    one.set("blocked", "x", 1, create=True)
+    one.set_variable("mode", "day", create=True)
+    key, table, mode = one.watch("blocked", "x"), one.watch_table("blocked"), one.watch_variable("mode")
+    assert next(key) == one.get("blocked", "x")
+    assert next(table) == one.table("blocked")
+    assert next(mode)["value"] == "day"
+    one.set("blocked", "x", 2)
+    assert next(row for row in key if row["value"] != 1)["value"] == 2
+    assert next(rows for rows in table if rows[0]["value"] != 1) == one.table("blocked")
+    one.set_variable("mode", "night")
+    assert next(row for row in mode if row["value"] != "day")["written"]["by"] == "ann over HTTP"
+    with pytest.raises(ApiError) as refused:
+        next(one.watch_table("none"))
+    assert (refused.value.status, refused.value.field) == (404, "table")
+    with pytest.raises(ValueError, match="not empty"):
+        one.watch_variable("")
+
+
+def test_a_stream_that_nobody_reads_any_more_leaves_no_thread(served: Running) -> None:
+    one = AsyncClient(address(served), TOKEN)
+
+    def threads() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "maple-events"]
+
+    async def main() -> None:
+        await one.set("blocked", "x", 1, create=True)
+        watch = one.watch("blocked", "x")
+        assert (await anext(watch))["value"] == 1
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        assert threads() == ["maple-events"]
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        wait_for("the thread has ended", lambda: threads() == [])
+        async for event in one.events():
+            assert event.kind == "begin"
+            break
+        with pytest.raises(ApiError):
+            await anext(AsyncClient(address(served), "a-wrong-token-that-is-long").events())
+
+    asyncio.run(main())
+    wait_for("all threads have ended", lambda: threads() == [])

@@ -18,6 +18,7 @@ import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MAPLE = [sys.executable, "-m", "maple"]
+TOKEN = "the-token-of-admins"
 
 
 def maple(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -79,9 +79,12 @@ pub fn run(app: App) -> ExitCode {
 /// Parses the program's command line, and the configuration that it names.
 fn parse(arguments: Vec<OsString>) -> Result<Program, ParseError> {
     let definition = || with_values(Program::command());
-    let given = definition().try_get_matches_from(&arguments)?;
+    let (given, missing) = config::parse_given(definition(), &arguments)?;
     match config::merge(arguments, 1, &given).map_err(ParseError::Config)? {
-        None => Ok(Program::from_arg_matches(&given)?),
+        None => match missing {
+            Some(error) => Err(error.into()),
+            None => Ok(Program::from_arg_matches(&given)?),
+        },
         Some(Merged { arguments, config, configured }) => {
             let mut program = Program::from_arg_matches(&definition().try_get_matches_from(arguments)?)?;
             program.options.network = config.network;

@@ -16,6 +16,7 @@ use crate::options::{
 use crate::output::IS_OPTIMISED;
 use crate::policy_tests::TestArgs;
 use crate::state::StateArgs;
+use crate::top::TopArgs;
 use crate::values::with_values;
 
 /// The output of `maple --version`.
@@ -63,16 +64,21 @@ pub fn definition() -> clap::Command {
 /// # Errors
 /// [`ParseError`] if the command line or the configuration is invalid.
 pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, ParseError> {
-    let given = definition().try_get_matches_from(&arguments)?;
+    let (given, missing) = config::parse_given(definition(), &arguments)?;
     // The place where the arguments of `maple run` begin.
     let run = match given.subcommand() {
         Some(("run", run)) => Some((2, run)),
         Some(("config", config)) => config.subcommand_matches("show").map(|show| (3, show)),
         _ => None,
     };
-    let Some((place, run)) = run else { return Ok(CommandLine::from_arg_matches(&given)?) };
+    let Some((place, run)) = run else {
+        return missing.map_or_else(|| Ok(CommandLine::from_arg_matches(&given)?), |error| Err(error.into()));
+    };
     let merged = config::merge(arguments, place, run).map_err(ParseError::Config)?;
     let Some(Merged { arguments, config, configured }) = merged else {
+        if let Some(error) = missing {
+            return Err(error.into());
+        }
         let origins = Origins::from_arguments(run, run, Config::default());
         return Ok(CommandLine { origins, ..CommandLine::from_arg_matches(&given)? });
     };
@@ -119,6 +125,8 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Query a running controller
     Show(ShowArgs),
+    /// Watch a running controller in the terminal: rates, who sends most, drops by line, errors, switches
+    Top(TopArgs),
     /// Say why a packet goes where it goes: what the policy asks, which rules take it, and what would have to be different
     Explain(Box<ExplainArgs>),
     /// Say what will go wrong on this host and in its controller, and what mends it

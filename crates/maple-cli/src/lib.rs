@@ -35,6 +35,7 @@ mod plan;
 mod reload;
 mod replay;
 mod state;
+mod top;
 
 mod console;
 mod emulate;
@@ -98,6 +99,7 @@ fn execute(command_line: CommandLine, loader: Option<&dyn PolicyLoader>) -> anyh
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args, None),
+        Command::Top(args) => top::main(args),
         Command::Explain(args) => explain::main(&args, loader, None),
         Command::Doctor(args) => doctor::main(&args, loader.is_some()),
         Command::Config(ConfigArgs { command: ConfigCommand::Check { file } }) => config::check(&file),

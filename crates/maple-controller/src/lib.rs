@@ -74,7 +74,7 @@ pub use controller::{
 };
 pub use counters::Counters;
 pub use gauge::Gauge;
-pub use memory::{PersistenceError, last_policy, offline, record, replay, takeover};
+pub use memory::{PersistenceError, history, last_policy, offline, record, replay, takeover};
 pub use notice::Notice;
 pub use session::{CloseReason, Deadlines, OPENFLOW_PORT};
 pub use shard::{FORGET_SWITCH_AFTER, QueueLimits};

@@ -299,6 +299,27 @@ export interface ValueRow {
   readonly written: Written | null;
 }
 
+/** A value of a change, or that it is too long to be kept. */
+export type PastValue = Json | {readonly long: true};
+
+/** A change of the policy, or of a table or variable. */
+export interface PastChange {
+  readonly number: number;
+  readonly time: number;
+  readonly who: string | null;
+  readonly kind: string;
+  readonly by: string;
+  readonly what: string;
+  readonly version: number;
+  readonly table: string | null;
+  readonly var: string | null;
+  readonly key: PastValue;
+  readonly old: PastValue;
+  readonly new: PastValue;
+  readonly policy: string | null;
+  readonly hash: string | null;
+}
+
 export interface Reloaded {
   readonly packets: number;
   readonly same: number;

@@ -2,14 +2,14 @@
 import {useState} from "preact/hooks";
 
 import {format} from "../address";
-import type {LogLine} from "../api/live";
 import {Problem, send} from "../api/ask";
 import {refresh, SOON, useAnswer} from "../api/resource";
 import {may} from "../api/session";
-import type {ControllerAnswer, List, Plan, PlanDecision, PlanRule, Reloaded} from "../api/types";
+import type {ControllerAnswer, Plan, PlanDecision, PlanRule, Reloaded} from "../api/types";
 import {type Names, useNames} from "../names";
 import {Lined, Section, title, Trouble} from "../parts";
 import {base, moment, whole} from "../text";
+import {History} from "./history";
 
 /** The most packets and rules of a plan that are listed. */
 const LISTED = 200;
@@ -103,7 +103,7 @@ export function ChangeView() {
           )}
         </>
       ) : <p class="none">Changes need a token with the role admin. Where Maple was started without <code>--http-tokens</code>, this page only reads.</p>}
-      <History />
+      <History title="History" />
     </div>
   );
 }
@@ -186,18 +186,4 @@ function DecisionText({decision, names}: {readonly decision: PlanDecision; reado
 function RuleLine({sign, rule, names}: {readonly sign: "+" | "−" | "~" | "→"; readonly rule: PlanRule; readonly names: Names}) {
   const kind = {"+": "added", "−": "deleted", "~": "deleted", "→": "added"}[sign];
   return <li class={kind}><span aria-label={kind}>{sign}</span> <code>{names.inText(rule.flow)}</code> <span class="soft"><Lined text={rule.why} /></span></li>;
-}
-
-/** Who has changed what, from the log. */
-function History() {
-  const {data} = useAnswer<List<LogLine>>("/v1/log", {live: true});
-  const changes = data?.rows.filter((row) => /: (POST|PUT|DELETE) \/v1\/(?!session)/.test(row.text) || row.area === "reload" || row.area === "policy") ?? [];
-  return (
-    <Section title="History">
-      {changes.length === 0 && <p class="none">Nothing was changed, as far as the log goes back.</p>}
-      <ul class="plain-list log">
-        {changes.slice(-LISTED).reverse().map((row) => <li key={row.number}><time>{moment(row.time)}</time> <Lined text={row.text} /></li>)}
-      </ul>
-    </Section>
-  );
 }

@@ -5,12 +5,13 @@ import {address, format} from "../address";
 import {type Problem, send} from "../api/ask";
 import {refresh, useAnswer} from "../api/resource";
 import {may} from "../api/session";
-import type {Json, List, StateRow, ValueRow} from "../api/types";
+import type {List, StateRow, ValueRow} from "../api/types";
 import {type Names, useNames} from "../names";
 import {title, Trouble, Writer} from "../parts";
 import {type Column, SearchBar, Table} from "../table/table";
 import {moment, whole} from "../text";
-import {change, shown} from "./value";
+import {History} from "./history";
+import {change, named, shown} from "./value";
 
 /** Shows what is tracked, or one table or variable of it. */
 export function StateView() {
@@ -54,21 +55,20 @@ function types({table, key, value}: StateRow): string {
   return table === undefined ? value ?? "" : key == null && value === null ? "" : `${key ?? "any"} → ${value ?? "any"}`;
 }
 
-/** A value with the name of what it is, where it has one. */
-function named(value: Json, names: Names): string {
-  const text = shown(value);
-  const name = names.hasHost(text) ? names.host(text) : null;
-  return name === null ? text : `${name} (${text})`;
-}
-
 function OneTable({name}: {readonly name: string}) {
   const path = `/v1/state/tables/${encodeURIComponent(name)}`;
   const {data, problem} = useAnswer<List<ValueRow>>(path, {live: true});
   const names = useNames();
   const [editing, setEditing] = useState<ValueRow | "new" | null>(null);
+  const [chosen, setChosen] = useState<ValueRow | null>(null);
   const columns = useMemo<Column<ValueRow>[]>(() => [
     {name: "key", title: "key", of: (row) => named(row.key ?? null, names), width: 34,
-      show: (row) => (may("state") ? <button type="button" class="link" onClick={() => setEditing(row)}>{named(row.key ?? null, names)}</button> : named(row.key ?? null, names))},
+      show: (row) => (
+        <button type="button" class="link" onClick={() => {
+          setChosen(row);
+          setEditing(may("state") ? row : null);
+        }}>{named(row.key ?? null, names)}</button>
+      )},
     {name: "value", title: "value", of: (row) => named(row.value, names), width: 40},
     {name: "by", title: "written by", of: (row) => row.written?.by ?? null, width: 30},
     {name: "at", title: "at", of: (row) => row.written?.at ?? null, show: (row) => (row.written === null ? "" : moment(row.written.at)), width: 20},
@@ -85,6 +85,7 @@ function OneTable({name}: {readonly name: string}) {
         refresh(path);
       }} />}
       <Table label={`Keys of ${name}`} rows={data?.rows ?? []} columns={columns} keyOf={(row) => JSON.stringify(row.key)} none="It has no keys." />
+      {chosen !== null && <div class="below"><History title={`Changes of ${named(chosen.key ?? null, names)}`} of={{table: name, key: chosen.key ?? null}} /></div>}
     </>
   );
 }
@@ -156,6 +157,7 @@ function OneVariable({name}: {readonly name: string}) {
           <Trouble problem={refused} />
         </form>
       )}
+      <History title="Changes" of={{var: name}} />
     </>
   );
 }

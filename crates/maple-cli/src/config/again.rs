@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::anyhow;
 use clap::FromArgMatches as _;
 
-use super::{Config, arguments};
+use super::{Config, arguments, parse_given};
 use crate::declared::{Configured, FileLine, Setting};
 use crate::options::RunArgs;
 
@@ -41,7 +41,7 @@ pub fn read_again(before: &Configured) -> anyhow::Result<RereadConfig> {
         let text = text.trim_start_matches("error: ");
         anyhow!("{}: {text}", before.file.display())
     };
-    let given = arguments::definition().try_get_matches_from(&before.given).map_err(wrong)?;
+    let (given, _) = parse_given(arguments::definition(), &before.given).map_err(wrong)?;
     let mut all = arguments::arguments(&config.settings, &given);
     all.extend(before.given.iter().cloned());
     let matches = arguments::definition().try_get_matches_from(all).map_err(wrong)?;

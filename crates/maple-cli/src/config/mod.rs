@@ -14,7 +14,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use clap::{ArgMatches, FromArgMatches as _};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Command, Error, FromArgMatches as _};
 
 use crate::declared::{Configured, DeclaredNetwork, Setting};
 use crate::options::{RunArgs, RunOptions};
@@ -74,6 +75,21 @@ pub struct Merged {
     pub config: Config,
     /// The source of the configuration.
     pub configured: Configured,
+}
+
+/// Parses a command line before its configuration is read. An option may need another one that only the configuration
+/// has; so the error that it is missing is returned beside what there is, and stands if there is no configuration.
+///
+/// # Errors
+/// Any other error.
+pub fn parse_given(command: Command, arguments: &[OsString]) -> Result<(ArgMatches, Option<Error>), Error> {
+    match command.clone().try_get_matches_from(arguments) {
+        Ok(matches) => Ok((matches, None)),
+        Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            Ok((command.ignore_errors(true).try_get_matches_from(arguments)?, Some(error)))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads the configuration that a command line names. Returns it with the arguments to parse in place of the given

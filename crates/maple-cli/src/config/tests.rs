@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches};
 use maple_core::network::{Location, Mac, PortRole};
 use maple_wire::{Dpid, PortNo};
 
-use super::{Config, arguments};
+use super::{Config, arguments, parse_given};
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
     Config::parse(Path::new("/etc/m.toml"), text.to_owned())
@@ -23,7 +23,8 @@ fn wrong(text: &str) -> Vec<String> {
 /// Parses a command line together with a file.
 fn matches(text: &str, command_line: &[&str]) -> ArgMatches {
     let config = parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
-    let given = arguments::definition().try_get_matches_from(command_line).expect("a right command line");
+    let given: Vec<OsString> = command_line.iter().map(OsString::from).collect();
+    let (given, _) = parse_given(arguments::definition(), &given).expect("a right command line");
     let mut all = arguments::arguments(&config.settings, &given);
     all.extend(command_line.iter().map(OsString::from));
     arguments::definition().try_get_matches_from(all).unwrap_or_else(|error| panic!("{error}"))
@@ -87,6 +88,27 @@ fn the_command_line_has_precedence_over_the_file_and_the_file_over_defaults() {
     let both = matches(file, &["builtin:hub", "--listen", "3"]);
     assert_eq!((strings(&both, "listen"), strings(&both, "policy")), (vec!["3".into()], vec!["builtin:hub".into()]));
     assert_eq!(strings(&both, "workers"), ["2"]);
+}
+
+#[test]
+fn what_an_option_of_the_command_line_needs_may_be_in_the_file() {
+    for (file, given) in [
+        ("http = \"127.0.0.1:0\"\n", &["--http-tokens", "t"][..]),
+        ("http = \"127.0.0.1:0\"\nhttp-key = \"k\"\n", &["--http-cert", "c"]),
+        ("http-cert = \"c\"\nhttp = \"127.0.0.1:0\"\n", &["--http-key", "k"]),
+        ("tls-cert = \"c\"\n", &["--tls-key", "k"]),
+        ("tls-cert = \"c\"\ntls-key = \"k\"\n", &["--tls-ca", "a"]),
+        ("record = \"r\"\n", &["--record-limit", "1GiB"]),
+    ] {
+        let all = matches(file, given);
+        let id = given[0].trim_start_matches('-').replace('-', "_");
+        assert_eq!(strings(&all, &id).len(), 1, "{given:?}");
+        let alone: Vec<OsString> = given.iter().map(OsString::from).collect();
+        let (_, missing) = parse_given(arguments::definition(), &alone).expect("nothing else is wrong");
+        assert!(missing.is_some(), "{given:?} is wrong without the file");
+    }
+    let wrong = [OsString::from("--http-tokens"), "t".into(), "--workers".into(), "many".into()];
+    assert!(parse_given(arguments::definition(), &wrong).is_err());
 }
 
 #[test]

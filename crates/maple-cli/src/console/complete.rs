@@ -57,7 +57,7 @@ mod tests {
             ("h2 ping h1", "h1|h10|h11|h12"),
             ("link s2 s1", "s1|s10|s11|s12"),
             ("show ru", "rules "),
-            ("show l", "leases|links|log|losses"),
+            ("show l", "labels|leases|links|log|losses"),
             ("show rules s12 --ta", "--table "),
             ("not state w", "watch "),
             ("explain --fr", "--from "),

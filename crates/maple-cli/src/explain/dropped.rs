@@ -63,7 +63,7 @@ fn row(one: &Value, names: &Names) -> [String; 5] {
 }
 
 /// Describes the sender of the packets, as far as the rule that dropped them distinguishes hosts.
-fn sender(one: &Value, names: &Names) -> String {
+pub fn sender(one: &Value, names: &Names) -> String {
     let place = |at: &Value| short(&names.in_text(&crate::show::location(at)));
     let switch = || format!("switch {}", short(&names.in_text(one["switch"].as_str().unwrap_or_default())));
     match (one["host"].as_str(), one["at"].is_object()) {
@@ -83,7 +83,7 @@ fn short(text: &str) -> String {
 }
 
 /// Returns the reason, with the text of the line.
-fn reason(one: &Value) -> String {
+pub fn reason(one: &Value) -> String {
     let why = one["why"].as_str().unwrap_or_default();
     match one["text"].as_str() {
         Some(text) => format!("{why}: {text}"),

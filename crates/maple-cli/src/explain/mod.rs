@@ -1,6 +1,6 @@
 //! `maple explain`: why a packet goes where it goes, asked of a running controller.
 
-mod dropped;
+pub mod dropped;
 mod live;
 mod recorded;
 

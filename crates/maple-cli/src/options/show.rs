@@ -56,6 +56,11 @@ pub enum ShowWhat {
         /// Its name, or its datapath id in hex digits
         switch: Option<String>,
     },
+    /// The labels of packets that arrive at a switch, or at any, from other switches
+    Labels {
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
+    },
     /// The ports of a switch, or of all, with their counters
     Ports {
         /// Its name, or its datapath id in hex digits
@@ -93,6 +98,21 @@ pub enum ShowWhat {
     },
     /// The controller itself: its version and process, where it listens, its state file
     Controller,
+    /// Who changed the policy, tables and variables, and when
+    History {
+        /// Only changes of this table or variable
+        #[arg(value_name = "NAME")]
+        of: Option<String>,
+        /// Only changes of this token, user, thread or file; `policy` for those of the policy
+        #[arg(long, value_name = "NAME")]
+        who: Option<String>,
+        /// Only policies that came to run
+        #[arg(long, conflicts_with = "of")]
+        policies: bool,
+        /// How many changes to show, the newest ones
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+        last: u32,
+    },
     /// All counters
     Stats,
     /// Recent errors

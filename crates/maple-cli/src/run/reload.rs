@@ -9,6 +9,7 @@ use crossbeam_channel::Receiver;
 use maple_controller::control::plan::{Fingerprint, Plan};
 use maple_controller::control::reload::{ReloadAnswer, ReloadRequest, ReloadTask, Reloaded};
 use maple_controller::control::socket::{CanaryAt, Tolerance};
+use maple_controller::history::{Changer, PolicyAct};
 use maple_controller::policy_record::{BroughtBy, PolicyIdentity};
 use maple_controller::snoop::Snooping;
 use maple_controller::{ControllerOptions, Handle};
@@ -67,6 +68,8 @@ pub struct ReloadService<'a> {
     state: ReloadState<'a>,
     handle: Handle,
     requests: Receiver<ReloadRequest>,
+    /// The one who asks for the reload in progress.
+    by: Changer,
     looked: Instant,
 }
 
@@ -119,7 +122,13 @@ impl<'a> ReloadSettings<'a> {
 impl<'a> ReloadState<'a> {
     /// Serves reloads of a running controller.
     pub fn serve(self, handle: &Handle) -> ReloadService<'a> {
-        ReloadService { state: self, handle: handle.clone(), requests: handle.serve_reloads(), looked: Instant::now() }
+        ReloadService {
+            state: self,
+            handle: handle.clone(),
+            requests: handle.serve_reloads(),
+            by: Changer::Start,
+            looked: Instant::now(),
+        }
     }
 }
 
@@ -127,6 +136,7 @@ impl ReloadService<'_> {
     /// Reloads if that is requested or due.
     pub fn look(&mut self, lines: &mut Lines) {
         while let Ok(request) = self.requests.try_recv() {
+            self.by = request.by.clone();
             let outcome = match request.task.clone() {
                 ReloadTask::Reload { policy, tolerate } => self.reload_all(policy, tolerate, lines),
                 ReloadTask::Plan { policy } => {
@@ -146,7 +156,9 @@ impl ReloadService<'_> {
         }
         self.state.settings.start_policy.look(&self.handle, false);
         let has_changed = self.state.settings.watches && self.has_changed();
-        if self.state.hangup.swap(false, Ordering::SeqCst) || has_changed {
+        let is_told = self.state.hangup.swap(false, Ordering::SeqCst);
+        if is_told || has_changed {
+            self.by = if is_told { Changer::Signal } else { Changer::Files };
             service::tell("RELOADING=1");
             // `reload_all` has printed the outcome.
             drop(self.reload_all(None, Tolerance::Count(0), lines));
@@ -165,7 +177,8 @@ impl ReloadService<'_> {
     }
 
     /// Records that this policy runs.
-    fn runs(&mut self, policy: PolicyIdentity, by: BroughtBy) {
+    fn runs(&mut self, policy: PolicyIdentity, by: BroughtBy, act: PolicyAct) {
+        self.handle.note_policy(act, self.by.clone(), policy.clone());
         let ReloadSettings { configured, start_policy, .. } = &mut self.state.settings;
         start_policy.change(&self.handle, policy, by, configured);
     }
@@ -235,8 +248,14 @@ impl ReloadService<'_> {
                     canary.map(|switches| format!(" for {}", counted(switches.len(), "switch"))).unwrap_or_default();
                 tell(&format!("policy {name} reloaded{at}"), reloaded, lines);
                 match canary {
-                    None => self.runs(identity, by),
-                    Some(_) => self.state.settings.start_policy.set_canary(&self.handle, Some(identity.name)),
+                    None => {
+                        let act = if by == BroughtBy::Apply { PolicyAct::Apply } else { PolicyAct::Reload };
+                        self.runs(identity, by, act);
+                    }
+                    Some(_) => {
+                        self.handle.note_policy(PolicyAct::Canary, self.by.clone(), identity.clone());
+                        self.state.settings.start_policy.set_canary(&self.handle, Some(identity.name));
+                    }
                 }
                 self.state.settings.policy = name;
             }
@@ -374,7 +393,7 @@ impl ReloadService<'_> {
         let reloaded = self.handle.reload(Arc::clone(&policy), tolerate).map_err(|error| error.to_string())?;
         tell(&format!("policy {} runs everywhere", self.state.settings.policy), &reloaded, lines);
         (self.state.current, self.state.canary) = (policy, None);
-        self.runs(identity, BroughtBy::Apply);
+        self.runs(identity, BroughtBy::Apply, PolicyAct::Rest);
         Ok(answer_of(reloaded, Vec::new()))
     }
 
@@ -397,7 +416,7 @@ impl ReloadService<'_> {
         (self.state.current, self.state.former, self.state.canary) = (former, None, None);
         self.state.newest = newest(&name);
         self.state.settings.policy = name;
-        self.runs(identity, BroughtBy::Rollback);
+        self.runs(identity, BroughtBy::Rollback, PolicyAct::Rollback);
         Ok(answer_of(reloaded, Vec::new()))
     }
 

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use maple_controller::control::socket::{Request, Show, ask};
+use maple_controller::history::{Changer, PolicyAct};
 use maple_controller::policy_record::{BroughtBy, PolicyIdentity, PolicyRecord};
 use maple_controller::{Handle, last_policy, timestamp};
 
@@ -73,6 +74,8 @@ impl StartPolicy {
     pub fn tell(&self, handle: &Handle, lines: &mut Lines) {
         let PolicyRecord { policy, by, .. } = &self.record;
         handle.set_policy(self.record.clone());
+        let act = if self.is_resumption() { PolicyAct::Resumption } else { PolicyAct::Start };
+        handle.note_policy(act, Changer::Start, policy.clone());
         let before = self.before.as_ref().or(handle.policy_before()).filter(|before| before.was_chosen_later());
         let since = |before: &PolicyRecord| {
             let at = std::time::UNIX_EPOCH + Duration::from_secs(before.since);

@@ -206,7 +206,7 @@ fn old(one: &Value) -> String {
 }
 
 /// Writes a number with three digits and the unit's prefix.
-fn scaled(number: f64) -> String {
+pub fn scaled(number: f64) -> String {
     let (mut number, mut prefixes) = (number, ["", "k", "M", "G", "T"].iter().peekable());
     while number >= 999.5 && prefixes.len() > 1 {
         number /= 1000.0;

@@ -2,6 +2,7 @@
 
 mod access_list;
 mod counters;
+mod history;
 mod log;
 mod rules;
 mod topology;
@@ -13,10 +14,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maple_controller::control::socket::{AskError, PROTOCOL, Reach, Request, Show, ask};
 use maple_controller::names::Names;
 use maple_controller::timestamp;
+use maple_wire::counted;
 use serde_json::Value;
 
 use crate::options::{ShowArgs, ShowWhat, controller_to_ask};
 use counters::Counters;
+pub use counters::scaled;
 
 /// Prints the answer to a query. `own`: the controller of this process, if the query is for it.
 ///
@@ -28,6 +31,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::Topology { watch } => return topology::main(controller, *watch, args.json),
         ShowWhat::Rules { switch, .. } => Show::Rules(switch.clone()),
         ShowWhat::Tree { switch } => Show::Tree(switch.clone()),
+        ShowWhat::Labels { switch } => Show::Labels(switch.clone()),
         ShowWhat::Tables { switch } => Show::Tables(switch.clone()),
         ShowWhat::Ports { switch, watch } => {
             return Counters::Ports(switch.clone()).show(controller, *watch, args.json);
@@ -43,6 +47,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::Groups => Show::Groups,
         ShowWhat::Leases => Show::Leases,
         ShowWhat::Controller => Show::Controller,
+        ShowWhat::History { .. } => Show::History,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
         ShowWhat::Version => Show::Version,
@@ -68,6 +73,11 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::AccessList { file } => {
             access_list::choose(&mut answer, file.as_deref())?;
             if args.json { pretty(&answer)? } else { access_list::text(&answer) }
+        }
+        ShowWhat::History { who, of, policies, last } => {
+            let (who, of, last) = (who.as_deref(), of.as_deref(), *last as usize);
+            history::Chosen { who, of, policies: *policies, last }.choose(&mut answer);
+            if args.json { pretty(&answer)? } else { names.in_text(&history::text(&answer)) }
         }
         _ if args.json => pretty(&answer)?,
         _ => text(&what, &answer, &names),
@@ -103,6 +113,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Rules(_) => names.in_text(&rules::text(answer, true)),
         Show::Switches | Show::Ports(_) | Show::Flows(_) => items(answer).map(|one| switch(one, names)).collect(),
         Show::Tables(_) => names.in_text(&items(answer).map(tables).collect::<String>()),
+        Show::Labels(_) => names.in_text(&items(answer).map(labels).collect::<String>()),
         Show::Tree(_) => items(answer).map(|one| tree(one, names)).collect(),
         Show::Names => [("switches", "switch"), ("hosts", "mac")].map(|(kind, id)| named(&answer[kind], id)).concat(),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
@@ -110,6 +121,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Groups => each(group),
         Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
         Show::Controller => controller(answer),
+        Show::History => history::text(answer),
         Show::Stats => stats(answer),
         Show::Errors => each(error),
         Show::Version => version(answer),
@@ -121,7 +133,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
     }
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
+pub fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
@@ -170,6 +182,20 @@ fn tables(switch: &Value) -> String {
     tables + &look_ups
 }
 
+/// Writes a line for each label of a switch.
+fn labels(switch: &Value) -> String {
+    let line = |label: &Value| {
+        let from =
+            label["port"].as_null().map_or_else(|| format!(" by port {}", plain(&label["port"])), |()| String::new());
+        let to: Vec<String> = items(&label["to"]).map(location).collect();
+        let to = if to.is_empty() { "to nowhere".to_owned() } else { format!("out of {}", to.join(", ")) };
+        let why = label["refused"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+        let (id, stage, holders) = (plain(&label["id"]), plain(&label["stage"]), counted(&label["holders"], "holder"));
+        format!("switch {} label {id}{from}: {to}; {stage}, {holders}{why}\n", plain(&switch["switch"]))
+    };
+    items(&switch["labels"]).map(line).collect()
+}
+
 /// Writes a switch's trace tree, and what is unexplored.
 fn tree(switch: &Value, names: &Names) -> String {
     let id = with_name(names, &switch["switch"]);
@@ -195,7 +221,7 @@ fn tree(switch: &Value, names: &Names) -> String {
 }
 
 /// Writes an id with its name.
-fn with_name(names: &Names, id: &Value) -> String {
+pub fn with_name(names: &Names, id: &Value) -> String {
     let id = plain(id);
     match names.in_text(&id) {
         name if name == id => id,
@@ -332,6 +358,6 @@ pub fn location(at: &Value) -> String {
 }
 
 /// Returns a value without quotes.
-fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -52,6 +52,46 @@ fn obeys_with(name: &str, options: &[&str]) -> Output {
     output
 }
 
+/// A process that is killed when this is dropped.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn top_prints_one_picture_where_there_is_no_terminal_and_says_that_there_is_no_controller() {
+    let folder = std::env::temp_dir().join(format!("maple-top-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let socket = folder.join("control.sock");
+    let control = ["--control", socket.to_str().expect("text")];
+    let output = maple(&[&["top"], &control[..]].concat());
+    assert!(!output.status.success() && text(&output.stderr).contains("is `maple run` running"), "{output:?}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_maple"));
+    command.args(["run", "builtin:shortest-path", "--emulate", "ring:4", "--console"]).args(control);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = Child(command.spawn().expect("it starts"));
+    let mut input = child.0.stdin.take().expect("it reads");
+    writeln!(input, "pingall").expect("it reads");
+    let answered = BufReader::new(child.0.stdout.take().expect("it writes")).lines().map_while(Result::ok);
+    assert!(answered.into_iter().any(|line| line.contains("12 of 12 answered")));
+    for options in [&["top"][..], &["top", "--once"]] {
+        let output = maple(&[options, &control[..]].concat());
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(said.contains("4 switches, ") && said.contains("switches (4)\n"), "{said}");
+        let row = said.lines().find(|line| line.starts_with("packet-ins")).expect("a rate");
+        assert!(row.contains("/s") && !row.ends_with(" 0 in all"), "{said}");
+        assert!(said.contains("h1") && said.contains("talkers ("), "{said}");
+    }
+    drop(child);
+    std::fs::remove_dir_all(folder).expect("it was there");
+}
+
 #[test]
 fn learning_is_obeyed() {
     obeys("learning");

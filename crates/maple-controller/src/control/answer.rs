@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use maple_core::engine::{
-    CounterKind, Exploration, LookUpStatus, OpenQuestion, Party, PortCount, Selection, TableRule, Traffic, Trial,
+    CounterKind, Exploration, LabelView, LookUpStatus, OpenQuestion, Party, PortCount, Selection, TableRule, Traffic,
+    Trial,
 };
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
@@ -20,7 +21,7 @@ use super::explain::{ExplainRequest, Unanswered};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, RefusalKind, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, access_lists, doctor, dropped, explain, heat, map, state, timeline};
+use super::{Handle, ReportedError, access_lists, doctor, dropped, explain, heat, history, map, state, timeline};
 use crate::kept_files::FileStatus;
 use crate::log::LogEntry;
 use crate::names::Names;
@@ -55,6 +56,7 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::Ports(switch)) => ports(handle, switch.as_deref())?,
         Request::Show(Show::Tables(switch)) => tables(handle, switch.as_deref())?,
         Request::Show(Show::Tree(switch)) => tree(handle, switch.as_deref())?,
+        Request::Show(Show::Labels(switch)) => labels(handle, switch.as_deref())?,
         Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
         Request::Show(Show::Names) => handle.names().to_json(),
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
@@ -70,6 +72,7 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::Policy) => heat::answer(handle)?,
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
+        Request::Show(Show::History) => history::answer(handle),
         Request::Show(Show::Doctor) => doctor::answer(handle, asker)?,
         Request::Show(Show::Time) => timeline::overview(handle)?,
         Request::Show(Show::TimeAt(time)) => timeline::at(handle, *time)?,
@@ -78,16 +81,16 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
         Request::State(request) => state::answer(handle, asker, request)?,
         Request::Reload(Reload::Policy { name, tolerate }) => {
-            reload(handle, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
+            reload(handle, asker, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
         }
-        Request::Reload(Reload::Plan { name }) => reload(handle, ReloadTask::Plan { policy: name.clone() })?,
+        Request::Reload(Reload::Plan { name }) => reload(handle, asker, ReloadTask::Plan { policy: name.clone() })?,
         Request::Reload(Reload::Apply { name, sources, changes, decided, canary }) => {
             let (policy, sources, changes) = (name.clone(), sources.clone(), changes.clone());
             let (decided, canary) = (decided.clone(), canary.clone());
-            reload(handle, ReloadTask::Apply { policy, sources, changes, decided, canary })?
+            reload(handle, asker, ReloadTask::Apply { policy, sources, changes, decided, canary })?
         }
-        Request::Reload(Reload::Rest) => reload(handle, ReloadTask::Rest)?,
-        Request::Reload(Reload::Rollback) => reload(handle, ReloadTask::Rollback)?,
+        Request::Reload(Reload::Rest) => reload(handle, asker, ReloadTask::Rest)?,
+        Request::Reload(Reload::Rollback) => reload(handle, asker, ReloadTask::Rollback)?,
         Request::Explain(question) => explain::answer(handle, question).map_err(|why| match why {
             Unanswered::Late(late) => late.into(),
             Unanswered::Question(refusal) => {
@@ -114,9 +117,9 @@ fn about(handle: &Handle) -> Value {
 }
 
 /// Passes on a request about the policy, and encodes its outcome.
-fn reload(handle: &Handle, task: ReloadTask) -> Result<Value, RequestError> {
-    let answer =
-        handle.ask_for_reload(task).map_err(|error| RequestError::at("", error).of_kind(RefusalKind::Conflict));
+fn reload(handle: &Handle, asker: &Asker, task: ReloadTask) -> Result<Value, RequestError> {
+    let answer = handle.ask_for_reload(task, asker.changer());
+    let answer = answer.map_err(|error| RequestError::at("", error).of_kind(RefusalKind::Conflict));
     Ok(match answer? {
         ReloadAnswer::Reloaded { reloaded: done, warnings, restart } => reloaded(&done, &warnings, &restart),
         ReloadAnswer::Planned(plan) => plan.to_json(),
@@ -187,6 +190,24 @@ fn tree(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
         let found = handle.inspect(dpid, move |engine| (engine.view().tree(dpid), engine.view().exploration(dpid)))?;
         let (tree, exploration) = found.unwrap_or_default();
         Ok(json!({ "switch": dpid.to_string(), "tree": tree, "exploration": exploration.map(explored) }))
+    };
+    switches.iter().map(one).collect()
+}
+
+/// Answers with the labels of one switch or of all: one object for each switch.
+fn labels(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
+    let (_, switches) = selected(handle, "show.labels", only)?;
+    let label = |of: &LabelView| {
+        let to: Value = of.to.iter().map(|at| location(*at)).collect();
+        json!({
+            "id": of.id, "port": of.port.map(number), "stage": of.stage.name(), "holders": of.holders, "to": to,
+            "refused": of.refused,
+        })
+    };
+    let one = |switch: &SwitchStatus| {
+        let dpid = switch.dpid;
+        let labels = handle.inspect(dpid, move |engine| engine.view().labels(dpid))?.flatten().unwrap_or_default();
+        Ok(json!({ "switch": dpid.to_string(), "labels": labels.iter().map(label).collect::<Value>() }))
     };
     switches.iter().map(one).collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use maple_core::state::Writer;
 
 use super::access::PeerProcess;
+use crate::memory::history::Changer;
 
 /// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,14 @@ impl Asker {
         match self {
             Asker::Process(peer) => Writer::Command { verb, pid: peer.pid, user: peer.user },
             Asker::Client(name) => Writer::Client(Arc::clone(name)),
+        }
+    }
+
+    /// Returns the one who makes another policy run.
+    pub fn changer(&self) -> Changer {
+        match self {
+            Asker::Process(peer) => Changer::Process { pid: peer.pid, user: peer.user },
+            Asker::Client(name) => Changer::Client(Arc::clone(name)),
         }
     }
 }

@@ -16,6 +16,7 @@ mod errors;
 mod expected;
 pub mod explain;
 mod heat;
+mod history;
 mod http;
 pub(crate) mod live;
 mod map;
@@ -57,7 +58,7 @@ use crate::kept_files::KeptFiles;
 use crate::listener::SendError;
 use crate::log::LogEntry;
 use crate::memory::record::Recording;
-use crate::memory::{Archive, PendingWrites};
+use crate::memory::{Archive, ChangeHistory, PendingWrites};
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
@@ -129,6 +130,8 @@ pub(crate) struct Shared {
     pub archive: Option<Arc<Archive>>,
     /// The policy of the earlier run that the state file describes.
     pub policy_before: Option<PolicyRecord>,
+    /// The history of changes.
+    pub history: Arc<ChangeHistory>,
     /// The recording of this run, if there is one.
     pub recording: Option<Recording>,
     /// The map of the network.

@@ -23,6 +23,7 @@ use super::Handle;
 use super::plan::{Fingerprint, Plan};
 use super::queries::LateShard;
 use super::schema::{percent, some};
+use crate::memory::history::Changer;
 use crate::names::Names;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 
@@ -179,6 +180,8 @@ pub enum ReloadAnswer {
 pub struct ReloadRequest {
     /// The task that the program is to do.
     pub task: ReloadTask,
+    /// The one who asks for it.
+    pub by: Changer,
     answer: Sender<Result<ReloadAnswer, String>>,
 }
 
@@ -337,13 +340,13 @@ impl Handle {
     ///
     /// # Errors
     /// A text that says what is wrong. The running policy then stays.
-    pub fn ask_for_reload(&self, task: ReloadTask) -> Result<ReloadAnswer, String> {
+    pub fn ask_for_reload(&self, task: ReloadTask, by: Changer) -> Result<ReloadAnswer, String> {
         let reloads = &self.shared.reloads;
         if !reloads.is_served.load(Ordering::Acquire) {
             return Err("this program's policy can't be reloaded: start the program again".into());
         }
         let (answer, answered) = bounded(1);
-        let request = ReloadRequest { task, answer };
+        let request = ReloadRequest { task, by, answer };
         reloads.queue.0.try_send(request).map_err(|_| "other reloads are waiting: try again later")?;
         let late = |_| Err("the policy was not loaded in time".into());
         answered.recv_timeout(LOAD + 3 * self.shared.deadlines.reload + SETTLE).unwrap_or_else(late)

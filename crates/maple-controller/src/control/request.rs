@@ -85,6 +85,8 @@ pub enum Show {
     Tables(Option<String>),
     /// The trace trees of this switch, or of all: what the policy has decided there, and what is unexplored.
     Tree(Option<String>),
+    /// The labels of packets that arrive at this switch, or at any, from other switches.
+    Labels(Option<String>),
     /// The port counters of this switch, or of all.
     Ports(Option<String>),
     /// The traffic between hosts that enters at this switch, or at any.
@@ -103,6 +105,8 @@ pub enum Show {
     Leases,
     /// The controller's account of itself.
     Controller,
+    /// Who changed the policy, tables and variables, and when.
+    History,
     /// All counters.
     Stats,
     /// The most recent problems.

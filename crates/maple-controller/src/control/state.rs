@@ -312,7 +312,7 @@ fn list(handle: &Handle) -> Value {
 }
 
 /// Returns the place in the version that is in use, and its cell. The place must be known.
-fn known_cell(handle: &Handle, place: &StatePlace, at: &str) -> Result<(StatePlace, Cell), RequestError> {
+pub(super) fn known_cell(handle: &Handle, place: &StatePlace, at: &str) -> Result<(StatePlace, Cell), RequestError> {
     let place = place.in_use(handle);
     if !is_known(handle, &place) {
         return Err(RequestError::at(at, unknown(handle, &place)));
@@ -322,7 +322,7 @@ fn known_cell(handle: &Handle, place: &StatePlace, at: &str) -> Result<(StatePla
 }
 
 /// Encodes the value of a place with its last writer; for a table, the value and the last writer of each key.
-fn place_with_writers(handle: &Handle, place: &StatePlace, cell: &Cell) -> Value {
+pub(super) fn place_with_writers(handle: &Handle, place: &StatePlace, cell: &Cell) -> Value {
     let store = handle.store();
     match (place, store.view().cell(cell.clone())) {
         (StatePlace::Table(table), CellValue::Table(rows)) => {

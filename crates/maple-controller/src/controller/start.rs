@@ -12,7 +12,7 @@ use crossbeam_channel::Receiver;
 use maple_core::engine::{Engine, ShardId, Time};
 use maple_core::network::Facts;
 use maple_core::snooped::LEASES;
-use maple_core::state::Write;
+use maple_core::state::{Write, WriteLog};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
@@ -26,7 +26,9 @@ use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listener::{Listener, Subscriptions, subscribe};
 use crate::memory::record::{RecordWriter, Recording};
-use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart};
+use crate::memory::{
+    Archive, ChangeHistory, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart,
+};
 use crate::metrics::scrape;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
@@ -81,6 +83,8 @@ pub(super) struct EarlierRun {
     pub archive: Option<Arc<Archive>>,
     /// The policy of the earlier run.
     pub policy_before: Option<PolicyRecord>,
+    /// The history of changes. Those of earlier runs come into it when the file is read.
+    pub history: Arc<ChangeHistory>,
     /// The epoch of this run.
     pub epoch: u16,
 }
@@ -104,7 +108,8 @@ impl EarlierRun {
     /// Creates a memory that has nothing of an earlier run.
     pub fn none(persistence: Option<Persistence>) -> Result<EarlierRun, StartError> {
         let epoch = u16::from_ne_bytes(random()?);
-        Ok(EarlierRun { persistence, known: None, archive: None, policy_before: None, epoch })
+        let history = Arc::default();
+        Ok(EarlierRun { persistence, known: None, archive: None, policy_before: None, history, epoch })
     }
 
     /// Creates a memory with what an earlier run has left, for a run with this epoch.
@@ -114,9 +119,10 @@ impl EarlierRun {
         restart: Restart,
     ) -> Result<EarlierRun, StartError> {
         let (restart, journal) = (Arc::new(restart), Arc::new(LeafJournal::new(epoch)));
-        let archive = persistence.remember(Arc::clone(&journal), Arc::clone(&restart))?;
-        let known = Some(KnownSwitches { restart, journal });
-        Ok(EarlierRun { persistence: Some(persistence), known, archive: Some(archive), policy_before: None, epoch })
+        let history = Arc::<ChangeHistory>::default();
+        let archive = persistence.remember(Arc::clone(&journal), Arc::clone(&restart), Arc::clone(&history))?;
+        let (known, archive) = (Some(KnownSwitches { restart, journal }), Some(archive));
+        Ok(EarlierRun { persistence: Some(persistence), known, archive, policy_before: None, history, epoch })
     }
 }
 
@@ -145,7 +151,8 @@ impl StartingController {
         former_key: Option<Key>,
     ) -> Result<StartingController, StartError> {
         let CheckedOptions { mut options, subscriptions, snoop, workers } = basics;
-        let EarlierRun { persistence, known, archive, policy_before, epoch } = memory;
+        let EarlierRun { persistence, known, archive, policy_before, history, epoch } = memory;
+        options.store.log_writes_to(Arc::clone(&history) as Arc<dyn WriteLog>);
         options.engine.epoch = epoch;
         // The time of engines begins with the clock.
         options.engine.wall_clock = SystemTime::now() - Duration::from_nanos(clock.now().0);
@@ -181,6 +188,7 @@ impl StartingController {
             takeover: TakeoverState::default(),
             archive,
             policy_before,
+            history,
             map: Mutex::default(),
             timeline: OnceLock::new(),
             recording: recording.clone(),

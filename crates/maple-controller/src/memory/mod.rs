@@ -3,6 +3,7 @@
 //!
 //! * [`mod@format`]: the one format of what has no other.
 //! * [`state_json`]: values of tracked state as JSON, for the control socket.
+//! * [`history`]: who changed what.
 //! * [`late_database`]: a file that is not open yet, or has failed.
 //! * [`known_switches`]: the switches of an earlier run, until they are back.
 //! * [`remember`]: writes what the next run is to know of leaves and surroundings.
@@ -13,6 +14,8 @@
 
 pub(crate) mod format;
 mod state_json;
+
+pub mod history;
 
 mod known_switches;
 mod late_database;
@@ -28,6 +31,7 @@ pub mod takeover;
 pub mod record;
 pub mod replay;
 
+pub(crate) use history::ChangeHistory;
 pub(crate) use known_switches::{Departed, Restart, RestoreWay};
 pub(crate) use persistence::{PendingWrites, Persistence, Release};
 pub use persistence::{PersistenceError, last_policy};

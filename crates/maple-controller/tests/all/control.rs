@@ -13,6 +13,8 @@ use crate::common::schema::{changed, matches, name, requests};
 use crate::common::{Maple, eventually};
 use maple_controller::control::reload::{ReloadAnswer, ReloadTask};
 use maple_controller::control::socket::{Fingerprint, Tolerance, schema};
+use maple_controller::history::PolicyAct;
+use maple_controller::policy_record::PolicyIdentity;
 use maple_controller::{Handle, LateShard};
 use maple_core::engine::CounterKind;
 use maple_core::explain::EnteringPacket;
@@ -64,6 +66,7 @@ fn requests_of_each_form() -> Vec<Value> {
         json!({ "show": "groups" }),
         json!({ "show": "leases" }),
         json!({ "show": "controller" }),
+        json!({ "show": "history" }),
         json!({ "show": "stats" }),
         json!({ "show": "errors" }),
         json!({ "show": "doctor" }),
@@ -76,6 +79,8 @@ fn requests_of_each_form() -> Vec<Value> {
         json!({ "show": { "tables": "1" } }),
         json!({ "show": { "tree": null } }),
         json!({ "show": { "tree": "1" } }),
+        json!({ "show": { "labels": null } }),
+        json!({ "show": { "labels": "1" } }),
         json!({ "show": { "flows": null } }),
         json!({ "state": { "set": { "place": key, "value": { "word": "true" }, "settled": true } } }),
         json!({ "state": { "load": { "rows": [[key, { "word": "true" }]], "check": true } } }),
@@ -137,10 +142,39 @@ pub fn fill(maple: &Maple) -> Emulation {
                 }
                 ReloadTask::Apply { .. } | ReloadTask::Rest | ReloadTask::Rollback => reload(Tolerance::Count(0)),
             };
+            if matches!(answer, Ok(ReloadAnswer::Reloaded { .. })) {
+                let policy = PolicyIdentity { name: "drop.py".into(), hash: Fingerprint::from_parts(["drop"]) };
+                handle.note_policy(PolicyAct::Reload, request.by.clone(), policy);
+            }
             request.answer(answer);
         }
     });
     emulation
+}
+
+#[test]
+fn the_history_has_the_process_and_the_user_that_asked() {
+    let (maple, path) = controller("history");
+    let _emulation = fill(&maple);
+    let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
+    let set = json!({ "state": { "set": { "place": key, "value": true } } });
+    let reload = json!({ "reload": { "policy": { "name": null, "tolerate": { "count": 0 } } } });
+    for request in [set, reload] {
+        let answer = said(&path, &request.to_string());
+        assert!(answer.get("ok").is_some(), "{answer}");
+    }
+    let history = said(&path, r#"{"show":"history"}"#);
+    let changes = history["ok"].as_array().expect("a list");
+    let pid = std::process::id();
+    let own: Vec<&Value> = changes.iter().filter(|change| change["pid"] == pid).collect();
+    let told: Vec<(&Value, &Value)> = own.iter().map(|change| (&change["what"], &change["by"])).collect();
+    let by = ["`maple state set`", "`maple reload`"].map(|command| json!(format!("{command} (pid {pid})")));
+    assert_eq!(told, [(&json!("set"), &by[0]), (&json!("reload"), &by[1])]);
+    let user = rustix::process::geteuid().as_raw();
+    for change in own {
+        assert_eq!((&change["kind"], &change["user"]), (&json!("process"), &json!(user)));
+        assert!(change["who"].as_str().is_some_and(|name| !name.is_empty()), "{change}");
+    }
 }
 
 #[test]

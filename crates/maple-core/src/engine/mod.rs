@@ -65,4 +65,4 @@ pub use reruns::comparison::Comparison;
 pub use switches::traffic::{Party, PortCount, Traffic};
 
 pub use crate::ids::{ShardId, Time};
-pub use crate::labels::{LabelRange, LabelRangeError};
+pub use crate::labels::{LabelRange, LabelRangeError, LabelStage, LabelView};

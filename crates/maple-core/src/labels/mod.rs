@@ -46,6 +46,7 @@ mod ids;
 mod onward;
 mod suffix;
 mod table;
+mod view;
 
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ use std::time::Duration;
 use maple_wire::{Dpid, PortNo};
 
 pub use ids::{LabelRange, LabelRangeError};
+pub use view::{LabelStage, LabelView};
 
 pub(crate) use ids::{AllLabelIds, LabelIds, RehearsedLabel};
 pub(crate) use onward::OnwardLabels;

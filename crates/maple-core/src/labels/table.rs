@@ -19,7 +19,8 @@ use rustc_hash::FxHashMap;
 
 use super::ids::MAX_SERIAL;
 use super::{
-    Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, OnwardLabels, Quarantine, Refusal, RehearsedLabel, Suffix,
+    Acquire, Holder, LabelEffect, LabelIds, LabelRange, LabelStage, LabelView, News, OnwardLabels, Quarantine, Refusal,
+    RehearsedLabel, Suffix,
 };
 use crate::forwarding::{self, Forwarding};
 use crate::ids::Time;
@@ -476,6 +477,28 @@ impl LabelTable {
             serial: label.serial,
         };
         all.map(rehearsed).collect()
+    }
+
+    /// Returns all labels as people see them.
+    pub fn views(&self) -> Vec<LabelView> {
+        let view = |(key, label): (&LabelKey, &Label)| {
+            let mut to = label.suffix.exits();
+            to.sort_unstable();
+            to.dedup();
+            let (holders, refused) = (label.holders.len(), label.refused.map(|why| why.to_string()));
+            LabelView { id: key.id, port: key.port, stage: self.stage(label), holders, to, refused }
+        };
+        self.labels.iter().map(view).collect()
+    }
+
+    fn stage(&self, label: &Label) -> LabelStage {
+        match &label.state {
+            LabelState::Leaving(_) => LabelStage::Leaving,
+            _ if label.refused.is_some() => LabelStage::Refused,
+            _ if label.holders.is_empty() => LabelStage::Quarantined,
+            _ if label.is_ready() && !self.awaited.contains_key(&label.serial) => LabelStage::Ready,
+            _ => LabelStage::Waiting,
+        }
     }
 
     /// Returns the number of labels.

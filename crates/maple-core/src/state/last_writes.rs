@@ -87,7 +87,7 @@ pub struct Written {
 
 impl Writer {
     /// Returns this writer at a line, if it has lines.
-    fn at_line(&self, line: Option<&Source>) -> Writer {
+    pub(super) fn at_line(&self, line: Option<&Source>) -> Writer {
         match (self, line) {
             (Writer::Policy(_), Some(line)) => Writer::Policy(Some(line.clone())),
             (Writer::Thread { name, .. }, Some(line)) => {
@@ -142,28 +142,12 @@ impl WrittenPlace {
     fn from_write(write: &Write) -> Option<WrittenPlace> {
         match write {
             Write::Table { table, key, .. } => {
-                is_small(key, &mut MAX_KEY_BYTES.clone()).then(|| WrittenPlace::Key(table.clone(), key.clone()))
+                key.fits(MAX_KEY_BYTES).then(|| WrittenPlace::Key(table.clone(), key.clone()))
             }
             Write::Var { name, .. } | Write::Add { name, .. } => Some(WrittenPlace::Var(name.clone())),
             Write::Cost { name, link, .. } => Some(WrittenPlace::Cost(name.clone(), *link)),
             _ => None,
         }
-    }
-}
-
-/// Reports whether a value takes no more than `left` bytes, and subtracts its size from `left`.
-fn is_small(value: &Value, left: &mut usize) -> bool {
-    let bytes = match value {
-        Value::Str(text) => text.len(),
-        Value::Bytes(bytes) => bytes.len(),
-        _ => size_of::<Value>(),
-    };
-    let Some(rest) = left.checked_sub(bytes) else { return false };
-    *left = rest;
-    match value {
-        Value::Tuple(all) => all.iter().all(|one| is_small(one, left)),
-        Value::Map(all) => all.iter().all(|(key, value)| is_small(key, left) && is_small(value, left)),
-        _ => true,
     }
 }
 

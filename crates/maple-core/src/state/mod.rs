@@ -63,6 +63,7 @@ mod store;
 mod store_moves;
 mod sync;
 mod versions;
+mod write_log;
 
 #[cfg(test)]
 mod model;
@@ -93,5 +94,6 @@ pub use txn::{Savepoint, Txn};
 pub use typed_tables::{Counter, Stored, Table, Var, WrongType};
 pub use value::{Float, Value};
 pub use versions::{Migrate, RowMap, VersionError, version_of, version_var, versioned};
+pub use write_log::{StateChange, WriteLog};
 
 pub use crate::ids::Name;

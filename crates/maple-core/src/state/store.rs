@@ -18,6 +18,7 @@ use super::names::DeclaredNames;
 use super::store_moves::{StoreRecorder, UseMoment};
 use super::sync::{HeldLock, LockRank};
 use super::versions::Versions;
+use super::write_log::StoreLog;
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::network::{Location, Mac};
@@ -68,6 +69,7 @@ pub(crate) struct StoreState {
     /// The snapshot that the next one may be made of, instead of a copy.
     spare: DoubleBuffer,
     pub(super) last_writes: LastWrites,
+    pub(super) write_log: StoreLog,
 }
 
 impl fmt::Debug for StoreState {
@@ -417,6 +419,7 @@ impl Store {
         commit.withdraw = withdraw;
         commit.kept = inner.kept.tell(&writes, &next);
         inner.last_writes.note(&writes, author);
+        inner.write_log.tell(&writes, author, &newest, &next);
         inner.observers.iter().for_each(|Observer(observe)| observe(&next));
         drop(newest);
         // A query that was asked again may rest on other cells now.

@@ -87,6 +87,28 @@ impl Value {
             _ => None,
         }
     }
+
+    /// Reports whether the value takes no more than this many bytes. The answer takes no longer for a larger value.
+    #[must_use]
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.take_from(&mut { bytes })
+    }
+
+    /// Subtracts the value's size from `left`. Returns `false` if it is larger.
+    fn take_from(&self, left: &mut usize) -> bool {
+        let bytes = match self {
+            Value::Str(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => size_of::<Value>(),
+        };
+        let Some(rest) = left.checked_sub(bytes) else { return false };
+        *left = rest;
+        match self {
+            Value::Tuple(all) => all.iter().all(|one| one.take_from(left)),
+            Value::Map(all) => all.iter().all(|(key, value)| key.take_from(left) && value.take_from(left)),
+            _ => true,
+        }
+    }
 }
 
 impl PartialOrd for Float {

@@ -35,7 +35,7 @@ use super::problem::Problem;
 use super::routes::{Given, Method, QueryKind, ROUTES, Route};
 use super::ryu::add_ryu;
 use super::scrape::{self, METRICS, Scrape};
-use super::sign_in;
+use super::{sign_in, watch};
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
 
@@ -51,6 +51,8 @@ pub(super) struct Fixed {
     pub summary: &'static str,
     /// The type of its content.
     pub content: &'static str,
+    /// The names of the parameters of its query, with what they are.
+    pub query: &'static [(&'static str, &'static str)],
     /// The schema of its answer.
     pub answer: fn() -> Value,
     /// The schema of its body, if it has one.
@@ -60,7 +62,10 @@ pub(super) struct Fixed {
 /// The operations that ask the control socket nothing.
 pub(super) const FIXED: &[Fixed] = &[
     Fixed::get(DESCRIPTION, "This description", "application/json"),
-    Fixed::get(EVENTS, "Lines of the log and changes of state as they come", "text/event-stream"),
+    Fixed {
+        query: watch::PARAMETERS,
+        ..Fixed::get(EVENTS, "Lines of the log and changes of state as they come", "text/event-stream")
+    },
     Fixed::get(METRICS, "Counts for Prometheus", "text/plain"),
     Fixed { answer: sign_in::client, ..Fixed::get(SESSION, "Who asks", "application/json") },
     Fixed {
@@ -77,7 +82,7 @@ const SESSION: &str = "/v1/session";
 
 impl Fixed {
     const fn get(path: &'static str, summary: &'static str, content: &'static str) -> Fixed {
-        Fixed { method: "get", path, summary, content, answer: || json!({}), body: None }
+        Fixed { method: "get", path, summary, content, query: &[], answer: || json!({}), body: None }
     }
 }
 
@@ -94,7 +99,7 @@ pub(super) struct Api {
     pub schema: Value,
     /// The description of the API.
     openapi: Vec<u8>,
-    events: Arc<Events>,
+    pub events: Arc<Events>,
     scrape: Scrape,
     /// How long a client may take to send the body of a request.
     pub body_deadline: Duration,
@@ -148,18 +153,27 @@ async fn describe(
     Ok(response(&api, &head, api.openapi.clone()))
 }
 
-/// Sends events until the client closes, or what it has shown is good no longer.
+/// Sends events, or what a place of tracked state holds, until the client closes, or what it has shown is good no longer.
 async fn follow(
     State(api): State<Arc<Api>>,
     Extension(Peer(peer)): Extension<Peer>,
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (client, head) = admitted(&api, peer, request)?;
+    let (head, _) = request.into_parts();
+    let client = api.access.admit(&head, peer, Role::Read)?;
+    let mut query = parameters::in_query(head.uri.query().unwrap_or_default())?;
+    let place = watch::place(&mut query)?;
+    if let Some(name) = query.keys().next() {
+        return Err(no_such_parameter(name));
+    }
     let last = head.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let of_stream = Arc::clone(&api);
     let is_good = Box::new(move || of_stream.access.is_good(&client));
-    api.events.stream(last, InProgress::stream(&connection), is_good)
+    match place {
+        Some(place) => watch::stream(api, place, InProgress::stream(&connection), is_good).await,
+        None => api.events.stream(last, InProgress::stream(&connection), is_good),
+    }
 }
 
 /// Answers a scrape.

@@ -119,8 +119,23 @@ impl Events {
         self.next.send_modify(|_| {});
     }
 
-    fn has_ended(&self) -> bool {
+    /// Reports whether all streams are to end.
+    pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Returns what changes with each event, and at the end.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.next.subscribe()
+    }
+
+    /// Counts a reader.
+    ///
+    /// # Errors
+    /// [`Problem`] if there are too many.
+    pub fn count_reader(&self) -> Result<CountedReader, Problem> {
+        CountedReader::new(&self.readers)
+            .ok_or_else(|| Problem::busy(format!("{MAX_READERS} clients read events, and there can be no more")))
     }
 
     fn add(&self, kind: &'static str, data: &Value) {
@@ -150,10 +165,9 @@ impl Events {
         in_progress: InProgress,
         is_good: Box<dyn Fn() -> bool + Send>,
     ) -> Result<Response, Problem> {
-        let counted = CountedReader::new(&self.readers)
-            .ok_or_else(|| Problem::busy(format!("{MAX_READERS} clients read events, and there can be no more")))?;
+        let counted = self.count_reader()?;
         let (first, next) = self.begin(last);
-        let news = self.next.subscribe();
+        let news = self.news();
         let reader = Reader { events: Arc::clone(self), news, next, first, is_good, _held: (counted, in_progress) };
         let parts = stream::unfold(reader, |mut reader| async move {
             let text = reader.next_part().await?;
@@ -250,7 +264,7 @@ impl Reader {
 
 /// A reader that is counted.
 #[derive(Debug)]
-struct CountedReader(Arc<AtomicUsize>);
+pub(super) struct CountedReader(Arc<AtomicUsize>);
 
 impl CountedReader {
     fn new(all: &Arc<AtomicUsize>) -> Option<CountedReader> {

@@ -32,6 +32,7 @@ mod server;
 mod sessions;
 mod sign_in;
 mod tokens;
+mod watch;
 
 use std::io;
 use std::net::SocketAddr;

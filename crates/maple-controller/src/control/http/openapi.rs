@@ -38,13 +38,17 @@ pub(super) fn openapi(schema: &Value) -> Value {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[method] = operation(schema, method, route);
     }
-    for Fixed { method, path, summary, content, answer, body } in FIXED {
+    for Fixed { method, path, summary, content, query, answer, body } in FIXED {
         let schema = answer();
         let content = json!({ *content: if schema == json!({}) { schema } else { json!({ "schema": schema }) } });
         let ok = json!({ "description": "the answer", "content": content });
         let id = format!("{method}{}", path.replace(['/', '.'], "_"));
         let mut operation = json!({ "operationId": id, "summary": summary, "responses": problems() });
         operation["responses"]["200"] = ok;
+        if !query.is_empty() {
+            operation["parameters"] =
+                query.iter().map(|(name, what)| in_query(name, json!({ "type": "string" }), what)).collect();
+        }
         if let Some(body) = body {
             let content = json!({ "application/json": { "schema": body() } });
             operation["requestBody"] = json!({ "required": true, "content": content });
@@ -128,11 +132,14 @@ fn problem() -> Value {
     })
 }
 
+fn in_query(name: &str, part: Value, description: &str) -> Value {
+    json!({ "name": name, "in": "query", "schema": part, "description": description })
+}
+
 fn parameters(schema: &Value, route: &Route) -> Vec<Value> {
     let in_path = route.path_parameters().map(
         |name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }),
     );
-    let in_query = |name: &str, part: Value, description: &str| json!({ "name": name, "in": "query", "schema": part, "description": description });
     let own = route.query.iter().map(|(name, kind)| match kind {
         QueryKind::Number(default) => {
             in_query(name, json!({ "type": "integer", "minimum": 1, "default": default }), "a number")

@@ -124,6 +124,12 @@ pub(super) const ROUTES: &[Route] = &[
     Route::get("/v1/switches/{switch}/tree", "show.tree", "What the policy has decided at a switch, and what is open")
         .with(of_switch)
         .rows(&["switch"]),
+    Route::get("/v1/labels", "show.labels", "The labels of packets that arrive from other switches")
+        .with(|_| Value::Null)
+        .nested("labels", &["switch", "id", "port"]),
+    Route::get("/v1/switches/{switch}/labels", "show.labels", "The labels of packets that arrive at a switch")
+        .with(of_switch)
+        .nested("labels", &["switch", "id", "port"]),
     Route::get("/v1/flows", "show.flows", "The traffic between hosts, by where it enters")
         .with(|_| Value::Null)
         .rows(&["switch", "from", "from_at", "to", "to_at"]),
@@ -138,6 +144,10 @@ pub(super) const ROUTES: &[Route] = &[
     Route::get("/v1/access-lists", "show.access_lists", "The access lists, with what each rule has decided")
         .rows(&["file"]),
     Route::get("/v1/policy", "show.policy", "The source of the policy, with what rests on each line"),
+    Route::get("/v1/history", "show.history", "Who changed the policy, tables and variables, and when")
+        .rows(&["number"])
+        .sorted("-number")
+        .in_memory(),
     Route::get("/v1/names", "show.names", "The names of switches and hosts").in_memory(),
     Route::get("/v1/controller", "show.controller", "The controller's account of itself").in_memory(),
     Route::get("/v1/stats", "show.stats", "All counters"),

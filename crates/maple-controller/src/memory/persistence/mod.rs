@@ -49,6 +49,7 @@ use maple_wire::Dpid;
 use redb::Database;
 
 use crate::kept_files::{KeptFile, KeptFiles};
+use crate::memory::history::ChangeHistory;
 use crate::memory::known_switches::{Departed, Restart};
 use crate::memory::late_database::{DatabaseError, LateDatabase};
 use crate::memory::remember::{self, Archive, LeafJournal, RememberedRows, Remembering, begin, begin_known};
@@ -192,7 +193,7 @@ impl Persistence {
         Ok(Persistence { database, pending, thread: Some(thread), opener: None, remembering: None })
     }
 
-    /// Starts to write leaves and surroundings into the file. Returns the archive for a process that takes over.
+    /// Starts to write leaves, surroundings and the history of changes into the file. Returns the archive for a process that takes over.
     ///
     /// # Errors
     /// [`PersistenceError::Thread`] if the thread can't be started.
@@ -200,9 +201,10 @@ impl Persistence {
         &mut self,
         journal: Arc<LeafJournal>,
         restart: Arc<Restart>,
+        history: Arc<ChangeHistory>,
     ) -> Result<Arc<Archive>, PersistenceError> {
-        let database = Arc::clone(&self.database);
-        self.remembering = Some(Remembering::start(database, Arc::clone(&journal), Arc::clone(&restart))?);
+        let (database, of_thread) = (Arc::clone(&self.database), Arc::clone(&journal));
+        self.remembering = Some(Remembering::start(database, of_thread, Arc::clone(&restart), history)?);
         Ok(Arc::new(Archive { journal, restart, database: Arc::clone(&self.database) }))
     }
 

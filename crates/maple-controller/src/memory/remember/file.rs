@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::journal::Rows;
 use crate::memory::format::{bytes, read};
+use crate::memory::history::{OF_PACKETS, Unwritten};
 use crate::memory::known_switches::{Departed, Restart, by_switch};
 use crate::memory::late_database::DatabaseError;
 use crate::policy_record::PolicyRecord;
@@ -18,6 +19,9 @@ pub(super) const LEAVES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new(
 pub(super) const SURROUNDINGS: TableDefinition<'_, (), &[u8]> = TableDefinition::new("maple surroundings");
 /// What each version reads, as text: the formats, the epoch, and the policy as JSON.
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
+
+/// The history of changes: JSON, by the change's number and who caused it ([`OF_PACKETS`]).
+const CHANGES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple changes");
 
 /// The format of leaves and surroundings.
 pub(crate) const FORMAT: &str = "4";
@@ -81,6 +85,40 @@ pub(super) fn write(
     transaction.commit()?;
     *written = new;
     Ok(())
+}
+
+/// Writes new changes, and removes those that are older than what stays.
+pub(super) fn write_changes(database: &Database, changes: &Unwritten) -> Result<(), DatabaseError> {
+    if changes.rows.is_empty() {
+        return Ok(());
+    }
+    let transaction = database.begin_write()?;
+    {
+        let mut table = transaction.open_table(CHANGES)?;
+        for (row, text) in &changes.rows {
+            table.insert(*row, text.as_str())?;
+        }
+        let [of_people, of_packets] = changes.first;
+        table.retain_in(..of_people, |_, _| false)?;
+        table.retain_in(OF_PACKETS..of_packets, |_, _| false)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Returns the changes of earlier runs, by their rows.
+pub(super) fn earlier_changes(database: &Database) -> Result<Vec<(u64, String)>, DatabaseError> {
+    let table = match database.begin_read()?.open_table(CHANGES) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut rows = Vec::new();
+    for row in table.iter()? {
+        let (key, value) = row?;
+        rows.push((key.value(), value.value().to_owned()));
+    }
+    Ok(rows)
 }
 
 /// Reads the rows that an earlier run has left, and begins a new epoch.

@@ -1,10 +1,11 @@
-//! The thread that writes leaves and surroundings into the state file.
+//! The thread that writes leaves, surroundings and the history of changes into the state file.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::file::{WrittenRows, write};
+use super::file::{WrittenRows, earlier_changes, write, write_changes};
 use super::journal::{LeafJournal, PERIOD, Rows};
+use crate::memory::history::ChangeHistory;
 use crate::memory::known_switches::Restart;
 use crate::memory::late_database::{LateDatabase, OpenDatabase};
 use crate::priority::lower_for_good;
@@ -24,17 +25,28 @@ impl Remembering {
         database: Arc<LateDatabase>,
         journal: Arc<LeafJournal>,
         restart: Arc<Restart>,
+        history: Arc<ChangeHistory>,
     ) -> std::io::Result<Remembering> {
         let of_thread = Arc::clone(&journal);
         let work = move || {
-            if database.wait().is_some() {
+            if let Some(opened) = database.wait() {
                 // Nothing waits for it, and after a start there is much to write.
                 lower_for_good();
-                LeafWriter::new(&database, &of_thread, &restart).run();
+                read_history(opened, &history);
+                LeafWriter::new(&database, &of_thread, &restart, &history).run();
             }
         };
         let thread = std::thread::Builder::new().name("remember".into()).spawn(work)?;
         Ok(Remembering { journal, thread: Some(thread) })
+    }
+}
+
+/// Adds the changes of earlier runs to the history.
+fn read_history(opened: OpenDatabase, history: &ChangeHistory) {
+    match opened.work(earlier_changes).map(|rows| history.put_before(rows)) {
+        Ok(0) => {}
+        Ok(damaged) => tracing::warn!("the state file: {damaged} rows of the history are damaged, and left out"),
+        Err(why) => tracing::warn!("the state file: the history of earlier runs can't be read: {why}"),
     }
 }
 
@@ -55,6 +67,9 @@ struct LeafWriter<'a> {
     database: &'a LateDatabase,
     journal: &'a LeafJournal,
     restart: &'a Restart,
+    history: &'a ChangeHistory,
+    /// The number of the newest change in the file.
+    last_change: u64,
     written: WrittenRows,
     /// The version of the state at the last turn.
     version: u64,
@@ -68,10 +83,25 @@ struct LeafWriter<'a> {
 }
 
 impl<'a> LeafWriter<'a> {
-    fn new(database: &'a LateDatabase, journal: &'a LeafJournal, restart: &'a Restart) -> LeafWriter<'a> {
-        let (written, version, was_quiet) = (WrittenRows::default(), 0, false);
-        let (made_anew, has_failed, has_lost) = (0, false, false);
-        LeafWriter { database, journal, restart, written, version, was_quiet, made_anew, has_failed, has_lost }
+    fn new(
+        database: &'a LateDatabase,
+        journal: &'a LeafJournal,
+        restart: &'a Restart,
+        history: &'a ChangeHistory,
+    ) -> LeafWriter<'a> {
+        LeafWriter {
+            database,
+            journal,
+            restart,
+            history,
+            last_change: 0,
+            written: WrittenRows::default(),
+            version: 0,
+            was_quiet: false,
+            made_anew: 0,
+            has_failed: false,
+            has_lost: false,
+        }
     }
 
     /// Writes until the journal ends, or the database is closed.
@@ -119,6 +149,7 @@ impl<'a> LeafWriter<'a> {
         let was_quiet = std::mem::replace(&mut self.was_quiet, is_quiet);
         // A file that was made anew lacks all rows, also if nothing changes.
         let is_whole = !self.has_lost && !self.database.is_another(self.made_anew);
+        let is_whole = is_whole && self.last_change == self.history.last();
         is_quiet && was_quiet && is_whole
     }
 
@@ -126,11 +157,18 @@ impl<'a> LeafWriter<'a> {
     fn write(&mut self, opened: &OpenDatabase, rows: Rows, policy: Option<String>, is_last: bool) {
         if std::mem::replace(&mut self.made_anew, opened.made_anew) != opened.made_anew {
             self.written = WrittenRows::default();
+            self.last_change = 0;
             self.has_lost = true;
         }
         let (written, restart) = (&mut self.written, self.restart);
-        match opened.work(|database| write(database, &rows, policy, written, restart)) {
+        let changes = self.history.unwritten(self.last_change);
+        let work = |database: &_| {
+            write(database, &rows, policy, written, restart)?;
+            write_changes(database, &changes)
+        };
+        match opened.work(work) {
             Ok(()) => {
+                self.last_change = changes.last;
                 self.journal.wrote_all_but(Rows::new());
                 if std::mem::take(&mut self.has_lost) {
                     self.journal.want_all(self.restart.departed_rows());

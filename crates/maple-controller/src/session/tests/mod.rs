@@ -3,6 +3,7 @@
 mod handshake;
 mod liveness;
 mod ports;
+mod questions;
 mod rules;
 mod streams;
 mod tables;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{ADMIN, Ask, Served, TOKENS};
+use crate::common::eventually;
 use crate::common::schema::matches;
 use crate::control::fill;
 
@@ -82,8 +83,10 @@ fn each_route_answers_as_it_is_described_and_every_other_method_is_refused() {
             let answer = said.json();
             assert!(matches(&answer, &content["schema"], &definitions), "{method} {path}: {answer}");
             if let Some(rows) = answer["rows"].as_array() {
+                // Labels end with the policy that was applied before.
                 let may_be_empty = ["/v1/errors", "/v1/drops", "/v1/access-lists"];
-                assert!(!rows.is_empty() || may_be_empty.contains(&path.as_str()), "{path} shows nothing");
+                let may_be_empty = may_be_empty.contains(&path.as_str()) || path.ends_with("/labels");
+                assert!(!rows.is_empty() || may_be_empty, "{path} shows nothing");
                 assert_eq!(answer["total"], rows.len());
             }
         }
@@ -178,6 +181,23 @@ fn what_a_client_writes_is_read_with_its_name() {
         log["rows"].as_array().expect("rows").iter().filter_map(|row| row["text"].as_str()).collect();
     let expected = ["PUT", "DELETE"].map(|method| format!("s at 127.0.0.1: {method} {path}"));
     assert_eq!(texts, expected);
+}
+
+#[test]
+fn labels_say_where_their_packets_leave_and_whether_they_are_ready() {
+    let served = Served::new(TOKENS, |_| {});
+    let _emulation = fill(&served.maple);
+    let mut all = Value::Null;
+    eventually("a label leads out of the second switch", || {
+        all = served.read("/v1/labels?stage=ready&to.0.switch=0000000000000002");
+        all["total"] != 0
+    });
+    let label = &all["rows"][0];
+    assert_eq!((&label["switch"], &label["refused"]), (&json!("0000000000000002"), &Value::Null), "{label}");
+    assert!(label["holders"].as_u64() >= Some(1) && label["id"].as_u64().is_some_and(|id| (1..4095).contains(&id)));
+    let of_two = served.read("/v1/switches/2/labels?limit=1");
+    assert_eq!((&of_two["rows"][0]["switch"], of_two["rows"].as_array().map(Vec::len)), (&label["switch"], Some(1)));
+    assert_eq!(served.get("/v1/switches/9/labels").refusal(), (404, "switch".to_owned()));
 }
 
 #[test]

@@ -11,14 +11,14 @@ use crate::common::descriptors;
 
 /// An event.
 #[derive(Debug)]
-struct Event {
+pub(super) struct Event {
     id: String,
-    kind: String,
-    data: Value,
+    pub kind: String,
+    pub data: Value,
 }
 
 /// A stream of events.
-struct Events(BufReader<TcpStream>);
+pub(super) struct Events(BufReader<TcpStream>);
 
 impl Events {
     /// Reads events after this id; without one, those that come.
@@ -27,6 +27,11 @@ impl Events {
         if let Some(last) = last {
             ask = ask.with("Last-Event-ID", last);
         }
+        Events::of_request(served, &ask)
+    }
+
+    /// Reads the events that this request is answered with.
+    pub fn of_request(served: &Served, ask: &Ask<'_>) -> Events {
         let mut stream = served.connect();
         stream.write_all(ask.to_text().as_bytes()).expect("it reads");
         let mut reader = BufReader::new(stream);
@@ -34,7 +39,7 @@ impl Events {
         Events(reader)
     }
 
-    fn next(&mut self) -> Event {
+    pub fn next(&mut self) -> Event {
         let mut event = Event { id: String::new(), kind: String::new(), data: Value::Null };
         loop {
             let mut line = String::new();
@@ -50,8 +55,13 @@ impl Events {
         }
     }
 
+    /// Reads to the end, which has to come.
+    pub fn end(mut self) {
+        std::io::copy(&mut self.0, &mut std::io::sink()).expect("it ends");
+    }
+
     /// The next event of this kind.
-    fn of(&mut self, kind: &str) -> Event {
+    pub fn of(&mut self, kind: &str) -> Event {
         loop {
             let event = self.next();
             if event.kind == kind {

@@ -4,6 +4,7 @@ mod access;
 mod answers;
 mod connections;
 mod events;
+mod history;
 mod hostile;
 mod lists;
 mod map;
@@ -12,6 +13,7 @@ mod policy;
 mod ryu;
 mod sessions;
 mod time;
+mod watch;
 
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};

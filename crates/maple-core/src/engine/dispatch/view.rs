@@ -21,6 +21,7 @@ use crate::engine::reruns::explore;
 use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
 use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions};
 use crate::ids::{LeafId, Time};
+use crate::labels::LabelView;
 use crate::network::Location;
 use crate::report::CounterKind;
 
@@ -164,6 +165,11 @@ impl<'a> EngineView<'a> {
     pub fn look_ups(self, dpid: Dpid) -> Option<Vec<LookUpStatus>> {
         let switch = self.0.fabric.switches.get(&dpid).filter(|switch| !switch.layout.look_ups().is_empty())?;
         Some(switch.ingress.look_ups.status(switch.layout))
+    }
+
+    /// Returns the labels by which packets arrive at a switch; `None` if this shard does not serve it.
+    pub fn labels(self, dpid: Dpid) -> Option<Vec<LabelView>> {
+        self.0.fabric.switches.get(&dpid).map(|switch| switch.paths.labels.views())
     }
 
     /// Returns the trace tree of a switch as text; empty if this shard does not serve the switch.

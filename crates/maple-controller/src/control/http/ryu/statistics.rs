@@ -40,13 +40,22 @@ impl Asked {
     }
 
     /// Translates what each part has, and puts it under the switch's number.
+    ///
+    /// # Errors
+    /// [`Problem`] if a part is of another kind than was asked for.
     fn list<'a, T: 'a>(
         &'a self,
         items: impl Fn(&'a ReplyBody) -> Option<&'a [T]>,
         one: impl Fn(&'a T) -> Value,
-    ) -> Value {
-        let all: Vec<Value> = self.parts.iter().filter_map(items).flatten().map(one).collect();
-        self.answer(all.into())
+    ) -> Result<Value, Problem> {
+        let parts: Option<Vec<&[T]>> = self.parts.iter().map(items).collect();
+        let all: Vec<Value> = parts.ok_or_else(|| self.other_kind())?.into_iter().flatten().map(one).collect();
+        Ok(self.answer(all.into()))
+    }
+
+    fn other_kind(&self) -> Problem {
+        let text = format!("switch {} answers with other statistics than it was asked for", self.dpid);
+        Problem::new(StatusCode::BAD_GATEWAY, text)
     }
 
     fn answer(&self, value: Value) -> Value {
@@ -88,7 +97,7 @@ pub(super) fn description(handle: &Handle, in_path: &InPath) -> Result<Value, Pr
         })),
         _ => None,
     });
-    Ok(asked.answer(desc.unwrap_or_else(|| json!({}))))
+    desc.map(|desc| asked.answer(desc)).ok_or_else(|| asked.other_kind())
 }
 
 fn text(text: &Text) -> String {
@@ -98,10 +107,10 @@ fn text(text: &Text) -> String {
 /// Answers with all rules.
 pub(super) fn flows(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
     let asked = Asked::statistics(handle, in_path, RequestBody::Flow(FlowStatsRequest::all()))?;
-    Ok(asked.list(
+    asked.list(
         |part| if let ReplyBody::Flow(all) = part { Some(all.as_slice()) } else { None },
         |flow| rule(asked.version, flow),
-    ))
+    )
 }
 
 fn rule(version: Version, flow: &FlowStats) -> Value {
@@ -126,19 +135,19 @@ fn rule(version: Version, flow: &FlowStats) -> Value {
 /// Answers with the sums over all rules.
 pub(super) fn aggregate(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
     let asked = Asked::statistics(handle, in_path, RequestBody::Aggregate(FlowStatsRequest::all()))?;
-    Ok(asked.list(
+    asked.list(
         |part| if let ReplyBody::Aggregate(one) = part { Some(std::slice::from_ref(one)) } else { None },
         |sum| json!({ "packet_count": sum.packet_count, "byte_count": sum.byte_count, "flow_count": sum.flow_count }),
-    ))
+    )
 }
 
 /// Answers with the counters of all tables.
 pub(super) fn tables(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
     let asked = Asked::statistics(handle, in_path, RequestBody::Table)?;
-    Ok(asked.list(
+    asked.list(
         |part| if let ReplyBody::Table(all) = part { Some(all.as_slice()) } else { None },
         |one| table_counters(asked.version, one),
-    ))
+    )
 }
 
 fn table_counters(version: Version, one: &TableStats) -> Value {
@@ -169,10 +178,10 @@ fn table_counters(version: Version, one: &TableStats) -> Value {
 pub(super) fn ports(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
     let of = PortNo(number(in_path, "port", PortNo::ANY.0)?);
     let asked = Asked::statistics(handle, in_path, RequestBody::Port(of))?;
-    Ok(asked.list(
+    asked.list(
         |part| if let ReplyBody::Port(all) = part { Some(all.as_slice()) } else { None },
         |one| port_counters(asked.version, one),
-    ))
+    )
 }
 
 fn port_counters(version: Version, one: &PortStats) -> Value {
@@ -198,7 +207,7 @@ pub(super) fn queues(handle: &Handle, in_path: &InPath) -> Result<Value, Problem
     let (_, version) = topology::switch(handle, in_path)?;
     let port = if version == Version::Of10 && port == PortNo::ANY { PortNo::ALL } else { port };
     let asked = Asked::statistics(handle, in_path, RequestBody::Queue(QueueStatsRequest { port, queue }))?;
-    Ok(asked.list(
+    asked.list(
         |part| if let ReplyBody::Queue(all) = part { Some(all.as_slice()) } else { None },
         |one: &QueueStats| {
             let mut all = json!({
@@ -211,14 +220,14 @@ pub(super) fn queues(handle: &Handle, in_path: &InPath) -> Result<Value, Problem
             }
             all
         },
-    ))
+    )
 }
 
 /// Answers with the counters of groups.
 pub(super) fn groups(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
     let body = RequestBody::Group(number(in_path, "group", ALL_GROUPS)?);
     let asked = Asked::statistics(handle, in_path, body)?;
-    Ok(asked.list(
+    asked.list(
         |part| if let ReplyBody::Group(all) = part { Some(all.as_slice()) } else { None },
         |one: &GroupStats| {
             let buckets = one.buckets.iter();
@@ -230,14 +239,14 @@ pub(super) fn groups(handle: &Handle, in_path: &InPath) -> Result<Value, Problem
                 "duration_nsec": one.duration_nsec, "bucket_stats": buckets,
             })
         },
-    ))
+    )
 }
 
 /// Answers with what groups do.
 pub(super) fn group_descriptions(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
     const KINDS: [&str; 4] = ["ALL", "SELECT", "INDIRECT", "FF"];
     let asked = Asked::statistics(handle, in_path, RequestBody::GroupDesc)?;
-    Ok(asked.list(|part| if let ReplyBody::GroupDesc(all) = part { Some(all.as_slice()) } else { None }, |one: &GroupDesc| {
+    asked.list(|part| if let ReplyBody::GroupDesc(all) = part { Some(all.as_slice()) } else { None }, |one: &GroupDesc| {
         let bucket = |one: &maple_wire::msg::Bucket| {
             let actions: Vec<String> = one.actions.iter().map(|one| action(asked.version, one)).collect();
             json!({
@@ -246,14 +255,14 @@ pub(super) fn group_descriptions(handle: &Handle, in_path: &InPath) -> Result<Va
         };
         let buckets: Value = one.buckets.iter().map(bucket).collect();
         json!({ "type": KINDS.get(usize::from(one.kind)), "group_id": group(one.group), "buckets": buckets })
-    }))
+    })
 }
 
 /// Answers with the counters of meters.
 pub(super) fn meters(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
     let body = RequestBody::Meter(number(in_path, "meter", ALL_METERS)?);
     let asked = Asked::statistics(handle, in_path, body)?;
-    Ok(asked.list(
+    asked.list(
         |part| if let ReplyBody::Meter(all) = part { Some(all.as_slice()) } else { None },
         |one: &MeterStats| {
             let bands = one.bands.iter();
@@ -266,7 +275,7 @@ pub(super) fn meters(handle: &Handle, in_path: &InPath) -> Result<Value, Problem
                 "duration_sec": one.duration_sec, "duration_nsec": one.duration_nsec, "band_stats": bands,
             })
         },
-    ))
+    )
 }
 
 /// Answers with the role that the switch gives this controller.
@@ -281,4 +290,25 @@ pub(super) fn role(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> 
         other => json!(other),
     };
     Ok(topology::of_switch(dpid, json!([{ "role": name, "generation_id": said.generation_id }])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_statistics_than_were_asked_for_are_no_empty_answer() {
+        let ports = |parts: Vec<ReplyBody>| {
+            let asked = Asked { dpid: Dpid(7), version: Version::Of13, parts };
+            asked.list(
+                |part| if let ReplyBody::Port(all) = part { Some(all.as_slice()) } else { None },
+                |one| port_counters(Version::Of13, one),
+            )
+        };
+        assert_eq!(ports(vec![ReplyBody::Port(Vec::new())]), Ok(json!({ "7": [] })));
+        let refused =
+            ports(vec![ReplyBody::Port(Vec::new()), ReplyBody::Table(Vec::new())]).expect_err("a part of another kind");
+        assert_eq!(refused.status, StatusCode::BAD_GATEWAY);
+        assert!(refused.detail().contains("other statistics"), "{}", refused.detail());
+    }
 }

@@ -370,7 +370,7 @@ fn leaves_are_asked_for_again_when_the_file_is_made_anew() {
     let journal = Arc::new(LeafJournal::new(1));
     let restart = Arc::new(Restart::new(Time(1), Arc::clone(&run.store), BTreeMap::new()));
     let persistence = run.persistence.as_mut().expect("it runs");
-    persistence.remember(Arc::clone(&journal), restart).expect("a thread");
+    persistence.remember(Arc::clone(&journal), restart, Arc::default()).expect("a thread");
     assert_eq!(journal.wanted(), 0);
     for wanted in 1..=2 {
         // The writer rests when nothing has changed for two periods.

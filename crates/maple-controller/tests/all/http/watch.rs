@@ -1,0 +1,117 @@
+//! Watches of tracked state: at once, after each change, and no longer than the reader may read.
+
+use maple_core::state::{Value as Stored, Write};
+use serde_json::{Value, json};
+
+use super::events::Events;
+use super::{ADMIN, Ask, READ, STATE, Served, TOKENS, private_file};
+use crate::common::eventually;
+use crate::control::fill;
+
+const KEY: &str = "/v1/state/tables/blocked/00:00:00:00:00:07";
+
+fn watch(served: &Served, query: &str) -> Events {
+    Events::of_request(served, &Ask::new("GET", &format!("/v1/events?{query}"), READ))
+}
+
+/// Writes with the token of the role `state`.
+fn put(served: &Served, target: &str, value: Value) {
+    let said = served.ask(&Ask::new("PUT", target, STATE).json(&json!({ "value": value })));
+    assert_eq!(said.status, 200, "{}", said.body);
+}
+
+/// The data of events up to the first one whose data are so.
+fn until(events: &mut Events, is_so: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let data = events.of("value").data;
+        if is_so(&data) {
+            return data;
+        }
+    }
+}
+
+#[test]
+fn a_key_a_table_and_a_variable_are_watched() {
+    let served = Served::new(TOKENS, |_| {});
+    let _emulation = fill(&served.maple);
+    let mut key = watch(&served, "table=blocked&key=00:00:00:00:00:07");
+    let mut table = watch(&served, "table=blocked");
+    let mut var = watch(&served, "var=mode");
+    assert_eq!(key.next().data, json!({ "value": null, "written": null }));
+    assert_eq!(table.next().data, json!({ "rows": [] }));
+    assert_eq!(var.next().data["value"], "day");
+    put(&served, KEY, json!(true));
+    let of_key = until(&mut key, |data| data["value"] == true);
+    assert_eq!(of_key["written"]["by"], "s over HTTP");
+    assert_eq!(of_key, served.read(KEY), "as its own path says");
+    let of_table = until(&mut table, |data| data["rows"] != json!([]));
+    assert_eq!(of_table["rows"], served.read("/v1/state/tables/blocked")["rows"]);
+    put(&served, "/v1/state/variables/mode", json!("night"));
+    assert_eq!(until(&mut var, |data| data["value"] != "day")["value"], "night");
+    assert_eq!(served.ask(&Ask::new("DELETE", KEY, STATE)).status, 200);
+    assert_eq!(until(&mut key, |data| data["value"] != true)["value"], Value::Null);
+    assert_eq!(until(&mut table, |data| data["rows"] == json!([])), json!({ "rows": [] }));
+}
+
+#[test]
+fn a_watch_hears_of_its_place_only_and_ends_with_the_newest_value() {
+    let served = Served::new(TOKENS, |_| {});
+    let _emulation = fill(&served.maple);
+    put(&served, KEY, json!(true));
+    let mut key = watch(&served, "table=blocked&key=00:00:00:00:00:07");
+    assert_eq!(key.next().data["value"], true);
+    let set = |name: &str, number: i64| {
+        let write = Write::Var { name: name.into(), value: Some(Stored::from(number)) };
+        served.maple.handle.change(vec![write]).expect("it is acknowledged");
+    };
+    (0..200).for_each(|number| set("other", number));
+    put(&served, "/v1/state/tables/blocked/00:00:00:00:00:08", json!(true));
+    put(&served, KEY, json!(true));
+    put(&served, KEY, json!(false));
+    assert_eq!(key.next().data["value"], false, "nothing else was news");
+    let mut other = watch(&served, "var=other");
+    assert_eq!(other.next().data["value"], 199);
+    (200..1000).for_each(|number| set("other", number));
+    let mut values = vec![199];
+    while values.last() != Some(&999) {
+        values.push(other.next().data["value"].as_i64().expect("a number"));
+    }
+    assert!(values.is_sorted_by(|a, b| a < b), "{values:?}");
+}
+
+#[test]
+fn what_is_no_place_is_refused_by_name() {
+    let served = Served::new(TOKENS, |_| {});
+    let _emulation = fill(&served.maple);
+    for (query, refusal) in [
+        ("table=none", (404, "table")),
+        ("table=blocked&key=banana", (404, "key")),
+        ("var=none", (404, "var")),
+        ("key=7", (400, "key")),
+        ("table=blocked&var=mode", (400, "var")),
+        ("table=blocked&limit=1", (400, "limit")),
+    ] {
+        let said = served.get(&format!("/v1/events?{query}"));
+        assert_eq!(said.refusal(), (refusal.0, refusal.1.to_owned()), "{query}: {}", said.body);
+    }
+    assert_eq!(served.ask(&Ask::new("GET", "/v1/events?var=mode", "")).status, 401);
+}
+
+#[test]
+fn a_watch_ends_with_its_token_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = private_file(&folder, "tokens", TOKENS);
+    let served = Served::new("", |options| {
+        options.control.http.as_mut().expect("it is there").tokens = Some(path.clone());
+    });
+    let write = Write::Var { name: "mode".into(), value: Some(Stored::from("day")) };
+    served.maple.handle.change(vec![write]).expect("it is acknowledged");
+    let watched = || served.maple.handle.store().subscriptions().1;
+    let before = watched();
+    let mut events = watch(&served, "var=mode");
+    assert_eq!(events.next().data["value"], "day");
+    assert_eq!(watched(), before + 1);
+    std::fs::write(&path, format!("admin a {ADMIN}\n")).expect("it is written");
+    events.end();
+    eventually("nothing is left of it", || watched() == before);
+}
