@@ -376,15 +376,17 @@ class Client:
 
     def watch(self, table: str, key: object) -> Generator[Row, None, None]:
         """The value of a key with its last writer, as of `get`, at once and after each change. Changes that follow each
-        other quickly may be one. Ends when the controller does."""
+        other quickly may be one. Ends when the controller, the token or the key's table does."""
         return _formed(self._stream(_watched(table=table, key=_word(key)), {}), _data)
 
     def watch_table(self, table: str) -> Generator[list[Row], None, None]:
-        """All keys of a table, as of `table`, at once and after each change. Ends when the controller does."""
+        """All keys of a table, as of `table`, at once and after each change. Ends when the controller, the token or the
+        table does."""
         return _formed(self._stream(_watched(table=table), {}), _data_of_table)
 
     def watch_variable(self, name: str) -> Generator[Row, None, None]:
-        """A variable with its last writer, at once and after each change. Ends when the controller does."""
+        """A variable with its last writer, at once and after each change. Ends when the controller, the token or the
+        variable does."""
         return _formed(self._stream(_watched(var=name), {}), _data)
 
     # What the above is made of.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use maple_controller::log::printable_lines;
 use maple_controller::timestamp;
 use serde_json::Value;
 
@@ -31,9 +32,9 @@ impl Chosen<'_> {
     }
 }
 
-/// Writes a line for each change.
+/// Writes a line for each change. Whoever chose what is in it, it is one line, without control characters.
 pub fn text(answer: &Value) -> String {
-    items(answer).map(line).collect()
+    items(answer).map(|change| printable_lines(&line(change).replace('\n', "\\n")) + "\n").collect()
 }
 
 fn line(change: &Value) -> String {
@@ -43,7 +44,7 @@ fn line(change: &Value) -> String {
     let time = timestamp(time);
     if let Some(policy) = change["policy"].as_str() {
         let hash: String = plain(&change["hash"]).chars().take(12).collect();
-        return format!("{time} {by}: {} of {policy} ({hash})\n", plain(&change["what"]));
+        return format!("{time} {by}: {} of {policy} ({hash})", plain(&change["what"]));
     }
     let place = match change["table"].as_str() {
         Some(table) => format!("{table}[{}]", value(&change["key"])),
@@ -51,7 +52,7 @@ fn line(change: &Value) -> String {
     };
     let was = if change["old"].is_null() { "nothing".to_owned() } else { value(&change["old"]) };
     let is = if change["what"] == "delete" { "deleted".to_owned() } else { value(&change["new"]) };
-    format!("{time} {by}: {place} = {is}, was {was}\n")
+    format!("{time} {by}: {place} = {is}, was {was}")
 }
 
 /// Returns a value without quotes and without the name of its type.
@@ -94,5 +95,21 @@ mod tests {
         assert_eq!(chosen(None, Some("mode"), false, 9, &changes), Some(1));
         Chosen { who: None, of: None, policies: true, last: 9 }.choose(&mut changes);
         assert_eq!(changes[0]["who"], "the start");
+    }
+
+    #[test]
+    fn no_value_makes_a_line_or_moves_the_cursor() {
+        let forged = "x\n1970-01-01T00:00:01.000Z root: mode = night\u{1b}[1A";
+        let change = json!([{ "time": 0, "who": "s", "kind": "client", "by": forged, "what": "set", "table": forged,
+                              "key": { "str": forged }, "old": forged, "new": forged, "policy": null }]);
+        let line = text(&change);
+        assert_eq!(
+            (line.lines().count(), line.matches('\n').count(), line.contains('\u{1b}')),
+            (1, 1, false),
+            "{line}"
+        );
+        assert_eq!(line.matches("x\\n1970").count(), 5, "{line}");
+        let policy = json!([{ "time": 0, "kind": "file", "by": "f", "what": "start", "policy": "a\nb", "hash": "" }]);
+        assert_eq!(text(&policy), "1970-01-01T00:00:00.000Z f: start of a\\nb ()\n");
     }
 }

@@ -12,6 +12,7 @@ use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maple_controller::control::socket::{AskError, PROTOCOL, Reach, Request, Show, ask};
+use maple_controller::log::printable_lines;
 use maple_controller::names::Names;
 use maple_controller::timestamp;
 use maple_wire::counted;
@@ -80,7 +81,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
             if args.json { pretty(&answer)? } else { names.in_text(&history::text(&answer)) }
         }
         _ if args.json => pretty(&answer)?,
-        _ => text(&what, &answer, &names),
+        _ => printable_lines(&text(&what, &answer, &names)),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)

@@ -9,34 +9,40 @@
 //!
 //! # Bounds
 //!
-//! Changes that packets cause (writes of the policy and of snooping) have a ring of their own, so they push out nothing
-//! that a person did. Each ring has a maximum number of changes, and of bytes. A key or a value that is long is left out
-//! of its change, which says so.
+//! There are three rings, so that what programs do again and again pushes out nothing that a person did: which policies
+//! came to run; writes of people (requests on the socket and over HTTP); and writes of the rest, which are the policy,
+//! snooping, threads and files. Each ring has a maximum number of changes, and of bytes. A key or a value that is long is
+//! left out of its change, which says so.
 //!
 //! # Cost
 //!
 //! A write copies its place and both values, which are pointers mostly, under the lock that its commit holds anyway.
-//! What is read becomes JSON only then.
+//! A reader takes pointers to the changes under that lock. What is read becomes JSON only then.
 //!
 //! # Over a restart
 //!
 //! The thread that writes leaves into the state file (`remember/writer.rs`) writes the new changes too, and reads those of
-//! earlier runs when the file is open.
+//! earlier runs when the file is open. They stay the text that the file has. Own changes from before that moment get
+//! other numbers if the clock stands before an earlier change. If the file's changes can't be read, none is written in
+//! that run, since the first one would delete all.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use maple_core::state::{Name, StateChange, Value as Stored, WriteLog, Writer};
+use maple_core::state::{Name, StateChange, Value as Stored, WriteLog, Writer, version_of, version_var};
 use serde_json::{Value, json};
 
 use super::state_json::to_json;
 use crate::policy_record::PolicyIdentity;
 
-/// The maximum number of changes that people and programs made.
+/// The maximum number of writes by people.
 const MAX_OF_PEOPLE: usize = 4096;
-/// The maximum number of changes that packets caused.
-const MAX_OF_PACKETS: usize = 1024;
+/// The maximum number of policies that came to run.
+const MAX_OF_POLICIES: usize = 512;
+/// The maximum number of writes by the rest.
+const MAX_OF_PROGRAMS: usize = 1024;
 /// The maximum size of all changes in a ring, in bytes.
 const MAX_BYTES: usize = 2 << 20;
 /// The maximum size of a key or a value, in bytes.
@@ -91,14 +97,25 @@ pub(crate) struct ChangeHistory {
 
 #[derive(Debug, Default)]
 struct Rings {
-    of_people: ChangeRing,
-    of_packets: ChangeRing,
+    /// By [`RingKind`].
+    rings: [ChangeRing; 3],
     last: u64,
+}
+
+/// What a ring has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RingKind {
+    /// Writes by people.
+    People,
+    /// Policies that came to run.
+    Policies,
+    /// Writes by the policy, snooping, threads and files.
+    Programs,
 }
 
 #[derive(Debug, Default)]
 struct ChangeRing {
-    changes: VecDeque<PastChange>,
+    changes: VecDeque<Arc<PastChange>>,
     bytes: usize,
 }
 
@@ -127,8 +144,8 @@ enum WhatChanged {
         policy: PolicyIdentity,
         version: u64,
     },
-    /// A change of an earlier run, as JSON.
-    Earlier(Value),
+    /// A change of an earlier run: JSON that has been read once.
+    Earlier(Arc<str>),
 }
 
 /// A value of a change, unless it is long.
@@ -146,12 +163,34 @@ pub(super) struct Unwritten {
     pub last: u64,
     /// Changes by their rows.
     pub rows: Vec<(u64, String)>,
-    /// The first rows that stay: of people, and of packets.
-    pub first: [u64; 2],
+    /// For each ring, its rows that are older than what stays.
+    pub old: [Range<u64>; 3],
 }
 
-/// The bit of a row in the file that says that packets caused the change.
-pub(super) const OF_PACKETS: u64 = 1 << 63;
+/// The bits of a row in the file that say in which ring the change is.
+const BITS: u64 = 0b11 << 62;
+
+impl RingKind {
+    const ALL: [RingKind; 3] = [RingKind::People, RingKind::Policies, RingKind::Programs];
+
+    /// Returns the bits of its rows in the file.
+    fn bits(self) -> u64 {
+        match self {
+            RingKind::People => 0,
+            RingKind::Policies => 1 << 62,
+            RingKind::Programs => 1 << 63,
+        }
+    }
+
+    /// Returns the maximum number of changes.
+    fn most(self) -> usize {
+        match self {
+            RingKind::People => MAX_OF_PEOPLE,
+            RingKind::Policies => MAX_OF_POLICIES,
+            RingKind::Programs => MAX_OF_PROGRAMS,
+        }
+    }
+}
 
 impl PolicyAct {
     /// Returns the name.
@@ -199,7 +238,7 @@ impl ShortValue {
 }
 
 impl ChangeRing {
-    fn push(&mut self, change: PastChange, most: usize) {
+    fn push(&mut self, change: Arc<PastChange>, most: usize) {
         self.bytes += change.bytes;
         self.changes.push_back(change);
         while self.changes.len() > most || self.bytes > MAX_BYTES {
@@ -212,24 +251,35 @@ impl ChangeRing {
     fn put_before(&mut self, mut earlier: Vec<PastChange>, most: usize) {
         let own = std::mem::take(self);
         earlier.sort_by_key(|change| change.number);
-        earlier.into_iter().chain(own.changes).for_each(|change| self.push(change, most));
+        earlier.into_iter().map(Arc::new).chain(own.changes).for_each(|change| self.push(change, most));
     }
 
     fn first(&self) -> u64 {
-        self.changes.front().map_or(!OF_PACKETS, |change| change.number)
+        self.changes.front().map_or(!BITS, |change| change.number)
     }
+}
 
-    fn after(&self, number: u64) -> impl Iterator<Item = &PastChange> {
-        self.changes.iter().filter(move |change| change.number > number)
+impl Rings {
+    /// Makes all numbers greater than this one, in their order.
+    fn number_after(&mut self, newest: u64) {
+        let oldest = self.rings.iter().map(ChangeRing::first).min().unwrap_or(!BITS);
+        let shift = (newest + 1).saturating_sub(oldest);
+        if shift > 0 {
+            let changes = self.rings.iter_mut().flat_map(|ring| &mut ring.changes);
+            changes.for_each(|change| Arc::make_mut(change).number += shift);
+            self.last += shift;
+        }
+        self.last = self.last.max(newest);
     }
 }
 
 impl PastChange {
     fn to_json(&self) -> Value {
         let mut all = match &self.what {
-            WhatChanged::Earlier(all) => return all.clone(),
+            // It was JSON when it was read.
+            WhatChanged::Earlier(text) => return serde_json::from_str(text).unwrap_or_default(),
             WhatChanged::Write { by, version, name, key, old, new } => {
-                let (table, var) = if key.is_some() { (Some(&**name), None) } else { (None, Some(&**name)) };
+                let (table, var) = if key.is_some() { (Some(version_of(name).0), None) } else { (None, Some(&**name)) };
                 let what = if matches!(new, ShortValue::Nothing) { "delete" } else { "set" };
                 json!({
                     "what": what, "version": version, "table": table, "var": var,
@@ -264,6 +314,14 @@ impl PastChange {
         all["number"] = self.number.into();
         all["time"] = (self.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64).into();
         all
+    }
+
+    /// Returns the JSON as text.
+    fn to_text(&self) -> String {
+        match &self.what {
+            WhatChanged::Earlier(text) => text.to_string(),
+            WhatChanged::Write { .. } | WhatChanged::Policy { .. } => self.to_json().to_string(),
+        }
     }
 
     /// Returns the process that asked on the control socket, and its user.
@@ -306,29 +364,25 @@ impl ChangeHistory {
     /// Notes that another policy runs, with the version of the state at that moment.
     pub fn note_policy(&self, act: PolicyAct, by: Changer, policy: PolicyIdentity, version: u64) {
         let bytes = BASE + policy.name.len();
-        self.add(SystemTime::now(), WhatChanged::Policy { by, act, policy, version }, bytes, false);
+        self.add(SystemTime::now(), WhatChanged::Policy { by, act, policy, version }, bytes, RingKind::Policies);
     }
 
-    fn add(&self, at: SystemTime, what: WhatChanged, bytes: usize, of_packets: bool) {
+    fn add(&self, at: SystemTime, what: WhatChanged, bytes: usize, kind: RingKind) {
         let mut rings = self.lock();
         let micros = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
         rings.last = micros.max(rings.last + 1);
-        let change = PastChange { number: rings.last, at, what, bytes };
-        if of_packets {
-            rings.of_packets.push(change, MAX_OF_PACKETS);
-        } else {
-            rings.of_people.push(change, MAX_OF_PEOPLE);
-        }
+        let change = Arc::new(PastChange { number: rings.last, at, what, bytes });
+        rings.rings[kind as usize].push(change, kind.most());
     }
 
     /// Returns all changes as JSON, in no order. What has a process as `who` has `null` there, and the user's id under
     /// `user`.
     pub fn to_json(&self) -> Vec<Value> {
-        let all: Vec<PastChange> = {
+        let all: Vec<Arc<PastChange>> = {
             let rings = self.lock();
-            rings.of_people.changes.iter().chain(&rings.of_packets.changes).cloned().collect()
+            rings.rings.iter().flat_map(|ring| &ring.changes).cloned().collect()
         };
-        all.iter().map(PastChange::to_json).collect()
+        all.iter().map(|change| change.to_json()).collect()
     }
 
     /// Returns the number of the newest change.
@@ -338,35 +392,41 @@ impl ChangeHistory {
 
     /// Returns the changes after this number.
     pub(super) fn unwritten(&self, after: u64) -> Unwritten {
-        let (last, first, people, packets) = {
+        let (last, old, new) = {
             let rings = self.lock();
-            let new = |ring: &ChangeRing| ring.after(after).cloned().collect::<Vec<PastChange>>();
-            let first = [rings.of_people.first(), rings.of_packets.first() | OF_PACKETS];
-            (rings.last, first, new(&rings.of_people), new(&rings.of_packets))
+            let of = |kind: RingKind| &rings.rings[kind as usize];
+            let old = RingKind::ALL.map(|kind| kind.bits()..kind.bits() | of(kind).first());
+            let new = RingKind::ALL.map(|kind| {
+                let new = of(kind).changes.iter().filter(|change| change.number > after);
+                new.map(|change| (change.number | kind.bits(), Arc::clone(change))).collect::<Vec<_>>()
+            });
+            (rings.last, old, new)
         };
-        let row = |bit: u64| move |change: &PastChange| (change.number | bit, change.to_json().to_string());
-        let rows = people.iter().map(row(0)).chain(packets.iter().map(row(OF_PACKETS))).collect();
-        Unwritten { last, rows, first }
+        let rows = new.into_iter().flatten().map(|(row, change)| (row, change.to_text())).collect();
+        Unwritten { last, rows, old }
     }
 
-    /// Adds the changes of earlier runs, by their rows in the file. Returns the number of those that are damaged.
-    pub(super) fn put_before(&self, rows: Vec<(u64, String)>) -> usize {
-        let (mut people, mut packets, mut damaged) = (Vec::new(), Vec::new(), 0);
+    /// Adds the changes of earlier runs, by their rows in the file. Returns the newest number of them, and how many are
+    /// damaged.
+    pub(super) fn put_before(&self, rows: Vec<(u64, String)>) -> (u64, usize) {
+        let (mut earlier, mut newest, mut damaged) = ([const { Vec::new() }; 3], 0, 0);
         for (row, text) in rows {
-            let number = row & !OF_PACKETS;
-            let Some((all, at)) = earlier(number, &text) else {
+            let (number, bits) = (row & !BITS, row & BITS);
+            let kind = RingKind::ALL.into_iter().find(|kind| kind.bits() == bits);
+            let (Some(kind), Some(at)) = (kind, time_of_earlier(number, &text)) else {
                 damaged += 1;
                 continue;
             };
-            let change = PastChange { number, at, what: WhatChanged::Earlier(all), bytes: BASE + text.len() };
-            if row & OF_PACKETS == 0 { people.push(change) } else { packets.push(change) }
+            newest = newest.max(number);
+            let bytes = BASE + text.len();
+            earlier[kind as usize].push(PastChange { number, at, what: WhatChanged::Earlier(text.into()), bytes });
         }
         let mut rings = self.lock();
-        let newest = people.iter().chain(&packets).map(|change| change.number).max().unwrap_or_default();
-        rings.last = rings.last.max(newest);
-        rings.of_people.put_before(people, MAX_OF_PEOPLE);
-        rings.of_packets.put_before(packets, MAX_OF_PACKETS);
-        damaged
+        rings.number_after(newest);
+        for (kind, earlier) in RingKind::ALL.into_iter().zip(earlier) {
+            rings.rings[kind as usize].put_before(earlier, kind.most());
+        }
+        (newest, damaged)
     }
 
     fn lock(&self) -> MutexGuard<'_, Rings> {
@@ -374,31 +434,30 @@ impl ChangeHistory {
     }
 }
 
-/// Reads a change of an earlier run, with its time.
-fn earlier(number: u64, text: &str) -> Option<(Value, SystemTime)> {
+/// Returns the time of a change of an earlier run, if it is one.
+fn time_of_earlier(number: u64, text: &str) -> Option<SystemTime> {
     let all: Value = serde_json::from_str(text).ok()?;
     let time = all["time"].as_u64().filter(|_| all["number"] == number && all["what"].is_string())?;
-    Some((all, UNIX_EPOCH + std::time::Duration::from_millis(time)))
+    UNIX_EPOCH.checked_add(std::time::Duration::from_millis(time))
 }
 
 impl WriteLog for ChangeHistory {
     fn note(&self, change: &StateChange<'_>) {
         let StateChange { version, name, key, old, new, ref by, at } = *change;
-        let of_packets = match by {
-            Writer::Policy(_) | Writer::Snooping => true,
+        let kind = match by {
+            Writer::Command { .. } | Writer::Client(_) => RingKind::People,
+            Writer::Policy(_) | Writer::Snooping | Writer::Thread { .. } | Writer::File(_) => RingKind::Programs,
             // What another process handed over was written before. What is measured changes all the time.
             Writer::TakeOver | Writer::Measuring => return,
-            _ => false,
         };
+        if key.is_none() && name.rsplit_once('#').is_some_and(|(table, _)| version_var(table) == *name) {
+            // Which version of a table is in use.
+            return;
+        }
         let bytes = BASE + name.len() + [key, old, new].into_iter().flatten().map(size).sum::<usize>();
         let key = key.map(|key| ShortValue::of(Some(key)));
         let (old, new) = (ShortValue::of(old), ShortValue::of(new));
-        self.add(
-            at,
-            WhatChanged::Write { by: by.clone(), version, name: name.clone(), key, old, new },
-            bytes,
-            of_packets,
-        );
+        self.add(at, WhatChanged::Write { by: by.clone(), version, name: name.clone(), key, old, new }, bytes, kind);
     }
 }
 
@@ -419,6 +478,7 @@ mod tests {
     use maple_core::state::{Store, Write, Written};
 
     use super::*;
+    use crate::fingerprint::Fingerprint;
 
     fn store(history: &Arc<ChangeHistory>) -> Arc<Store> {
         let store = Store::new();
@@ -458,23 +518,43 @@ mod tests {
     }
 
     #[test]
-    fn packets_push_out_nothing_that_people_did_and_both_are_bounded() {
+    fn writes_push_out_no_policy_and_those_of_programs_none_of_people_and_all_are_bounded() {
         let history = Arc::<ChangeHistory>::default();
         let store = store(&history);
         set(&store, ann(), -1, 1i64);
-        for number in 0..MAX_OF_PACKETS as i64 + 10 {
-            set(&store, Writer::Policy(None), number, number);
+        let file = Writer::File("/t.json".into());
+        for number in 0..MAX_OF_PROGRAMS as i64 + 10 {
+            set(&store, if number % 2 == 0 { Writer::Policy(None) } else { file.clone() }, number, number);
         }
         let all = history.to_json();
-        assert_eq!((all.len(), &all[0]["who"]), (1 + MAX_OF_PACKETS, &json!("ann")));
-        assert_eq!(all[1]["key"], 10, "the oldest of packets are gone");
+        assert_eq!((all.len(), &all[0]["who"]), (1 + MAX_OF_PROGRAMS, &json!("ann")));
+        assert_eq!(all[1]["key"], 10, "the oldest of programs are gone");
+        let policy = PolicyIdentity { name: "p.py".into(), hash: Fingerprint::from_parts(["x"]) };
+        history.note_policy(PolicyAct::Apply, Changer::Client("ann".into()), policy, 1);
         for number in 0..MAX_OF_PEOPLE as i64 + 10 {
             set(&store, ann(), number, "x".repeat(250).as_str());
             set(&store, ann(), number, "y".repeat(250).as_str());
         }
+        assert!(history.to_json().iter().any(|change| change["what"] == "apply"));
         let rings = history.lock();
-        assert!(rings.of_people.changes.len() <= MAX_OF_PEOPLE && rings.of_people.bytes <= MAX_BYTES);
-        assert_eq!(rings.of_people.bytes, rings.of_people.changes.iter().map(|change| change.bytes).sum::<usize>());
+        let people = &rings.rings[RingKind::People as usize];
+        assert!(people.changes.len() <= MAX_OF_PEOPLE && people.bytes <= MAX_BYTES);
+        assert_eq!(people.bytes, people.changes.iter().map(|change| change.bytes).sum::<usize>());
+    }
+
+    #[test]
+    fn a_table_has_its_own_name_in_every_version() {
+        let history = Arc::<ChangeHistory>::default();
+        let store = store(&history);
+        let write = vec![
+            Write::Table { table: "t#2".into(), key: 1i64.into(), value: Some(true.into()) },
+            Write::Var { name: "t#version".into(), value: Some(2i64.into()) },
+            Write::Var { name: "colour#2".into(), value: Some(2i64.into()) },
+        ];
+        store.change_as(write, Written { by: ann(), at: UNIX_EPOCH }).expect("any type");
+        let names: Vec<Value> =
+            history.to_json().iter().map(|change| json!([change["table"], change["var"]])).collect();
+        assert_eq!(names, [json!(["t", null]), json!([null, "colour#2"])]);
     }
 
     #[test]
@@ -489,11 +569,17 @@ mod tests {
         written.rows.push((9, r#"{"number":8,"time":1,"what":"set"}"#.into()));
         let second = Arc::<ChangeHistory>::default();
         set(&store(&second), ann(), 3, 3i64);
-        assert_eq!(second.put_before(written.rows), 2, "two are damaged");
+        written.rows.push((BITS | 8, r#"{"number":8,"time":1,"what":"set"}"#.into()));
+        assert_eq!(second.put_before(written.rows), (written.last, 3), "three are damaged");
+        assert_eq!(second.unwritten(written.last).rows.len(), 1, "what was read is in the file");
         let keys: Vec<Value> = second.to_json().iter().map(|change| change["key"].clone()).collect();
-        assert_eq!(keys, [1, 3, 2], "of people, and then of packets");
+        assert_eq!(keys, [1, 3, 2], "of people, and then of programs");
         set(&store(&second), ann(), 4, 4i64);
         let numbers: Vec<u64> = second.to_json().iter().filter_map(|change| change["number"].as_u64()).collect();
-        assert!(numbers[..3].is_sorted_by(|a, b| a <= b) && numbers[2] > numbers[3], "{numbers:?}");
+        assert!(numbers[..3].is_sorted_by(|a, b| a < b) && numbers[1] > numbers[3], "{numbers:?}");
+        let (all, texts) = (second.to_json(), second.unwritten(0).rows);
+        let read = |(row, text): &(u64, String)| (row & !BITS, serde_json::from_str::<Value>(text).expect("JSON"));
+        let expected: Vec<(u64, Value)> = numbers.into_iter().zip(all).collect();
+        assert_eq!(texts.iter().map(read).collect::<Vec<_>>(), expected);
     }
 }

@@ -26,10 +26,13 @@ const MEMORY: usize = 16;
 const SHARDS: usize = 16;
 const SWITCHES: usize = 4;
 const POLICY: usize = 2;
+const WATCHES: usize = 4;
 /// The number of threads that answer: one for each permit.
-pub(super) const THREADS: usize = MEMORY + SHARDS + SWITCHES + POLICY;
+pub(super) const THREADS: usize = MEMORY + SHARDS + SWITCHES + POLICY + WATCHES;
 /// Maximum number of bytes of all answers that are not sent yet.
 const UNSENT: usize = 256 << 20;
+/// Maximum number of bytes of all events of watches that are not sent yet.
+const UNSENT_OF_WATCHES: usize = 64 << 20;
 
 /// The permits of all lanes, and the bytes that wait for clients.
 #[derive(Debug)]
@@ -38,15 +41,18 @@ pub(super) struct Lanes {
     shards: Arc<Semaphore>,
     switches: Arc<Semaphore>,
     policy: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
     unsent: Arc<AtomicUsize>,
+    unsent_of_watches: Arc<AtomicUsize>,
 }
 
 impl Lanes {
     /// Creates lanes in which nothing is.
     pub fn new() -> Lanes {
-        let [memory, shards, switches, policy] =
-            [MEMORY, SHARDS, SWITCHES, POLICY].map(|permits| Arc::new(Semaphore::new(permits)));
-        Lanes { memory, shards, switches, policy, unsent: Arc::default() }
+        let [memory, shards, switches, policy, watches] =
+            [MEMORY, SHARDS, SWITCHES, POLICY, WATCHES].map(|permits| Arc::new(Semaphore::new(permits)));
+        let (unsent, unsent_of_watches) = Default::default();
+        Lanes { memory, shards, switches, policy, watches, unsent, unsent_of_watches }
     }
 
     /// Takes a permit.
@@ -67,10 +73,24 @@ impl Lanes {
         Arc::clone(permits).try_acquire_owned().map_err(busy)
     }
 
+    /// Waits for a permit to make the event of a watch. `None` if the controller ends.
+    pub async fn enter_watches(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.watches).acquire_owned().await.ok()
+    }
+
+    /// Reports whether so many events wait for readers of watches that no more may be made.
+    pub fn are_watches_full(&self) -> bool {
+        self.unsent_of_watches.load(Ordering::Relaxed) > UNSENT_OF_WATCHES
+    }
+
     /// Makes the body of an answer, which counts until it is sent.
     pub fn body(&self, text: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        self.unsent.fetch_add(text.as_ref().len(), Ordering::Relaxed);
-        Bytes::from_owner(Unsent { text, counted: Arc::clone(&self.unsent) })
+        Unsent::bytes(text, &self.unsent)
+    }
+
+    /// Makes a part of a watch, which counts until it is sent.
+    pub fn part_of_watch(&self, text: Vec<u8>) -> Bytes {
+        Unsent::bytes(text, &self.unsent_of_watches)
     }
 }
 
@@ -78,6 +98,13 @@ impl Lanes {
 struct Unsent<T: AsRef<[u8]>> {
     text: T,
     counted: Arc<AtomicUsize>,
+}
+
+impl<T: AsRef<[u8]> + Send + 'static> Unsent<T> {
+    fn bytes(text: T, counted: &Arc<AtomicUsize>) -> Bytes {
+        counted.fetch_add(text.as_ref().len(), Ordering::Relaxed);
+        Bytes::from_owner(Unsent { text, counted: Arc::clone(counted) })
+    }
 }
 
 impl<T: AsRef<[u8]>> AsRef<[u8]> for Unsent<T> {
@@ -89,5 +116,23 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Unsent<T> {
 impl<T: AsRef<[u8]>> Drop for Unsent<T> {
     fn drop(&mut self) {
         self.counted.fetch_sub(self.text.as_ref().len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_that_nobody_reads_keep_no_other_request_waiting() {
+        let lanes = Lanes::new();
+        let part = lanes.part_of_watch(vec![0; UNSENT_OF_WATCHES + 1]);
+        assert!(lanes.are_watches_full() && lanes.enter(Lane::Memory).is_ok());
+        drop(part);
+        assert!(!lanes.are_watches_full());
+        let body = lanes.body(vec![0; UNSENT + 1]);
+        assert!(!lanes.are_watches_full() && lanes.enter(Lane::Memory).is_err());
+        drop(body);
+        assert!(lanes.enter(Lane::Memory).is_ok());
     }
 }

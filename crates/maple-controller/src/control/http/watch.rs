@@ -1,8 +1,9 @@
 //! Watches of tracked state: what a place holds, at once and again after each change, as server-sent events.
 //!
 //! A watch waits as transactions do, for a change of the cell that it read, and costs no thread meanwhile. Then a thread
-//! of the lane of what is in memory makes the answer that the place's own route would give. The client gets the newest
-//! one: changes that follow each other quickly are one event. So a slow client costs one answer, and nobody waits for it.
+//! of the lane of watches makes the answer that the place's own route would give. The client gets the newest
+//! one: changes that follow each other quickly are one event. So a slow client costs one answer, and no other request
+//! waits for it: watches wait for each other only, for threads and for the memory of what is not sent.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -26,7 +27,6 @@ use super::super::state::{StatePlace, known_cell, place_with_writers};
 use super::api::{Api, failed};
 use super::connections::InProgress;
 use super::events::CountedReader;
-use super::lanes::Lane;
 use super::problem::Problem;
 use crate::control::Handle;
 
@@ -85,6 +85,9 @@ pub(super) async fn stream(
         _held: (counted, in_progress),
     };
     // What is refused is refused before the stream begins.
+    if reader.api.lanes.are_watches_full() {
+        return Err(Problem::busy("too many events wait for clients that do not read them"));
+    }
     let first = reader.look().await?;
     let parts = stream::unfold((reader, first), |(mut reader, first)| async move {
         let part = match first {
@@ -120,20 +123,18 @@ impl PlaceReader {
     async fn next_part(&mut self) -> Option<Bytes> {
         let mut silent = 0;
         while silent < SILENCE {
+            let mut part = None;
             if self.wait().await {
                 tokio::time::sleep_until(self.earliest.into()).await;
-                match self.look().await {
-                    Ok(Some(part)) => return Some(part),
-                    Ok(None) => {}
-                    // Too many requests are being answered.
-                    Err(problem) if problem.status == StatusCode::SERVICE_UNAVAILABLE => self.subscription = None,
-                    Err(_) => return None,
-                }
+                part = self.look().await.ok()?;
             } else {
                 silent += 1;
             }
             if self.api.events.has_ended() || !(self.is_good)() {
                 return None;
+            }
+            if part.is_some() {
+                return part;
             }
         }
         Some(Bytes::from_static(b":\n\n"))
@@ -141,6 +142,10 @@ impl PlaceReader {
 
     /// Waits until the place may have changed, or for a short time. Returns whether it may have.
     async fn wait(&mut self) -> bool {
+        if self.api.lanes.are_watches_full() {
+            tokio::time::sleep(LOOK).await;
+            return false;
+        }
         let Some(subscription) = &self.subscription else {
             tokio::time::sleep(SPACING).await;
             return true;
@@ -155,7 +160,7 @@ impl PlaceReader {
 
     /// Makes the answer, and subscribes to what changes it. Returns the event unless it is the same as the last one.
     async fn look(&mut self) -> Result<Option<Bytes>, Problem> {
-        let permit = self.api.lanes.enter(Lane::Memory)?;
+        let permit = self.api.lanes.enter_watches().await;
         let (api, place, last) = (Arc::clone(&self.api), Arc::clone(&self.place), self.last);
         let began = Instant::now();
         let made = tokio::task::spawn_blocking(move || {
@@ -164,7 +169,7 @@ impl PlaceReader {
             let (subscription, answer) = looked;
             let text = format!("event: value\ndata: {answer}\n\n");
             let digest = SipHasher13::new().hash(text.as_bytes()).as_bytes();
-            let part = (last != Some(digest)).then(|| api.lanes.body(text.into_bytes()));
+            let part = (last != Some(digest)).then(|| api.lanes.part_of_watch(text.into_bytes()));
             Ok::<_, Problem>((subscription, digest, part))
         });
         let (subscription, digest, part) = made.await.map_err(failed)??;

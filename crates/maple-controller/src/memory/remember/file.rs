@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::journal::Rows;
 use crate::memory::format::{bytes, read};
-use crate::memory::history::{OF_PACKETS, Unwritten};
+use crate::memory::history::Unwritten;
 use crate::memory::known_switches::{Departed, Restart, by_switch};
 use crate::memory::late_database::DatabaseError;
 use crate::policy_record::PolicyRecord;
@@ -20,7 +20,7 @@ pub(super) const SURROUNDINGS: TableDefinition<'_, (), &[u8]> = TableDefinition:
 /// What each version reads, as text: the formats, the epoch, and the policy as JSON.
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
 
-/// The history of changes: JSON, by the change's number and who caused it ([`OF_PACKETS`]).
+/// The history of changes: JSON, by the change's number and, in the highest two bits, its ring.
 const CHANGES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple changes");
 
 /// The format of leaves and surroundings.
@@ -98,9 +98,9 @@ pub(super) fn write_changes(database: &Database, changes: &Unwritten) -> Result<
         for (row, text) in &changes.rows {
             table.insert(*row, text.as_str())?;
         }
-        let [of_people, of_packets] = changes.first;
-        table.retain_in(..of_people, |_, _| false)?;
-        table.retain_in(OF_PACKETS..of_packets, |_, _| false)?;
+        for old in &changes.old {
+            table.retain_in(old.clone(), |_, _| false)?;
+        }
     }
     transaction.commit()?;
     Ok(())

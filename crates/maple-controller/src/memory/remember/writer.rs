@@ -32,8 +32,8 @@ impl Remembering {
             if let Some(opened) = database.wait() {
                 // Nothing waits for it, and after a start there is much to write.
                 lower_for_good();
-                read_history(opened, &history);
-                LeafWriter::new(&database, &of_thread, &restart, &history).run();
+                let last_change = read_history(opened, &history);
+                LeafWriter::new(&database, &of_thread, &restart, &history, last_change).run();
             }
         };
         let thread = std::thread::Builder::new().name("remember".into()).spawn(work)?;
@@ -41,12 +41,22 @@ impl Remembering {
     }
 }
 
-/// Adds the changes of earlier runs to the history.
-fn read_history(opened: OpenDatabase, history: &ChangeHistory) {
+/// Adds the changes of earlier runs to the history. Returns the number of the newest one; `None` if they can't be read.
+fn read_history(opened: OpenDatabase, history: &ChangeHistory) -> Option<u64> {
     match opened.work(earlier_changes).map(|rows| history.put_before(rows)) {
-        Ok(0) => {}
-        Ok(damaged) => tracing::warn!("the state file: {damaged} rows of the history are damaged, and left out"),
-        Err(why) => tracing::warn!("the state file: the history of earlier runs can't be read: {why}"),
+        Ok((newest, damaged)) => {
+            if damaged > 0 {
+                tracing::warn!("the state file: {damaged} rows of the history are damaged, and left out");
+            }
+            Some(newest)
+        }
+        Err(why) => {
+            tracing::warn!(
+                "the state file: the history of earlier runs can't be read: {why}; it stays as it is, and no change of this \
+                 run comes into the file"
+            );
+            None
+        }
     }
 }
 
@@ -68,8 +78,8 @@ struct LeafWriter<'a> {
     journal: &'a LeafJournal,
     restart: &'a Restart,
     history: &'a ChangeHistory,
-    /// The number of the newest change in the file.
-    last_change: u64,
+    /// The number of the newest change in the file; `None` if no change may be written, since earlier ones would go.
+    last_change: Option<u64>,
     written: WrittenRows,
     /// The version of the state at the last turn.
     version: u64,
@@ -88,13 +98,14 @@ impl<'a> LeafWriter<'a> {
         journal: &'a LeafJournal,
         restart: &'a Restart,
         history: &'a ChangeHistory,
+        last_change: Option<u64>,
     ) -> LeafWriter<'a> {
         LeafWriter {
             database,
             journal,
             restart,
             history,
-            last_change: 0,
+            last_change,
             written: WrittenRows::default(),
             version: 0,
             was_quiet: false,
@@ -149,7 +160,7 @@ impl<'a> LeafWriter<'a> {
         let was_quiet = std::mem::replace(&mut self.was_quiet, is_quiet);
         // A file that was made anew lacks all rows, also if nothing changes.
         let is_whole = !self.has_lost && !self.database.is_another(self.made_anew);
-        let is_whole = is_whole && self.last_change == self.history.last();
+        let is_whole = is_whole && self.last_change.is_none_or(|last| last == self.history.last());
         is_quiet && was_quiet && is_whole
     }
 
@@ -157,18 +168,18 @@ impl<'a> LeafWriter<'a> {
     fn write(&mut self, opened: &OpenDatabase, rows: Rows, policy: Option<String>, is_last: bool) {
         if std::mem::replace(&mut self.made_anew, opened.made_anew) != opened.made_anew {
             self.written = WrittenRows::default();
-            self.last_change = 0;
+            self.last_change = self.last_change.map(|_| 0);
             self.has_lost = true;
         }
         let (written, restart) = (&mut self.written, self.restart);
-        let changes = self.history.unwritten(self.last_change);
+        let changes = self.last_change.map(|last| self.history.unwritten(last));
         let work = |database: &_| {
             write(database, &rows, policy, written, restart)?;
-            write_changes(database, &changes)
+            changes.as_ref().map_or(Ok(()), |changes| write_changes(database, changes))
         };
         match opened.work(work) {
             Ok(()) => {
-                self.last_change = changes.last;
+                self.last_change = changes.map(|changes| changes.last);
                 self.journal.wrote_all_but(Rows::new());
                 if std::mem::take(&mut self.has_lost) {
                     self.journal.want_all(self.restart.departed_rows());

@@ -55,9 +55,10 @@ impl Events {
         }
     }
 
-    /// Reads to the end, which has to come.
-    pub fn end(mut self) {
-        std::io::copy(&mut self.0, &mut std::io::sink()).expect("it ends");
+    /// Reports whether the stream ends after at most so many events.
+    pub fn ends_within(self, most: usize) -> bool {
+        let lines = self.0.lines().map(|line| line.expect("it comes"));
+        lines.filter(|line| line.starts_with("event: ")).take(most + 1).count() <= most
     }
 
     /// The next event of this kind.

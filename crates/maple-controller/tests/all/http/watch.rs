@@ -1,5 +1,7 @@
 //! Watches of tracked state: at once, after each change, and no longer than the reader may read.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use maple_core::state::{Value as Stored, Write};
 use serde_json::{Value, json};
 
@@ -112,6 +114,22 @@ fn a_watch_ends_with_its_token_and_leaves_nothing() {
     assert_eq!(events.next().data["value"], "day");
     assert_eq!(watched(), before + 1);
     std::fs::write(&path, format!("admin a {ADMIN}\n")).expect("it is written");
-    events.end();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // The place goes on changing.
+        scope.spawn(|| {
+            for number in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let write = Write::Var { name: "mode".into(), value: Some(Stored::from(format!("{number}").as_str())) };
+                served.maple.handle.change(vec![write]).expect("it is acknowledged");
+                std::thread::yield_now();
+            }
+        });
+        let has_ended = events.ends_within(300);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(has_ended, "it goes on without its token");
+    });
     eventually("nothing is left of it", || watched() == before);
 }
