@@ -95,6 +95,8 @@ test("moments are chosen by keys, from change to change, and back leads back", a
   await until("a later moment", () => Number(/at=(\d+)/.exec(page.url())?.[1]) > Number(first));
   await page.getByRole("button", {name: "next change"}).click();
   await until("the next change", () => Number(/at=(\d+)/.exec(page.url())?.[1]) > Number(first) + 1000);
+  await slider.press("Home");
+  await until("the first moment", () => page.url().includes(`at=${first}`));
   await page.getByRole("slider", {name: "Compared with"}).press("End");
   await until("the moment of now", () => /from=\d+/.test(page.url()));
   await page.getByText("must not be before from").waitFor();
