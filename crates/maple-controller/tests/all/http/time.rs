@@ -50,8 +50,18 @@ fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
     let emulation = ring(&first);
     let well = kept(&first, 4, 2);
     emulation.link_down(Dpid(1), Dpid(2)).expect("there is such a link");
+    kept(&first, 3, 2);
+    // A change is committed before the line about it is told.
+    let has_line = |line: &Value| line["area"] == "topology" && line["text"].as_str().expect("text").contains("link");
+    let is_told = |from: u64| {
+        let changes = first.read(&format!("/v1/time/changes?from={from}"));
+        changes["lines"].as_array().expect("lines").iter().any(has_line)
+    };
+    eventually("the end of the link is told", || is_told(well));
     let down = kept(&first, 3, 2);
     emulation.link_up(Dpid(1), Dpid(2)).expect("there is such a link");
+    kept(&first, 4, 2);
+    eventually("the return of the link is told", || is_told(down));
     let up = kept(&first, 4, 2);
 
     let link = json!({ "from": { "switch": "0000000000000001", "port": 2 }, "to": { "switch": "0000000000000002", "port": 2 } });
@@ -67,8 +77,6 @@ fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
         let ports = changes["ports"].as_array().expect("ports");
         assert!(ports.iter().any(|port| port["how"] == "down" && port["after"]["up"] == false), "{changes}");
         let lines = changes["lines"].as_array().expect("lines");
-        let has_line =
-            |line: &Value| line["area"] == "topology" && line["text"].as_str().expect("text").contains("link");
         assert!(lines.iter().any(has_line), "{changes}");
         let back = served.read(&format!("/v1/time/changes?from={down}&to={up}"));
         assert_eq!(back["links"][0]["how"], "added");
