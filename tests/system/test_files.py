@@ -91,7 +91,9 @@ def found_by_doctor(maple):
     done = subprocess.run(
         [MAPLE, "doctor", "--json", "--control", str(maple.control)], capture_output=True, text=True, check=False
     )
-    return {one["id"]: one for one in json.loads(done.stdout)["findings"]}
+    findings = json.loads(done.stdout)["findings"]
+    # Of several of a kind, the worst.
+    return {one["id"]: one for one in sorted(findings, key=lambda one: one["level"] == "error")}
 
 
 def write_policy(folder):
