@@ -60,7 +60,7 @@ def _keep_records_back() -> None:
         if not _maple.keeps_output_back():
             call_handlers(logger, record)
 
-    logging.Logger.callHandlers = call  # type: ignore[method-assign]
+    logging.Logger.callHandlers = call  # type: ignore[assignment,method-assign]
 
 
 def _leave(status: int, awaited: list[threading.Thread]) -> None:
