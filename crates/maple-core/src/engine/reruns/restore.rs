@@ -43,8 +43,8 @@
 //!
 //! The cost of a reload: a run for each leaf, and building each table once. Runs are spread over about a second
 //! ([`Restoring::next_batch`]), because packets that come meanwhile are decided in between, and switches may share the
-//! cores. Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes 4 µs a
-//! rule with 3,000 rules, and more for each with more.
+//! cores. Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes 5 µs a
+//! rule with 3,000 rules, and 19 µs with 30,000.
 
 use std::sync::Arc;
 use std::time::Duration;
