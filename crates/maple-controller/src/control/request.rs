@@ -142,10 +142,8 @@ pub enum Show {
 #[schemars(rename = "span")]
 pub struct TimeSpan {
     /// The earlier one; `null` means the first that is kept.
-    #[serde(default)]
     pub from: Option<u64>,
     /// The later one; `null` means the last that is kept.
-    #[serde(default)]
     pub to: Option<u64>,
 }
 
