@@ -195,12 +195,20 @@ impl Txn {
         self.roll_back_state(to);
     }
 
-    /// Takes back what was written since `to`, but not the frames that were sent.
+    /// Takes back what was written since `to`, but not the frames that were sent. That something else was there than was
+    /// written becomes a dependency: what f was asked meanwhile may rest on it.
     pub fn roll_back_state(&mut self, to: Savepoint) {
         self.working = to.working;
-        self.writes.truncate(to.writes);
+        let taken_back = self.writes.split_off(to.writes);
         self.lines.truncate(to.writes);
         self.invalidations.truncate(to.invalidations);
+        for write in taken_back {
+            match write {
+                Write::Table { table, key, .. } => drop(self.read(Cell::Table(table, key))),
+                Write::Var { name, .. } => drop(self.read(Cell::Var(name))),
+                _ => {}
+            }
+        }
     }
 
     /// Drops all that the transaction writes, invalidates or sends, and keeps its reads.
