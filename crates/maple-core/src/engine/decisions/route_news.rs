@@ -130,9 +130,13 @@ impl Decisions {
         }
     }
 
-    /// Installs a leaf whose route has become ready, or ends its change to that route.
+    /// Installs a leaf whose route has become ready, or ends its change to that route. Withdraws a leaf that f has not
+    /// decided again yet: the route's path may never have been f's answer for it.
     fn on_route_ready(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
+        if !fabric.ctx.store.is_current(id) {
+            return self.withdraw(fabric, id);
+        }
         let waits_for = leaf.route_id.filter(|_| matches!(leaf.state, LeafState::Waiting { .. }));
         if leaf.is_rerouting() {
             self.end_reroute(fabric, id);
