@@ -1,14 +1,18 @@
 //! Routes while links, hosts and switches come and go, as scripts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_core::engine::{Event, Options, Selection};
-use maple_core::policy::{Net, PacketHandle};
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
+use maple_core::network::Location;
+use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::Route;
+use maple_core::state::{Value, Write};
 use maple_sim::{Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Version};
+use maple_wire::{Dpid, Field, Version};
 
 use crate::scripts::{A, B, acquaint, at, ring, send, shortest, udp};
 
@@ -68,6 +72,38 @@ fn a_route_that_is_led_back_before_it_has_left_keeps_its_labels() {
         sim.run();
         let out = send(&mut sim, at(1, 3), udp(A, B, 80));
         assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_packet_that_waits_never_takes_a_path_that_was_not_its_answer() {
+    let read = |_: &PacketHandle, net: &Net| net.contains("blocked", &Value::Mac(A));
+    let look_up = |_: &PacketHandle, net: &Net| {
+        let by_source = LookUp::by("blocked", KeyField { field: Field::EthSrc, form: KeyForm::Mac });
+        net.look_up(&by_source, None).is_some()
+    };
+    let policy = |is_blocked: fn(&PacketHandle, &Net) -> bool| -> Arc<dyn Policy> {
+        Arc::new(move |pkt: &PacketHandle, net: &Net| if is_blocked(pkt, net) { Route::drop() } else { Route::flood() })
+    };
+    let both: [fn(&PacketHandle, &Net) -> bool; 2] = [read, look_up];
+    for (policy, hundreds) in both.map(policy).iter().flat_map(|one| (0..60).map(move |n| (one, n))) {
+        let mut sim = ring(Arc::clone(policy), 2, 1, Version::Of13);
+        sim.add_port(at(2, 5));
+        sim.run();
+        sim.inject(at(1, 3), udp(A, B, 80));
+        sim.run_for(Duration::from_micros(100 * hundreds));
+        // The engine hears of this last: when floods have the new port, f drops.
+        let write = Write::Table { table: "blocked".into(), key: Value::Mac(A), value: Some(Value::from(true)) };
+        let late = sim.store.update(|_| vec![write]);
+        sim.tell(Event::PortIsEdge { port: at(2, 5) });
+        sim.run();
+        let there: Vec<Location> = sim.delivered.drain(..).map(|delivery| delivery.at).collect();
+        assert!(!there.contains(&at(2, 5)), "after {hundreds}00 µs: {there:?}");
+        for (_, commit) in late.by_shard(&sim.store.snapshot()) {
+            sim.tell(Event::Committed(commit));
+        }
+        sim.run();
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "after {hundreds}00 µs");
     }
 }
 

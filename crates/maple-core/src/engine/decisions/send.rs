@@ -10,6 +10,7 @@ use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::ids::LeafId;
 use crate::route::Resolved;
+use crate::state::Snapshot;
 
 impl Decisions {
     /// Sends a packet of a leaf that has no rule. If what f read has changed, f decides the packet again, because the
@@ -68,14 +69,26 @@ impl Decisions {
     }
 
     /// Removes and returns the packets that wait for a leaf. Packets whose port or host has changed while they waited
-    /// may not enter, and are refused.
+    /// may not enter, and are refused. Those that may find something else in a table by now are decided again: the leaf
+    /// has stayed for packets that find what they found.
     fn take_held(&mut self, fabric: &mut Fabric, id: LeafId) -> Vec<ReceivedPacket> {
         let Some(held) = self.leaves.get_mut(&id).and_then(|leaf| leaf.held.take()) else { return Vec::new() };
         let state = fabric.ctx.store.snapshot();
         let (packets, left_out): (Vec<_>, Vec<_>) =
             held.packets.into_iter().partition(|packet| fabric.ctx.is_admissible(packet, &state, false));
         left_out.iter().for_each(|packet| Decisions::refuse_packet(fabric, packet));
+        let (packets, others): (Vec<_>, Vec<_>) =
+            packets.into_iter().partition(|packet| self.still_answers(fabric, &state, id, packet));
+        self.undecided.add_misses(others);
         packets
+    }
+
+    /// Reports whether a packet that waited for a leaf is known to find in this state what the leaf's packets look up.
+    fn still_answers(&self, fabric: &Fabric, state: &Snapshot, id: LeafId, packet: &ReceivedPacket) -> bool {
+        let looks_up = self.leaves.get(&id).is_some_and(|leaf| leaf.metadata().mask != 0);
+        let switch = fabric.switches.get(&packet.at.switch);
+        let is_of_state = || switch.is_some_and(|switch| switch.ingress.look_ups.is_of(state.version()));
+        !looks_up || is_of_state() && fabric.switches.find_leaf(packet) == Some(id)
     }
 
     /// Sends a packet whose decision makes no leaf.
