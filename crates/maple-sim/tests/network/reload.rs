@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::Options;
+use maple_core::engine::{Event, Options};
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
+use maple_core::state::{Value, Write};
 use maple_core::trace::Cond;
 use maple_sim::{Delivery, SimNetwork};
 use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
-use maple_wire::{Constraint, Dpid, Field, Version};
+use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring_with, send};
+use crate::scripts::{A, B, at, ring_with, send, udp};
 
 /// The number of TCP ports that the policies ask for.
 pub const PORTS: u16 = 200;
@@ -106,6 +108,26 @@ fn a_policy_with_one_other_line_changes_that_lines_rules() {
         assert_eq!(send(&mut sim, at(1, 3), tcp(80)), []);
         assert_eq!(rules(&mut sim), first, "a, b, a ends with the rules of a");
     }
+}
+
+#[test]
+fn the_way_back_to_a_policy_that_looks_things_up_is_warm() {
+    let by_place = |_: &PacketHandle, net: &Net| {
+        let by_destination = LookUp::by("places", KeyField { field: Field::EthDst, form: KeyForm::Mac });
+        if net.look_up(&by_destination, None).is_some() { Route::to([PortNo(4)]) } else { Route::drop() }
+    };
+    let mut sim = ring_with(&Options::default(), Arc::new(by_place), 1, 1, Version::Of13);
+    let place = Write::Table { table: "places".into(), key: Value::Mac(B), value: Some(Value::from(1)) };
+    sim.tell(Event::Write(vec![place]));
+    sim.run();
+    let unplaced = udp(A, A, 80);
+    assert_eq!(send(&mut sim, at(1, 3), unplaced), []);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
+    let before = rules(&mut sim);
+    reload(&mut sim, Arc::new(|_: &PacketHandle, _: &Net| Route::drop()));
+    assert_eq!(sim.stats().leaves, 1, "the first of the two packets stands for both");
+    reload(&mut sim, Arc::new(by_place));
+    assert_eq!(rules(&mut sim), before);
 }
 
 #[test]

@@ -201,6 +201,9 @@ impl Reload {
             let outcome = decided.remove(&id);
             changed.extend(change_over(decisions, fabric, id, outcome));
         }
+        // What packets find that the candidate is the first to look up is known only then.
+        let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
+        dpids.iter().for_each(|dpid| decisions.follow_tables(fabric, *dpid));
         let former = std::mem::take(&mut self.former);
         changed.extend(decide_former(decisions, fabric, &former));
         let without_leaf =
@@ -211,7 +214,6 @@ impl Reload {
         }
         // Packets that the old policy let wait.
         decisions.undecided.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
-        let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
         dpids.into_iter().for_each(|dpid| samples.begin_pass(decisions, fabric, dpid));
         fabric.ctx.out.push(Effect::Adopted { candidate: candidate.number });
     }
