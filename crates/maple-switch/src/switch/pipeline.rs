@@ -18,8 +18,8 @@ const NO_RECV: u32 = 1 << 2;
 const NO_FLOOD: u32 = 1 << 4;
 /// `OFPPC_NO_FWD`.
 const NO_FWD: u32 = 1 << 5;
-/// `OFPPC_NO_PACKET_IN`.
-const NO_PACKET_IN: u32 = 1 << 6;
+/// `OFPPC_NO_PACKET_IN`: in 1.0 no packet-ins of the port's packets (1.0 §5.2.1), in 1.3 none of table misses (1.3 §7.2.1).
+pub(super) const NO_PACKET_IN: u32 = 1 << 6;
 
 /// A packet inside the switch, and what its packet-ins say.
 #[derive(Clone, Debug)]
@@ -292,9 +292,11 @@ impl Switch {
 
     /// Sends the whole packet to the controller, because no buffer keeps the rest (1.0 §5.4.1, 1.3 §7.4.1).
     fn packet_in(&mut self, PacketInSwitch { flight, origin, .. }: &PacketInSwitch, out: &mut Vec<Outgoing>) {
-        let muted = self.ports.get(&flight.in_port).is_some_and(|p| p.description.config & NO_PACKET_IN != 0);
         let reason = origin.reason;
-        if muted || !self.is_connected() || !self.wants_packet_in(reason) {
+        let may_mute = self.version == Version::Of10 || reason == PacketInReason::NoMatch;
+        let is_muted =
+            may_mute && self.ports.get(&flight.in_port).is_some_and(|port| port.description.config & NO_PACKET_IN != 0);
+        if is_muted || !self.is_connected() || !self.wants_packet_in(reason) {
             self.record.lost.push(Lost::NoController);
             return;
         }

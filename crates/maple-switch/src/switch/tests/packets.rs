@@ -1,7 +1,8 @@
 //! The handling of packets: priorities, ties, misses, pipelines, reserved ports, packet-outs, port settings.
 
-use maple_wire::msg::PacketInReason;
+use maple_wire::msg::{PacketInReason, PortMod};
 
+use super::super::pipeline::NO_PACKET_IN;
 use super::*;
 
 #[test]
@@ -83,6 +84,27 @@ fn nothing_goes_back_where_it_came_from_unless_in_port_says_so() {
     assert_eq!(tested.switch.record().lost, [Lost::ToIngress(PortNo(1))]);
     let arp = Frame::ethernet([0xff; 6], [0, 0, 0, 0, 0, 1]).arp_request([10, 0, 0, 1], [10, 0, 0, 2]);
     assert_eq!(tested.send(1, &arp), ["1"]);
+}
+
+#[test]
+fn no_packet_in_mutes_a_port_in_1_0_and_its_table_misses_in_1_3() {
+    let arp = Frame::ethernet([0xff; 6], [0, 0, 0, 0, 0, 1]).arp_request([10, 0, 0, 1], [10, 0, 0, 2]);
+    // The packets of a rule, a miss at the port, and one at another port. 1.3 has a rule for misses.
+    let sent = |tested: &mut TestSwitch| {
+        [tested.send(1, &arp), tested.send(1, &tcp(80)), tested.send(2, &tcp(80))].map(|to| to.len())
+    };
+    for (version, rules, muted) in [
+        (Version::Of10, "add 5 eth_type=0x806 -> controller", [0, 0, 1]),
+        (Version::Of13, "add 5 eth_type=0x806 -> controller\n add 0 -> controller", [1, 0, 1]),
+    ] {
+        let mut tested = TestSwitch::new(version);
+        assert!(tested.run(rules).is_empty());
+        assert_eq!(sent(&mut tested), [1, 1, 1], "{version:?}");
+        let hw_addr = tested.switch.ports()[&PortNo(1)].description.hw_addr;
+        let mute = PortMod { port: PortNo(1), hw_addr, config: NO_PACKET_IN, mask: NO_PACKET_IN, advertise: 0 };
+        tested.say(Message::PortMod(mute));
+        assert_eq!(sent(&mut tested), muted, "{version:?}");
+    }
 }
 
 #[test]
