@@ -25,7 +25,7 @@ pub fn verdicts(check: &Check, is_suspicious: bool) -> Vec<ConstraintResult> {
         complete => complete.map_err(|open: Open| open.to_string()),
     };
     let verdict = |constraint: Arc<str>| {
-        let of_it = check.violations().filter(|(violation, _)| violation.constraint == constraint);
+        let of_it = check.faults().violations().filter(|(violation, _)| violation.constraint == constraint);
         let violations = of_it.map(|(violation, counted)| (violation.clone(), counted.clone())).collect();
         ConstraintResult { constraint, violations, complete: complete.clone() }
     };

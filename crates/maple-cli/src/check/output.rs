@@ -33,8 +33,8 @@ pub struct Size {
 pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &CheckOptions) -> std::io::Result<u8> {
     let coverage = check.coverage();
     let reads = suspicions.iter().any(|suspicion| suspicion.is_untracked);
-    let depends = reads || check.findings().next().is_some();
-    let fails = check.failures().next().is_some();
+    let depends = reads || check.faults().findings().next().is_some();
+    let fails = check.faults().failures().next().is_some();
     let verdicts = if options.constraints { constraints::verdicts(check, reads) } else { Vec::new() };
     let is_violated = verdicts.iter().any(ConstraintResult::is_violated);
     let found = Found { check, suspicions, size, verdicts: &verdicts, coverage: &coverage };
@@ -61,10 +61,10 @@ impl Found<'_> {
         let Found { check, suspicions, size, verdicts, coverage } = *self;
         let mut told = json!({
             "source": suspicions.iter().map(suspicion_json).collect::<Vec<_>>(),
-            "runs": check.findings().map(finding_json).collect::<Vec<_>>(),
-            "failures": check.failures().map(|(error, counted)| counted_json("error", error, counted)).collect::<Vec<_>>(),
-            "routes_back": check.routes_back().map(|(place, counted)| counted_json("at", place, counted)).collect::<Vec<_>>(),
-            "writes_each": check.writes_each().map(|(place, counted)| counted_json("at", place, counted)).collect::<Vec<_>>(),
+            "runs": check.faults().findings().map(finding_json).collect::<Vec<_>>(),
+            "failures": check.faults().failures().map(|(error, counted)| counted_json("error", error, counted)).collect::<Vec<_>>(),
+            "routes_back": check.faults().routes_back().map(|(place, counted)| counted_json("at", place, counted)).collect::<Vec<_>>(),
+            "writes_each": check.faults().writes_each().map(|(place, counted)| counted_json("at", place, counted)).collect::<Vec<_>>(),
             "slow_ms": check.slow().map(|each| each.as_secs_f64() * 1000.0),
             "rules": check.costs().map(|wide| cost_json(wide, size)).collect::<Vec<_>>(),
             "look_ups": check.look_ups().map(look_up_json).collect::<Vec<_>>(),
@@ -83,10 +83,10 @@ impl Found<'_> {
         for Suspicion { file, line, text, .. } in suspicions {
             writeln!(out, "{file}:{line}: {text}")?;
         }
-        check.findings().try_for_each(|finding| write_finding(out, finding))?;
+        check.faults().findings().try_for_each(|finding| write_finding(out, finding))?;
         write_failures(out, check)?;
-        check.routes_back().try_for_each(|(place, counted)| write_route_back(out, place, counted))?;
-        check.writes_each().try_for_each(|(place, counted)| write_writes_each(out, place, counted))?;
+        check.faults().routes_back().try_for_each(|(place, counted)| write_route_back(out, place, counted))?;
+        check.faults().writes_each().try_for_each(|(place, counted)| write_writes_each(out, place, counted))?;
         write_slow(out, check)?;
         check.costs().filter(|wide| warns(wide)).try_for_each(|wide| write_warning(out, wide, size))?;
         write_coverage(out, coverage)?;
@@ -98,7 +98,7 @@ impl Found<'_> {
             (false, true) => "no untracked state was seen",
             (false, false) => "no untracked state was seen, but the policy waits",
         };
-        if check.failures().next().is_none() {
+        if check.faults().failures().next().is_none() {
             return writeln!(out, "{untracked}");
         }
         let packets = counted(coverage.packets, "packet");
@@ -108,7 +108,7 @@ impl Found<'_> {
 
 /// Writes the errors of the policy, the most frequent first.
 fn write_failures(out: &mut dyn Write, check: &Check) -> std::io::Result<()> {
-    let mut all: Vec<(&str, &Counted)> = check.failures().collect();
+    let mut all: Vec<(&str, &Counted)> = check.faults().failures().collect();
     all.sort_by_key(|(_, counted)| Reverse(counted.count));
     for (error, counted) in all.iter().take(FAILURES) {
         writeln!(out, "the policy fails on {}:", packets(counted.count))?;

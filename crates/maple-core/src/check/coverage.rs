@@ -1,9 +1,14 @@
 //! The coverage of f: all traces merged, and the sides of tests that no packet took.
 
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
 
 use super::observe::Observation;
 use crate::trace::{Item, Source, Trace, TraceStep};
+
+/// The number of traces of one shape from which other packets are made.
+const SAME_SHAPE: u32 = 4;
 
 /// All traces of one check merged into a tree.
 #[derive(Default)]
@@ -16,6 +21,8 @@ pub(super) struct MergedTraces {
     /// The number of `no` and of `yes` answers, for each line and question.
     questions: BTreeMap<(Option<Place>, String), [u64; 2]>,
     traces: u64,
+    /// The number of runs of each shape: questions and answers without the values read.
+    shapes: HashMap<u64, u32>,
 }
 
 /// The parts of a step that distinguish it from others.
@@ -87,6 +94,21 @@ pub struct Coverage {
 }
 
 impl MergedTraces {
+    /// Reports whether at most [`SAME_SHAPE`] runs of this shape were seen so far.
+    pub fn is_worth_varying(&mut self, run: &Observation) -> bool {
+        let mut hasher = DefaultHasher::new();
+        for step in run.trace.steps() {
+            match step {
+                TraceStep::Item(Item::Read(read), _) => (read.field, read.mask).hash(&mut hasher),
+                TraceStep::Item(Item::Test { cond, outcome }, _) => (cond, outcome).hash(&mut hasher),
+                TraceStep::List(answer) => answer.key().hash(&mut hasher),
+            }
+        }
+        let count = self.shapes.entry(hasher.finish()).or_default();
+        *count += 1;
+        *count <= SAME_SHAPE
+    }
+
     /// Adds a run's trace. Returns whether it is new.
     pub fn take(&mut self, run: &Observation) -> bool {
         if self.nodes.is_empty() {

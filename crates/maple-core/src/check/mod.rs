@@ -12,7 +12,7 @@
 //! A run that wrote is committed once, after its comparison, as in the network: later packets see what f learned. So
 //! the check also finds the later paths of a policy that learns.
 //!
-//! A policy that writes again after its own write ([`Check::writes_each`]) has no rule for such packets: each of them
+//! A policy that writes again after its own write ([`Faults::writes_each`]) has no rule for such packets: each of them
 //! comes to the controller.
 //!
 //! Packets on which f fails are grouped by the error text. Routes that only lead back are grouped by their lines.
@@ -32,19 +32,20 @@ mod observe;
 mod cost;
 mod coverage;
 mod examine;
+mod faults;
 mod packet;
 mod proof;
+mod queue;
 
 mod scope;
+mod timing;
 mod vary;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,13 +54,14 @@ use maple_wire::{Dpid, Field, PortNo};
 
 use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
-use crate::run::{Run, Violation};
+use crate::run::Run;
 use crate::state::{Snapshot, Store, Txn, Write};
-use crate::trace::{Cond, Item, Source, TraceStep};
+use crate::trace::Cond;
 
 pub use cost::{MadeLookUp, Per, Wide};
 pub use coverage::{Coverage, OneSided};
 pub use examine::{Claim, Counterexample, Examined, ScopedClaim, examine};
+pub use faults::{Counted, Faults, Finding};
 pub use observe::{Observation, RunDifference};
 pub use packet::{Sample, frame_of};
 pub use proof::Open;
@@ -72,22 +74,14 @@ use cost::Costs;
 use coverage::{MergedTraces, keys};
 use packet::first_packets;
 use proof::Explored;
+use queue::SampleQueue;
+use timing::Timing;
 use vary::{TriedValues, variants};
 
-/// The number of traces of one shape from which other packets are made.
-const SAME_SHAPE: u32 = 4;
-/// The maximum number of times that packets are tried again because the state changed.
-const PASSES: u32 = 4;
 /// The maximum number of packets that are tried again each time.
 const MAX_REPEATED: usize = 256;
-/// The maximum number of different failure texts that are kept: texts can have values of packets in them.
-const MAX_FAILURES: usize = 1000;
 /// The maximum number of packets of the policy's own that are tried.
 const SAMPLES: usize = 10_000;
-/// The number of packets on which f may exceed its time limit; after that many, no more are tried.
-const TOO_LONG: u32 = 3;
-/// The time of all runs after which a slow f is tried on no more packets.
-const SLOW_RUNS_TIME: Duration = Duration::from_secs(5);
 /// The time that f should take for a packet at most: meanwhile the engine decides nothing else.
 pub const SLOW_RUN: Duration = Duration::from_millis(10);
 
@@ -99,32 +93,17 @@ pub struct Check {
     policy: Arc<dyn Policy>,
     store: Arc<Store>,
     track_hosts: bool,
-    clock: Clock,
+    timing: Timing,
     random: Rng,
-    /// The packets to be tried, given or made. The flag marks those that were made.
-    queue: VecDeque<(Sample, bool)>,
-    seen: BTreeSet<Sample>,
+    queue: SampleQueue,
     hosts: Vec<Host>,
     tried: Vec<Tried>,
-    /// The version of the state when packets were last tried again because of a change, and the number of times that
-    /// this happened.
-    passes: (u64, u32),
-    shapes: HashMap<u64, u32>,
     values: TriedValues,
     merged: MergedTraces,
-    findings: BTreeMap<FindingKey, Finding>,
-    failures: BTreeMap<String, Counted>,
-    goes_back: BTreeMap<Arc<str>, Counted>,
-    /// Packets for which the policy writes each time, by the line that writes.
-    writes_each: BTreeMap<Arc<str>, Counted>,
-    /// The time that all runs took.
-    spent: Duration,
+    faults: Faults,
     costs: Costs,
     /// The merged traces of each switch, if a proof about all packets is wanted.
     explored: Option<Explored>,
-    /// Routes that constraints refused, by constraint and line.
-    violations: BTreeMap<(Arc<str>, Option<Source>), (Violation, Counted)>,
-    too_long: u32,
     coverage: Coverage,
 }
 
@@ -133,7 +112,7 @@ impl fmt::Debug for Check {
         f.debug_struct("Check")
             .field("tried", &self.tried.len())
             .field("waiting", &self.queue.len())
-            .field("findings", &self.findings.len())
+            .field("findings", &self.faults.findings().count())
             .finish_non_exhaustive()
     }
 }
@@ -146,30 +125,6 @@ struct Tried {
     sample: Sample,
     state: Arc<Snapshot>,
     first: Observation,
-}
-
-/// The key under which findings are counted together: the line, and whether the traces are equal and only their ends
-/// differ.
-type FindingKey = (Option<(Arc<str>, u32)>, bool);
-
-/// A place where f reads something that is not tracked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The place where two runs differed, and how, for the first packet that showed it.
-    pub difference: RunDifference,
-    /// The first packet that showed it.
-    pub sample: Sample,
-    /// The number of comparisons that showed it.
-    pub count: u64,
-}
-
-/// Packets with the same fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
-    /// The first of them.
-    pub sample: Sample,
-    /// The number of such packets.
-    pub count: u64,
 }
 
 impl Check {
@@ -200,25 +155,16 @@ impl Check {
             policy,
             store,
             track_hosts,
-            clock,
+            timing: Timing::new(clock),
             random: Rng::with_seed(seed),
-            queue: VecDeque::new(),
-            seen: BTreeSet::new(),
+            queue: SampleQueue::new(state.version()),
             hosts,
             tried: Vec::new(),
-            passes: (state.version(), 0),
-            shapes: HashMap::new(),
             values,
             merged: MergedTraces::default(),
-            findings: BTreeMap::new(),
-            failures: BTreeMap::new(),
-            goes_back: BTreeMap::new(),
-            writes_each: BTreeMap::new(),
-            spent: Duration::ZERO,
+            faults: Faults::default(),
             costs: Costs::default(),
             explored: None,
-            violations: BTreeMap::new(),
-            too_long: 0,
             coverage: Coverage::default(),
         };
         first.into_iter().for_each(|sample| check.offer(sample, false));
@@ -255,10 +201,9 @@ impl Check {
         self.tried.iter().map(|tried| (&tried.sample, &tried.state, &tried.first))
     }
 
-    /// Returns the routes that constraints refused: the first one for each constraint and line, with the number of
-    /// packets.
-    pub fn violations(&self) -> impl Iterator<Item = (&Violation, &Counted)> {
-        self.violations.values().map(|(violation, counted)| (violation, counted))
+    /// Returns the faults that were found.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     /// Checks that what was seen holds for all packets that can enter the network in its present state.
@@ -267,7 +212,7 @@ impl Check {
     /// [`Open`]: what was not explored. Without a call of [`Check::for_all_packets`] before, that is an error whenever
     /// the network has edge ports.
     pub fn is_complete(&self) -> Result<(), Open> {
-        if !self.findings.is_empty() {
+        if self.faults.findings().next().is_some() {
             return Err(Open::Untracked);
         }
         if self.coverage.failed > 0 {
@@ -295,17 +240,14 @@ impl Check {
 
     /// Queues a packet in front of those that are made.
     pub fn give(&mut self, sample: Sample) {
-        if self.seen.insert(sample.clone()) {
-            self.queue.push_front((sample, false));
-        }
+        self.queue.give(sample);
     }
 
     /// Tries packets until `packets` have been tried or none is left.
     pub fn explore(&mut self, packets: u64) {
         while self.coverage.packets < packets
             && !self.gave_up()
-            && (!self.queue.is_empty() || self.try_anew())
-            && let Some((sample, made)) = self.queue.pop_front()
+            && let Some((sample, made)) = self.next_sample()
         {
             self.coverage.packets += 1;
             self.coverage.made += u64::from(made);
@@ -313,20 +255,15 @@ impl Check {
         }
     }
 
-    /// Queues packets again, one for each trace, if the state has changed since: f's writes may have opened other
-    /// paths. Returns whether any packets are queued.
-    fn try_anew(&mut self) -> bool {
-        let (seen, count) = self.passes;
-        let version = self.store.snapshot().version();
-        if version == seen || count == PASSES {
-            return false;
+    /// Removes and returns the next packet to be tried, and whether it was made. If there are none, but the state has
+    /// changed since, one packet of each trace is tried again: f's writes may have opened other paths.
+    fn next_sample(&mut self) -> Option<(Sample, bool)> {
+        if self.queue.len() == 0 && self.queue.begin_pass(self.store.snapshot().version()) {
+            let mut kinds = HashSet::new();
+            let distinct = self.tried.iter().filter(|tried| kinds.insert(keys(&tried.first.trace)));
+            self.queue.repeat(distinct.take(MAX_REPEATED).map(|tried| tried.sample.clone()));
         }
-        self.passes = (version, count + 1);
-        let mut kinds = HashSet::new();
-        let distinct = self.tried.iter().filter(|tried| kinds.insert(keys(&tried.first.trace)));
-        let again: Vec<Sample> = distinct.take(MAX_REPEATED).map(|tried| tried.sample.clone()).collect();
-        self.queue.extend(again.into_iter().map(|sample| (sample, true)));
-        !self.queue.is_empty()
+        self.queue.pop()
     }
 
     /// Runs f once more on every packet, in another order, each on the state of its first run.
@@ -339,25 +276,9 @@ impl Check {
                 break;
             }
             let later = self.observe(sample, state);
-            self.compare(sample, first, &later);
+            self.faults.compare(sample, first, &later);
         }
         self.tried = tried;
-    }
-
-    /// Returns the places where runs differed, by file and line.
-    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.values()
-    }
-
-    /// Returns the error texts of f, at most 1,000, each with the packets on which it failed in that way.
-    pub fn failures(&self) -> impl Iterator<Item = (&str, &Counted)> {
-        self.failures.iter().map(|(error, counted)| (&**error, counted))
-    }
-
-    /// Returns the lines that made routes whose only port is the one where the packet came in, and the packets.
-    /// Switches send nothing out of that port.
-    pub fn routes_back(&self) -> impl Iterator<Item = (&str, &Counted)> {
-        self.goes_back.iter().map(|(place, counted)| (&**place, counted))
     }
 
     /// Returns the runs that make the number of the policy's rules grow, one entry for each kind, those with the most
@@ -371,26 +292,19 @@ impl Check {
         self.costs.look_ups()
     }
 
-    /// Returns the lines that write for a packet, and again for the next one like it, and those packets: they can have
-    /// no rules.
-    pub fn writes_each(&self) -> impl Iterator<Item = (&str, &Counted)> {
-        self.writes_each.iter().map(|(place, counted)| (&**place, counted))
-    }
-
     /// Returns the average time that f takes for a packet, if that is longer than [`SLOW_RUN`].
     pub fn slow(&self) -> Option<Duration> {
-        let runs = u32::try_from(self.coverage.runs).unwrap_or(u32::MAX);
-        self.spent.checked_div(runs).filter(|each| *each > SLOW_RUN)
+        self.timing.slow()
     }
 
     /// Reports whether no more packets are tried, because f exceeded its time limit too often or took too long.
     pub fn gave_up(&self) -> bool {
-        self.too_long >= TOO_LONG || self.spent > SLOW_RUNS_TIME && self.slow().is_some()
+        self.timing.gave_up()
     }
 
     /// Returns the coverage so far.
     pub fn coverage(&self) -> Coverage {
-        let mut coverage = self.coverage.clone();
+        let mut coverage = Coverage { runs: self.timing.runs(), ..self.coverage.clone() };
         self.merged.report(&mut coverage);
         coverage
     }
@@ -399,14 +313,14 @@ impl Check {
         let state = self.store.snapshot();
         let first = self.observe(&sample, &state);
         let second = self.observe(&sample, &state);
-        self.compare(&sample, &first, &second);
+        self.faults.compare(&sample, &first, &second);
         self.count_faults(&sample, &first);
         let is_new_here = self.explored.as_mut().is_some_and(|all| all.take(sample.at.switch, &first));
         let is_new = self.merged.take(&first);
         if is_new {
             self.count_costs(&sample, &state, &first);
         }
-        if is_new_here || is_new && self.is_worth_varying(&first) {
+        if is_new_here || is_new && self.merged.is_worth_varying(&first) {
             self.values.learn(&first, &state);
             let made = variants(&sample, &first, &self.values, &mut self.random, self.explored.is_some());
             made.into_iter().for_each(|made| {
@@ -444,58 +358,33 @@ impl Check {
     fn look_for_writes(&mut self, sample: &Sample, first: &Observation) {
         let state = self.store.snapshot();
         let next = self.observe(sample, &state);
-        if next.answer.is_err() || next.writes.is_empty() {
-            return;
+        if next.answer.is_ok() && !next.writes.is_empty() {
+            self.faults.count_write(sample, first, &next);
         }
-        let place = next.wrote_at.as_ref().or(first.wrote_at.as_ref()).map_or("the policy".into(), ToString::to_string);
-        let new = || Counted { sample: sample.clone(), count: 0 };
-        self.writes_each.entry(place.into()).or_insert_with(new).count += 1;
     }
 
     fn count_faults(&mut self, sample: &Sample, run: &Observation) {
-        let new = || Counted { sample: sample.clone(), count: 0 };
-        for violation in &run.violations {
-            let key = (Arc::clone(&violation.constraint), violation.place.clone());
-            self.violations.entry(key).or_insert_with(|| (violation.clone(), new())).1.count += 1;
-        }
+        self.faults.count(sample, run);
         match &run.answer {
             Err(PolicyError::Retry) => self.coverage.waiting += 1,
             Err(error) => {
                 self.coverage.failed += 1;
-                self.too_long += u32::from(error.is_time_limit());
-                let text = error.to_string();
-                if self.failures.len() < MAX_FAILURES || self.failures.contains_key(&text) {
-                    self.failures.entry(text).or_insert_with(new).count += 1;
+                if error.is_time_limit() {
+                    self.timing.count_too_long();
                 }
             }
-            Ok(_) => {
-                if let Some(place) = &run.goes_back {
-                    self.goes_back.entry(Arc::clone(place)).or_insert_with(new).count += 1;
-                }
-            }
+            Ok(_) => {}
         }
     }
 
     fn observe(&mut self, sample: &Sample, state: &Arc<Snapshot>) -> Observation {
-        self.coverage.runs += 1;
         let run = self.run_on(sample, state);
-        let begin = (self.clock)();
-        let observed = Observation::from_run(&*self.policy, &run);
-        self.spent += (self.clock)().saturating_sub(begin);
-        observed
+        self.timing.measure(|| Observation::from_run(&*self.policy, &run))
     }
 
     fn run_on(&self, sample: &Sample, state: &Arc<Snapshot>) -> Run {
         let txn = Txn::new(state.clone());
         Run::new(sample.frame.clone(), sample.frame.len(), sample.at, txn, self.track_hosts)
-    }
-
-    fn compare(&mut self, sample: &Sample, first: &Observation, later: &Observation) {
-        let Some(difference) = first.difference(later) else { return };
-        let place = difference.at.clone().map(|Source { file, line, .. }| (file, line));
-        let is_end = first.trace.asks_like(&later.trace);
-        let new = || Finding { difference, sample: sample.clone(), count: 0 };
-        self.findings.entry((place, is_end)).or_insert_with(new).count += 1;
     }
 
     /// Queues a packet that could occur in the network. With host tracking, f sees packets of a host only from its
@@ -512,24 +401,9 @@ impl Check {
             let host = self.hosts.iter().find(|(mac, _)| Some(*mac) == source);
             host.map(|(_, info)| Sample { at: info.location, ..sample })
         };
-        if let Some(sample) = placed.filter(|sample| self.seen.insert(sample.clone())) {
-            self.queue.push_back((sample, true));
+        if let Some(sample) = placed {
+            self.queue.add_made(sample);
         }
-    }
-
-    /// Reports whether at most [`SAME_SHAPE`] runs of this shape were seen so far.
-    fn is_worth_varying(&mut self, run: &Observation) -> bool {
-        let mut hasher = DefaultHasher::new();
-        for step in run.trace.steps() {
-            match step {
-                TraceStep::Item(Item::Read(read), _) => (read.field, read.mask).hash(&mut hasher),
-                TraceStep::Item(Item::Test { cond, outcome }, _) => (cond, outcome).hash(&mut hasher),
-                TraceStep::List(answer) => answer.key().hash(&mut hasher),
-            }
-        }
-        let count = self.shapes.entry(hasher.finish()).or_default();
-        *count += 1;
-        *count <= SAME_SHAPE
     }
 }
 

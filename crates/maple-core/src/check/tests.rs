@@ -10,6 +10,7 @@ use crate::network::PortInfo;
 use crate::policy::{Net, PacketHandle, PolicyError};
 use crate::route::Route;
 use crate::state::{SwitchInfo, Value};
+use crate::trace::Source;
 
 /// Two switches with two hosts each.
 fn network() -> (Arc<Store>, Vec<Host>) {
@@ -60,7 +61,7 @@ fn a_counter_that_is_not_tracked_is_found_at_the_line_that_follows_it() {
         forward(pkt, net)
     };
     let check = checked(policy, 300);
-    let findings: Vec<&Finding> = check.findings().collect();
+    let findings: Vec<&Finding> = check.faults().findings().collect();
     assert_eq!(findings.len(), 1, "{findings:?}");
     let RunDifference { at, after, first, second } = &findings[0].difference;
     assert!(at.as_ref().is_some_and(|at| at.file.ends_with("check/tests.rs")));
@@ -79,7 +80,7 @@ fn a_route_that_changes_by_itself_is_found_at_the_line_that_made_it() {
         net.shortest_path(from, Location::new(Dpid(2), port))
     };
     let check = checked(policy, 20);
-    let findings: Vec<&Finding> = check.findings().collect();
+    let findings: Vec<&Finding> = check.faults().findings().collect();
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert_eq!(findings[0].difference.at.as_ref().map(|at| at.line), Some(line + 4));
     assert!(findings[0].difference.first.starts_with("route "));
@@ -96,10 +97,10 @@ fn what_changes_only_later_is_found_by_running_again() {
     let (store, hosts) = network();
     let mut check = Check::new(Arc::new(policy), store, hosts, true, 1, stopped());
     check.explore(50);
-    assert_eq!(check.findings().count(), 0);
+    assert_eq!(check.faults().findings().count(), 0);
     late.store(1, Ordering::Relaxed);
     check.again();
-    assert!(check.findings().any(|finding| finding.difference.to_string().ends_with("then drop")));
+    assert!(check.faults().findings().any(|finding| finding.difference.to_string().ends_with("then drop")));
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn both_sides_of_tests_are_taken_at_their_boundaries() {
     assert!([1023, 1024, 2047, 2048].iter().all(|port| ports.contains(port)), "{ports:?}");
     let coverage = check.coverage();
     assert_eq!(coverage.one_sided, []);
-    assert_eq!((coverage.unexplored, check.findings().count()), (0, 0));
+    assert_eq!((coverage.unexplored, check.faults().findings().count()), (0, 0));
     assert!(coverage.branches >= 8 && coverage.traces > 10, "{coverage:?}");
 }
 
@@ -162,7 +163,7 @@ fn what_f_learns_opens_the_roads_behind_it() {
         },
         400,
     );
-    assert_eq!(check.findings().count(), 0);
+    assert_eq!(check.faults().findings().count(), 0);
     let routed = |tried: &Tried| tried.first.made_at.is_some() && tried.first.answer.is_ok();
     assert!(check.tried.iter().any(routed), "known destinations are reached");
 }
@@ -176,7 +177,7 @@ fn a_policy_that_fails_always_in_another_way_is_counted_and_no_finding() {
         }
     }
     let check = checked(Fails(AtomicU64::new(0)), 10);
-    assert_eq!((check.coverage().failed, check.findings().count()), (10, 0));
+    assert_eq!((check.coverage().failed, check.faults().findings().count()), (10, 0));
 }
 
 /// Returns what an examination finds out about packets of the first host of the network.

@@ -67,7 +67,7 @@ proptest! {
     fn policies_that_look_at_nothing_else_raise_no_alarm(seed: u64) {
         let policy = program(seed, 5);
         let check = explored(policy.clone(), 150);
-        let findings: Vec<&Finding> = check.findings().collect();
+        let findings: Vec<&Finding> = check.faults().findings().collect();
         prop_assert!(findings.is_empty(), "{policy}\n{findings:?}");
     }
 
