@@ -1,5 +1,6 @@
 //! Reports for people: events, and conditions that last and are counted.
 
+mod awaited;
 mod lowered;
 
 use std::fmt;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::network::{Location, Mac};
 use crate::plan::Absence;
 
+pub use awaited::Awaited;
+pub(crate) use awaited::rule_line;
 pub use lowered::Lowered;
 
 /// The counters of a switch.

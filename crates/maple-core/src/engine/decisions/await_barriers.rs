@@ -17,9 +17,8 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::tables::Waiter;
-use crate::engine::switches::audit::line;
 use crate::ids::{DependentId, Time};
-use crate::update::Change;
+use crate::report::Awaited;
 
 /// The number of rounds. In each round, the caller asks every shard and waits until all have answered.
 pub const BARRIER_ROUNDS: u64 = 2;
@@ -69,8 +68,8 @@ pub struct Unsettled {
     pub switch: Dpid,
     /// When the first wait for it began.
     pub since: Time,
-    /// A description for people.
-    pub what: String,
+    /// What it has not confirmed.
+    pub what: Awaited,
 }
 
 impl BarrierWaits {
@@ -207,31 +206,28 @@ impl Decisions {
         fabric.ctx.drop_parked(parked);
     }
 
-    /// Returns everything that waits are waiting for.
+    /// Returns everything that waits are waiting for, by switch.
     pub fn unsettled(&self, fabric: &Fabric) -> Vec<Unsettled> {
-        let waits = self.barrier_waits.waits.iter();
-        let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
-        for wait in waits {
-            let path_changes =
-                wait.path_changes.iter().map(|change| (change.ingress, self.path_change_in_words(fabric, change)));
-            let switches = wait.switches.keys().map(|dpid| (*dpid, unconfirmed_in_words(fabric, *dpid)));
-            for what in path_changes.chain(switches) {
-                let first = all.entry(what).or_insert(wait.since);
-                *first = wait.since.min(*first);
-            }
-        }
-        all.into_iter().map(|((switch, what), since)| Unsettled { switch, since, what }).collect()
+        let of_wait = |wait: &BarrierWait| {
+            let since = wait.since;
+            let changes = wait.path_changes.iter().map(|change| (change.ingress, self.awaited_path(fabric, change)));
+            let switches = wait.switches.keys().map(|dpid| (*dpid, awaited_of_switch(fabric, *dpid)));
+            let all: Vec<Unsettled> =
+                changes.chain(switches).map(|(switch, what)| Unsettled { switch, since, what }).collect();
+            all
+        };
+        let mut all: Vec<Unsettled> = self.barrier_waits.waits.iter().flat_map(of_wait).collect();
+        // What several waits are waiting for is the same text, and is reported with the first of them.
+        all.sort_by_cached_key(|one| (one.switch, one.what.to_string(), one.since));
+        all.dedup_by(|later, first| (later.switch, &later.what) == (first.switch, &first.what));
+        all
     }
 
-    fn path_change_in_words(&self, fabric: &Fabric, change: &PathChange) -> String {
+    fn awaited_path(&self, fabric: &Fabric, change: &PathChange) -> Awaited {
         let leaf = fabric.routes.of_subscription(change.dependent).and_then(|id| fabric.routes.get(id)?.leaves().min());
-        match self.leaves.get(&leaf.unwrap_or(change.dependent.possible_leaf())) {
-            Some(leaf) => {
-                let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
-                format!("packets like {packet} wait for the rules of their new path")
-            }
-            None => "packets wait for the rules of their new path".to_owned(),
-        }
+        let leaf = self.leaves.get(&leaf.unwrap_or(change.dependent.possible_leaf()));
+        let packet = leaf.map(|leaf| maple_wire::packet::text::summary(&leaf.witness.packet()).into());
+        Awaited::Path { packet }
     }
 
     fn report_finished_waits(&mut self, fabric: &mut Fabric) {
@@ -250,25 +246,14 @@ impl Decisions {
     }
 }
 
-fn unconfirmed_in_words(fabric: &Fabric, dpid: Dpid) -> String {
-    let Some(switch) = fabric.switches.get(&dpid) else { return "it is gone".to_owned() };
-    if switch.unreachable.is_some() {
-        return "it has no control connection, and its rules change when it is back".to_owned();
-    }
-    if switch.restoring.is_some() {
-        return "its rules of an earlier run are being compared".to_owned();
-    }
+fn awaited_of_switch(fabric: &Fabric, dpid: Dpid) -> Awaited {
+    let Some(switch) = fabric.switches.get(&dpid) else { return Awaited::Departure };
     match switch.tables.first_unconfirmed() {
-        _ if !switch.tables.is_ready() => "its rules are being read".to_owned(),
-        Some((table, change)) => {
-            let verb = match change {
-                Change::Add(_) => "add",
-                Change::Modify(_) => "modify",
-                Change::Delete(_) => "delete",
-            };
-            format!("it has not confirmed: {verb} {}", line(switch.version(), table, change.rule()))
-        }
-        None => "it has not answered a barrier request".to_owned(),
+        _ if switch.unreachable.is_some() => Awaited::Connection,
+        _ if switch.restoring.is_some() => Awaited::Comparison,
+        _ if !switch.tables.is_ready() => Awaited::Reading,
+        Some((table, change)) => Awaited::Change { version: switch.version(), table, change: change.clone() },
+        None => Awaited::BarrierReply,
     }
 }
 

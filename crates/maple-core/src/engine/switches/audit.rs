@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
-use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
+use maple_wire::{Constraint, Dpid, Match, Message};
 
 use super::Switches;
 use crate::engine::context::Context;
@@ -27,7 +27,7 @@ use crate::engine::one_switch::cookies::{is_of_watch, is_ours};
 use crate::engine::one_switch::counters::audit_state::Repair;
 use crate::engine::one_switch::counters::polls::REST_FACTOR;
 use crate::engine::one_switch::tables::AuditFindings;
-use crate::report::Report;
+use crate::report::{Report, rule_line};
 use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};
 
@@ -131,7 +131,7 @@ impl Switches {
         let AuditFindings { missing, altered, unknown, example: Some((table, rule)), places, .. } = findings else {
             return;
         };
-        let example: Box<str> = line(version, table, &rule).into();
+        let example: Box<str> = rule_line(version, table, &rule).into();
         let Some(mut repair) = before else {
             let (failed, is_reported) = (Backoff::default(), false);
             switch.counters.audits.repair =
@@ -177,7 +177,8 @@ impl Switches {
             };
             let mut below = ours.iter().filter(is_below);
             if let Some((_, first)) = below.next() {
-                let (foreign, first) = (line(version, *table, rule).into(), line(version, *table, first).into());
+                let (foreign, first) =
+                    (rule_line(version, *table, rule).into(), rule_line(version, *table, first).into());
                 ctx.stats.foreign_rules += 1;
                 ctx.report(Report::ForeignRule { switch: dpid, foreign, taken_from: 1 + below.count(), first });
             }
@@ -189,12 +190,6 @@ fn report_repaired(ctx: &mut Context, dpid: Dpid, repair: Repair) {
     let Repair { missing, altered, unknown, example, .. } = repair;
     ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
     ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
-}
-
-/// Returns a rule as a line of text for people.
-pub(in crate::engine) fn line(version: Version, table: u8, rule: &Rule) -> String {
-    let Rule { priority, matching, instructions, cookie } = rule;
-    print::flow_line(version, table, *priority, *cookie, matching, instructions).trim_start().to_owned()
 }
 
 /// Reports whether a packet may fit both matches: they agree in the known bits that both fix.

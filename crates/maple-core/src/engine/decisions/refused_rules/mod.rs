@@ -20,9 +20,8 @@ use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::tables::{RefusedRequest, Waiter};
 use crate::engine::one_switch::{Stale, Switch};
-use crate::engine::switches::audit::line;
 use crate::labels::Refusal;
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportKind, ReportSubject, rule_line};
 use crate::rule::Rule;
 use crate::update::key_of;
 
@@ -237,7 +236,7 @@ fn is_needed(switch: &Switch, table: u8, rule: &Rule) -> bool {
 
 /// Returns the refused rule and the error, in words for people.
 fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
-    format!("{}, error {}", line(version, table, rule), print::error_name(version, error))
+    format!("{}, error {}", rule_line(version, table, rule), print::error_name(version, error))
 }
 
 /// Reports whether an error says that a table is full (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
