@@ -130,7 +130,7 @@ impl LiveWatches {
         let Some(number) = free else {
             return report(fabric, token, LiveNews::Refused(LiveObstacle::TooManyWatches));
         };
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let watch =
             LiveWatch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
         self.0.insert(number, watch);
@@ -139,7 +139,7 @@ impl LiveWatches {
 
     /// Prolongs a watch, because somebody still watches.
     pub(super) fn prolong(&mut self, fabric: &mut Fabric, token: u64) {
-        let until = fabric.ctx.now + ALIVE;
+        let until = fabric.ctx.now() + ALIVE;
         match self.0.values_mut().find(|watch| watch.token == token) {
             Some(watch) => watch.until = until,
             None => report(fabric, token, LiveNews::Refused(LiveObstacle::Ended)),
@@ -163,7 +163,7 @@ impl LiveWatches {
     /// Checks a watch: ends it if nobody watches any more, and sends its rule if the switch is to get it. Sets a timer
     /// for the next check.
     pub(super) fn check(&mut self, fabric: &mut Fabric, number: u8) {
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let Some(watch) = self.0.get_mut(&number).filter(|watch| watch.due <= now) else { return };
         watch.due = now + PERIOD;
         if watch.until <= now {
@@ -213,7 +213,7 @@ impl LiveWatches {
     }
 
     fn send_rule(&mut self, fabric: &mut Fabric, number: u8, matching: Match) {
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let Some(watch) = self.0.get(&number).expected() else { return };
         let dpid = watch.filter.at.switch;
         let copy = Action::Output { port: PortNo::CONTROLLER, max_len: COPIED_BYTES };
@@ -229,7 +229,7 @@ impl LiveWatches {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let xid = switch.tables.take_xid();
         // A deletion in this batch comes after it.
-        fabric.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
+        fabric.ctx.add_effect(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
         if let Some(watch) = self.0.get_mut(&number) {
             watch.sent = Some(SentRules { at: now, xid });
         }
@@ -244,7 +244,7 @@ impl LiveWatches {
         let Some(switch) = fabric.switches.get_mut(&watch.filter.at.switch) else { return watch.sent = None };
         let effects = watch.deletion(number, epoch, track_hosts, switch);
         // Before everything that is sent later.
-        fabric.ctx.out.extend(effects);
+        fabric.ctx.add_effects(effects);
     }
 
     /// Deletes the temporary rules of a switch if something in its classifier is about to change.
@@ -256,7 +256,7 @@ impl LiveWatches {
         let (epoch, track_hosts) = (fabric.ctx.options.epoch, fabric.ctx.options.track_hosts);
         for (number, watch) in self.0.iter_mut().filter(|(_, watch)| watch.filter.at.switch == dpid) {
             let effects = watch.deletion(*number, epoch, track_hosts, switch);
-            fabric.ctx.out.extend(effects);
+            fabric.ctx.add_effects(effects);
         }
     }
 
@@ -302,7 +302,7 @@ impl LiveWatches {
 
     /// Passes a packet on to a watch, unless the watch has got enough in this second.
     fn tell_copy(&mut self, fabric: &mut Fabric, number: u8, packet: LiveNews) {
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let Some(watch) = self.0.get_mut(&number).expected() else { return };
         if watch.second + PERIOD <= now {
             (watch.second, watch.copies) = (now, 0);
@@ -330,7 +330,7 @@ impl LiveWatches {
 }
 
 fn report(fabric: &mut Fabric, token: u64, news: LiveNews) {
-    fabric.ctx.after.push(Effect::Live { token, news });
+    fabric.ctx.add_after_rules(Effect::Live { token, news });
 }
 
 /// Adds to the constraints the prerequisites of their fields. Where there is a choice, takes the first that does not

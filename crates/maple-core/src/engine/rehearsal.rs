@@ -110,7 +110,7 @@ impl Rehearsal {
         }
         let store = engines.first().map_or_else(Store::new, |engine| engine.fabric.ctx.store.shared().copy());
         engines.iter_mut().for_each(|engine| engine.fabric.ctx.store = EngineStore::new(Arc::clone(&store)));
-        let now = engines.iter().map(|engine| engine.fabric.ctx.now).max().unwrap_or_default();
+        let now = engines.iter().map(|engine| engine.fabric.ctx.now()).max().unwrap_or_default();
         let rests = engines.first().map(|engine| engine.fabric.ctx.options.lost_quarantine).unwrap_or_default();
         let mut rehearsal = Rehearsal { engines, store, now, span: SPAN + rests, before: BTreeMap::new() };
         let events = rehearsal
@@ -144,7 +144,7 @@ impl Rehearsal {
             let ports: Vec<Port> =
                 earlier.ports_of(*dpid).into_iter().map(|port| Port::new(port, [0; 6], "")).collect();
             let engine = &mut rehearsal.engines[0];
-            engine.fabric.ctx.now = rehearsal.now;
+            engine.fabric.ctx.advance(rehearsal.now);
             engine.topology.on_switch_up(
                 &mut engine.fabric,
                 *dpid,
@@ -370,6 +370,5 @@ fn catch_up(engine: &mut Engine) {
     let dependents = leaves.chain(engine.fabric.routes.subscriptions());
     let stale: Vec<DependentId> =
         dependents.filter(|dependent| !engine.fabric.ctx.store.is_current(*dependent)).collect();
-    engine.fabric.ctx.stale.extend(stale);
-    engine.fabric.ctx.heard = engine.fabric.ctx.store.ended(engine.fabric.ctx.shard);
+    engine.fabric.ctx.catch_up(stale);
 }

@@ -53,6 +53,13 @@ impl Context {
         }
     }
 
+    /// Reports a packet that was `seen` at a port although its source is `at` another.
+    pub fn report_elsewhere(&mut self, mac: Mac, at: Location, seen: Location) {
+        if let Some(unreported) = self.reports.count_elsewhere(self.now, seen) {
+            self.report(Report::HostElsewhere { mac, at, seen, unreported });
+        }
+    }
+
     /// Commits a transaction, within its exclusive turn if it has one.
     pub fn commit_txn(
         &self,

@@ -125,6 +125,22 @@ impl Context {
         self.stale.extend(dependents);
     }
 
+    /// Reports whether some dependents of this shard are stale.
+    pub fn has_stale(&self) -> bool {
+        !self.stale.is_empty()
+    }
+
+    /// Removes and returns the stale dependents of this shard.
+    pub fn take_stale(&mut self) -> BTreeSet<DependentId> {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// Notes all dependents of this shard that commits so far have made stale, where no message has told of them.
+    pub fn catch_up(&mut self, stale: impl IntoIterator<Item = DependentId>) {
+        self.stale.extend(stale);
+        self.heard = self.store.ended(self.shard);
+    }
+
     /// Reports whether it is known here which dependents are stale. If not, another shard has changed the state, and its
     /// message is on the way.
     pub fn has_heard_all(&self) -> bool {
@@ -138,6 +154,16 @@ impl Context {
         for shard in shards {
             self.send_to_shard(shard, EngineMessage::Withdraw(selection.clone()));
         }
+    }
+
+    /// Takes in a message from another shard.
+    pub fn receive(&mut self, message: EngineMessage) {
+        self.inbox.push_back(message);
+    }
+
+    /// Removes and returns the next message to this shard.
+    pub fn next_message(&mut self) -> Option<EngineMessage> {
+        self.inbox.pop_front()
     }
 
     /// Sends a message to a shard.

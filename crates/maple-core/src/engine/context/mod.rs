@@ -1,8 +1,8 @@
 //! The context in which all parts of an engine work: the tracked state, the options, the time of the batch, and what the
 //! batch sends and counts.
 //!
-//! The context knows none of the parts. What a part wants to happen outside of the engine goes into [`Context::out`] or
-//! [`Context::after`]; what is to happen later gets a timer ([`Context::wake_at`]).
+//! The context knows none of the parts. What a part wants to happen outside of the engine is an effect of the batch
+//! ([`Context::add_effect`]); what is to happen later gets a timer ([`Context::wake_at`]).
 
 pub(super) mod access_hits;
 pub(super) mod backoff;
@@ -24,6 +24,7 @@ pub(super) mod watched;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_wire::Dpid;
 
@@ -41,43 +42,43 @@ use uses::EngineStore;
 
 /// The context of one engine.
 pub(super) struct Context {
-    /// The engine's own shard.
-    pub shard: ShardId,
     pub store: EngineStore,
     pub options: Options,
-    /// The time of the batch.
-    pub now: Time,
     pub stats: Stats,
+    /// The engine's own shard.
+    shard: ShardId,
+    /// The time of the batch.
+    now: Time,
     /// The times from a leaf's decision, or its change to another route, to the confirmation of its rule by the switch.
-    pub install_times: Histogram,
+    install_times: Histogram,
     timers: BTreeSet<(Time, Timer)>,
     /// What was reported.
-    pub reports: Reports,
+    reports: Reports,
     /// The number of mails to other shards so far.
-    pub mails: u64,
+    mails: u64,
     /// Messages of this shard to itself.
-    pub inbox: VecDeque<EngineMessage>,
+    inbox: VecDeque<EngineMessage>,
     /// Dependents of something that has changed: a leaf may no longer be what f would answer. Ids of none are allowed.
-    pub stale: BTreeSet<DependentId>,
+    stale: BTreeSet<DependentId>,
     /// The number of commits that this shard has heard of, among those that ended subscriptions of its dependents.
-    pub heard: u64,
+    heard: u64,
     /// Switches whose tables have to be updated at the end of the batch.
     dirty: BTreeSet<Dpid>,
     /// The effects of the batch, in order.
-    pub out: Vec<Effect>,
+    out: Vec<Effect>,
     /// Effects to send after the rules.
-    pub after: Vec<Effect>,
+    after: Vec<Effect>,
 }
 
 impl Context {
     /// Creates the context of an engine that has done nothing.
     pub fn new(shard: ShardId, store: Arc<Store>, options: Options) -> Context {
         Context {
-            shard,
             store: EngineStore::new(store),
             options,
-            now: Time::default(),
             stats: Stats::default(),
+            shard,
+            now: Time::default(),
             install_times: Histogram::default(),
             timers: BTreeSet::new(),
             reports: Reports::default(),
@@ -107,9 +108,81 @@ impl Context {
         }
     }
 
+    /// Returns the engine's own shard.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// Returns the time of the batch.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Begins a batch at this time. Time does not run backwards.
+    pub fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    /// Adds an effect to those of the batch.
+    pub fn add_effect(&mut self, effect: Effect) {
+        self.out.push(effect);
+    }
+
+    /// Adds effects to those of the batch.
+    pub fn add_effects(&mut self, effects: impl IntoIterator<Item = Effect>) {
+        self.out.extend(effects);
+    }
+
+    /// Adds an effect that comes after the batch's rules.
+    pub fn add_after_rules(&mut self, effect: Effect) {
+        self.after.push(effect);
+    }
+
+    /// Adds effects that come after the batch's rules.
+    pub fn add_all_after_rules(&mut self, effects: impl IntoIterator<Item = Effect>) {
+        self.after.extend(effects);
+    }
+
+    /// Withholds those effects of the batch that are not to be sent.
+    pub fn retain_effects(&mut self, mut is_kept: impl FnMut(&Effect) -> bool) {
+        self.out.retain(&mut is_kept);
+        self.after.retain(&mut is_kept);
+    }
+
+    /// Removes the effects of the batch, and appends them to `out`, in order.
+    pub fn take_effects(&mut self, out: &mut Vec<Effect>) {
+        out.append(&mut self.out);
+        out.append(&mut self.after);
+    }
+
+    /// Counts the time from a leaf's decision to the confirmation of its rule.
+    pub fn count_installation(&mut self, took: Duration) {
+        self.install_times.record(took, 1);
+    }
+
+    /// Returns the times from decisions to confirmations.
+    pub fn install_times(&self) -> Histogram {
+        self.install_times
+    }
+
+    /// Returns what was reported.
+    pub fn reports(&self) -> &Reports {
+        &self.reports
+    }
+
+    /// Returns what was reported, to count more of it.
+    pub fn reports_mut(&mut self) -> &mut Reports {
+        &mut self.reports
+    }
+
+    /// Forgets what was reported, because another policy decides now.
+    pub fn forget_reports(&mut self) {
+        self.reports = Reports::default();
+    }
+
     /// Reports something.
     pub fn report(&mut self, report: Report) {
-        self.out.push(Effect::Report(report));
+        self.add_effect(Effect::Report(report));
     }
 
     /// Counts a message about a switch that has gone.

@@ -101,7 +101,7 @@ impl Decisions {
             origin: self.leaves.intern_origin(origin),
             route_id: None,
             witness,
-            state: LeafState::Waiting { by_controller: false, since: fabric.ctx.now },
+            state: LeafState::Waiting { by_controller: false, since: fabric.ctx.now() },
             held: None,
         }
     }
@@ -124,7 +124,7 @@ impl Decisions {
     /// Reports, once for each key, that f reads something that is not tracked.
     pub fn report_nondeterminism(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
         let kind = ReportKind::PolicyNotAFunction;
-        let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
+        let novelty = fabric.ctx.reports_mut().note(kind, ReportSubject::Policy, key);
         if novelty != Novelty::Known {
             let reads = self.policy.untracked_reads().into();
             fabric.ctx.report_novel(

@@ -231,7 +231,7 @@ impl Decisions {
     }
 
     fn report_finished_waits(&mut self, fabric: &mut Fabric) {
-        fabric.ctx.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
+        fabric.ctx.add_effects(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
     }
 
     /// Begins a wait for all removals that go on, which the switches without a connection have recorded.
@@ -240,7 +240,7 @@ impl Decisions {
         let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
         let awaited: BTreeSet<Dpid> = awaited.collect();
         let goes_on = |change: &PathChange| goes_on(&self.leaves, &fabric.routes, change);
-        self.barrier_waits.begin(token, fabric.ctx.now, awaited.clone(), goes_on);
+        self.barrier_waits.begin(token, fabric.ctx.now(), awaited.clone(), goes_on);
         awaited.into_iter().for_each(|dpid| await_barrier(fabric, dpid, token));
         self.report_finished_waits(fabric);
     }

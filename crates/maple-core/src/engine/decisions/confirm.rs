@@ -48,8 +48,8 @@ impl Decisions {
             }
             Waiter::Barriers(token) => self.on_confirmed(fabric, dpid, token),
             Waiter::RuleAdded(_, since) => {
-                let took = fabric.ctx.now.0.saturating_sub(since.0);
-                fabric.ctx.install_times.record(Duration::from_nanos(took), 1);
+                let took = fabric.ctx.now().0.saturating_sub(since.0);
+                fabric.ctx.count_installation(Duration::from_nanos(took));
                 if let Some(switch) = fabric.switches.get_mut(&dpid) {
                     switch.room.note_confirmed();
                 }
@@ -65,7 +65,7 @@ impl Decisions {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let key = entry_key(removed.priority, &removed.matching);
         let cookie = switch.renamed.current(removed.cookie);
-        if switch.tables.is_lost(fabric.ctx.now, removed.table_id, cookie, key) {
+        if switch.tables.is_lost(fabric.ctx.now(), removed.table_id, cookie, key) {
             let report = Report::RulesLost { switch: dpid, count: 1 };
             fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
             fabric.mark_dirty(dpid);
@@ -100,6 +100,6 @@ impl Decisions {
         if let Some(Effect::Departed { leaves, .. }) = &departed {
             self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
         }
-        fabric.ctx.out.extend(departed);
+        fabric.ctx.add_effects(departed);
     }
 }

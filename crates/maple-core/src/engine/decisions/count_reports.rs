@@ -110,7 +110,7 @@ impl Decisions {
     }
 
     fn read_count(&mut self, fabric: &mut Fabric, dpid: Dpid, counted: &RuleCounter<'_>) {
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let epoch = fabric.ctx.options.epoch;
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
         switch.counters.growth.alter(switch.tables.take_altered());

@@ -45,7 +45,7 @@ impl Decisions {
     /// Forwards a packet that belongs to a leaf, or holds it until the leaf's rule is there.
     fn send_by_leaf(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
         if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
-            && *from <= fabric.ctx.now
+            && *from <= fabric.ctx.now()
         {
             self.retry_install(fabric, id);
         }
@@ -63,7 +63,7 @@ impl Decisions {
                 match &mut leaf.held {
                     Some(held) => held.packets.push(packet),
                     None => {
-                        let until = fabric.ctx.now + fabric.ctx.options.hold;
+                        let until = fabric.ctx.now() + fabric.ctx.options.hold;
                         leaf.held = Some(Box::new(HeldPackets { packets: vec![packet], until }));
                         fabric.ctx.wake_at(until, Timer::Leaf(id));
                     }
@@ -274,7 +274,7 @@ fn new_run(fabric: &mut Fabric, received: &ReceivedPacket) -> Option<Run> {
 fn on_policy_failed(fabric: &mut Fabric, error: &PolicyError, received: &ReceivedPacket) {
     fabric.ctx.stats.policy_errors += 1;
     fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::failed(&error.to_string()));
-    let (error, novelty) = fabric.ctx.reports.count_failure(&error.to_string(), received.at);
+    let (error, novelty) = fabric.ctx.reports_mut().count_failure(&error.to_string(), received.at);
     let report = Report::PolicyFailed { error, at: received.at };
     fabric.ctx.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
 }

@@ -67,7 +67,7 @@ impl Decisions {
     /// Evicts leaves and labels by the known use of their rules.
     pub fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        let round = switch.room.capacity.end_round(fabric.ctx.now);
+        let round = switch.room.capacity.end_round(fabric.ctx.now());
         let tree = switch.tree();
         tree.begin_period();
         tree.leaves().filter(|leaf| round.used(&Subject::from(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));

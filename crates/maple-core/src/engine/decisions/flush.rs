@@ -17,7 +17,7 @@ impl Decisions {
         if !self.prepare(fabric, dpid) {
             return false;
         }
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let has_additions = |switch: &Switch| switch.tables.has_waiting_additions();
         if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, has_additions(switch))) {
             self.refuse_additions(fabric, dpid);
@@ -54,12 +54,12 @@ impl Decisions {
             changed.into_iter().map(|leaf| (leaf, self.ingress_action(fabric, leaf))).collect();
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         switch.collect_labels(fabric.ctx.options.epoch);
-        switch.collect_ingress(fabric.ctx.now, actions);
+        switch.collect_ingress(fabric.ctx.now(), actions);
         switch.tables.record_changes(switch.layout.routes(), switch.paths.route_rules.take_changes());
         let own = switch.collect_own(&fabric.ctx);
         let is_held = switch.has_further_hosts() && self.holds_hosts(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        switch.collect_hosts(fabric.ctx.now, own, is_held);
+        switch.collect_hosts(fabric.ctx.now(), own, is_held);
         switch.compare_all();
     }
 
@@ -67,7 +67,7 @@ impl Decisions {
     /// change.
     fn holds_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         let is_moving = self.has_path_changes(fabric, dpid);
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let longest = fabric.ctx.options.reroute_timeout;
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };

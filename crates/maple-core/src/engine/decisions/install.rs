@@ -39,7 +39,7 @@ impl Decisions {
         fabric.routes.stop_waiting(route_id, id);
         fabric.sync_route_rules();
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
-        let since = leaf.waiting_since(fabric.ctx.now);
+        let since = leaf.waiting_since(fabric.ctx.now());
         leaf.state = LeafState::Active;
         let ingress = leaf.ingress();
         fabric.ctx.stats.leaves_installed += 1;
@@ -74,8 +74,8 @@ impl Decisions {
         // A timer outlives its leaf.
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
-            LeafState::Rerouting(ref reroute) if reroute.until <= fabric.ctx.now => self.withdraw(fabric, id),
-            _ if leaf.held.as_ref().is_some_and(|held| held.until <= fabric.ctx.now) => {
+            LeafState::Rerouting(ref reroute) if reroute.until <= fabric.ctx.now() => self.withdraw(fabric, id),
+            _ if leaf.held.as_ref().is_some_and(|held| held.until <= fabric.ctx.now()) => {
                 self.send_held(fabric, id);
             }
             _ => {}
@@ -85,7 +85,7 @@ impl Decisions {
     /// Lets a leaf's packets go through the controller until there is capacity. Withdraws a leaf that is being
     /// rerouted.
     pub fn evict_leaf(&mut self, fabric: &mut Fabric, id: LeafId) {
-        let from = fabric.ctx.now + fabric.ctx.options.eviction_period;
+        let from = fabric.ctx.now() + fabric.ctx.options.eviction_period;
         match self.leaves.get(&id) {
             // It was withdrawn while its rule waited.
             None => {}

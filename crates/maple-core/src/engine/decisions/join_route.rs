@@ -67,7 +67,7 @@ impl Decisions {
     pub fn prepare_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
         if !fabric.check_capacity(ingress) {
-            leaf.state = LeafState::NoCapacity { from: fabric.ctx.now + fabric.ctx.options.eviction_period };
+            leaf.state = LeafState::NoCapacity { from: fabric.ctx.now() + fabric.ctx.options.eviction_period };
             return LeafAction::Controller;
         }
         let key = route_key(fabric, &leaf.goal, &leaf.witness);
@@ -80,7 +80,7 @@ impl Decisions {
         let Some(route) = fabric.routes.get(route_id).expected() else { return LeafAction::Controller };
         leaf.goal = route.goal().clone();
         if !route.is_ready() {
-            leaf.state = LeafState::Waiting { by_controller: route.is_refused(), since: fabric.ctx.now };
+            leaf.state = LeafState::Waiting { by_controller: route.is_refused(), since: fabric.ctx.now() };
             fabric.routes.wait(route_id, id);
             return LeafAction::Controller;
         }
@@ -89,7 +89,7 @@ impl Decisions {
         let action = fabric.routes.get(route_id).map_or(LeafAction::Controller, SharedRoute::action);
         leaf.state = LeafState::Active;
         fabric.ctx.stats.leaves_installed += 1;
-        fabric.switches.wait(ingress, Waiter::RuleAdded(id, fabric.ctx.now));
+        fabric.switches.wait(ingress, Waiter::RuleAdded(id, fabric.ctx.now()));
         action
     }
 

@@ -53,7 +53,7 @@ impl Decisions {
     pub fn wait_for_route(&mut self, fabric: &mut Fabric, id: LeafId, route_id: RouteId, by_controller: bool) {
         fabric.routes.wait(route_id, id);
         if let Some(leaf) = self.leaves.get_mut(&id) {
-            let since = leaf.waiting_since(fabric.ctx.now);
+            let since = leaf.waiting_since(fabric.ctx.now());
             leaf.state = LeafState::Waiting { by_controller, since };
         }
     }

@@ -220,7 +220,7 @@ impl Decisions {
 
     /// Creates an id for a leaf, a parked packet or the plan of a route.
     pub fn new_dependent_id(&mut self, fabric: &Fabric) -> DependentId {
-        self.leaves.new_id(fabric.ctx.shard, |id| {
+        self.leaves.new_id(fabric.ctx.shard(), |id| {
             self.undecided.has(id)
                 || fabric.routes.of_subscription(id).is_some()
                 || fabric.switches.of_look_up(id).is_some()

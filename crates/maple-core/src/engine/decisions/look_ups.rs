@@ -176,7 +176,7 @@ impl Decisions {
             let is_leaf = self.leaves.get(&id.possible_leaf()).is_some();
             is_leaf || self.undecided.has(id) || fabric.routes.of_subscription(id).is_some()
         };
-        fabric.switches.add_look_up(fabric.ctx.shard, dpid, is_taken)
+        fabric.switches.add_look_up(fabric.ctx.shard(), dpid, is_taken)
     }
 
     /// Deletes the rules of hosts that are elsewhere in the newest state, if leaves may rest on where sources are. Another
@@ -309,7 +309,7 @@ impl Decisions {
         let changes = switch.take_look_up_changes(if is_changing { LeafRules::Changing } else { LeafRules::AtRest });
         if changes.is_empty() {
             if switch.ingress.look_ups.are_changing() {
-                fabric.ctx.wake_at(fabric.ctx.now + AT_REST_AGAIN, Timer::LookUps(dpid));
+                fabric.ctx.wake_at(fabric.ctx.now() + AT_REST_AGAIN, Timer::LookUps(dpid));
             }
             return switch.ingress.look_ups.let_leaves_change();
         }

@@ -92,7 +92,7 @@ impl Decisions {
     pub fn publish(&mut self, ctx: &mut Context) {
         if let Some(changed) = self.leaves.take_changed() {
             let witness = |id| (id, self.leaves.get(&id).map(|leaf| leaf.remembered()));
-            ctx.out.push(Effect::Remember(changed.into_iter().map(witness).collect()));
+            ctx.add_effect(Effect::Remember(changed.into_iter().map(witness).collect()));
         }
     }
 }

@@ -51,7 +51,7 @@ impl Decisions {
         if self.leaves.is_empty() {
             return;
         }
-        let Some(due) = self.rechecks.take_due(fabric.ctx.now, fabric.ctx.options.check_rate) else { return };
+        let Some(due) = self.rechecks.take_due(fabric.ctx.now(), fabric.ctx.options.check_rate) else { return };
         fabric.ctx.wake_at(due, Timer::Recheck);
         let Some((id, leaf)) = self.rechecks.take_next(&self.leaves).expected() else { return };
         let first = observation_of(fabric, leaf);

@@ -32,7 +32,7 @@ use crate::run::Finished;
 impl Decisions {
     /// Reconsiders all stale leaves.
     pub fn reconsider_all(&mut self, fabric: &mut Fabric) {
-        let stale = std::mem::take(&mut fabric.ctx.stale);
+        let stale = fabric.ctx.take_stale();
         if !stale.is_empty() {
             self.reconsider(fabric, &stale);
         }

@@ -20,8 +20,8 @@ impl Decisions {
     pub fn begin_reroute(&mut self, fabric: &mut Fabric, id: LeafId, to: Goal) {
         let Some(route_id) = self.join_goal(fabric, id, &to) else { return self.withdraw(fabric, id) };
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
-        let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
-        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: fabric.ctx.now, until }));
+        let until = fabric.ctx.now() + fabric.ctx.options.reroute_timeout;
+        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: fabric.ctx.now(), until }));
         let change = PathChange { ingress: leaf.ingress(), dependent: id.into(), until };
         self.begin_path_change(fabric, change);
         match fabric.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {

@@ -41,7 +41,7 @@ impl Decisions {
             }
             Holder::Route { serial, port, .. } => {
                 let mut effects = Vec::new();
-                let came = fabric.routes.learn(serial, port, news, fabric.ctx.now, &mut effects);
+                let came = fabric.routes.learn(serial, port, news, fabric.ctx.now(), &mut effects);
                 match came {
                     Some(RouteNews::Ready(leaves)) => {
                         leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf))
@@ -68,7 +68,7 @@ impl Decisions {
         let leaf = fabric.routes.get(id).and_then(|route| route.leaves().next());
         let origin = leaf.map(|leaf| self.origin_of(leaf)).unwrap_or_default();
         fabric.ctx.report_left_out(fabric.ctx.store.snapshot().left_out(&plan), origin.line.as_ref());
-        let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
+        let until = fabric.ctx.now() + fabric.ctx.options.reroute_timeout;
         let changed = fabric.with_routes(|routes, _, out| routes.on_plan_resolved(id, &resolved, until, out));
         if let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress())
             && changed == PlanChange::Asking

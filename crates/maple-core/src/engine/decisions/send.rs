@@ -45,7 +45,7 @@ impl Decisions {
         }
         // After the rules, which the flush at the end of the batch sends.
         let effect = fabric.switches.packet_out(&mut fabric.ctx, packet, actions);
-        fabric.ctx.after.extend(effect);
+        fabric.ctx.add_all_after_rules(effect);
     }
 
     /// Sends the packets that wait for a leaf straight to the egress ports. Later packets go that way too, until the

@@ -29,6 +29,6 @@ impl EngineCopy {
 
 impl fmt::Debug for EngineCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineCopy").field("shard", &self.0.fabric.ctx.shard).finish_non_exhaustive()
+        f.debug_struct("EngineCopy").field("shard", &self.0.fabric.ctx.shard()).finish_non_exhaustive()
     }
 }

@@ -75,7 +75,7 @@ pub struct Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
-            .field("shard", &self.fabric.ctx.shard)
+            .field("shard", &self.fabric.ctx.shard())
             .field("switches", &self.fabric.switches.keys())
             .finish_non_exhaustive()
     }
@@ -113,12 +113,12 @@ impl Engine {
     /// The rules of a switch are compiled once for the whole batch, so the packets of a batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.fabric.ctx.store.begin();
-        self.fabric.ctx.now = self.fabric.ctx.now.max(now);
+        self.fabric.ctx.advance(now);
         self.decisions.undecided.begin_batch();
         // After a standstill, what came in time is handled before the timers run.
         let standstill = self.fabric.ctx.standstill();
         match standstill {
-            Some(late) => self.topology.hosts.on_standstill(self.fabric.ctx.now, late),
+            Some(late) => self.topology.hosts.on_standstill(self.fabric.ctx.now(), late),
             None => {
                 self.run_timers();
                 self.decisions.recheck(&mut self.fabric);
@@ -138,8 +138,7 @@ impl Engine {
             self.on_switch_down(dpid);
         }
         self.fabric.withhold_from_unreachable();
-        out.append(&mut self.fabric.ctx.out);
-        out.append(&mut self.fabric.ctx.after);
+        self.fabric.ctx.take_effects(out);
         self.fabric.ctx.store.end();
     }
 
@@ -208,7 +207,7 @@ impl Engine {
                 Restore::begin(decisions, fabric, dpid, flows, witnesses, &earlier);
             }
 
-            Event::Mail(mail) => fabric.ctx.inbox.push_back(mail.message),
+            Event::Mail(mail) => fabric.ctx.receive(mail.message),
             Event::Send(own) => fabric.switches.send_listener_frame(&mut fabric.ctx, &own),
             Event::Invalidate(selection) => fabric.ctx.invalidate(&selection),
             Event::Write(writes) => fabric.ctx.write(|_| writes),
@@ -255,7 +254,7 @@ impl Engine {
 
     /// Handles what shards, this one among them, have told this shard.
     fn read_inbox(&mut self) {
-        while let Some(message) = self.fabric.ctx.inbox.pop_front() {
+        while let Some(message) = self.fabric.ctx.next_message() {
             let Engine { fabric, topology, decisions, .. } = self;
             match message {
                 EngineMessage::Withdraw(selection) => decisions.withdraw_selected(fabric, &selection),
@@ -343,7 +342,7 @@ impl Engine {
             self.read_inbox();
             self.topology.update_copied_announcements(&mut self.fabric);
             self.decisions.end_path_changes(&mut self.fabric);
-            if self.decisions.undecided.has_no_misses() && self.fabric.ctx.stale.is_empty() {
+            if self.decisions.undecided.has_no_misses() && !self.fabric.ctx.has_stale() {
                 if self.fabric.ctx.dirty().next().is_none() {
                     return;
                 }
@@ -515,7 +514,7 @@ impl Engine {
     /// Starts a replay of a recorded engine: each use of the store waits until it is due. `from`: the store's move
     /// count when the recording began.
     pub fn replay(&mut self, from: u64, conductor: Arc<dyn Conductor>) {
-        self.fabric.ctx.store.replay(self.fabric.ctx.shard, from, conductor);
+        self.fabric.ctx.store.replay(self.fabric.ctx.shard(), from, conductor);
     }
 
     /// Ends a recording or a replay: the engine then uses the store freely, and notes nothing.

@@ -80,7 +80,7 @@ impl<'a> EngineView<'a> {
     /// Returns the times from the decision of leaves, or their change to another route, to the confirmation of their
     /// rules.
     pub fn install_times(self) -> Histogram {
-        self.0.fabric.ctx.install_times
+        self.0.fabric.ctx.install_times()
     }
 
     /// Returns the number of packets that the policy has decided, or failed on.
@@ -105,12 +105,12 @@ impl<'a> EngineView<'a> {
 
     /// Returns the reported errors of the policy, each with the number of packets that were dropped because of it.
     pub fn failures(self) -> Vec<(Arc<str>, u64)> {
-        self.0.fabric.ctx.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
+        self.0.fabric.ctx.reports().failures().map(|(error, count)| (Arc::clone(error), count)).collect()
     }
 
     /// Returns the routes that constraints refused, by constraint and line, each with the number of times.
     pub fn violations(self) -> Vec<(ViolationKey, u64)> {
-        self.0.fabric.ctx.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
+        self.0.fabric.ctx.reports().violations().map(|(key, count)| (key.clone(), count)).collect()
     }
 
     /// Returns the access lists of the policy, each with the packets that its rules have decided here, in the order of

@@ -18,7 +18,7 @@ impl Fabric {
     /// run are known.
     pub fn acquire_label(&mut self, asked: Acquire) {
         if self.ctx.store.restoring(|all| !all.unread.is_empty()) {
-            self.ctx.wake_at(self.ctx.now + RESTORE_POLL, Timer::EarlyRequests);
+            self.ctx.wake_at(self.ctx.now() + RESTORE_POLL, Timer::EarlyRequests);
             return self.early_requests.push(asked);
         }
         if let Some(why) = self.label_refusal(&asked) {
@@ -63,7 +63,7 @@ impl Fabric {
         if !switch.capabilities.can_match_all(&all) {
             return Some(Refusal::Unmatchable(dpid));
         }
-        let is_full = switch.room.is_closed_at(self.ctx.now);
+        let is_full = switch.room.is_closed_at(self.ctx.now());
         (is_full || !self.check_capacity(dpid)).then_some(Refusal::Full(dpid))
     }
 
@@ -114,7 +114,7 @@ impl Fabric {
 
     /// Closes the labels of a switch that has disconnected.
     pub fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
-        let now = self.ctx.now;
+        let now = self.ctx.now();
         let mut effects = Vec::new();
         self.ctx.store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
         self.apply_label_effects(effects, Timer::Labels(dpid));
@@ -128,7 +128,7 @@ impl Fabric {
     ) {
         // Holders in other shards learn later than we that the switch has gone.
         let Some(switch) = self.switches.get_mut(&dpid) else { return self.ctx.note_late() };
-        let now = self.ctx.now;
+        let now = self.ctx.now();
         let mut effects = Vec::new();
         self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, now, &mut effects));
         if switch.paths.labels.is_touched() {

@@ -31,7 +31,7 @@ pub(super) struct Fabric {
 impl Fabric {
     /// Creates the fabric of a shard without switches.
     pub fn new(ctx: Context) -> Fabric {
-        Fabric { routes: Routes::new(ctx.shard), ctx, switches: Switches::default(), early_requests: Vec::new() }
+        Fabric { routes: Routes::new(ctx.shard()), ctx, switches: Switches::default(), early_requests: Vec::new() }
     }
 
     /// Returns a copy for a rehearsal. What is held back for switches without a connection goes into their rules at

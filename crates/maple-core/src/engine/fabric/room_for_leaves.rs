@@ -13,7 +13,7 @@ impl Fabric {
     /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
     pub fn check_capacity(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.known_mut(dpid) else { return false };
-        if switch.room.capacity.has_capacity(self.ctx.now, |table| switch.tables.count(table)) {
+        if switch.room.capacity.has_capacity(self.ctx.now(), |table| switch.tables.count(table)) {
             return true;
         }
         switch.room.capacity.on_rules_refused();
@@ -50,7 +50,7 @@ impl Fabric {
     /// Asks which rules are in use, now or as soon as that is allowed again.
     pub fn ask_for_statistics(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.known_mut(dpid) else { return };
-        match switch.room.capacity.next_query(self.ctx.now) {
+        match switch.room.capacity.next_query(self.ctx.now()) {
             UsageQuery::No => return,
             UsageQuery::At(time) => {
                 self.ctx.wake_at(time, Timer::Capacity(dpid));
@@ -62,6 +62,6 @@ impl Fabric {
         switch.room.capacity.on_asked(xid);
         self.ctx.stats.stats_requests += 1;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
-        self.ctx.after.push(Effect::Send { dpid, xid, message });
+        self.ctx.add_after_rules(Effect::Send { dpid, xid, message });
     }
 }

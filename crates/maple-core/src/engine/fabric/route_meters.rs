@@ -29,7 +29,7 @@ impl Fabric {
         if number.is_none() && !was_refused {
             self.report_no_meter(ingress, &format!("it has {MAX_LIMITS} already"));
         } else if was_empty && number.is_some() {
-            self.ctx.wake_at(self.ctx.now + SWEEP, Timer::Meters(ingress));
+            self.ctx.wake_at(self.ctx.now() + SWEEP, Timer::Meters(ingress));
         }
         number.map(Some).ok_or(())
     }
@@ -47,7 +47,7 @@ impl Fabric {
         needed.extend(rules.flat_map(|(_, rule)| rule.instructions.iter().filter_map(metered).collect::<Vec<_>>()));
         let requests = switch.paths.meters.sweep(&needed);
         if !switch.paths.meters.is_empty() {
-            self.ctx.wake_at(self.ctx.now + SWEEP, Timer::Meters(dpid));
+            self.ctx.wake_at(self.ctx.now() + SWEEP, Timer::Meters(dpid));
         }
         let requests = switch.ask_for_meters(requests);
         switch.request_in_turn(&mut self.ctx, requests);
@@ -84,7 +84,10 @@ impl Fabric {
     pub fn on_meter_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
         let Some(switch) = self.switches.known_mut(dpid) else { return false };
         let is_it = error.kind == METER_MOD_FAILED
-            && switch.paths.meters.lose(self.ctx.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
+            && switch
+                .paths
+                .meters
+                .lose(self.ctx.now(), rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
         if is_it {
             self.ctx.stats.meters_repaired += 1;
             self.ctx.report(Report::MetersRepaired { switch: dpid, missing: 1, altered: 0 });

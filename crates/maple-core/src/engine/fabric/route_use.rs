@@ -22,7 +22,7 @@ impl Fabric {
     /// Changes the routes, and then carries out what they ask for.
     pub fn with_routes<T>(&mut self, work: impl FnOnce(&mut Routes, Time, &mut Vec<LabelEffect>) -> T) -> T {
         let mut effects = Vec::new();
-        let result = work(&mut self.routes, self.ctx.now, &mut effects);
+        let result = work(&mut self.routes, self.ctx.now(), &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
         result
     }

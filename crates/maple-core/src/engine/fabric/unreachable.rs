@@ -40,14 +40,14 @@ impl Fabric {
     /// Suspends a switch whose connection has ended, and refuses the labels that it has not confirmed.
     pub fn suspend_switch(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.known_mut(dpid) else { return };
-        switch.unreachable = Some(self.ctx.now);
+        switch.unreachable = Some(self.ctx.now());
         switch.tables.suspend();
         (switch.pacing, switch.counters.polls) = Default::default();
         switch.counters.audits = std::mem::take(&mut switch.counters.audits).suspended();
         self.ctx.stats.new_port_drops += std::mem::take(&mut switch.ports.new_port_packets).len() as u64;
         let questions = switch.counters.rule_counts.take_open();
         let unready: Vec<u64> = switch.paths.labels.unready().collect();
-        questions.into_iter().for_each(|token| self.ctx.after.push(Effect::RuleCounted { token, count: None }));
+        questions.into_iter().for_each(|token| self.ctx.add_after_rules(Effect::RuleCounted { token, count: None }));
         if switch.has_pipeline() {
             // If it refuses a table again, it needs another connection again: this one may have ended before.
             self.switches.forget_fewer_tables(dpid);
@@ -89,18 +89,17 @@ impl Fabric {
         if !self.switches.values().any(|switch| switch.unreachable.is_some()) {
             return;
         }
-        let (switches, stats) = (&self.switches, &mut self.ctx.stats);
-        let mut is_sendable = |effect: &Effect| {
+        let (switches, mut dropped) = (&self.switches, 0);
+        self.ctx.retain_effects(|effect: &Effect| {
             let (Effect::Send { dpid, .. } | Effect::Poll { dpid, .. } | Effect::ReadFlows { dpid }) = effect else {
                 return true;
             };
             let is_away = switches.is_unreachable(*dpid);
             if let Effect::Send { message: Message::PacketOut(_), .. } = effect {
-                stats.unreachable_drops += u64::from(is_away);
+                dropped += u64::from(is_away);
             }
             !is_away
-        };
-        self.ctx.out.retain(&mut is_sendable);
-        self.ctx.after.retain(&mut is_sendable);
+        });
+        self.ctx.stats.unreachable_drops += dropped;
     }
 }

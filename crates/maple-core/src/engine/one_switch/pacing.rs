@@ -59,21 +59,22 @@ impl Switch {
     }
 
     pub fn send_due(&mut self, ctx: &mut Context) {
-        let from = ctx.out.len();
+        let mut effects = Vec::new();
         let due = match ctx.options.flow_mod_rate {
             None => {
-                ctx.out.extend(self.pacing.queue.drain(..));
+                effects.extend(self.pacing.queue.drain(..));
                 None
             }
             Some(rate) => {
                 let distance = Duration::from_secs(1) / rate.get();
-                self.pacing.take_due(ctx.now, distance, &mut ctx.out)
+                self.pacing.take_due(ctx.now(), distance, &mut effects)
             }
         };
         let is_flow_mod = |effect: &&Effect| {
             matches!(effect, Effect::Send { message: Message::FlowMod(_) | Message::BundleAdd(_), .. })
         };
-        ctx.stats.flow_mods += ctx.out[from..].iter().filter(is_flow_mod).count() as u64;
+        ctx.stats.flow_mods += effects.iter().filter(is_flow_mod).count() as u64;
+        ctx.add_effects(effects);
         if let Some(due) = due.filter(|_| !self.pacing.is_armed) {
             self.pacing.is_armed = true;
             ctx.wake_at(due, Timer::Pace(self.dpid));

@@ -24,7 +24,7 @@ impl Switch {
         }
         let mut requests = Requests::new();
         let is_paced = ctx.options.flow_mod_rate.is_some();
-        let may_go_on = self.tables.begin_update(ctx.now, &mut requests);
+        let may_go_on = self.tables.begin_update(ctx.now(), &mut requests);
         let may_go_on = may_go_on && (!is_paced || self.tables.has_confirmed_all());
         self.send_with_meters(ctx, requests);
         may_go_on
@@ -33,7 +33,7 @@ impl Switch {
     /// Sends the changes that were collected.
     pub fn send_update(&mut self, ctx: &mut Context) {
         let mut requests = Requests::new();
-        self.tables.send_update(ctx.now, self.has_pipeline().then_some(CLASSIFIER), &mut requests);
+        self.tables.send_update(ctx.now(), self.has_pipeline().then_some(CLASSIFIER), &mut requests);
         self.send_with_meters(ctx, requests);
     }
 

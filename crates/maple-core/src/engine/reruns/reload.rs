@@ -42,7 +42,6 @@ use crate::engine::context::cause::Origin;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::reports::Reports;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::trial::{Candidate, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
 use crate::engine::decisions::Decisions;
@@ -123,9 +122,9 @@ impl Reload {
         if trying.todo.is_empty() {
             let candidate = trying.candidate.number;
             let trial = trying.trial.clone();
-            fabric.ctx.out.push(Effect::Tried { candidate, trial });
+            fabric.ctx.add_effect(Effect::Tried { candidate, trial });
         } else {
-            fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::Trial);
+            fabric.ctx.wake_at(fabric.ctx.now() + STEP, Timer::Trial);
         }
         self.trying = Some(trying);
     }
@@ -189,7 +188,7 @@ impl Reload {
         *samples = Samples::new(decisions.policy.samples());
         let had_lists = !std::mem::replace(&mut decisions.access_hits, AccessHits::new(&*decisions.policy)).is_empty();
         fabric.switches.values_mut().for_each(|switch| switch.counters.growth.change_policy(had_lists));
-        fabric.ctx.reports = Reports::default();
+        fabric.ctx.forget_reports();
         let before = begin_change_over(fabric);
         let mut ids: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         ids.sort_unstable();
@@ -215,7 +214,7 @@ impl Reload {
         // Packets that the old policy let wait.
         decisions.undecided.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
         dpids.into_iter().for_each(|dpid| samples.begin_pass(decisions, fabric, dpid));
-        fabric.ctx.out.push(Effect::Adopted { candidate: candidate.number });
+        fabric.ctx.add_effect(Effect::Adopted { candidate: candidate.number });
     }
 }
 

@@ -99,7 +99,7 @@ impl Restore {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return Restore::give_up(fabric, dpid) };
         let earlier = known.look_ups.iter().filter(|(of, _)| *of == dpid);
         earlier.for_each(|(_, look_ups)| switch.ingress.look_ups.adopt(look_ups));
-        let until = fabric.ctx.now + RESERVATION;
+        let until = fabric.ctx.now() + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
             let key = |label: &RememberedLabel| {
@@ -123,7 +123,7 @@ impl Restore {
             all.asking.insert(dpid);
         });
         switch.ingress.table.begin_rebuild();
-        switch.restoring = Some(Restoring::new(fabric.ctx.now, labels, witnesses));
+        switch.restoring = Some(Restoring::new(fabric.ctx.now(), labels, witnesses));
         if let Some(flows) = flows {
             fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
             Restore::on_earlier_rules_known(decisions, fabric, dpid, false);
@@ -161,7 +161,7 @@ impl Restore {
         if let Some(restoring) = &mut switch.restoring {
             labels.extend(restoring.labels());
             restoring.set_route_numbers(route_numbers);
-            if restoring.rules_known(fabric.ctx.now, preferred, is_confirmed) {
+            if restoring.rules_known(fabric.ctx.now(), preferred, is_confirmed) {
                 switch.ingress.table.begin_rebuild();
             }
         }
@@ -227,11 +227,11 @@ impl Restore {
             restore_leaf(decisions, fabric, outcome, received, witness);
         }
         let Some(restoring) = fabric.switches.restoring_mut(dpid).expected() else { return };
-        if restoring.end_batch(fabric.ctx.now) {
+        if restoring.end_batch(fabric.ctx.now()) {
             fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
             fabric.mark_stale(dpid, Stale::ALL);
         } else {
-            fabric.ctx.wake_at(fabric.ctx.now + PAUSE, Timer::Restore(dpid));
+            fabric.ctx.wake_at(fabric.ctx.now() + PAUSE, Timer::Restore(dpid));
         }
     }
 
@@ -242,7 +242,7 @@ impl Restore {
         decisions.collect(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let Some(preferred) = switch.restoring.as_mut().and_then(Restoring::begin_build) else { return };
-        self.last_built = Some(fabric.ctx.now);
+        self.last_built = Some(fabric.ctx.now());
         switch.ingress.table.end_rebuild(&preferred);
         for id in switch.tree().leaves() {
             let extra_reads = switch.tree().extra_reads(id);
@@ -266,7 +266,7 @@ impl Restore {
         let Fabric { ctx, switches, routes, .. } = fabric;
         let Some(restoring) = switches.restoring_mut(dpid).expected() else { return };
         let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
-        let now = ctx.now;
+        let now = ctx.now();
         let Some(has_waited) = restoring.has_waited(now, routes.any_waits_at(dpid), are_all_decided) else { return };
         let (next_look, is_confirmed, is_built) =
             (restoring.next_look(), restoring.is_confirmed(), restoring.is_built());
@@ -298,7 +298,7 @@ impl Restore {
 /// Reserves the labels of a switch's rules, and at its neighbours those that its rules push: another switch may have
 /// lost the rules for them.
 fn reserve_labels(fabric: &mut Fabric, dpid: Dpid, own: Vec<LabelKey>, pushed: Vec<(PortNo, u16)>) {
-    let until = fabric.ctx.now + RESERVATION;
+    let until = fabric.ctx.now() + RESERVATION;
     fabric.ctx.store.with_label_ids(dpid, |ids| ids.reserve(own, until));
     let state = fabric.ctx.store.snapshot();
     for (port, id) in pushed {

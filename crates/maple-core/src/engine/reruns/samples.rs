@@ -82,7 +82,7 @@ impl Samples {
         if self.packets.is_empty() {
             return;
         }
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.has_pipeline()) else { return };
         match switch.ingress.sample_pass.begin() {
             None => {}
@@ -103,8 +103,8 @@ impl Samples {
 
     /// Decides the next samples of the switches whose turn it is.
     pub fn decide_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
-        if self.decided.0 != fabric.ctx.now {
-            self.decided = (fabric.ctx.now, 0);
+        if self.decided.0 != fabric.ctx.now() {
+            self.decided = (fabric.ctx.now(), 0);
         }
         while self.decided.1 < BATCH
             && let Some(dpid) = self.turns.pop_front()
@@ -126,13 +126,13 @@ impl Samples {
         }
         self.tell_progress(fabric);
         if !self.turns.is_empty() {
-            fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::SampleTurn);
+            fabric.ctx.wake_at(fabric.ctx.now() + STEP, Timer::SampleTurn);
         }
     }
 
     /// Reports from time to time how far the passes are, and in the end how long they took.
     fn tell_progress(&mut self, fabric: &mut Fabric) {
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let Samples { packets, turns, progress, .. } = self;
         let next = |dpid: &Dpid| {
             fabric.switches.get(dpid).and_then(|switch| switch.ingress.sample_pass.next()).unwrap_or_default()
@@ -222,7 +222,7 @@ fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
 
 fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-    let next = switch.ingress.sample_pass.end(fabric.ctx.now);
+    let next = switch.ingress.sample_pass.end(fabric.ctx.now());
     if let Some(from) = next {
         fabric.ctx.wake_at(from, Timer::Samples(dpid));
     }

@@ -49,7 +49,7 @@ impl Switches {
     }
 
     fn plan_audit(&mut self, ctx: &mut Context, dpid: Dpid, wait: Duration) {
-        let due = ctx.now + wait;
+        let due = ctx.now() + wait;
         if let Some(switch) = self.get_mut(&dpid).filter(|_| !ctx.options.audit.is_zero()) {
             switch.counters.audits.due = due;
             ctx.wake_at(due, Timer::Audit(dpid));
@@ -58,7 +58,7 @@ impl Switches {
 
     /// Asks a switch for its rules, if that is due.
     pub fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
-        let now = ctx.now;
+        let now = ctx.now();
         // The timer may be one of an earlier connection.
         let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.counters.audits.due <= now) else { return };
         if !switch.tables.is_ready() || switch.restoring.is_some() {
@@ -69,13 +69,13 @@ impl Switches {
             return self.plan_audit(ctx, dpid, ctx.options.audit);
         }
         let meters = switch.ask_for_meters_there();
-        ctx.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
+        ctx.add_all_after_rules(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
         let Some(switch) = self.known_mut(dpid) else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
         switch.counters.audits.asked = now;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
-        ctx.after.push(Effect::Poll { dpid, xid, message });
+        ctx.add_after_rules(Effect::Poll { dpid, xid, message });
         // An audit that is given up has no answer.
         self.plan_audit(ctx, dpid, ctx.options.audit);
     }
@@ -99,8 +99,8 @@ impl Switches {
         if reply.more() {
             return;
         }
-        switch.end_count_reading(ctx.now);
-        let took = Duration::from_nanos(ctx.now.0.saturating_sub(switch.counters.audits.asked.0));
+        switch.end_count_reading(ctx.now());
+        let took = Duration::from_nanos(ctx.now().0.saturating_sub(switch.counters.audits.asked.0));
         let findings = switch.tables.end_audit();
         let rest = took * REST_FACTOR;
         self.plan_audit(ctx, dpid, ctx.options.audit.max(rest));
@@ -139,17 +139,17 @@ impl Switches {
             self.plan_audit(ctx, dpid, CONFIRM_AFTER.max(rest));
             return self.reread(ctx, dpid);
         };
-        if repair.failed.is_over(ctx.now) {
+        if repair.failed.is_over(ctx.now()) {
             repair.missing = repair.missing.max(missing);
             repair.altered = repair.altered.max(altered);
             repair.unknown = repair.unknown.max(unknown);
-            let until = repair.failed.fail(ctx.now);
+            let until = repair.failed.fail(ctx.now());
             // After one failure, somebody may just have changed them again.
             if repair.failed.failures() > 1 && !std::mem::replace(&mut repair.is_reported, true) {
                 let count = missing + altered + unknown;
                 ctx.report(Report::RulesNotRepaired { switch: dpid, count, example });
             }
-            let pause = Duration::from_nanos(until.0.saturating_sub(ctx.now.0));
+            let pause = Duration::from_nanos(until.0.saturating_sub(ctx.now().0));
             self.plan_audit(ctx, dpid, pause.max(rest));
             self.reread(ctx, dpid);
         }

@@ -42,7 +42,7 @@ impl Switches {
             Some(Effect::Poll { dpid, xid, message })
         };
         let effect = open(self).unwrap_or(Effect::RuleCounted { token, count: None });
-        ctx.after.push(effect);
+        ctx.add_after_rules(effect);
     }
 
     /// Handles an answer, or a part of it.
@@ -61,7 +61,7 @@ impl Switches {
         let switch = self.get_mut(&dpid);
         if let Some(question) = switch.and_then(|switch| switch.counters.rule_counts.open.remove(&xid)) {
             let OpenQuestion { token, found, .. } = question;
-            ctx.after.push(Effect::RuleCounted { token, count: found });
+            ctx.add_after_rules(Effect::RuleCounted { token, count: found });
         }
     }
 }

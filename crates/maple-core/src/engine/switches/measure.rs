@@ -42,7 +42,7 @@ impl Switches {
     /// Sets a timer if f wants something that this shard has not looked at.
     pub fn check_demand(&mut self, ctx: &mut Context) {
         if self.is_behind_demand(ctx) {
-            let soon = ctx.now + LOOK_DELAY;
+            let soon = ctx.now() + LOOK_DELAY;
             self.demand.is_armed = true;
             let at = self.demand.looked.map_or(soon, |looked| soon.max(looked + MIN_LOOK_DISTANCE));
             ctx.wake_at(at, Timer::Demand);
@@ -57,15 +57,15 @@ impl Switches {
 
     /// Finds out which counters f wants, and has the other shards do so, since they may serve the switches.
     pub fn update_demand(&mut self, ctx: &mut Context) {
-        self.demand = Demand { seen: ctx.store.measurings(), is_armed: false, looked: Some(ctx.now) };
+        self.demand = Demand { seen: ctx.store.measurings(), is_armed: false, looked: Some(ctx.now()) };
         let dpids: Vec<Dpid> = self.keys().copied().collect();
         for (position, dpid) in (0u32..).zip(dpids) {
             let spread = (POLL_DISTANCE * position).min(ctx.options.poll);
-            self.update_gauges(ctx, dpid, ctx.now + spread);
+            self.update_gauges(ctx, dpid, ctx.now() + spread);
             self.plan_poll(ctx, dpid);
         }
         let state = ctx.store.snapshot();
-        let me = ctx.shard;
+        let me = ctx.shard();
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
         shards.into_iter().filter(|to| *to != me).for_each(|to| ctx.send_to_shard(to, EngineMessage::LoadsAreRead));
     }
@@ -83,7 +83,7 @@ impl Switches {
 
     /// Polls the counters of a switch for a person who looks at them.
     pub fn show_counters(&mut self, ctx: &mut Context, dpid: Dpid, what: CounterKind) {
-        let now = ctx.now;
+        let now = ctx.now();
         if let Some(switch) = self.get_mut(&dpid) {
             switch.counters.polls.show(now, what);
             self.plan_poll(ctx, dpid);
@@ -92,7 +92,7 @@ impl Switches {
 
     /// Polls the switch if that is due, or sets a timer.
     fn plan_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
-        let (now, period) = (ctx.now, ctx.options.poll);
+        let (now, period) = (ctx.now(), ctx.options.poll);
         let Some(switch) = self.known_mut(dpid) else { return };
         match switch.counters.polls.next(now, period) {
             Some((due, _)) if due <= now => self.poll(ctx, dpid),
@@ -106,7 +106,7 @@ impl Switches {
 
     /// Polls the switch if that is due and the switch is not busy.
     pub fn poll(&mut self, ctx: &mut Context, dpid: Dpid) {
-        let (now, period) = (ctx.now, ctx.options.poll);
+        let (now, period) = (ctx.now(), ctx.options.poll);
         let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         let what = match switch.counters.polls.next(now, period) {
             Some((due, what)) if due <= now => what,
@@ -126,7 +126,7 @@ impl Switches {
         switch.counters.polls.on_asked(now, xid, what);
         ctx.stats.polls += 1;
         let message = Message::StatsRequest(StatsRequest::new(request(what)));
-        ctx.after.push(Effect::Poll { dpid, xid, message });
+        ctx.add_after_rules(Effect::Poll { dpid, xid, message });
     }
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
@@ -139,9 +139,9 @@ impl Switches {
     /// Handles an answer, or a part of it.
     pub fn on_poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
-            self.update_gauges(ctx, dpid, ctx.now);
+            self.update_gauges(ctx, dpid, ctx.now());
         }
-        let (now, period) = (ctx.now, ctx.options.poll);
+        let (now, period) = (ctx.now(), ctx.options.poll);
         let Some(switch) = self.known_mut(dpid) else { return };
         let version = switch.version();
         if let Some(answer) = switch.counters.polls.on_answer(now, period, version, reply) {
@@ -162,7 +162,7 @@ impl Switches {
 
     /// Handles a switch's refusal to report its counters.
     pub fn on_poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
-        self.update_gauges(ctx, dpid, ctx.now);
+        self.update_gauges(ctx, dpid, ctx.now());
         let Some(switch) = self.known_mut(dpid) else { return };
         let (forget, news) = switch.counters.polls.on_refused();
         ctx.write(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());

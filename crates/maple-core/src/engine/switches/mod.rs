@@ -180,7 +180,7 @@ impl Switches {
 
     /// Sends a message after the rules of this batch.
     pub(super) fn send(&mut self, ctx: &mut Context, dpid: Dpid, message: Message) {
-        ctx.after.extend(self.effect(dpid, message));
+        ctx.add_all_after_rules(self.effect(dpid, message));
     }
 
     /// Returns the leaf whose trace a packet passes at its ingress.

@@ -67,7 +67,7 @@ impl Switches {
             }
         }
         let effect = self.packet_out(ctx, packet, at_ingress);
-        ctx.after.extend(effect);
+        ctx.add_all_after_rules(effect);
         route.own.iter().for_each(|own| self.send_own(ctx, own));
     }
 

@@ -53,7 +53,7 @@ impl Switches {
         switch.tables.set_unreached(unreached, |key| others.contains(key));
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         let Switch { room, tables, .. } = &mut *switch;
-        room.capacity.on_tables_read(ctx.now, |table| tables.count(Some(table)));
+        room.capacity.on_tables_read(ctx.now(), |table| tables.count(Some(table)));
     }
 
     /// Reports whether a switch that is being restored has not reported its rules yet.

@@ -43,7 +43,7 @@ impl Topology {
     /// Handles a port of this shard that may have come or gone. If an edge port with hosts has gone down, all shards
     /// look for these hosts.
     pub fn on_port_change(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         let Some(switch) = fabric.switches.get_mut(&at.switch).filter(|_| fabric.ctx.options.track_hosts) else {
             return;
         };
@@ -67,7 +67,7 @@ impl Topology {
     /// Looks for the hosts of a port that has gone down. They may be at ports of this shard that have just come up.
     pub fn look_for_unplugged_hosts(&mut self, fabric: &mut Fabric, from: Location) {
         let state = fabric.ctx.store.snapshot();
-        let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > fabric.ctx.now;
+        let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > fabric.ctx.now();
         let places: Vec<Location> = fabric
             .switches
             .iter()
@@ -86,7 +86,7 @@ impl Topology {
     /// Notes that a host has moved. If it alternates between two ports, as it would across a transparent middlebox, a
     /// report says so once.
     pub fn note_host_move(&mut self, fabric: &mut Fabric, mac: Mac, from: Location, to: Location) {
-        if self.moves.is_repeated(fabric.ctx.now, mac, from, to) {
+        if self.moves.is_repeated(fabric.ctx.now(), mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
             let key = format!("{a} {b} {mac}");
             fabric.ctx.report_once(

@@ -43,10 +43,8 @@ impl Topology {
                 );
                 // A host with a declared place has a report of its own.
                 let known = place.filter(|_| state.facts().place(mac).is_none());
-                if let Some(at) = known
-                    && let Some(unreported) = fabric.ctx.reports.count_elsewhere(fabric.ctx.now, received.at)
-                {
-                    fabric.ctx.report(Report::HostElsewhere { mac, at, seen: received.at, unreported });
+                if let Some(at) = known {
+                    fabric.ctx.report_elsewhere(mac, at, received.at);
                 }
             }
             SourceCheck::TooManyHosts => {
@@ -64,7 +62,7 @@ impl Topology {
         ask: impl FnOnce(&mut super::hosts::Hosts, crate::ids::Time, &mut Vec<HostAction>) -> T,
     ) -> T {
         let mut actions = Vec::new();
-        let answer = ask(&mut self.hosts, fabric.ctx.now, &mut actions);
+        let answer = ask(&mut self.hosts, fabric.ctx.now(), &mut actions);
         actions.into_iter().for_each(|action| self.perform(fabric, action));
         answer
     }
@@ -77,7 +75,7 @@ impl Topology {
             HostAction::Move { mac, from, to, why } => self.move_host(fabric, mac, from, to, why),
             HostAction::Forget { mac, at } => forget_host(fabric, mac, at),
             HostAction::Find { mac, at, named } => {
-                let asker = fabric.ctx.shard;
+                let asker = fabric.ctx.shard();
                 fabric.ctx.send_to_shard_of(at.switch, EngineMessage::FindHost(FindHost { mac, at, named, asker }))
             }
             HostAction::ReportSearch { to, mac, at, found } => {
@@ -164,7 +162,7 @@ impl Topology {
         if let Effect::Send { xid, .. } = &effect {
             self.hosts.on_counting(*xid, at, mac);
         }
-        fabric.ctx.after.push(effect);
+        fabric.ctx.add_after_rules(effect);
     }
 
     /// Handles a change of a port at this shard's switches: the classifier may have to change.
@@ -204,7 +202,7 @@ impl Topology {
         all.into_iter().for_each(|dpid| fabric.change_host_rules(dpid, |rules| rules.set_kinds(kinds)));
         let state = fabric.ctx.store.snapshot();
         let others: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
-        let me = fabric.ctx.shard;
+        let me = fabric.ctx.shard();
         others
             .into_iter()
             .filter(|to| *to != me)

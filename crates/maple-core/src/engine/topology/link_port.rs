@@ -28,6 +28,6 @@ impl Topology {
         };
         let actions = actions.clone();
         let effect = fabric.switches.packet_out(&mut fabric.ctx, received, actions);
-        fabric.ctx.after.extend(effect);
+        fabric.ctx.add_all_after_rules(effect);
     }
 }

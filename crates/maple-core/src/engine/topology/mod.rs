@@ -53,7 +53,7 @@ impl Topology {
     /// Handles the connection of a switch.
     pub(super) fn on_switch_up(&mut self, fabric: &mut Fabric, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
         let version = capabilities.version;
-        fabric.ctx.store.note_model(fabric.ctx.now, dpid, SwitchModel::from_capabilities(&capabilities));
+        fabric.ctx.store.note_model(fabric.ctx.now(), dpid, SwitchModel::from_capabilities(&capabilities));
         let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
         switch.ports.host_rules.set_kinds(self.address_kinds);
         switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
@@ -61,7 +61,7 @@ impl Topology {
             fabric.ctx.store.keep_look_ups(dpid, switch.ingress.look_ups.registers());
         }
         fabric.switches.insert(dpid, switch);
-        let shard = fabric.ctx.shard;
+        let shard = fabric.ctx.shard();
         fabric.ctx.write(|state| {
             let mut writes = switch_removal(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
@@ -72,7 +72,7 @@ impl Topology {
         });
         fabric.ctx.report(Report::SwitchUp(dpid));
         fabric.mark_stale(dpid, Stale::ALL);
-        fabric.ctx.out.push(Effect::ReadFlows { dpid });
+        fabric.ctx.add_effect(Effect::ReadFlows { dpid });
         fabric.switches.plan_first_audit(&mut fabric.ctx, dpid);
     }
 
@@ -80,7 +80,7 @@ impl Topology {
     pub(super) fn on_switch_gone(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.hosts.forget_switch(dpid);
         // The switch may already be connected to another shard. What that shard has written stays.
-        let shard = fabric.ctx.shard;
+        let shard = fabric.ctx.shard();
         let hosts = lost_hosts(fabric, ports_of(fabric, dpid));
         let mut is_ours = false;
         fabric.ctx.write(|state| {

@@ -27,7 +27,7 @@ impl Topology {
     /// Holds a packet from a port whose kind is not known yet.
     pub fn on_new_port_packet_in(fabric: &mut Fabric, received: ReceivedPacket) {
         let dpid = received.at.switch;
-        let until = fabric.ctx.now + fabric.ctx.options.new_port_hold;
+        let until = fabric.ctx.now() + fabric.ctx.options.new_port_hold;
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let packets = &mut switch.ports.new_port_packets;
         let capacity = packets.packets.len() < fabric.ctx.options.held_packets
@@ -63,7 +63,7 @@ impl Topology {
 
     /// Drops the packets that have waited too long.
     pub fn expire_new_port_packets(fabric: &mut Fabric, dpid: Dpid) {
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         drop_new_port_packets(fabric, dpid, |until, _| until <= now);
     }
 }

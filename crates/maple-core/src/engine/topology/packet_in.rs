@@ -81,10 +81,10 @@ impl Topology {
 /// Asks the switch for its ports, because a port that it has reported down sends packets. The switch may have
 /// reported changes in the wrong order.
 fn ask_for_ports(fabric: &mut Fabric, dpid: Dpid) {
-    let now = fabric.ctx.now;
+    let now = fabric.ctx.now();
     if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.questions.take_try(now)) {
         fabric.ctx.stats.port_questions += 1;
-        fabric.ctx.out.push(Effect::AskPorts { dpid });
+        fabric.ctx.add_effect(Effect::AskPorts { dpid });
     }
 }
 

@@ -132,7 +132,7 @@ impl<'a> Hits<'a> {
         }
         switch.ingress.verified_hosts.begin(state.version());
         decisions.leaves.begin(state.version());
-        fabric.ctx.now = fabric.ctx.now.max(now);
+        fabric.ctx.advance(now);
         Some(Hits { fabric, hosts, decisions, state, dpid, port: None })
     }
 
@@ -247,7 +247,7 @@ impl<'a> Hits<'a> {
         if template.bytes.is_empty() {
             if let Some(leaf) = leaves.get(&leaf).filter(|leaf| leaf.drops()) {
                 let cause = DropCause::Policy(Arc::clone(&leaf.origin));
-                switch.counters.drops.count_packet(ctx.now, &hit.packet.packet, cause);
+                switch.counters.drops.count_packet(ctx.now(), &hit.packet.packet, cause);
             }
             return Some(0);
         }

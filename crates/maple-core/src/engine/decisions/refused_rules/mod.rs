@@ -62,7 +62,7 @@ impl Decisions {
             return report_refusal(fabric, dpid, what);
         }
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        if switch.ports.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
+        if switch.ports.host_rules.refuse(rule, fabric.ctx.now() + HOSTS_CLOSED_FOR) {
             return on_host_rule_refused(fabric, dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
@@ -111,7 +111,7 @@ impl Decisions {
             switch.paths.route_table = RouteTable::Refused;
             let routes = switch.layout.routes();
             if (table, rule.priority) == (routes, 0) {
-                let again = switch.room.postpone(fabric.ctx.now, routes, key_of(rule));
+                let again = switch.room.postpone(fabric.ctx.now(), routes, key_of(rule));
                 switch.stale.classifier = true;
                 fabric.ctx.wake_at(again, Timer::Refused(dpid));
             }
@@ -127,9 +127,9 @@ impl Decisions {
     /// Tries again what a switch refused, as far as its pauses are over.
     pub fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
-        let is_open = switch.room.reopen(fabric.ctx.now);
-        let retries_deletions = switch.tables.retry_deletions(fabric.ctx.now);
-        if switch.ports.host_rules.reopen(fabric.ctx.now) || retries_deletions {
+        let is_open = switch.room.reopen(fabric.ctx.now());
+        let retries_deletions = switch.tables.retry_deletions(fabric.ctx.now());
+        if switch.ports.host_rules.reopen(fabric.ctx.now()) || retries_deletions {
             fabric.mark_dirty(dpid);
         }
         if is_open {
@@ -153,7 +153,7 @@ impl Decisions {
 /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
 fn on_deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-    let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
+    let until = switch.tables.postpone_deletion(fabric.ctx.now(), table, rule);
     let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
     fabric.ctx.wake_at(until, Timer::Refused(dpid));
     report_refusal(fabric, dpid, what);
@@ -163,7 +163,7 @@ fn on_deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, 
 /// Handles the refusal of a host's rule in the classifier. That host's packets come to the controller; everything
 /// else stays.
 fn on_host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
-    let until = fabric.ctx.now + HOSTS_CLOSED_FOR;
+    let until = fabric.ctx.now() + HOSTS_CLOSED_FOR;
     fabric.ctx.wake_at(until, Timer::Refused(dpid));
     report_refusal(fabric, dpid, what);
     if let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| full) {
@@ -189,7 +189,7 @@ fn use_fewer_tables(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, err
     let Some(tables) = fabric.switches.note_fewer_tables(dpid, table) else { return };
     fabric.ctx.stats.refused_rules += 1;
     fabric.ctx.report(Report::FewerTables { switch: dpid, tables, what: what.into() });
-    fabric.ctx.out.push(Effect::Reconnect { dpid });
+    fabric.ctx.add_effect(Effect::Reconnect { dpid });
 }
 
 /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
@@ -198,7 +198,7 @@ fn count_refusal(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, full: 
     switch.stale.classifier = true;
     // After the first refusal of an update the switch is being read and is not ready.
     let begins_update = switch.tables.is_ready();
-    let pauses = switch.room.refuse(fabric.ctx.now, table, key_of(rule), begins_update);
+    let pauses = switch.room.refuse(fabric.ctx.now(), table, key_of(rule), begins_update);
     if full {
         switch.room.capacity.on_table_full(table);
     }

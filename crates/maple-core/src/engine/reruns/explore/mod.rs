@@ -117,7 +117,7 @@ impl Explorer {
 
     /// Lets a pass begin soon if something has changed at a switch since the last one.
     pub fn follow(&self, fabric: &mut Fabric, dpid: Dpid) {
-        let (now, is_on) = (fabric.ctx.now, fabric.ctx.options.explored_leaves > 0);
+        let (now, is_on) = (fabric.ctx.now(), fabric.ctx.options.explored_leaves > 0);
         let Some(switch) = fabric.switches.known_mut(dpid).filter(|switch| is_on && can_be_explored(switch)) else {
             return;
         };
@@ -139,7 +139,7 @@ impl Explorer {
 
     /// Begins a pass at a switch.
     pub fn begin_pass(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let now = fabric.ctx.now;
+        let now = fabric.ctx.now();
         // The switch may have gone.
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let exploration = &mut switch.ingress.exploration;
@@ -162,7 +162,7 @@ impl Explorer {
     /// Explores the switch whose turn it is. Each turn is a batch of its own, so that packets are served in between.
     pub fn explore_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         self.is_awake = false;
-        let late = Duration::from_nanos(fabric.ctx.now.0.saturating_sub(self.due.0));
+        let late = Duration::from_nanos(fabric.ctx.now().0.saturating_sub(self.due.0));
         if late > LATE && !self.has_rested {
             (self.batch, self.has_rested) = ((self.batch / 2).max(1), true);
             return self.wake_after(fabric, REST * late);
@@ -189,7 +189,7 @@ impl Explorer {
 
     fn wake_after(&mut self, fabric: &mut Fabric, span: Duration) {
         if !self.turns.is_empty() && !std::mem::replace(&mut self.is_awake, true) {
-            self.due = fabric.ctx.now + span;
+            self.due = fabric.ctx.now() + span;
             fabric.ctx.wake_at(self.due, Timer::ExploreTurn);
         }
     }
@@ -376,7 +376,7 @@ fn why_not(finished: &Finished) -> Option<NoLeaf> {
 }
 
 fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
-    let now: Time = fabric.ctx.now;
+    let now: Time = fabric.ctx.now();
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let seen = seen_state(switch);
     let exploration = &mut switch.ingress.exploration;

@@ -74,7 +74,7 @@ impl Topology {
             .ports
             .linked
             .get(&at.port)
-            .is_some_and(|since| *since + fabric.ctx.options.new_port_hold <= fabric.ctx.now);
+            .is_some_and(|since| *since + fabric.ctx.options.new_port_hold <= fabric.ctx.now());
         let state = fabric.ctx.store.snapshot();
         let peer = state.peer(at);
         let facts = state.facts();
@@ -102,7 +102,7 @@ impl Topology {
 
     /// Notes since when a port is a link port.
     pub fn note_link_port(fabric: &mut Fabric, state: &Snapshot, at: Location) {
-        let now: Time = fabric.ctx.now;
+        let now: Time = fabric.ctx.now();
         // What changed in the state may be that the switch has gone.
         let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
         match state.port(at).map(|port| port.kind) {
