@@ -118,7 +118,7 @@ impl LiveWatch {
         };
         self.told = None;
         let messages = [Message::FlowMod(flow_mod), Message::BarrierRequest];
-        let dpid = switch.dpid;
+        let dpid = switch.dpid();
         messages.map(|message| Effect::Send { dpid, xid: switch.tables.take_xid(), message }).into()
     }
 }
@@ -200,7 +200,7 @@ impl LiveWatches {
         if !switch.has_pipeline() {
             return Err(LiveObstacle::OneTable);
         }
-        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.is_dirty(switch.dpid) {
+        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.is_dirty(switch.dpid()) {
             return Err(LiveObstacle::Changing);
         }
         let track_hosts = fabric.ctx.options.track_hosts;

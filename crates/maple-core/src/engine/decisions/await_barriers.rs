@@ -249,7 +249,7 @@ impl Decisions {
 fn awaited_of_switch(fabric: &Fabric, dpid: Dpid) -> Awaited {
     let Some(switch) = fabric.switches.get(&dpid) else { return Awaited::Departure };
     match switch.tables.first_unconfirmed() {
-        _ if switch.unreachable.is_some() => Awaited::Connection,
+        _ if switch.is_unreachable() => Awaited::Connection,
         _ if switch.restoring.is_some() => Awaited::Comparison,
         _ if !switch.tables.is_ready() => Awaited::Reading,
         Some((table, change)) => Awaited::Change { version: switch.version(), table, change: change.clone() },

@@ -64,7 +64,7 @@ impl Decisions {
         }
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let key = entry_key(removed.priority, &removed.matching);
-        let cookie = switch.renamed.current(removed.cookie);
+        let cookie = switch.current_cookie(removed.cookie);
         if switch.tables.is_lost(fabric.ctx.now(), removed.table_id, cookie, key) {
             let report = Report::RulesLost { switch: dpid, count: 1 };
             fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
@@ -74,7 +74,7 @@ impl Decisions {
 
     /// Withdraws what a switch that is gone had, and ends what waits for it.
     pub fn on_switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
-        let dpid = switch.dpid;
+        let dpid = switch.dpid();
         let lost = switch.tree().leaves().collect::<Vec<LeafId>>();
         self.withdraw_all(fabric, lost);
         self.report_departed(fabric, departed);

@@ -73,7 +73,7 @@ impl Decisions {
         }
         self.read_counts(fabric, dpid, flows);
         if let Some(switch) = fabric.switches.get(&dpid) {
-            flows.iter_mut().for_each(|flow| flow.cookie = switch.renamed.current(flow.cookie));
+            flows.iter_mut().for_each(|flow| flow.cookie = switch.current_cookie(flow.cookie));
         }
     }
 
@@ -116,7 +116,7 @@ impl Decisions {
         switch.counters.growth.alter(switch.tables.take_altered());
         // OpenFlow 1.0 has one table, whatever number a switch gives it.
         let table = if switch.version() == Version::Of10 { CLASSIFIER } else { counted.table };
-        let current = switch.renamed.current(counted.reported);
+        let current = switch.current_cookie(counted.reported);
         let key = entry_key(counted.priority, counted.matching);
         let report = RuleReport {
             table,
@@ -194,7 +194,7 @@ fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &RuleCounter<'_>
     }
     let mut all = counted.matching.constraints();
     let port = all.find(|constraint| constraint.field == Field::InPort)?.value;
-    let at = Location::new(switch.dpid, PortNo(port as u32));
+    let at = Location::new(switch.dpid(), PortNo(port as u32));
     let is_shut = matches!(state.port(at).map(|port| port.kind), Some(PortKind::Shut { .. }));
     Some(if is_shut { DropCause::Shut } else { DropCause::Closed })
 }

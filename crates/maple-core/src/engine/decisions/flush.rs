@@ -35,7 +35,7 @@ impl Decisions {
     pub fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.follow_tables(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
-        let is_away = switch.unreachable.is_some();
+        let is_away = switch.is_unreachable();
         let may_go_on = switch.begin_update(&mut fabric.ctx);
         if may_go_on && !self.collect_look_ups(fabric, dpid) {
             return fabric.switches.get(&dpid).is_some_and(|switch| switch.tables.is_for_look_ups());
@@ -55,7 +55,7 @@ impl Decisions {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         switch.collect_labels(fabric.ctx.options.epoch);
         switch.collect_ingress(fabric.ctx.now(), actions);
-        switch.tables.record_changes(switch.layout.routes(), switch.paths.route_rules.take_changes());
+        switch.tables.record_changes(switch.layout().routes(), switch.paths.route_rules.take_changes());
         let own = switch.collect_own(&fabric.ctx);
         let is_held = switch.has_further_hosts() && self.holds_hosts(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };

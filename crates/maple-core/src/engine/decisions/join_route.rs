@@ -51,7 +51,7 @@ impl Decisions {
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
         let switch = fabric.switches.get(&key.ingress);
-        let looks_up = switch.is_some_and(|switch| !switch.layout.look_ups().is_empty());
+        let looks_up = switch.is_some_and(|switch| !switch.layout().look_ups().is_empty());
         let restoring = switch.and_then(|switch| switch.restoring.as_ref());
         let had_rule = restoring.is_some_and(|restoring| restoring.route_numbers().contains(&key.number()));
         let at_ingress = AtIngress {

@@ -60,7 +60,7 @@ fn under_way(fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
         LeafState::ByController => "no rule can do that, so the controller answers its packets",
         LeafState::Active => {
             let switch = fabric.switches.get(&leaf.ingress())?;
-            if switch.tables.has_confirmed_all() && !fabric.ctx.is_dirty(switch.dpid) {
+            if switch.tables.has_confirmed_all() && !fabric.ctx.is_dirty(switch.dpid()) {
                 return None;
             }
             "the switch has not confirmed its latest changes"

@@ -31,7 +31,7 @@ impl Decisions {
     pub fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.lower_for_pairs(fabric, dpid);
         let Some(switch) = fabric.switches.get(&dpid) else { return };
-        if switch.layout.look_ups().is_empty() || !switch.ingress.look_ups.are_in_use() {
+        if switch.layout().look_ups().is_empty() || !switch.ingress.look_ups.are_in_use() {
             return;
         }
         let version = fabric.ctx.store.snapshot().version();
@@ -90,7 +90,7 @@ impl Decisions {
     /// Gives the look-ups that runs have recorded their tables.
     fn add_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known(dpid) else { return };
-        let (layout, cookie) = (switch.layout, own_cookie(fabric.ctx.options.epoch));
+        let (layout, cookie) = (switch.layout(), own_cookie(fabric.ctx.options.epoch));
         for (number, look_up, has_ended) in switch.ingress.look_ups.new_look_ups() {
             let dependent = (!has_ended).then(|| self.new_look_up(fabric, dpid));
             if let Some(switch) = fabric.switches.get_mut(&dpid) {
@@ -218,7 +218,7 @@ impl Decisions {
         full: bool,
     ) -> bool {
         let Some(switch) = fabric.switches.known(dpid) else { return false };
-        let is_of_key = switch.layout.look_ups().contains(&table);
+        let is_of_key = switch.layout().look_ups().contains(&table);
         let involved = switch.involved(table, rule);
         if involved.is_nothing() || full && !is_of_key {
             return false;
@@ -240,7 +240,7 @@ impl Decisions {
         let Some(switch) = fabric.switches.get(&dpid).filter(|switch| switch.counters.polls.wants_pairs()) else {
             return;
         };
-        let tables = switch.layout.look_ups();
+        let tables = switch.layout().look_ups();
         if tables.is_empty() || !switch.ingress.look_ups.lower_further(Lowered::Traffic) {
             return;
         }
@@ -287,7 +287,7 @@ impl Decisions {
     pub fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         let is_moving = self.has_path_changes(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
-        if switch.layout.look_ups().is_empty() {
+        if switch.layout().look_ups().is_empty() {
             return true;
         }
         let is_changing = switch.ingress.look_ups.are_changing() || switch.has_departures();

@@ -64,7 +64,7 @@ impl Decisions {
 
     fn why(&self, fabric: &Fabric, switch: &Switch, rule: &Rule, subject: Option<Subject>) -> String {
         match subject {
-            None => reason(rule, switch.layout).to_owned(),
+            None => reason(rule, switch.layout()).to_owned(),
             Some(Subject::Label(serial)) => switch.paths.labels.describe(serial).unwrap_or_default(),
             Some(Subject::Dependent(id)) if let Some(route) = fabric.routes.of_subscription(id) => {
                 fabric.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()

@@ -49,7 +49,7 @@ impl Decisions {
         }
         let run =
             Run::new(received.frame.clone(), received.total_len, received.at, txn, fabric.ctx.options.track_hosts);
-        let has_look_ups = !switch.layout.look_ups().is_empty();
+        let has_look_ups = !switch.layout().look_ups().is_empty();
         let run =
             if has_look_ups { run.with_registers(switch.ingress.look_ups.registers()).assuming(metadata) } else { run };
         if !switch.has_pipeline() {

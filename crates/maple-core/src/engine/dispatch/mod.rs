@@ -386,7 +386,7 @@ impl Engine {
     /// Handles the end of the connection to a switch, whose datapath is presumed to go on.
     fn on_switch_unreachable(&mut self, dpid: Dpid) {
         let Engine { fabric, topology, decisions, live, .. } = self;
-        let Some(switch) = fabric.switches.get(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
+        let Some(switch) = fabric.switches.get(&dpid).filter(|switch| !switch.is_unreachable()) else { return };
         if switch.restoring.as_ref().is_some_and(|restoring| !restoring.are_rules_known()) {
             return self.on_switch_down(dpid);
         }

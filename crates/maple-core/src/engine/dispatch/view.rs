@@ -163,8 +163,8 @@ impl<'a> EngineView<'a> {
 
     /// Returns the look-ups of a switch; `None` if this shard does not serve the switch, or it has no tables for them.
     pub fn look_ups(self, dpid: Dpid) -> Option<Vec<LookUpStatus>> {
-        let switch = self.0.fabric.switches.get(&dpid).filter(|switch| !switch.layout.look_ups().is_empty())?;
-        Some(switch.ingress.look_ups.status(switch.layout))
+        let switch = self.0.fabric.switches.get(&dpid).filter(|switch| !switch.layout().look_ups().is_empty())?;
+        Some(switch.ingress.look_ups.status(switch.layout()))
     }
 
     /// Returns the labels by which packets arrive at a switch; `None` if this shard does not serve it.

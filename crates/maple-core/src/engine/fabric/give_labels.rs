@@ -48,9 +48,7 @@ impl Fabric {
         }
         let is_link = state.port(asked.at).is_some_and(|port| matches!(port.kind, PortKind::Link(_)));
         let Some(switch) = self.switches.get(&dpid).filter(|_| is_link) else { return Some(Refusal::Gone(dpid)) };
-        if switch.unreachable.is_some()
-            && !(switch.paths.labels.has(asked) && switch.paths.labels.expects(asked.at.port))
-        {
+        if switch.is_unreachable() && !(switch.paths.labels.has(asked) && switch.paths.labels.expects(asked.at.port)) {
             return Some(Refusal::Unreachable(dpid));
         }
         if switch.paths.labels.has(asked) {
@@ -60,7 +58,7 @@ impl Fabric {
         let mut all: Vec<Constraint> =
             needs.chain([has_vlan(self.ctx.options.labels.ids().min().unwrap_or(1))]).collect();
         all.sort_unstable();
-        if !switch.capabilities.can_match_all(&all) {
+        if !switch.capabilities().can_match_all(&all) {
             return Some(Refusal::Unmatchable(dpid));
         }
         let is_full = switch.room.is_closed_at(self.ctx.now());

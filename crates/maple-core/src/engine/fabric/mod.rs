@@ -38,8 +38,8 @@ impl Fabric {
     /// once, since it is not among what a candidate changes.
     pub fn copy(&self) -> Fabric {
         let mut ctx = self.ctx.copy();
-        let held_back = self.switches.values().filter(|switch| switch.unreachable.is_some());
-        held_back.for_each(|switch| ctx.mark_dirty(switch.dpid));
+        let held_back = self.switches.values().filter(|switch| switch.is_unreachable());
+        held_back.for_each(|switch| ctx.mark_dirty(switch.dpid()));
         let (routes, early_requests) = (self.routes.clone(), self.early_requests.clone());
         Fabric { switches: self.switches.copy(&ctx.options), routes, early_requests, ctx }
     }
@@ -52,8 +52,7 @@ impl Fabric {
     /// Marks a switch whose tables have to be updated, after these rules are computed again.
     pub fn mark_stale(&mut self, dpid: Dpid, stale: Stale) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
-            switch.stale.classifier |= stale.classifier;
-            switch.stale.labels |= stale.labels;
+            switch.mark_stale(stale);
             self.ctx.mark_dirty(dpid);
         }
     }

@@ -40,10 +40,7 @@ impl Fabric {
     /// Suspends a switch whose connection has ended, and refuses the labels that it has not confirmed.
     pub fn suspend_switch(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.known_mut(dpid) else { return };
-        switch.unreachable = Some(self.ctx.now());
-        switch.tables.suspend();
-        (switch.pacing, switch.counters.polls) = Default::default();
-        switch.counters.audits = std::mem::take(&mut switch.counters.audits).suspended();
+        switch.lose_connection();
         self.ctx.stats.new_port_drops += std::mem::take(&mut switch.ports.new_port_packets).len() as u64;
         let questions = switch.counters.rule_counts.take_open();
         let unready: Vec<u64> = switch.paths.labels.unready().collect();
@@ -60,11 +57,10 @@ impl Fabric {
 
     /// Resumes a switch whose connection is back. Returns whether it had none. The report of its rules follows.
     pub fn resume_switch(&mut self, dpid: Dpid) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_some()) else {
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.is_unreachable()) else {
             return false;
         };
-        switch.unreachable = None;
-        switch.tables.resume();
+        switch.regain_connection();
         self.expire_labels(dpid);
         self.ctx.store.change_restoring(|all| all.unreachable.remove(&dpid));
         true
@@ -86,7 +82,7 @@ impl Fabric {
 
     /// Removes, at the end of a batch, what would be sent to switches without a connection.
     pub fn withhold_from_unreachable(&mut self) {
-        if !self.switches.values().any(|switch| switch.unreachable.is_some()) {
+        if !self.switches.values().any(|switch| switch.is_unreachable()) {
             return;
         }
         let (switches, mut dropped) = (&self.switches, 0);

@@ -22,7 +22,7 @@ use crate::capabilities::Capabilities;
 use crate::engine::context::options::Options;
 use crate::ids::Time;
 use crate::tree::Tree;
-use cookies::TranslatedCookies;
+use cookies::{TranslatedCookies, is_own, own_cookie};
 use counters::Counters;
 use ingress::Ingress;
 use layout::{CLASSIFIER, Layout};
@@ -35,11 +35,9 @@ use tables::Tables;
 
 /// A switch of this shard.
 pub(super) struct Switch {
-    pub dpid: Dpid,
-    pub capabilities: Capabilities,
-    /// The number of tables that the switch announces. It may turn out to have one (`decisions/refused_rules/`).
-    pub announced_tables: u8,
-    pub layout: Layout,
+    dpid: Dpid,
+    capabilities: Capabilities,
+    layout: Layout,
     /// What f decides about packets that enter here.
     pub ingress: Ingress,
     /// How packets go on from here, and what arrives from other switches.
@@ -49,15 +47,14 @@ pub(super) struct Switch {
     pub counters: Counters,
     /// The rules that the switch has, and the rules that it is to have.
     pub tables: Tables,
-    /// The effects that wait to be sent.
-    pub pacing: Pacing,
-    /// Cookies of rules that an earlier run made.
-    pub renamed: TranslatedCookies,
     /// The state of a restore, while the switch keeps the rules of an earlier run.
     pub restoring: Option<Restoring>,
-    /// Since when the switch has no connection; `None` while it has one.
-    pub unreachable: Option<Time>,
-    pub stale: Stale,
+    /// The effects that wait to be sent.
+    pacing: Pacing,
+    /// Cookies of rules that an earlier run made.
+    renamed: TranslatedCookies,
+    is_unreachable: bool,
+    stale: Stale,
 }
 
 /// The rules of a switch that have to be computed again.
@@ -82,7 +79,6 @@ impl Switch {
         let bundles = capabilities.bundles && options.flow_mod_rate.is_none();
         Switch {
             dpid,
-            announced_tables: capabilities.tables,
             layout,
             ingress: Ingress::new(&capabilities, layout, options),
             paths: Paths::new(dpid, capabilities.version, has_pipeline, options),
@@ -93,7 +89,7 @@ impl Switch {
             pacing: Pacing::default(),
             renamed: TranslatedCookies::default(),
             restoring: None,
-            unreachable: None,
+            is_unreachable: false,
             stale: Stale::ALL,
             capabilities,
         }
@@ -120,6 +116,65 @@ impl Switch {
     /// Returns the trace tree of the packets that enter here.
     pub fn tree(&self) -> &Tree {
         self.ingress.table.tree()
+    }
+
+    /// Returns the switch's datapath id.
+    pub fn dpid(&self) -> Dpid {
+        self.dpid
+    }
+
+    /// Returns what the switch can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// Returns the numbers of the switch's tables.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Reports whether the switch has no connection.
+    pub fn is_unreachable(&self) -> bool {
+        self.is_unreachable
+    }
+
+    /// Suspends what needs a connection. What waits to be sent is forgotten: rules are read and compared afterwards.
+    pub fn lose_connection(&mut self) {
+        self.is_unreachable = true;
+        self.tables.suspend();
+        (self.pacing, self.counters.polls) = Default::default();
+        self.counters.audits = std::mem::take(&mut self.counters.audits).suspended();
+    }
+
+    /// Goes on with a new connection.
+    pub fn regain_connection(&mut self) {
+        self.is_unreachable = false;
+        self.tables.resume();
+    }
+
+    /// Marks rules that have to be computed again.
+    pub fn mark_stale(&mut self, stale: Stale) {
+        self.stale.classifier |= stale.classifier;
+        self.stale.labels |= stale.labels;
+    }
+
+    /// Returns the cookie that a rule on the switch has in this run.
+    pub fn current_cookie(&self, cookie: u64) -> u64 {
+        self.renamed.current(cookie)
+    }
+
+    /// Gives rules that an earlier run made the cookies that they have in this run. Where one old cookie is to be two
+    /// new ones, the rules of the second one are sent.
+    pub fn rename_cookies(&mut self, epoch: u16) {
+        let own = own_cookie(epoch);
+        self.renamed.extend(self.tables.cookies().filter(|old| is_own(*old)).map(|old| (old, own)));
+        self.renamed.extend(self.tables.cookies_to_rename());
+        self.translate_cookies();
+    }
+
+    /// Puts the cookies of this run in place of those with which the switch keeps rules of an earlier run.
+    pub fn translate_cookies(&mut self) {
+        self.tables.translate_cookies(|cookie| self.renamed.current(cookie));
     }
 
     pub fn version(&self) -> Version {

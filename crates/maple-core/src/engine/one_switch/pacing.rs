@@ -58,7 +58,13 @@ impl Switch {
         self.send_in_turn(ctx, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
     }
 
-    pub fn send_due(&mut self, ctx: &mut Context) {
+    /// Sends the changes that are due, because the timer has fired.
+    pub fn on_pace_timer(&mut self, ctx: &mut Context) {
+        self.pacing.is_armed = false;
+        self.send_due(ctx);
+    }
+
+    fn send_due(&mut self, ctx: &mut Context) {
         let mut effects = Vec::new();
         let due = match ctx.options.flow_mod_rate {
             None => {

@@ -19,7 +19,7 @@ use crate::update::Change;
 impl Switch {
     /// Finishes an earlier update. Returns whether the next one may begin.
     pub fn begin_update(&mut self, ctx: &mut Context) -> bool {
-        if self.unreachable.is_some() {
+        if self.is_unreachable {
             return false;
         }
         let mut requests = Requests::new();

@@ -287,10 +287,10 @@ fn decide_again(
 /// Gives each switch an empty tree. Returns the old ones.
 fn begin_change_over(fabric: &mut Fabric) -> Vec<(Dpid, RuleTable)> {
     let renew = |switch: &mut Switch| {
-        let mut new = table(&switch.capabilities, &fabric.ctx.options);
+        let mut new = table(switch.capabilities(), &fabric.ctx.options);
         new.begin_rebuild();
         switch.ingress.changed_actions.clear();
-        (switch.dpid, std::mem::replace(&mut switch.ingress.table, new))
+        (switch.dpid(), std::mem::replace(&mut switch.ingress.table, new))
     };
     fabric.switches.values_mut().map(renew).collect()
 }

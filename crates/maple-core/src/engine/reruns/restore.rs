@@ -62,7 +62,7 @@ use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
-use crate::engine::one_switch::cookies::{is_own, own_cookie};
+use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::restoring::{RESTORE_POLL, Restoring};
 use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
@@ -353,11 +353,7 @@ fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
     decisions.collect(fabric, dpid);
     if let Some(switch) = fabric.switches.get_mut(&dpid) {
         // Rules of keys, whose changes have not been taken, are among those that have the engine's own cookie.
-        let own = own_cookie(fabric.ctx.options.epoch);
-        switch.renamed.extend(switch.tables.cookies().filter(|old| is_own(*old)).map(|old| (old, own)));
-        switch.renamed.extend(switch.tables.cookies_to_rename());
-        // Where one old cookie is to be two new ones, the rules of the second one are sent.
-        switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
+        switch.rename_cookies(fabric.ctx.options.epoch);
     }
     fabric.mark_dirty(dpid);
 }

@@ -9,13 +9,13 @@ use crate::engine::one_switch::Switch;
 impl Switches {
     /// Returns the switches without a connection for which too much waits. They count as gone.
     pub fn away_for_too_long(&self) -> Vec<Dpid> {
-        let is_full = |switch: &Switch| switch.unreachable.is_some() && switch.tables.count_waiters() > MAX_WAITING;
-        self.values().filter(|switch| is_full(switch)).map(|switch| switch.dpid).collect()
+        let is_full = |switch: &Switch| switch.is_unreachable() && switch.tables.count_waiters() > MAX_WAITING;
+        self.values().filter(|switch| is_full(switch)).map(|switch| switch.dpid()).collect()
     }
 
     /// Reports whether this shard has the switch, and the switch has no connection.
     pub fn is_unreachable(&self, dpid: Dpid) -> bool {
-        self.get(&dpid).is_some_and(|switch| switch.unreachable.is_some())
+        self.get(&dpid).is_some_and(|switch| switch.is_unreachable())
     }
 
     /// Reports whether some shard has the switch, and the switch has no connection.

@@ -23,7 +23,7 @@ impl Switches {
     pub fn count_rule(&mut self, ctx: &mut Context, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
         let open = |switches: &mut Switches| {
             let is_free =
-                |switch: &Switch| switch.unreachable.is_none() && switch.counters.rule_counts.open.len() < MAX_OPEN;
+                |switch: &Switch| !switch.is_unreachable() && switch.counters.rule_counts.open.len() < MAX_OPEN;
             let switch = switches.get_mut(&dpid).filter(|switch| is_free(switch))?;
             let request =
                 FlowStatsRequest { table_id: table, matching: rule.matching.clone(), ..FlowStatsRequest::all() };

@@ -107,7 +107,7 @@ impl Switches {
     /// Polls the switch if that is due and the switch is not busy.
     pub fn poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         let (now, period) = (ctx.now(), ctx.options.poll);
-        let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
+        let Some(switch) = self.get_mut(&dpid).filter(|switch| !switch.is_unreachable()) else { return };
         let what = match switch.counters.polls.next(now, period) {
             Some((due, what)) if due <= now => what,
             Some(_) => return self.plan_poll(ctx, dpid),

@@ -108,7 +108,7 @@ impl Switches {
     /// Notes that a switch takes no rules in this table, although it announces it. Returns how many tables are used from
     /// now on; `None` if that is not new. A layout with several tables has at least three.
     pub fn note_fewer_tables(&mut self, dpid: Dpid, refused: u8) -> Option<u8> {
-        let announced = self.get(&dpid).map(|switch| switch.announced_tables).expected()?;
+        let announced = self.get(&dpid).map(|switch| switch.capabilities().tables).expected()?;
         let tables = if refused < 3 { 1 } else { refused };
         let known = self.fewer_tables.get(&dpid).filter(|(before, _)| *before == announced);
         if known.is_some_and(|(_, known)| *known <= tables) {

@@ -14,8 +14,7 @@ impl Switches {
     /// Sends the changes for a switch that are due, because its timer has fired.
     pub fn pace(&mut self, ctx: &mut Context, dpid: Dpid) {
         if let Some(switch) = self.get_mut(&dpid) {
-            switch.pacing.is_armed = false;
-            switch.send_due(ctx);
+            switch.on_pace_timer(ctx);
         }
     }
 }

@@ -37,7 +37,7 @@ impl Switches {
         });
         let can_say = |rule: &Rule| {
             let all: Vec<Constraint> = rule.matching.constraints().copied().collect();
-            switch.capabilities.can_match_all(&all)
+            switch.capabilities().can_match_all(&all)
         };
         let (mut reached, mut unreached) = (Vec::new(), Vec::new());
         for (table, rule) in rules {
@@ -51,7 +51,7 @@ impl Switches {
         switch.tables.read(reached.into_iter());
         let others: BTreeSet<EntryKey> = others.iter().map(|flow| entry_key(flow.priority, &flow.matching)).collect();
         switch.tables.set_unreached(unreached, |key| others.contains(key));
-        switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
+        switch.translate_cookies();
         let Switch { room, tables, .. } = &mut *switch;
         room.capacity.on_tables_read(ctx.now(), |table| tables.count(Some(table)));
     }
@@ -65,12 +65,12 @@ impl Switches {
     /// Returns the first switch whose rules are being read, or whose leaves of an earlier run are being restored.
     pub fn first_unread(&self) -> Option<Dpid> {
         let is_open = |switch: &Switch| !switch.tables.is_known() || switch.restoring.is_some();
-        self.values().find(|switch| is_open(switch)).map(|switch| switch.dpid)
+        self.values().find(|switch| is_open(switch)).map(|switch| switch.dpid())
     }
 
     /// Returns the answers to all open barrier requests.
     pub fn unanswered(&self) -> impl Iterator<Item = Event> {
         let replies = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
-        self.values().flat_map(move |switch| replies(switch.dpid, switch.tables.unanswered()))
+        self.values().flat_map(move |switch| replies(switch.dpid(), switch.tables.unanswered()))
     }
 }

@@ -231,10 +231,10 @@ fn parties_looked_up(switch: &Switch, state: &Snapshot, matching: &Match) -> (Pa
     let metadata = ReadMetadata { value: metadata.value as u64, mask: metadata.mask as u64 };
     let hosts_at = |at| Party::among(state.hosts_at(at), Party::At(at));
     let port = matching.get(Field::InPort).filter(|port| port.is_exact());
-    let from = match port.map(|port| Location::new(switch.dpid, PortNo(port.value as u32))) {
+    let from = match port.map(|port| Location::new(switch.dpid(), PortNo(port.value as u32))) {
         _ if metadata.mask & metadata.value & SOURCE_IS_HERE == 0 => Party::Any,
         Some(at) => hosts_at(at),
-        None => Party::among(state.hosts_of(switch.dpid), Party::Any),
+        None => Party::among(state.hosts_of(switch.dpid()), Party::Any),
     };
     let to = switch.ingress.look_ups.place(Field::EthDst, metadata).map_or(Party::Any, hosts_at);
     (from, to)

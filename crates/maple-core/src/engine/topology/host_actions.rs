@@ -144,7 +144,7 @@ impl Topology {
     /// Asks a switch for the counters of the rules of a port's hosts, or of one host.
     fn count_host_packets(&mut self, fabric: &mut Fabric, at: Location, mac: Option<Mac>) {
         let Some(switch) = fabric.switches.known(at.switch) else { return };
-        if switch.unreachable.is_some() {
+        if switch.is_unreachable() {
             // The switch cannot be asked. A host that is searched for is taken for silent; none is aged.
             if let Some(mac) = mac {
                 self.with_hosts(fabric, |hosts, now, actions| hosts.on_search_count(now, mac, None, actions));

@@ -57,7 +57,7 @@ impl Topology {
         let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
         switch.ports.host_rules.set_kinds(self.address_kinds);
         switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
-        if !switch.layout.look_ups().is_empty() {
+        if !switch.layout().look_ups().is_empty() {
             fabric.ctx.store.keep_look_ups(dpid, switch.ingress.look_ups.registers());
         }
         fabric.switches.insert(dpid, switch);

@@ -66,7 +66,8 @@ impl Decisions {
             return on_host_rule_refused(fabric, dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
-        if switch.has_pipeline() && (table == switch.layout.routes() || !full && rule.instructions.iter().any(carries))
+        if switch.has_pipeline()
+            && (table == switch.layout().routes() || !full && rule.instructions.iter().any(carries))
         {
             return self.on_route_rule_refused(fabric, dpid, table, rule, what);
         }
@@ -109,10 +110,10 @@ impl Decisions {
         report_refusal(fabric, dpid, what);
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.paths.route_table = RouteTable::Refused;
-            let routes = switch.layout.routes();
+            let routes = switch.layout().routes();
             if (table, rule.priority) == (routes, 0) {
                 let again = switch.room.postpone(fabric.ctx.now(), routes, key_of(rule));
-                switch.stale.classifier = true;
+                switch.mark_stale(Stale::CLASSIFIER);
                 fabric.ctx.wake_at(again, Timer::Refused(dpid));
             }
         }
@@ -195,7 +196,7 @@ fn use_fewer_tables(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, err
 /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
 fn count_refusal(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, full: bool) -> bool {
     let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
-    switch.stale.classifier = true;
+    switch.mark_stale(Stale::CLASSIFIER);
     // After the first refusal of an update the switch is being read and is not ready.
     let begins_update = switch.tables.is_ready();
     let pauses = switch.room.refuse(fabric.ctx.now(), table, key_of(rule), begins_update);
@@ -229,7 +230,7 @@ fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
 
 /// Reports whether a refused rule is one that the layout with several tables rests on.
 fn is_needed(switch: &Switch, table: u8, rule: &Rule) -> bool {
-    let layout = switch.layout;
+    let layout = switch.layout();
     let rests_on = layout.look_ups().chain([layout.ingress(), layout.labels()]).any(|needed| needed == table);
     switch.has_pipeline() && rests_on && (rule.priority, &rule.matching) == (0, &Match::any())
 }

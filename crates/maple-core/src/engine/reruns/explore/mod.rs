@@ -204,7 +204,7 @@ fn may_be_changed(fabric: &Fabric, dpid: Dpid) -> bool {
 
 /// Reports whether a switch is explored: it does what f decides by rules that know look-ups.
 fn can_be_explored(switch: &Switch) -> bool {
-    !switch.layout.look_ups().is_empty() && switch.restoring.is_none() && switch.unreachable.is_none()
+    !switch.layout().look_ups().is_empty() && switch.restoring.is_none() && !switch.is_unreachable()
 }
 
 /// Returns the number of open questions at a switch, with the bound that has stopped exploration there, and one if

@@ -41,9 +41,9 @@ impl<'a> Packets<'a> {
     pub fn new(switch: &'a Switch, state: &'a Snapshot, tracks_hosts: bool) -> Packets<'a> {
         let is_edge = |at: Location| state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge);
         let with_hosts = switch.ports.host_rules.present().map(|(port, _)| port);
-        let all = state.ports_of(switch.dpid).map(|(port, _)| port);
+        let all = state.ports_of(switch.dpid()).map(|(port, _)| port);
         let ports: BTreeSet<PortNo> = if tracks_hosts { with_hosts.collect() } else { all.collect() };
-        let ports = ports.into_iter().filter(|port| is_edge(Location::new(switch.dpid, *port))).collect();
+        let ports = ports.into_iter().filter(|port| is_edge(Location::new(switch.dpid(), *port))).collect();
         Packets { switch, state, tracks_hosts, ports, classes: RefCell::default() }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Packets<'a> {
         let port = *self.ports.first()?;
         let headers = Headers::from([(Field::EthType, 0x800), (Field::EthDst, SPARE_MAC), (Field::IpProto, 6)]);
         let frame = crate::check::frame_of(&headers).into();
-        self.enter(Sample { at: Location::new(self.switch.dpid, port), frame }, &Headers::new())
+        self.enter(Sample { at: Location::new(self.switch.dpid(), port), frame }, &Headers::new())
     }
 
     /// Reports whether a packet of a known host may fit a condition, as far as its source and port say.
@@ -65,7 +65,7 @@ impl<'a> Packets<'a> {
         let exact = |field| cond.all.iter().find(|of| of.field == field && of.is_exact()).map(|of| of.value);
         let is_here = |mac: u128| {
             let host = self.state.host(Mac::from_bits(mac));
-            host.is_some_and(|host| host.location.switch == self.switch.dpid)
+            host.is_some_and(|host| host.location.switch == self.switch.dpid())
         };
         let may_come_in = exact(Field::InPort).is_none_or(|port| self.ports.contains(&PortNo(port as u32)));
         may_come_in && (!self.tracks_hosts || exact(Field::EthSrc).is_none_or(is_here))
@@ -180,7 +180,7 @@ impl<'a> Packets<'a> {
     fn can_have(&self, rules: &KeyRules, key: &KeyBits) -> bool {
         rules.look_up().fields().zip(key.iter()).all(|(field, bits)| match field {
             Field::EthSrc if self.tracks_hosts => {
-                self.state.host(Mac::from_bits(*bits)).is_some_and(|host| host.location.switch == self.switch.dpid)
+                self.state.host(Mac::from_bits(*bits)).is_some_and(|host| host.location.switch == self.switch.dpid())
             }
             Field::InPort => self.ports.contains(&PortNo(*bits as u32)),
             _ => true,
@@ -217,7 +217,7 @@ impl<'a> Packets<'a> {
     /// Lets a packet enter where its source is, after these fields were changed. If its port was changed, its source
     /// becomes a host there. `None` if there is no such port or host.
     fn enter(&self, packet: Sample, changed: &Headers) -> Option<Sample> {
-        let at = Location::new(self.switch.dpid, packet.at.port);
+        let at = Location::new(self.switch.dpid(), packet.at.port);
         let packet = Sample { at, ..packet };
         let is_port = |port: &PortNo| self.ports.contains(port);
         if !self.tracks_hosts {
