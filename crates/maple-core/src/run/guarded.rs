@@ -29,8 +29,8 @@ impl PacketHandle {
     /// [`RouteError`] if the route can't be followed.
     pub(crate) fn hops_to_judge(&self, route: &Route) -> Result<Arc<Resolved>, RouteError> {
         let mut state = self.0.state();
-        let RunState { ingress, changes, result, is_judged, .. } = &mut *state;
-        *is_judged = true;
+        let RunState { ingress, changes, result, routes, .. } = &mut *state;
+        routes.is_judged = true;
         changes.passed_on(route).hops_now(ingress.switch, &mut result.txn)
     }
 
@@ -42,14 +42,14 @@ impl PacketHandle {
 
     /// Records that the packet must pass the switches of the route that it gets.
     pub(crate) fn keep_way(&self) {
-        self.0.state().keeps_way = true;
+        self.0.state().routes.keeps_way = true;
     }
 
     /// Returns the route that a constraint which a user wrote is to judge.
     ///
     /// Only such a constraint has one: elsewhere this is `None`.
     pub fn judged_route(&self) -> Option<Arc<RouteView>> {
-        self.0.state().view.clone()
+        self.0.state().routes.view.clone()
     }
 
     /// Returns the source address of the packet as changed so far, if an earlier question has revealed it. This is not
@@ -61,7 +61,7 @@ impl PacketHandle {
 
     /// Shows this route to the user's constraint that runs next.
     pub(crate) fn show_route(&self, view: Option<Arc<RouteView>>) {
-        self.0.state().view = view;
+        self.0.state().routes.view = view;
     }
 
     /// Records that a route was refused.

@@ -68,18 +68,24 @@ struct RunState {
     read_switch: bool,
     /// Whether every packet that this trace matches must come to the controller.
     each: bool,
+    routes: RunRoutes,
+    /// The account of all that the run observes, if it keeps one.
+    account: Option<Box<account::Account>>,
+    /// The result so far. Its trace and its account come when the run ends.
+    result: Finished,
+}
+
+/// The routes that f requested, and what constraints make of the one that it returns.
+#[derive(Default)]
+struct RunRoutes {
     /// The paths that f requested, each with what f read of the result.
     paths: Vec<(Cell, Arc<PathReads>)>,
-    /// Whether a constraint has judged the hops of a route. The leaf then keeps exactly these.
+    /// Whether a constraint has judged the hops. The leaf then keeps exactly these.
     is_judged: bool,
     /// Whether a constraint demands that the packet passes the switches of its route.
     keeps_way: bool,
     /// The route that a user's constraint judges at the moment.
     view: Option<Arc<RouteView>>,
-    /// The account of all that the run observes, if it keeps one.
-    account: Option<Box<account::Account>>,
-    /// The result so far. Its trace and its account come when the run ends.
-    result: Finished,
 }
 
 /// A frame's captured bytes, its length on the wire, and where it came in.
@@ -193,10 +199,7 @@ impl Run {
             slice: None,
             read_switch: false,
             each: false,
-            paths: Vec::new(),
-            is_judged: false,
-            keeps_way: false,
-            view: None,
+            routes: RunRoutes::default(),
             account: None,
             result: Finished::nothing(txn),
         };
@@ -287,12 +290,12 @@ impl Run {
         let route = &self.with_floods(route);
         let mut state = self.state();
         state.result.made_at = route.made_at().cloned();
-        let RunState { subject, ingress, recorder, result: Finished { txn, .. }, is_judged, .. } = &mut *state;
+        let RunState { subject, ingress, recorder, result: Finished { txn, .. }, routes, .. } = &mut *state;
         let packet = subject.view(*ingress);
         // These are reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match
         // (1.3 §7.2.5). It is not enough that they follow from failed tests.
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
-        let resolved = route.goal(ingress.switch, *is_judged, txn, &mut ask);
+        let resolved = route.goal(ingress.switch, routes.is_judged, txn, &mut ask);
         if resolved.as_ref().is_ok_and(|(_, resolved)| route.goes_back(resolved, *ingress)) {
             let place = route.made_at().map_or_else(|| "in the policy".into(), ToString::to_string);
             state.result.goes_back = Some(place.into());
@@ -304,7 +307,7 @@ impl Run {
                 Goal::Plan(plan) => state.result.txn.peek().left_out(plan),
                 Goal::Fixed(_) => route.left_out(came_in.switch, state.result.txn.peek()),
             };
-            let keeps_way = state.keeps_way && !planned.1.switches.is_empty();
+            let keeps_way = state.routes.keeps_way && !planned.1.switches.is_empty();
             if own.is_empty() && !keeps_way {
                 return Ok(planned);
             }
@@ -337,7 +340,7 @@ impl Run {
     /// Ends the run. Returns `None` if the run has already ended.
     pub fn finish(&self) -> Option<Finished> {
         let mut state = self.state.borrow_mut().take()?;
-        for cell in state.paths.iter().flat_map(|(path, reads)| reads.at(path)) {
+        for cell in state.routes.paths.iter().flat_map(|(path, reads)| reads.at(path)) {
             state.result.txn.read(cell);
         }
         let account = state.take_account();

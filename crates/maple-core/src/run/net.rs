@@ -239,7 +239,7 @@ impl Net {
                 let is_there = found.is_some().then(|| state.is_there(to));
                 let (route, reads) = Route::path(&cell, to, found, is_there);
                 state.note_state(Caller::caller(), || AccountItem::Path(cell.clone(), is_there == Some(true)));
-                state.paths.push((cell, reads));
+                state.routes.paths.push((cell, reads));
                 return Some(route);
             }
             state.result.txn.read(cell);

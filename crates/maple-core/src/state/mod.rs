@@ -44,6 +44,8 @@ mod cell;
 mod derived;
 mod history;
 mod kind;
+mod known_hosts;
+mod known_ports;
 mod nesting_limit;
 mod query;
 mod recent_keys;

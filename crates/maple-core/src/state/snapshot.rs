@@ -3,14 +3,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 use maple_wire::{Dpid, PortNo, Version};
 use serde::{Deserialize, Serialize};
 
 use super::derived::{Derived, LastChange};
 use super::kind::{Declarations, Kind, Mismatch, Types};
+use super::known_hosts::KnownHosts;
+use super::known_ports::KnownPorts;
 use super::query::AnswerMemo;
-use super::recent_keys::RecentKeys;
 use super::{Name, RateHistory, Rows, Value};
 use crate::ids::ShardId;
 use crate::network::{Facts, Gauge, HostInfo, LinkName, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
@@ -36,15 +37,8 @@ pub struct Snapshot {
     facts: Option<(u64, Arc<Facts>)>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
     switches: OrdMap<Dpid, SwitchInfo>,
-    ports: OrdMap<Location, PortInfo>,
-    /// The ports with another switch behind them: few among all.
-    link_ports: OrdSet<Location>,
-    hosts: OrdMap<Mac, HostInfo>,
-    recent_hosts: RecentKeys<Mac>,
-    by_ip: OrdMap<IpAddr, Mac>,
-    by_port: OrdMap<Location, OrdSet<Mac>>,
-    /// The speeds of ports, in bit/s, as far as their switches report them.
-    speeds: OrdMap<Location, u64>,
+    ports: KnownPorts,
+    hosts: KnownHosts,
     /// The rates that were measured because a subscription needed them.
     rates: OrdMap<Gauge, Arc<RateHistory>>,
 }
@@ -327,72 +321,65 @@ impl Snapshot {
 
     /// Returns the kind of a port, and whether it is up; `None` if it does not exist.
     pub fn port(&self, at: Location) -> Option<PortInfo> {
-        self.ports.get(&at).copied()
+        self.ports.get(at)
     }
 
     /// Returns the ports of a switch in order.
     pub fn ports_of(&self, dpid: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)> + '_ {
-        let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
-        self.ports.range(all).map(|(at, info)| (at.port, *info))
+        self.ports.of_switch(dpid)
     }
 
     /// Returns the other end of the link at `at`, if there is a link and both ends know it and are up.
     pub fn peer(&self, at: Location) -> Option<Location> {
-        let usable = |at: Location| match self.port(at)? {
-            PortInfo { up: true, kind: PortKind::Link(peer) } => Some(peer),
-            _ => None,
-        };
-        let peer = usable(at)?;
-        (usable(peer)? == at).then_some(peer)
+        self.ports.peer(at)
     }
 
     /// Returns all usable links, each once, lower end first.
     pub fn links(&self) -> impl Iterator<Item = (Location, Location)> + '_ {
-        self.link_ports.iter().filter_map(|at| self.peer(*at).filter(|peer| at < peer).map(|peer| (*at, peer)))
+        self.ports.links()
     }
 
     /// Returns the usable links of a switch: own port and far end, by port. The cost grows with its link ports, not
     /// with all its ports.
     pub fn links_of(&self, dpid: Dpid) -> impl Iterator<Item = (Location, Location)> + '_ {
-        let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
-        self.link_ports.range(all).filter_map(|at| self.peer(*at).map(|peer| (*at, peer)))
+        self.ports.links_of(dpid)
     }
 
     /// Returns the information about a host, if it is known.
     pub fn host(&self, mac: Mac) -> Option<&HostInfo> {
-        self.hosts.get(&mac)
+        self.hosts.get(mac)
     }
 
     /// Returns the host that announced an IP address last.
     pub fn host_by_ip(&self, ip: IpAddr) -> Option<Mac> {
-        self.by_ip.get(&ip).copied()
+        self.hosts.by_ip(ip)
     }
 
     /// Returns the hosts that announced an IP address of a prefix last. A host with several such addresses comes
     /// several times. The cost grows with the number of addresses in the prefix.
     pub fn hosts_in(&self, network: IpAddr, bits: u8) -> impl Iterator<Item = Mac> + '_ {
-        self.by_ip.range(first_and_last(network, bits)).map(|(_, mac)| *mac)
+        self.hosts.in_network(network, bits)
     }
 
     /// Returns all hosts by address.
     pub fn hosts(&self) -> impl Iterator<Item = (&Mac, &HostInfo)> + '_ {
-        self.hosts.iter()
+        self.hosts.all()
     }
 
     /// Returns the hosts that were written since the snapshot of a version, also those that are gone; a host may occur
     /// twice. `None` if that is not known, because there were too many.
     pub(crate) fn hosts_written_since(&self, version: u64) -> Option<impl Iterator<Item = Mac>> {
-        self.recent_hosts.after(version).map(Iterator::copied)
+        self.hosts.written_since(version)
     }
 
     /// Returns the hosts at a port, by address.
     pub fn hosts_at(&self, at: Location) -> impl Iterator<Item = Mac> + '_ {
-        self.by_port.get(&at).into_iter().flatten().copied()
+        self.hosts.at(at)
     }
 
     /// Returns the speed of a port, in bit/s, if its switch reports it.
     pub fn speed(&self, at: Location) -> Option<u64> {
-        self.speeds.get(&at).copied()
+        self.ports.speed(at)
     }
 
     /// Returns the history of a rate, if it was measured.
@@ -412,8 +399,7 @@ impl Snapshot {
 
     /// Returns the hosts at a switch.
     pub(crate) fn hosts_of(&self, dpid: Dpid) -> impl Iterator<Item = Mac> + '_ {
-        let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
-        self.by_port.range(all).flat_map(|(_, hosts)| hosts.iter().copied())
+        self.hosts.at_switch(dpid)
     }
 
     /// Applies the writes that lead to this version.
@@ -453,7 +439,7 @@ impl Snapshot {
                 self.ports_changed = self.this_version();
                 self.apply_port(*at, *info);
             }
-            Write::Speed { at, speed } => put(&mut self.speeds, at, *speed),
+            Write::Speed { at, speed } => self.ports.put_speed(*at, *speed),
             Write::Rate { gauge, rate: Some(rate) } => Arc::make_mut(self.rates.entry(*gauge).or_default()).push(*rate),
             Write::Rate { gauge, rate: None } => drop(self.rates.remove(gauge)),
             Write::Host { mac, info } => self.apply_host(*mac, info.clone()),
@@ -487,52 +473,19 @@ impl Snapshot {
     }
 
     fn apply_port(&mut self, at: Location, info: Option<PortInfo>) {
-        if info.is_some_and(|info| matches!(info.kind, PortKind::Link(_))) {
-            self.link_ports.insert(at);
-        } else {
-            self.link_ports.remove(&at);
-        }
         if info.is_none() {
-            self.speeds.remove(&at);
             if let Some(costs) = self.costs.get_mut(UTILISATION) {
                 costs.remove(&LinkName::Port(at));
             }
             self.rates.remove(&Gauge::Sent(at));
             self.rates.remove(&Gauge::Received(at));
         }
-        put(&mut self.ports, &at, info);
+        self.ports.put(at, info);
     }
 
     fn apply_host(&mut self, mac: Mac, info: Option<HostInfo>) {
-        let old = self.hosts.get(&mac).cloned();
-        for ip in old.iter().flat_map(HostInfo::addresses) {
-            if self.by_ip.get(&ip) == Some(&mac) {
-                self.by_ip.remove(&ip);
-            }
-        }
-        let (from, to) = (old.map(|host| host.location), info.as_ref().map(|host| host.location));
-        if from != to {
+        if self.hosts.put(mac, info, self.version) {
             self.traffic_from(mac).collect::<Vec<_>>().iter().for_each(|gauge| drop(self.rates.remove(gauge)));
-            self.relocate(mac, from, to);
-        }
-        for ip in info.iter().flat_map(HostInfo::addresses) {
-            self.by_ip.insert(ip, mac);
-        }
-        self.recent_hosts.note(&mac, self.version);
-        put(&mut self.hosts, &mac, info);
-    }
-
-    fn relocate(&mut self, mac: Mac, from: Option<Location>, to: Option<Location>) {
-        if let Some(from) = from
-            && let Some(there) = self.by_port.get_mut(&from)
-        {
-            there.remove(&mac);
-            if there.is_empty() {
-                self.by_port.remove(&from);
-            }
-        }
-        if let Some(to) = to {
-            self.by_port.entry(to).or_default().insert(mac);
         }
     }
 }
@@ -542,7 +495,7 @@ pub(super) fn concerns_links(before: Option<PortInfo>, after: Option<PortInfo>) 
     [before, after].into_iter().flatten().any(|info| matches!(info.kind, PortKind::Link(_)))
 }
 
-fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<V>) {
+pub(super) fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<V>) {
     match value {
         // An existing value is replaced in place, without a copy of the key.
         Some(value) => match map.get_mut(key) {
