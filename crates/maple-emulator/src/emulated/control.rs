@@ -3,10 +3,11 @@
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
 
+use super::agenda::Event;
 use super::channel::Direction;
 use super::frames::{Cause, InFlight};
 use super::log::Origin;
-use super::{ControlEvent, EmulatedNetwork, Event, NetworkError};
+use super::{ControlEvent, EmulatedNetwork, NetworkError};
 
 /// The type byte of a packet-out, in 1.0 and 1.3.
 const PACKET_OUT: u8 = 13;
@@ -170,19 +171,13 @@ impl EmulatedNetwork {
         let epoch = node.channel.epoch;
         node.switch.disconnect();
         if delivering && told {
-            let mut rest: Vec<_> = self
-                .queue
-                .iter()
-                .filter_map(|std::cmp::Reverse(s)| match &s.event {
-                    Event::ControlToController(d, e, bytes) if *d == dpid && *e == epoch => {
-                        Some((s.at, s.order, bytes.clone()))
-                    }
-                    _ => None,
-                })
-                .collect();
-            rest.sort();
+            let to_here = |event: &Event| match event {
+                Event::ControlToController(to, of, bytes) if (*to, *of) == (dpid, epoch) => Some(bytes.clone()),
+                _ => None,
+            };
+            let rest: Vec<Vec<u8>> = self.agenda.in_order().into_iter().filter_map(to_here).collect();
             let events = &mut self.nodes.get_mut(&dpid).expect("it was there above").channel.events;
-            events.extend(rest.into_iter().map(|(_, _, bytes)| ControlEvent::Message(bytes)));
+            events.extend(rest.into_iter().map(ControlEvent::Message));
         }
         if told {
             let events = &mut self.nodes.get_mut(&dpid).expect("it was there above").channel.events;

@@ -3,7 +3,8 @@
 use maple_switch::Switch;
 use maple_wire::{Dpid, PortNo};
 
-use super::{ControlFaults, EmulatedNetwork, Event, Wire};
+use super::agenda::Event;
+use super::{ControlFaults, EmulatedNetwork, Wire};
 
 /// The error of a call that names something that the network does not have, or can't have.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -210,7 +211,7 @@ impl EmulatedNetwork {
     }
 
     fn disturb(&mut self, dpid: Dpid) {
-        self.disturbances.insert(dpid, self.now);
+        self.records.disturbances.insert(dpid, self.now);
     }
 
     /// Updates both ends of each link of a switch: there is light if the link is up and the operator has taken neither

@@ -5,8 +5,9 @@ use maple_switch::{Outgoing, PassedTable};
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
 
+use super::agenda::Event;
 use super::log::{Delivery, Drop, EnteredFrame, FrameId, Hop, Origin, Outcome};
-use super::{EmulatedNetwork, Event, NetworkError, Wire};
+use super::{EmulatedNetwork, NetworkError, Wire};
 use crate::host::{ATTEMPTS, FlowId, FlowKind, StreamId, StreamSpec};
 use crate::pairs;
 
@@ -112,7 +113,7 @@ impl EmulatedNetwork {
         let origin = Origin::Port(spec.switch, spec.port);
         for frame in frames {
             if let Some(key) = pairs::classify(&frame, |mac| self.host_with(mac)) {
-                self.pairs.entry(key).or_default().sent += 1;
+                self.records.pairs.entry(key).or_default().sent += 1;
             }
             self.enter(origin, frame, self.options.host_delay);
         }
@@ -136,7 +137,7 @@ impl EmulatedNetwork {
     pub(super) fn new_frame(&mut self, origin: Origin, frame: Vec<u8>) -> InFlight {
         self.frames += 1;
         let id = FrameId(self.frames);
-        self.log.enter(EnteredFrame { id, origin, at: self.now, frame: frame.clone() });
+        self.records.log.enter(EnteredFrame { id, origin, at: self.now, frame: frame.clone() });
         InFlight { id, frame, path: Vec::new() }
     }
 
@@ -237,7 +238,7 @@ impl EmulatedNetwork {
         if flight.frame.starts_with(&mac)
             && let Some(key) = pairs::classify(&flight.frame, |mac| self.host_with(mac))
         {
-            self.pairs.entry(key).or_default().delivered += 1;
+            self.records.pairs.entry(key).or_default().delivered += 1;
         }
         self.note(&flight, Outcome::Egress { dpid, port, host: Some(name) });
         let mut out = Vec::new();
@@ -247,10 +248,10 @@ impl EmulatedNetwork {
 
     pub(super) fn note(&mut self, flight: &InFlight, outcome: Outcome) {
         if let Outcome::Dropped(dpid, why) = outcome {
-            *self.losses.entry((dpid, why)).or_default() += 1;
+            *self.records.losses.entry((dpid, why)).or_default() += 1;
         }
         let InFlight { id, frame, path } = flight.clone();
-        self.log.deliver(Delivery { id, at: self.now, outcome, frame, path });
+        self.records.log.deliver(Delivery { id, at: self.now, outcome, frame, path });
     }
 }
 

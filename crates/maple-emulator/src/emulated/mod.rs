@@ -16,8 +16,7 @@
 //! last one that came to the controller is meant. So tests that check where a frame went give each frame its own
 //! payload.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use maple_switch::time::{MICROSECOND, MILLISECOND, Nanoseconds};
 use maple_switch::{Switch, SwitchOptions};
@@ -29,6 +28,7 @@ use crate::pairs::{PairCounters, PairKey};
 use crate::random::Random;
 use crate::topology::{LinkSpec, Topology};
 
+mod agenda;
 mod channel;
 mod control;
 mod egress;
@@ -36,6 +36,7 @@ mod faults;
 mod frames;
 mod log;
 mod punted;
+mod records;
 mod shaping;
 
 #[cfg(test)]
@@ -45,9 +46,10 @@ pub use channel::{ControlEvent, ControlFaults};
 pub use faults::{Fault, NetworkError};
 pub use log::{Delivery, DeliveryLog, Drop, EnteredFrame, FrameId, Hop, Origin, Outcome};
 
+use agenda::{Agenda, Event};
 use channel::Channel;
-use frames::InFlight;
 use punted::Punted;
+use records::Records;
 use shaping::ShapedPort;
 
 /// The options of a network.
@@ -100,8 +102,7 @@ pub struct EmulatedNetwork {
     options: NetworkOptions,
     now: Nanoseconds,
     random: Random,
-    queue: BinaryHeap<Reverse<Scheduled>>,
-    made: u64,
+    agenda: Agenda,
     nodes: BTreeMap<Dpid, Node>,
     hosts: Vec<HostNode>,
     /// The indexes of hosts in that list.
@@ -113,13 +114,7 @@ pub struct EmulatedNetwork {
     punted: Punted,
     frames: u64,
     copies: BTreeMap<FrameId, usize>,
-    log: DeliveryLog,
-    pairs: BTreeMap<PairKey, PairCounters>,
-    failed_faults: Vec<NetworkError>,
-    /// Copies that were dropped, by switch and reason.
-    losses: BTreeMap<(Dpid, Drop), u64>,
-    /// The times when a part of each switch last failed or returned.
-    disturbances: BTreeMap<Dpid, Nanoseconds>,
+    records: Records,
 }
 
 /// A switch and its channel.
@@ -152,57 +147,6 @@ enum Wire {
     Host(usize),
 }
 
-#[derive(Debug)]
-struct Scheduled {
-    at: Nanoseconds,
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Scheduled) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Scheduled) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    /// Orders by time, and events of one time by the order of their creation, which is unique.
-    fn cmp(&self, other: &Scheduled) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
-/// The scheduled events.
-#[derive(Debug)]
-enum Event {
-    /// A frame reaches a switch's port.
-    AtSwitch(Dpid, PortNo, InFlight),
-    /// A frame reaches the host that is plugged in there.
-    AtHost(Dpid, PortNo, InFlight),
-    /// A control message of a connection reaches the switch.
-    ControlToSwitch(Dpid, u64, Vec<u8>),
-    /// A control message of a connection reaches the controller.
-    ControlToController(Dpid, u64, Vec<u8>),
-    /// A switch wants to connect.
-    Connect(Dpid, u64),
-    /// A rule's timeout may be over.
-    SwitchTimer(Dpid),
-    /// The next frame may leave by a port whose rate is bounded.
-    Egress(Dpid, PortNo),
-    /// A host's timer is due.
-    HostTimer(usize),
-    /// A scheduled fault.
-    Fault(Fault),
-}
-
 impl EmulatedNetwork {
     /// Creates a network of this topology whose switches speak `version`, at time 0.
     pub fn new(topology: &Topology, version: Version) -> EmulatedNetwork {
@@ -217,8 +161,7 @@ impl EmulatedNetwork {
         let mut network = EmulatedNetwork {
             now: 0,
             random: Random::new(options.seed),
-            queue: BinaryHeap::new(),
-            made: 0,
+            agenda: Agenda::default(),
             nodes: BTreeMap::new(),
             hosts: topology.hosts.iter().map(|h| HostNode { host: Host::new(h.clone()), timer: None }).collect(),
             host_names: topology.hosts.iter().enumerate().map(|(at, h)| (h.name.clone(), at)).collect(),
@@ -229,11 +172,7 @@ impl EmulatedNetwork {
             punted: Punted::default(),
             frames: 0,
             copies: BTreeMap::new(),
-            log: DeliveryLog::new(options.log_limit),
-            pairs: BTreeMap::new(),
-            failed_faults: Vec::new(),
-            losses: BTreeMap::new(),
-            disturbances: BTreeMap::new(),
+            records: Records::new(options.log_limit),
             options,
         };
         network.add_switches(topology);
@@ -311,55 +250,55 @@ impl EmulatedNetwork {
 
     /// The log of frames.
     pub fn log(&self) -> &DeliveryLog {
-        &self.log
+        &self.records.log
     }
 
     /// Clears the log, for instance between two tests on one network.
     pub fn clear_log(&mut self) {
-        self.log.clear();
+        self.records.log.clear();
     }
 
     /// Frames sent and delivered between each pair of hosts, by kind.
     pub fn pairs(&self) -> &BTreeMap<PairKey, PairCounters> {
-        &self.pairs
+        &self.records.pairs
     }
 
     /// Copies of frames that were dropped since the beginning, by switch and reason.
     pub fn losses(&self) -> &BTreeMap<(Dpid, Drop), u64> {
-        &self.losses
+        &self.records.losses
     }
 
     /// Returns when a switch last restarted, or when a part of it last failed or returned: a port, a link, its
     /// connection.
     pub fn disturbed(&self, dpid: Dpid) -> Option<Nanoseconds> {
-        self.disturbances.get(&dpid).copied()
+        self.records.disturbances.get(&dpid).copied()
     }
 
     /// The errors of scheduled faults that named something that did not exist at their time.
     pub fn failed_faults(&self) -> &[NetworkError] {
-        &self.failed_faults
+        &self.records.failed_faults
     }
 
     /// The time of the next event.
     pub fn next_event(&self) -> Option<Nanoseconds> {
-        self.queue.peek().map(|Reverse(scheduled)| scheduled.at)
+        self.agenda.next_at()
     }
 
     /// Reports whether copies of a frame are on a wire, or wait at a port for the line. Copies at the controller do not
     /// count.
     pub fn is_in_flight(&self, id: FrameId) -> bool {
-        let on_wire = |Reverse(scheduled): &Reverse<Scheduled>| match &scheduled.event {
+        let is_on_wire = |event: &Event| match event {
             Event::AtSwitch(_, _, flight) | Event::AtHost(_, _, flight) => flight.id == id,
             _ => false,
         };
-        self.queue.iter().any(on_wire) || self.waits_at_port(id)
+        self.agenda.events().any(is_on_wire) || self.waits_at_port(id)
     }
 
     /// Runs the next event. Reports whether there was one.
     pub fn step(&mut self) -> bool {
-        let Some(Reverse(scheduled)) = self.queue.pop() else { return false };
-        self.now = self.now.max(scheduled.at);
-        match scheduled.event {
+        let Some((at, event)) = self.agenda.pop() else { return false };
+        self.now = self.now.max(at);
+        match event {
             Event::AtSwitch(dpid, port, flight) => self.frame_at_switch(dpid, port, flight),
             Event::AtHost(dpid, port, flight) => self.frame_at_host(dpid, port, flight),
             Event::ControlToSwitch(dpid, epoch, bytes) => self.control_at_switch(dpid, epoch, &bytes),
@@ -370,7 +309,7 @@ impl EmulatedNetwork {
             Event::HostTimer(at) => self.host_timer(at),
             Event::Fault(fault) => {
                 let failed = self.inflict(fault).err();
-                self.failed_faults.extend(failed);
+                self.records.failed_faults.extend(failed);
             }
         }
         true
@@ -390,8 +329,7 @@ impl EmulatedNetwork {
     }
 
     fn at(&mut self, at: Nanoseconds, event: Event) {
-        self.made += 1;
-        self.queue.push(Reverse(Scheduled { at, order: self.made, event }));
+        self.agenda.add(at, event);
     }
 
     /// Schedules the turn of a switch for when its next rule may expire.

@@ -4,10 +4,11 @@ use maple_switch::time::Nanoseconds;
 use maple_switch::{Lost, QueueRates};
 use maple_wire::{Dpid, PortNo};
 
+use super::agenda::Event;
 use super::egress::{Egress, Limits};
 use super::frames::InFlight;
 use super::log::{Drop, FrameId, Outcome};
-use super::{EmulatedNetwork, Event, Link, NetworkError};
+use super::{EmulatedNetwork, Link, NetworkError};
 
 /// The waiting frames of a port, and its limits.
 #[derive(Debug)]
