@@ -63,7 +63,7 @@ impl Handle {
             });
             last.is_some_and(|last| !matches!(last, Condition::Mended(..)))
         };
-        let untold = self.shared.files.troubles().into_iter().filter(|(_, news)| !is_told(news));
+        let untold = self.shared.kept.files.troubles().into_iter().filter(|(_, news)| !is_told(news));
         let untold: Vec<(SystemTime, Notice)> = untold.map(|(since, news)| (since, Notice::File(news))).collect();
         untold.into_iter().chain(recent).filter_map(error).collect()
     }

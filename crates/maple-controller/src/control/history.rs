@@ -12,13 +12,13 @@ use crate::policy_record::PolicyIdentity;
 impl Handle {
     /// Notes in the history that another policy runs.
     pub fn note_policy(&self, act: PolicyAct, by: Changer, policy: PolicyIdentity) {
-        self.shared().history.note_policy(act, by, policy, self.snapshot().version());
+        self.shared().kept.history.note_policy(act, by, policy, self.snapshot().version());
     }
 }
 
 /// Answers with all changes that are kept, by their numbers.
 pub(super) fn answer(handle: &Handle) -> Value {
-    let mut all = handle.shared().history.to_json();
+    let mut all = handle.shared().kept.history.to_json();
     all.sort_by_key(|change| change["number"].as_u64());
     let mut users = BTreeMap::new();
     for change in all.iter_mut().filter(|change| change["who"].is_null()) {

@@ -98,7 +98,7 @@ impl fmt::Debug for Handle {
 
 /// The parts of the controller that the handle uses.
 pub(crate) struct Shared {
-    pub addresses: Vec<SocketAddr>,
+    pub endpoints: Endpoints,
     pub deadlines: ShardDeadlines,
     /// The shards' mailboxes, by shard number.
     pub mailboxes: Vec<Mailbox>,
@@ -108,25 +108,45 @@ pub(crate) struct Shared {
     pub receiver: Receiver<Notice>,
     /// The reason why the controller stopped by itself, if it did.
     pub failure: OnceLock<String>,
-    /// The writes on their way to the state file, if there is one.
-    pub pending_writes: Option<Arc<PendingWrites>>,
-    /// A function that returns the heap's size in bytes, if the program counts it.
-    pub heap_bytes: Option<fn() -> Option<usize>>,
-    /// Gauges of other parts of the program.
-    pub gauges: Gauges,
-    /// The files that are kept, and which of them fail.
-    pub files: KeptFiles,
-    /// The address where metrics are exported.
-    pub metrics: OnceLock<SocketAddr>,
-    /// The address of the HTTP API, and whether connections begin with TLS there.
-    pub http: OnceLock<(SocketAddr, bool)>,
+    pub measures: Measures,
+    pub kept: KeptMemory,
     /// The reloads that were requested.
     pub reloads: ReloadQueue,
     /// The controller's account of itself.
     pub about: About,
     /// The state of takeovers by other processes.
     pub takeover: TakeoverState,
-    /// The memory that is passed to such a process, if anything is remembered.
+    /// The map of the network.
+    pub map: Mutex<NetworkMap>,
+    /// What is kept of the last 24 hours, if anything is.
+    pub timeline: OnceLock<Arc<Timeline>>,
+}
+
+/// The addresses where the controller listens.
+#[derive(Default)]
+pub(crate) struct Endpoints {
+    /// Where switches connect.
+    pub switches: Vec<SocketAddr>,
+    /// Where metrics are exported.
+    pub metrics: OnceLock<SocketAddr>,
+    /// Where the HTTP API is served, and whether connections begin with TLS there.
+    pub http: OnceLock<(SocketAddr, bool)>,
+}
+
+/// What other parts of the program measure for the controller.
+pub(crate) struct Measures {
+    /// A function that returns the heap's size in bytes, if the program counts it.
+    pub heap_bytes: Option<fn() -> Option<usize>>,
+    pub gauges: Gauges,
+}
+
+/// What the controller keeps: for its next run, for another process that takes its place, and for people.
+pub(crate) struct KeptMemory {
+    /// The files that are kept, and which of them fail.
+    pub files: KeptFiles,
+    /// The writes on their way to the state file, if there is one.
+    pub pending_writes: Option<Arc<PendingWrites>>,
+    /// The memory that is passed to another process, if anything is remembered.
     pub archive: Option<Arc<Archive>>,
     /// The policy of the earlier run that the state file describes.
     pub policy_before: Option<PolicyRecord>,
@@ -134,26 +154,22 @@ pub(crate) struct Shared {
     pub history: Arc<ChangeHistory>,
     /// The recording of this run, if there is one.
     pub recording: Option<Recording>,
-    /// The map of the network.
-    pub map: Mutex<NetworkMap>,
-    /// What is kept of the last 24 hours, if anything is.
-    pub timeline: OnceLock<Arc<Timeline>>,
 }
 
 impl Handle {
     /// Returns the record of the files that are kept, and of those that fail.
     pub fn files(&self) -> &KeptFiles {
-        &self.shared.files
+        &self.shared.kept.files
     }
 
     /// Returns the recording of this run, if there is one.
     pub fn recording(&self) -> Option<&Recording> {
-        self.shared.recording.as_ref()
+        self.shared.kept.recording.as_ref()
     }
 
     /// Records which policy runs: clients can ask for it, and the state file keeps it for the next start.
     pub fn set_policy(&self, policy: PolicyRecord) {
-        if let Some(archive) = &self.shared.archive {
+        if let Some(archive) = &self.shared.kept.archive {
             archive.journal.note_policy(&policy);
         }
         self.shared.about.set_policy(policy);
@@ -161,7 +177,7 @@ impl Handle {
 
     /// Returns the policy of the earlier run that the state file describes.
     pub fn policy_before(&self) -> Option<&PolicyRecord> {
-        self.shared.policy_before.as_ref()
+        self.shared.kept.policy_before.as_ref()
     }
 
     /// Returns the time at which the running policy was loaded.
@@ -184,7 +200,7 @@ impl Handle {
 
     /// Returns the addresses that the controller listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.shared.addresses
+        &self.shared.endpoints.switches
     }
 
     /// Returns the newest snapshot of the state: ports, links, hosts, and the policy's tables and variables.
@@ -199,7 +215,7 @@ impl Handle {
 
     /// Reports whether a file keeps state over restarts.
     pub fn keeps_state(&self) -> bool {
-        self.shared.pending_writes.is_some()
+        self.shared.kept.pending_writes.is_some()
     }
 
     /// Returns the links, each once, the lower end first.
@@ -229,12 +245,12 @@ impl Handle {
 
     /// Exports a gauge as a metric, if metrics are exported. It takes the place of one with the same name.
     pub fn register_gauge(&self, gauge: Gauge) {
-        self.shared.gauges.add(gauge);
+        self.shared.measures.gauges.add(gauge);
     }
 
     /// Returns the gauges that were registered.
     pub(crate) fn gauges(&self) -> &Gauges {
-        &self.shared.gauges
+        &self.shared.measures.gauges
     }
 
     /// Returns the number of open connections of switches.
@@ -244,29 +260,29 @@ impl Handle {
 
     /// Returns the address where metrics are exported, if they are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.shared.metrics.get().copied()
+        self.shared.endpoints.metrics.get().copied()
     }
 
     /// Records the address where metrics are exported.
     pub(crate) fn exports_metrics_at(&self, address: SocketAddr) {
         // There is one server at most.
-        let _ = self.shared.metrics.set(address);
+        let _ = self.shared.endpoints.metrics.set(address);
     }
 
     /// Returns the address of the HTTP API, if it is served.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.shared.http.get().map(|(address, _)| *address)
+        self.shared.endpoints.http.get().map(|(address, _)| *address)
     }
 
     /// Reports whether the HTTP API is served with TLS.
     pub fn http_has_tls(&self) -> bool {
-        self.shared.http.get().is_some_and(|(_, has_tls)| *has_tls)
+        self.shared.endpoints.http.get().is_some_and(|(_, has_tls)| *has_tls)
     }
 
     /// Records the address of the HTTP API, and whether connections begin with TLS there.
     pub(crate) fn serves_http_at(&self, address: SocketAddr, has_tls: bool) {
         // There is one server at most.
-        let _ = self.shared.http.set((address, has_tls));
+        let _ = self.shared.endpoints.http.set((address, has_tls));
     }
 
     /// Returns the timeline, if one is kept.

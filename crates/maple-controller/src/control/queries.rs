@@ -221,7 +221,7 @@ impl Handle {
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
     pub fn stats(&self) -> Result<Stats, LateShard> {
-        let heap_bytes = self.shared.heap_bytes.and_then(|count| count());
+        let heap_bytes = self.shared.measures.heap_bytes.and_then(|count| count());
         let connections = self.shared.registry.connections();
         let mut stats = Stats { connections, heap_bytes, ..Stats::default() };
         for shard in self.query_all(ShardQuery::Stats)? {

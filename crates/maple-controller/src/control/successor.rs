@@ -40,7 +40,7 @@ impl Drop for NotedTakeover<'_> {
     /// Stops noting changes, if the process has gone before it was ready.
     fn drop(&mut self) {
         if !self.is_over {
-            if let Some(archive) = &self.handle.shared.archive {
+            if let Some(archive) = &self.handle.shared.kept.archive {
                 drop(archive.journal.end_copy());
             }
             self.handle.shared.takeover.is_begun.store(false, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Handle {
         let copied = Copied {
             listening: self.shared.about.listening().to_vec(),
             state_file: self.shared.about.state_file().map(Path::to_owned),
-            archive: self.shared.archive.as_deref(),
+            archive: self.shared.kept.archive.as_deref(),
             probe_key: self.shared.about.probe_key(),
             switches: copies.into_iter().flatten().collect(),
         };

@@ -190,7 +190,7 @@ impl Handle {
         let timeout = self.shared.deadlines.query;
         let is_confirmed =
             self.distribute(commit) && (0..rounds).all(|_| self.wait_for_all(ShardMessage::Fence, timeout));
-        match (&self.shared.pending_writes, persistent) {
+        match (&self.shared.kept.pending_writes, persistent) {
             (Some(pending), Some(version)) if !pending.wait(version, timeout) => Err(ChangeError::NotKept),
             _ if !is_confirmed => Err(ChangeError::Unconfirmed),
             _ => Ok(()),

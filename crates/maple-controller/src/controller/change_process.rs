@@ -107,7 +107,7 @@ impl Controller {
         let store = self.handle.store();
         handed.names = names_of(store);
         handed.state = store.snapshot().changes_since(&successor.base);
-        if let Some(archive) = &self.handle.shared().archive {
+        if let Some(archive) = &self.handle.shared().kept.archive {
             handed.leaves = archive.journal.end_copy().unwrap_or_default();
             handed.surroundings = Some(archive.surroundings());
         }

@@ -20,7 +20,9 @@ use super::{Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartEr
 use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, HttpServer, MetricsServer, Shared, TakeoverState, TimelineWriter};
+use crate::control::{
+    Endpoints, Handle, HttpServer, KeptMemory, Measures, MetricsServer, Shared, TakeoverState, TimelineWriter,
+};
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
@@ -173,7 +175,10 @@ impl StartingController {
         }
         let (registry, key) = (Arc::new(Registry::new(workers)), Key::new()?);
         let shared = Shared {
-            addresses: listening.iter().map(|(address, _)| *address).collect(),
+            endpoints: Endpoints {
+                switches: listening.iter().map(|(address, _)| *address).collect(),
+                ..Endpoints::default()
+            },
             deadlines: options.control.deadlines,
             mailboxes: mailboxes.clone(),
             store: Arc::clone(&options.store),
@@ -181,21 +186,20 @@ impl StartingController {
             notices: notices.clone(),
             receiver,
             failure: OnceLock::new(),
-            pending_writes: persistence.as_ref().map(Persistence::pending_writes),
-            heap_bytes: options.control.heap_bytes,
+            measures: Measures { heap_bytes: options.control.heap_bytes, gauges: Gauges::default() },
+            kept: KeptMemory {
+                files: options.memory.files.clone(),
+                pending_writes: persistence.as_ref().map(Persistence::pending_writes),
+                archive,
+                policy_before,
+                history,
+                recording: recording.clone(),
+            },
             reloads: ReloadQueue::default(),
             about: About::new(listening, options.openflow.tls.clone(), options.memory.state_file.clone(), key),
             takeover: TakeoverState::default(),
-            archive,
-            policy_before,
-            history,
             map: Mutex::default(),
             timeline: OnceLock::new(),
-            recording: recording.clone(),
-            gauges: Gauges::default(),
-            files: options.memory.files.clone(),
-            metrics: OnceLock::new(),
-            http: OnceLock::new(),
         };
         let (handle, threads) = (Handle::new(shared), Vec::new());
         let controller = Controller {
