@@ -18,14 +18,14 @@ pub(super) struct Bridge {
 impl SimNetwork {
     /// Adds a bridge that joins these ports of switches. Returns the location of the bridge's own hosts.
     pub fn add_bridge(&mut self, ports: &[Location]) -> Location {
-        self.bridges.push(Bridge { ports: ports.iter().copied().collect(), learned: BTreeMap::new() });
-        place(self.bridges.len() - 1)
+        self.wiring.bridges.push(Bridge { ports: ports.iter().copied().collect(), learned: BTreeMap::new() });
+        place(self.wiring.bridges.len() - 1)
     }
 
     /// The index of the bridge at a place, if there is one.
     pub(super) fn bridge_at(&self, at: Location) -> Option<usize> {
-        let index = (0..self.bridges.len()).find(|index| place(*index) == at);
-        index.or_else(|| self.bridges.iter().position(|bridge| bridge.ports.contains(&at)))
+        let index = (0..self.wiring.bridges.len()).find(|index| place(*index) == at);
+        index.or_else(|| self.wiring.bridges.iter().position(|bridge| bridge.ports.contains(&at)))
     }
 
     /// Passes a frame through a bridge, from a switch's port or from the bridge's own hosts.
@@ -33,7 +33,7 @@ impl SimNetwork {
         let packet = Packet::new(frame, 0);
         let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
         let (source, destination) = (address(Field::EthSrc), address(Field::EthDst));
-        let bridge = &mut self.bridges[index];
+        let bridge = &mut self.wiring.bridges[index];
         if source.is_host() {
             bridge.learned.insert(source, from);
         }
@@ -46,7 +46,7 @@ impl SimNetwork {
         for to in to.into_iter().filter(|to| *to != from) {
             if to == place(index) {
                 self.reach_hosts(to, frame.to_vec());
-            } else if self.ports.get(&to) == Some(&true) {
+            } else if self.wiring.ports.get(&to) == Some(&true) {
                 self.inject(to, frame.to_vec());
             }
         }

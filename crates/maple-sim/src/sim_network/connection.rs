@@ -11,13 +11,13 @@ impl SimNetwork {
     /// Ends the control connection of a switch. Some of the messages under way to the switch arrive; those under way
     /// from it are lost. Its datapath goes on, and packets that it would send to the controller get no answer.
     pub fn lose_connection(&mut self, dpid: Dpid) {
-        if !self.switches.contains_key(&dpid) || self.away.contains(&dpid) {
+        if !self.wiring.switches.contains_key(&dpid) || self.wiring.away.contains(&dpid) {
             return;
         }
-        let shard = self.shards[&dpid];
-        let mut arrives = self.random.below(8);
+        let shard = self.wiring.shards[&dpid];
+        let mut arrives = self.schedule.random.below(8);
         let mut arrived: Vec<(u32, Box<Message>)> = Vec::new();
-        let taken = std::mem::take(&mut self.queue);
+        let taken = std::mem::take(&mut self.schedule.queue);
         for (time, happening) in taken {
             match happening {
                 Happening::Message(to, xid, message) if to == dpid => {
@@ -31,16 +31,16 @@ impl SimNetwork {
                 Happening::Event(_, ref event)
                     if matches!(**event, Event::SwitchDown { .. } | Event::SwitchUp { .. }) =>
                 {
-                    self.queue.insert(time, happening);
+                    self.schedule.queue.insert(time, happening);
                 }
                 Happening::Event(to, event) if to == shard && switch_of(&event) == Some(dpid) => {}
-                other => drop(self.queue.insert(time, other)),
+                other => drop(self.schedule.queue.insert(time, other)),
             }
         }
         self.notify(dpid, Event::SwitchUnreachable { dpid });
-        self.away.insert(dpid);
+        self.wiring.away.insert(dpid);
         arrived.into_iter().for_each(|(xid, message)| self.at_switch(dpid, xid, *message));
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+        if let Some(switch) = self.wiring.switches.get_mut(&dpid) {
             switch.bundles.clear();
         }
     }
@@ -48,15 +48,15 @@ impl SimNetwork {
     /// Lets a switch whose connection had ended connect again, without its rules if it is `empty`. If it speaks another
     /// version than before, it begins anew.
     pub fn regain_connection(&mut self, dpid: Dpid, empty: bool) {
-        if !self.away.remove(&dpid) {
+        if !self.wiring.away.remove(&dpid) {
             return;
         }
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
         if empty {
             switch.edit_flows(Vec::clear);
         }
-        let (shard, version) = (usize::from(self.shards[&dpid].0), switch.version);
-        if !self.engines[shard].view().is_unreachable(dpid) {
+        let (shard, version) = (usize::from(self.wiring.shards[&dpid].0), switch.version);
+        if !self.controller.engines[shard].view().is_unreachable(dpid) {
             return self.announce(dpid);
         }
         let known = self.store.snapshot();
@@ -66,7 +66,7 @@ impl SimNetwork {
         }
         self.notify(dpid, Event::SwitchReachable { dpid });
         let gone = known.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
-        let gone: Vec<Location> = gone.filter(|at| !self.ports.contains_key(at)).collect();
+        let gone: Vec<Location> = gone.filter(|at| !self.wiring.ports.contains_key(at)).collect();
         for at in gone {
             let status = PortStatus { reason: PortReason::Delete, port: Port::new(at.port, [0; 6], "port") };
             self.notify(dpid, Event::PortStatus { dpid, status });
@@ -77,19 +77,19 @@ impl SimNetwork {
 
     /// Lets a switch whose connection had ended connect again after some time.
     pub fn regain_connection_in(&mut self, dpid: Dpid, wait: std::time::Duration) {
-        self.away.remove(&dpid);
-        let back = Happening::Event(self.shards[&dpid], Box::new(Event::SwitchReachable { dpid }));
+        self.wiring.away.remove(&dpid);
+        let back = Happening::Event(self.wiring.shards[&dpid], Box::new(Event::SwitchReachable { dpid }));
         self.schedule_after(wait, Channel::ToShard(dpid), back);
         self.schedule_after(wait, Channel::ToShard(dpid), Happening::ReadFlows(dpid));
     }
 
     /// Reports whether a switch has no connection.
     pub fn is_away(&self, dpid: Dpid) -> bool {
-        self.away.contains(&dpid)
+        self.wiring.away.contains(&dpid)
     }
 
     /// Reports whether some switch has no connection.
     pub fn is_any_away(&self) -> bool {
-        !self.away.is_empty()
+        !self.wiring.away.is_empty()
     }
 }

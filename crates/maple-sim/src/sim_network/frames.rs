@@ -11,13 +11,13 @@ use super::{Channel, Happening, Out, SimNetwork};
 impl SimNetwork {
     pub(super) fn at_switch(&mut self, dpid: Dpid, xid: u32, message: Message) {
         self.obey(dpid, xid, message);
-        if let (Some(watch), Some(switch)) = (&mut self.watch, self.switches.get_mut(&dpid)) {
+        if let (Some(watch), Some(switch)) = (&mut self.watch, self.wiring.switches.get_mut(&dpid)) {
             watch(switch);
         }
     }
 
     fn obey(&mut self, dpid: Dpid, xid: u32, message: Message) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
         switch.now = self.now;
         if let Some(messages) = &mut self.messages {
             messages.push((dpid, message.clone()));
@@ -52,7 +52,7 @@ impl SimNetwork {
 
     /// Hands a message about a bundle to a switch.
     fn bundle_control(&mut self, dpid: Dpid, xid: u32, request: BundleControl) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
         let (deleted, errors) = switch.bundle_control(xid, request);
         deleted.into_iter().for_each(|flow| self.tell_removed(dpid, flow));
         errors.into_iter().for_each(|(xid, error)| self.notify(dpid, Event::SwitchError { dpid, xid, error }));
@@ -61,7 +61,7 @@ impl SimNetwork {
     /// Hands a message that adds to a bundle to a switch.
     fn bundle_add(&mut self, dpid: Dpid, xid: u32, request: BundleAdd) {
         self.flow_mods += 1;
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
         if let Err(error) = switch.bundle_add(xid, request) {
             self.notify(dpid, Event::SwitchError { dpid, xid, error });
         }
@@ -69,13 +69,13 @@ impl SimNetwork {
 
     /// Hands a frame to a switch's port.
     pub(super) fn arrive(&mut self, at: Location, frame: &[u8]) {
-        if let Some(bridge) = self.bridge_at(at).filter(|_| !self.switches.contains_key(&at.switch)) {
+        if let Some(bridge) = self.bridge_at(at).filter(|_| !self.wiring.switches.contains_key(&at.switch)) {
             return self.cross(bridge, at, frame);
         }
-        if self.ports.get(&at) != Some(&true) {
+        if self.wiring.ports.get(&at) != Some(&true) {
             return;
         }
-        if let Some(switch) = self.switches.get_mut(&at.switch) {
+        if let Some(switch) = self.wiring.switches.get_mut(&at.switch) {
             switch.count(at.port, frame.len(), true);
             let out = switch.receive(frame, at.port);
             self.leave(at.switch, out);
@@ -89,7 +89,7 @@ impl SimNetwork {
                     self.notify(dpid, Event::PacketIn { dpid, packet_in: *packet_in });
                 }
                 Out::Port(port, frame) => {
-                    self.switches.get_mut(&dpid).into_iter().for_each(|s| s.count(port, frame.len(), false));
+                    self.wiring.switches.get_mut(&dpid).into_iter().for_each(|s| s.count(port, frame.len(), false));
                     self.transmit(Location::new(dpid, port), frame)
                 }
             }
@@ -97,13 +97,13 @@ impl SimNetwork {
     }
 
     fn transmit(&mut self, at: Location, frame: Vec<u8>) {
-        if self.ports.get(&at) != Some(&true) {
+        if self.wiring.ports.get(&at) != Some(&true) {
             return;
         }
         if let Some(bridge) = self.bridge_at(at) {
             return self.cross(bridge, at, &frame);
         }
-        match self.links.get(&at) {
+        match self.wiring.links.get(&at) {
             Some(peer) => {
                 let (channel, frame) = (Channel::Link(*peer), Happening::Frame(*peer, frame));
                 self.schedule_after(self.link_delay, channel, frame);
@@ -120,7 +120,7 @@ impl SimNetwork {
             return None;
         }
         let mac = Mac::from_bits(field(Field::EthDst));
-        let here = self.hosts.get(&mac) == Some(&at);
+        let here = self.wiring.hosts.get(&mac) == Some(&at);
         let ip = |bits: u128| std::net::Ipv4Addr::from(bits as u32);
         let reply = Frame::ethernet(PROBE_MAC.0, mac.0).arp_reply(ip(field(Field::ArpTpa)), ip(field(Field::ArpSpa)));
         Some(here.then_some(reply))

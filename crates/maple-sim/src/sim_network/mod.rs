@@ -79,8 +79,6 @@ pub struct SimNetwork {
     pub reports: Vec<Report>,
     /// Every state that the store has gone through since it was last taken, the first included.
     pub history: Vec<Arc<Snapshot>>,
-    /// The snapshots that are not in the history yet.
-    trail: mpsc::Receiver<Arc<Snapshot>>,
     /// The maximum delay of a message between engines, or between engine and switch.
     pub max_delay: Duration,
     /// The additional delay of frames from one switch to another.
@@ -93,28 +91,49 @@ pub struct SimNetwork {
     pub watch: Option<Box<SwitchWatch>>,
     /// The messages to switches, in the order of arrival. They are recorded if a caller puts a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
-    /// The number of the last wait that began. `waits` has, by number, the shards that have not answered the waits that
-    /// go on.
-    last_wait: u64,
-    waits: BTreeMap<u64, BTreeSet<ShardId>>,
+    /// What callers asked the controller for.
+    pub answers: Answers,
+    controller: ControllerParts,
+    wiring: Wiring,
+    schedule: Schedule,
+}
+
+/// What the controller's shards have answered, in order.
+#[derive(Debug, Default)]
+pub struct Answers {
     /// The counters of rules that were requested, each with the number of its request.
     pub counted: Vec<(u64, Option<RuleCount>)>,
-    /// All policies so far, by number: the first one, and the candidates of reloads.
-    policies: Vec<Arc<dyn Policy>>,
-    /// The number of the newest policy that some shard has adopted.
-    adopted: usize,
-    options: Options,
-    /// The memory of the controller for its next run.
-    memory: restart::Memory,
-    /// The candidate of the last reload.
-    candidate: Option<Candidate>,
     /// The results of trials.
     pub trials: Vec<Trial>,
     /// The packets that listeners get.
     pub heard: Vec<ListenerPacket>,
     /// The news of watches.
     pub live: Vec<(u64, LiveNews)>,
+}
+
+/// The controller around the state that its shards share.
+struct ControllerParts {
     engines: Vec<Engine>,
+    /// The snapshots that are not in the history yet.
+    trail: mpsc::Receiver<Arc<Snapshot>>,
+    options: Options,
+    /// What is remembered for the next run.
+    memory: restart::Memory,
+    /// All policies so far, by number: the first one, and the candidates of reloads.
+    policies: Vec<Arc<dyn Policy>>,
+    /// The number of the newest policy that some shard has adopted.
+    adopted: usize,
+    /// The candidate of the last reload.
+    candidate: Option<Candidate>,
+    /// The number of the last wait that began. `waits` has, by number, the shards that have not answered the waits that
+    /// go on.
+    last_wait: u64,
+    waits: BTreeMap<u64, BTreeSet<ShardId>>,
+}
+
+/// The switches and hosts, and what joins them.
+#[derive(Default)]
+struct Wiring {
     shards: BTreeMap<Dpid, ShardId>,
     switches: BTreeMap<Dpid, SimSwitch>,
     /// The switches that have restarted, until their shard learns that the connection is gone. Messages of the shard to
@@ -126,6 +145,10 @@ pub struct SimNetwork {
     links: BTreeMap<Location, Location>,
     bridges: Vec<bridge::Bridge>,
     hosts: BTreeMap<Mac, Location>,
+}
+
+/// What is to happen, and when.
+struct Schedule {
     queue: BTreeMap<(Time, u64), Happening>,
     last: BTreeMap<Channel, Time>,
     sent: u64,
@@ -143,7 +166,6 @@ impl SimNetwork {
         SimNetwork {
             now: Time(1),
             history: trail.try_iter().collect(),
-            trail,
             store,
             delivered: Vec::new(),
             reports: Vec::new(),
@@ -153,30 +175,20 @@ impl SimNetwork {
             flow_mods: 0,
             watch: None,
             messages: None,
-            last_wait: 0,
-            waits: BTreeMap::new(),
-            counted: Vec::new(),
-            policies: vec![policy],
-            adopted: 0,
-            options,
-            memory: restart::Memory::default(),
-            candidate: None,
-            trials: Vec::new(),
-            heard: Vec::new(),
-            live: Vec::new(),
-            engines,
-            shards: BTreeMap::new(),
-            switches: BTreeMap::new(),
-            unheard: BTreeSet::new(),
-            away: BTreeSet::new(),
-            ports: BTreeMap::new(),
-            links: BTreeMap::new(),
-            bridges: Vec::new(),
-            hosts: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            last: BTreeMap::new(),
-            sent: 0,
-            random: Choices::new(seed),
+            answers: Answers::default(),
+            controller: ControllerParts {
+                engines,
+                trail,
+                options,
+                memory: restart::Memory::default(),
+                policies: vec![policy],
+                adopted: 0,
+                candidate: None,
+                last_wait: 0,
+                waits: BTreeMap::new(),
+            },
+            wiring: Wiring::default(),
+            schedule: Schedule { queue: BTreeMap::new(), last: BTreeMap::new(), sent: 0, random: Choices::new(seed) },
         }
     }
 
@@ -189,32 +201,33 @@ impl SimNetwork {
     pub fn connect(&mut self, mut switch: SimSwitch, ports: impl IntoIterator<Item = PortNo>) {
         let (dpid, ports) = (switch.dpid, ports.into_iter().collect::<Vec<_>>());
         switch.ports.extend(ports.iter().map(|port| (*port, PortStats { port: *port, ..PortStats::default() })));
-        let shard = ShardId((dpid.0 % self.engines.len() as u64) as u8);
-        self.shards.insert(dpid, shard);
-        self.switches.insert(dpid, switch);
-        self.ports.extend(ports.into_iter().map(|port| (Location::new(dpid, port), true)));
+        let shard = ShardId((dpid.0 % self.controller.engines.len() as u64) as u8);
+        self.wiring.shards.insert(dpid, shard);
+        self.wiring.switches.insert(dpid, switch);
+        self.wiring.ports.extend(ports.into_iter().map(|port| (Location::new(dpid, port), true)));
         self.announce(dpid);
     }
 
     /// Joins two ports. The controller learns of it immediately.
     pub fn add_link(&mut self, a: Location, b: Location) {
-        self.links.extend([(a, b), (b, a)]);
+        self.wiring.links.extend([(a, b), (b, a)]);
         self.tell(Event::LinkUp { a, b });
     }
 
     /// Puts a host at an edge port, or moves it there.
     pub fn place_host(&mut self, mac: Mac, at: Location) {
-        self.hosts.insert(mac, at);
+        self.wiring.hosts.insert(mac, at);
     }
 
     /// Changes the options of the controller's next run.
     pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
-        change(&mut self.options);
+        change(&mut self.controller.options);
     }
 
     /// Reports to the controller that all ports without a link are edge ports.
     pub fn settle_ports(&mut self) {
-        let edges: Vec<Location> = self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect();
+        let edges: Vec<Location> =
+            self.wiring.ports.keys().filter(|at| !self.wiring.links.contains_key(at)).copied().collect();
         edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
     }
 
@@ -227,63 +240,63 @@ impl SimNetwork {
 
     /// The true location of a host.
     pub fn host_at(&self, mac: Mac) -> Option<Location> {
-        self.hosts.get(&mac).copied()
+        self.wiring.hosts.get(&mac).copied()
     }
 
     /// The links, each once.
     pub fn links(&self) -> Vec<(Location, Location)> {
-        self.links.iter().filter(|(a, b)| a < b).map(|(a, b)| (*a, *b)).collect()
+        self.wiring.links.iter().filter(|(a, b)| a < b).map(|(a, b)| (*a, *b)).collect()
     }
 
     /// The ports of a switch.
     pub fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
-        self.ports.keys().filter(|at| at.switch == dpid).copied().collect()
+        self.wiring.ports.keys().filter(|at| at.switch == dpid).copied().collect()
     }
 
     /// The ports without a link.
     pub fn edge_ports(&self) -> Vec<Location> {
-        self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect()
+        self.wiring.ports.keys().filter(|at| !self.wiring.links.contains_key(at)).copied().collect()
     }
 
     /// Returns a switch.
     pub fn switch(&mut self, dpid: Dpid) -> Option<&mut SimSwitch> {
-        self.switches.get_mut(&dpid)
+        self.wiring.switches.get_mut(&dpid)
     }
 
     /// The switches, by datapath id.
     pub fn switches(&self) -> impl Iterator<Item = &SimSwitch> {
-        self.switches.values()
+        self.wiring.switches.values()
     }
 
     /// Reports whether a port is up.
     pub fn is_up(&self, at: Location) -> bool {
-        self.ports.get(&at) == Some(&true)
+        self.wiring.ports.get(&at) == Some(&true)
     }
 
     /// Draws delays and the like from another seed from now on.
     pub fn reseed(&mut self, seed: u64) {
-        self.random = Choices::new(seed);
+        self.schedule.random = Choices::new(seed);
     }
 
     /// The engines, by shard.
     pub fn engines(&self) -> &[Engine] {
-        &self.engines
+        &self.controller.engines
     }
 
     /// The counts of all engines together.
     pub fn stats(&self) -> Stats {
         let mut all = Stats::default();
-        self.engines.iter().for_each(|engine| all += engine.view().stats());
+        self.controller.engines.iter().for_each(|engine| all += engine.view().stats());
         all
     }
 
     /// Reloads the policy: each shard tries the new one first.
     pub fn reload(&mut self, policy: Arc<dyn Policy>) {
-        let number = self.policies.len() as u64;
-        self.policies.push(Arc::clone(&policy));
+        let number = self.controller.policies.len() as u64;
+        self.controller.policies.push(Arc::clone(&policy));
         let candidate = Candidate { number, policy };
-        self.candidate = Some(candidate.clone());
-        for shard in (0..self.engines.len()).map(|number| ShardId(number as u8)) {
+        self.controller.candidate = Some(candidate.clone());
+        for shard in (0..self.controller.engines.len()).map(|number| ShardId(number as u8)) {
             let event = Happening::Event(shard, Box::new(Event::Try(candidate.clone())));
             self.schedule(Channel::Outside(shard), event);
         }
@@ -291,33 +304,33 @@ impl SimNetwork {
 
     /// Returns what a reload would change.
     pub fn rehearse(&self, policy: Arc<dyn Policy>) -> Rehearsed {
-        let rehearsal = Rehearsal::new(self.engines.iter().map(Engine::copy).collect());
+        let rehearsal = Rehearsal::new(self.controller.engines.iter().map(Engine::copy).collect());
         rehearsal.expect("no rules are being read").adopt(&Candidate { number: 0, policy })
     }
 
     /// Sends an event for any shard, as the controller's other parts do.
     pub fn tell(&mut self, event: Event) {
         let shard = match &event {
-            Event::PortIsEdge { port } => self.shards.get(&port.switch).copied().unwrap_or_default(),
+            Event::PortIsEdge { port } => self.wiring.shards.get(&port.switch).copied().unwrap_or_default(),
             Event::LinkUp { a, .. } | Event::LinkDown { a, .. } => {
-                self.shards.get(&a.switch).copied().unwrap_or_default()
+                self.wiring.shards.get(&a.switch).copied().unwrap_or_default()
             }
-            _ => ShardId(self.random.below(self.engines.len()) as u8),
+            _ => ShardId(self.schedule.random.below(self.controller.engines.len()) as u8),
         };
         self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
     }
 
     /// Sends an event to the shard of a switch.
     pub fn tell_owner(&mut self, dpid: Dpid, event: Event) {
-        let shard = self.shards.get(&dpid).copied().unwrap_or_default();
+        let shard = self.wiring.shards.get(&dpid).copied().unwrap_or_default();
         self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
     }
 
     /// Declares other facts, for the running controller and its next run.
     pub fn declare(&mut self, facts: Arc<Facts>) {
-        self.options.facts = Arc::clone(&facts);
+        self.controller.options.facts = Arc::clone(&facts);
         let number = self.store.number_declaration();
-        for shard in (0..self.engines.len()).map(|number| ShardId(number as u8)) {
+        for shard in (0..self.controller.engines.len()).map(|number| ShardId(number as u8)) {
             let event = Happening::Event(shard, Box::new(Event::Declare { number, facts: Arc::clone(&facts) }));
             self.schedule(Channel::Outside(shard), event);
         }
@@ -330,9 +343,9 @@ impl SimNetwork {
 
     /// Takes a port down or up. If it has a link, the far end notices too.
     pub fn set_port(&mut self, at: Location, up: bool) {
-        let both = [Some(at), self.links.get(&at).copied()];
+        let both = [Some(at), self.wiring.links.get(&at).copied()];
         for at in both.into_iter().flatten() {
-            self.ports.insert(at, up);
+            self.wiring.ports.insert(at, up);
             self.tell_port(at);
         }
     }
@@ -347,19 +360,19 @@ impl SimNetwork {
 
     /// Takes a port away from its switch. If it has a link, the far end goes down.
     pub fn remove_port(&mut self, at: Location) {
-        if self.ports.remove(&at).is_none() {
+        if self.wiring.ports.remove(&at).is_none() {
             return;
         }
         let status = PortStatus { reason: PortReason::Delete, port: Port::new(at.port, [0; 6], "port") };
         self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
-        if let Some(peer) = self.links.get(&at).copied() {
+        if let Some(peer) = self.wiring.links.get(&at).copied() {
             self.set_port(peer, false);
         }
     }
 
     /// Gives a switch a port without a link, which is up. [`SimNetwork::rediscover`] finds the kind of the port.
     pub fn add_port(&mut self, at: Location) {
-        self.ports.insert(at, true);
+        self.wiring.ports.insert(at, true);
         let status = PortStatus { reason: PortReason::Add, port: Port::new(at.port, [0; 6], "port") };
         self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
     }
@@ -371,7 +384,7 @@ impl SimNetwork {
 
     /// Lets discovery find the kind of a port that came up.
     pub fn rediscover(&mut self, at: Location) {
-        match self.links.get(&at) {
+        match self.wiring.links.get(&at) {
             Some(peer) => self.tell(Event::LinkUp { a: at, b: *peer }),
             None => self.tell(Event::PortIsEdge { port: at }),
         }
@@ -379,24 +392,24 @@ impl SimNetwork {
 
     /// Lets a switch lose its rules and connect again.
     pub fn restart(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
         switch.edit_flows(Vec::clear);
         self.reconnect(dpid);
     }
 
     /// Lets a switch connect again, with its rules.
     pub fn reconnect(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
         switch.bundles.clear();
         // Messages under way between the two are lost with the connection.
-        let shard = self.shards[&dpid];
-        self.queue.retain(|_, happening| match happening {
+        let shard = self.wiring.shards[&dpid];
+        self.schedule.queue.retain(|_, happening| match happening {
             Happening::Message(to, ..) | Happening::ReadFlows(to) => *to != dpid,
             Happening::Event(to, event) => *to != shard || switch_of(event) != Some(dpid),
             Happening::Frame(..) => true,
         });
-        self.unheard.insert(dpid);
-        self.away.remove(&dpid);
+        self.wiring.unheard.insert(dpid);
+        self.wiring.away.remove(&dpid);
         self.notify(dpid, Event::SwitchDown { dpid });
         self.announce(dpid);
     }
@@ -412,7 +425,7 @@ impl SimNetwork {
 
     /// Deletes one of our rules, as another controller would.
     pub fn lose_rule(&mut self, dpid: Dpid, index: usize) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
         let flows = switch.flows();
         if let Some(removed) = flows.get(index).and_then(|flow| switch.remove(flow)) {
             self.tell_removed(dpid, removed);
@@ -435,7 +448,7 @@ impl SimNetwork {
             byte_count: rule.bytes,
             matching: Match { fields: rule.matching.fields.into_iter().rev().collect() },
         };
-        let event = Happening::Event(self.shards[&dpid], Box::new(Event::FlowRemoved { dpid, removed }));
+        let event = Happening::Event(self.wiring.shards[&dpid], Box::new(Event::FlowRemoved { dpid, removed }));
         self.schedule(Channel::Removals(dpid), event);
     }
 
@@ -445,8 +458,9 @@ impl SimNetwork {
     }
 
     fn announce(&mut self, dpid: Dpid) {
-        let (version, n_tables) = (self.switches[&dpid].version, self.switches[&dpid].tables);
+        let (version, n_tables) = (self.wiring.switches[&dpid].version, self.wiring.switches[&dpid].tables);
         let ports: Vec<Port> = self
+            .wiring
             .ports
             .range(Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo::LOCAL))
             .map(|(at, up)| {
@@ -461,18 +475,18 @@ impl SimNetwork {
         } else {
             Desc::default()
         };
-        let has_bundles = self.switches[&dpid].takes_bundles;
+        let has_bundles = self.wiring.switches[&dpid].takes_bundles;
         self.notify(dpid, Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
     }
 
     fn notify(&mut self, dpid: Dpid, event: Event) {
-        let shard = self.shards[&dpid];
+        let shard = self.wiring.shards[&dpid];
         self.schedule(Channel::ToShard(dpid), Happening::Event(shard, Box::new(event)));
     }
 
     /// The datapath ids of all switches.
     pub fn dpids(&self) -> BTreeSet<Dpid> {
-        self.switches.keys().copied().collect()
+        self.wiring.switches.keys().copied().collect()
     }
 }
 

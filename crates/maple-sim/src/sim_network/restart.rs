@@ -57,97 +57,104 @@ impl Memory {
 impl SimNetwork {
     /// Remembers the present surroundings for the next run: locations and the meanings of labels.
     pub fn remember_surroundings(&mut self) {
-        self.memory.surroundings = Some(Arc::new(Surroundings::from_store(&self.store)));
+        self.controller.memory.surroundings = Some(Arc::new(Surroundings::from_store(&self.store)));
     }
 
     /// Stops the reports of switches about their rules, until [`SimNetwork::tell_rules`].
     pub fn hold_rules_back(&mut self) {
-        self.memory.unread = Some(BTreeSet::new());
+        self.controller.memory.unread = Some(BTreeSet::new());
     }
 
     /// Lets switches report their rules.
     pub fn tell_rules(&mut self) {
-        for dpid in self.memory.unread.take().unwrap_or_default() {
-            let flows = self.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
+        for dpid in self.controller.memory.unread.take().unwrap_or_default() {
+            let flows = self.wiring.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
             self.flows_read(dpid, flows);
         }
     }
 
     /// Sets whether another controller reports the rules of switches to the new one at a restart.
     pub fn restart_with_rules(&mut self, are_told: bool) {
-        self.memory.tells_rules = Some(are_told);
+        self.controller.memory.tells_rules = Some(are_told);
     }
 
     /// Forgets the witness packets of some leaves.
     pub fn forget_witnesses(&mut self, mut forgotten: impl FnMut(LeafId) -> bool) {
-        self.memory.witnesses.retain(|id, _| !forgotten(*id));
+        self.controller.memory.witnesses.retain(|id, _| !forgotten(*id));
     }
 
     /// The number of leaves that the next run will know.
     pub fn remembered(&self) -> usize {
-        self.memory.witnesses.len()
+        self.controller.memory.witnesses.len()
     }
 
     /// Lets the next run of the controller begin with this policy, whatever ran before.
     pub fn succeed_by(&mut self, policy: Arc<dyn Policy>) {
-        self.adopted = self.policies.len();
-        self.policies.push(policy);
+        self.controller.adopted = self.controller.policies.len();
+        self.controller.policies.push(policy);
     }
 
     /// Kills the controller and starts another one with this many shards. Returns the number of reloads that led to the
     /// policy that it runs.
     pub fn restart_controller(&mut self, shards: u8) -> usize {
         let old = self.store.snapshot();
-        let earlier =
-            self.memory.surroundings.take().unwrap_or_else(|| Arc::new(Surroundings::from_store(&self.store)));
+        let earlier = self
+            .controller
+            .memory
+            .surroundings
+            .take()
+            .unwrap_or_else(|| Arc::new(Surroundings::from_store(&self.store)));
         let mut witnesses: BTreeMap<Dpid, Vec<Witness>> = BTreeMap::new();
-        for witness in std::mem::take(&mut self.memory.witnesses).into_values() {
+        for witness in std::mem::take(&mut self.controller.memory.witnesses).into_values() {
             witnesses.entry(witness.at.switch).or_default().push(witness);
         }
-        (self.store, self.trail) = new_store();
+        (self.store, self.controller.trail) = new_store();
         let persistent = |write: &Write| !matches!(write, Write::Types { .. } | Write::Kind { .. });
         self.store.update(|_| old.of_users().into_iter().filter(persistent).collect());
-        self.options = Options { epoch: self.options.epoch + 1, ..self.options.clone() };
+        self.controller.options =
+            Options { epoch: self.controller.options.epoch + 1, ..self.controller.options.clone() };
         // Reloads that were not over count as if they had never begun.
-        self.policies.truncate(self.adopted + 1);
-        let (store, policy, options) = (&self.store, &self.policies[self.adopted], &self.options);
+        self.controller.policies.truncate(self.controller.adopted + 1);
+        let (store, policy, options) =
+            (&self.store, &self.controller.policies[self.controller.adopted], &self.controller.options);
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
-        self.engines = (0..shards.max(1)).map(engine).collect();
+        self.controller.engines = (0..shards.max(1)).map(engine).collect();
         // Messages that the old controller has sent arrive. The answers of switches are lost with the connection.
-        for (time, happening) in std::mem::take(&mut self.queue) {
+        for (time, happening) in std::mem::take(&mut self.schedule.queue) {
             match happening {
                 Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
-                Happening::Frame(..) => drop(self.queue.insert(time, happening)),
+                Happening::Frame(..) => drop(self.schedule.queue.insert(time, happening)),
                 Happening::Event(..) | Happening::ReadFlows(_) => {}
             }
         }
-        self.queue.retain(|_, happening| matches!(happening, Happening::Frame(..)));
-        self.last.retain(|channel, _| matches!(channel, Channel::Link(_)));
-        self.unheard.clear();
-        self.away.clear();
-        self.waits.clear();
-        self.candidate = None;
-        let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
+        self.schedule.queue.retain(|_, happening| matches!(happening, Happening::Frame(..)));
+        self.schedule.last.retain(|channel, _| matches!(channel, Channel::Link(_)));
+        self.wiring.unheard.clear();
+        self.wiring.away.clear();
+        self.controller.waits.clear();
+        self.controller.candidate = None;
+        let dpids: Vec<Dpid> = self.wiring.switches.keys().copied().collect();
         let flows = dpids.iter().map(|dpid| (*dpid, None)).collect();
-        let waits_for_rules = self.random.below(2) == 0 && self.memory.unread.is_none();
+        let waits_for_rules = self.schedule.random.below(2) == 0 && self.controller.memory.unread.is_none();
         let up = BTreeSet::new();
-        self.memory.restoring = Some(Restoring { witnesses, earlier, flows, up, waits_for_rules, presumed_by: None });
+        self.controller.memory.restoring =
+            Some(Restoring { witnesses, earlier, flows, up, waits_for_rules, presumed_by: None });
         for dpid in dpids {
-            self.shards.insert(dpid, ShardId((dpid.0 % self.engines.len() as u64) as u8));
+            self.wiring.shards.insert(dpid, ShardId((dpid.0 % self.controller.engines.len() as u64) as u8));
             self.announce(dpid);
         }
-        self.adopted
+        self.controller.adopted
     }
 
     /// Forgets the earlier run after [`SimNetwork::restart_controller`], as without a state file. The state of users
     /// stays.
     pub fn forget_earlier_run(&mut self) {
-        self.memory.restoring = None;
+        self.controller.memory.restoring = None;
     }
 
     /// Records that the engine knows that a switch is up, because it asks for the switch's rules.
     pub(super) fn note_up(&mut self, dpid: Dpid) {
-        if let Some(restoring) = &mut self.memory.restoring {
+        if let Some(restoring) = &mut self.controller.memory.restoring {
             restoring.up.insert(dpid);
         }
     }
@@ -155,11 +162,12 @@ impl SimNetwork {
     /// Reports the rules of a switch that was asked for them. The engine gets those of an earlier run after what is
     /// remembered.
     pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
-        if let Some(unread) = &mut self.memory.unread {
+        if let Some(unread) = &mut self.controller.memory.unread {
             unread.insert(dpid);
             return;
         }
-        let Some(restoring) = self.memory.restoring.as_mut().filter(|restoring| restoring.flows.contains_key(&dpid))
+        let Some(restoring) =
+            self.controller.memory.restoring.as_mut().filter(|restoring| restoring.flows.contains_key(&dpid))
         else {
             return self.notify(dpid, Event::FlowsRead { dpid, flows });
         };
@@ -169,14 +177,14 @@ impl SimNetwork {
 
     /// Presumes the surroundings of the switches as soon as all are up or their rules are read, and restores them.
     pub(super) fn continue_restoring(&mut self) {
-        let Some(restoring) = &mut self.memory.restoring else { return };
+        let Some(restoring) = &mut self.controller.memory.restoring else { return };
         let are_all_there = if restoring.waits_for_rules {
             restoring.flows.values().all(Option::is_some)
         } else {
             restoring.flows.keys().all(|dpid| restoring.up.contains(dpid))
         };
         if restoring.presumed_by.is_none() && are_all_there {
-            let first = ShardId(self.random.below(self.engines.len()) as u8);
+            let first = ShardId(self.schedule.random.below(self.controller.engines.len()) as u8);
             restoring.presumed_by = Some(first);
             let (earlier, mut witnesses) = (Arc::clone(&restoring.earlier), std::mem::take(&mut restoring.witnesses));
             let switches: BTreeSet<Dpid> = restoring.flows.keys().copied().collect();
@@ -187,14 +195,14 @@ impl SimNetwork {
                 self.after_presuming(first, dpid, Event::Restore { dpid, flows, witnesses, earlier });
             }
         }
-        let Some(restoring) = &mut self.memory.restoring else { return };
+        let Some(restoring) = &mut self.controller.memory.restoring else { return };
         let Some(first) = restoring.presumed_by else { return };
         let read: Vec<Dpid> =
             restoring.flows.iter().filter(|(_, flows)| flows.is_some()).map(|(dpid, _)| *dpid).collect();
         let of = |dpid| Some((dpid, restoring.flows.remove(&dpid)??));
         let read: Vec<(Dpid, Vec<InstalledFlow>)> = read.into_iter().filter_map(of).collect();
         if restoring.flows.is_empty() {
-            self.memory.restoring = None;
+            self.controller.memory.restoring = None;
         }
         for (dpid, flows) in read {
             self.after_presuming(first, dpid, Event::FlowsRead { dpid, flows });
@@ -203,12 +211,12 @@ impl SimNetwork {
 
     /// Returns the rules of a switch as another controller reports them at a take-over. Some of them may be missing.
     fn reported_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
-        let mut flows = self.switches.get(&dpid)?.flows();
-        if let Some(are_told) = self.memory.tells_rules {
+        let mut flows = self.wiring.switches.get(&dpid)?.flows();
+        if let Some(are_told) = self.controller.memory.tells_rules {
             return are_told.then_some(flows);
         }
-        match self.random.below(4) {
-            0 => flows.retain(|_| self.random.below(20) > 0),
+        match self.schedule.random.below(4) {
+            0 => flows.retain(|_| self.schedule.random.below(20) > 0),
             1 => {}
             _ => return None,
         }
@@ -217,7 +225,7 @@ impl SimNetwork {
 
     /// Sends an event to a shard after the mail of the shard that presumed.
     fn after_presuming(&mut self, first: ShardId, dpid: Dpid, event: Event) {
-        let shard = self.shards[&dpid];
+        let shard = self.wiring.shards[&dpid];
         self.schedule(Channel::Mail(first, shard), Happening::Event(shard, Box::new(event)));
     }
 }

@@ -22,10 +22,10 @@ impl SimNetwork {
     pub fn run(&mut self) {
         let end = self.now + Duration::from_secs(60);
         let mut left = MAX_STEPS;
-        while let Some(next) = self.next_time().filter(|next| *next <= end || !self.queue.is_empty()) {
+        while let Some(next) = self.next_time().filter(|next| *next <= end || !self.schedule.queue.is_empty()) {
             self.step_to(next);
             left -= 1;
-            assert!(left > 0, "never at rest; first of what moves: {:?}", self.queue.values().next());
+            assert!(left > 0, "never at rest; first of what moves: {:?}", self.schedule.queue.values().next());
         }
     }
 
@@ -37,7 +37,7 @@ impl SimNetwork {
         }
         for _ in 0..BARRIER_ROUNDS {
             let wait = self.begin_wait();
-            while self.waits.contains_key(&wait) {
+            while self.controller.waits.contains_key(&wait) {
                 let next = self.next_time().expect("a shard will answer");
                 self.step_to(next);
             }
@@ -46,14 +46,15 @@ impl SimNetwork {
 
     /// Begins a wait for what is being removed: one round. Returns its number.
     pub fn begin_wait(&mut self) -> u64 {
-        self.last_wait += 1;
-        let (wait, shards) = (self.last_wait, (0..self.engines.len()).map(|shard| ShardId(shard as u8)));
+        self.controller.last_wait += 1;
+        let (wait, shards) =
+            (self.controller.last_wait, (0..self.controller.engines.len()).map(|shard| ShardId(shard as u8)));
         let shards: BTreeSet<ShardId> = shards.collect();
         for shard in &shards {
             let event = Happening::Event(*shard, Box::new(Event::AwaitBarriers(wait)));
             self.schedule(Channel::Outside(*shard), event);
         }
-        self.waits.insert(wait, shards);
+        self.controller.waits.insert(wait, shards);
         wait
     }
 
@@ -69,14 +70,15 @@ impl SimNetwork {
         for _ in 0..BARRIER_ROUNDS {
             self.begin_wait();
             let end = self.now + SETTLED_WITHIN;
-            while !self.waits.is_empty()
+            while !self.controller.waits.is_empty()
                 && let Some(next) = self.next_time().filter(|next| *next <= end)
             {
                 self.step_to(next);
             }
-            if !self.waits.is_empty() {
-                let open: Vec<_> = self.engines.iter().flat_map(|engine| engine.view().unsettled()).collect();
-                return Err(format!("the waits {:?} do not end: {open:?}", self.waits));
+            if !self.controller.waits.is_empty() {
+                let open: Vec<_> =
+                    self.controller.engines.iter().flat_map(|engine| engine.view().unsettled()).collect();
+                return Err(format!("the waits {:?} do not end: {open:?}", self.controller.waits));
             }
         }
         Ok(())
@@ -92,28 +94,28 @@ impl SimNetwork {
     }
 
     fn next_time(&self) -> Option<Time> {
-        let timers = self.engines.iter().filter_map(Engine::next_deadline);
-        timers.chain(self.queue.keys().next().map(|(time, _)| *time)).min()
+        let timers = self.controller.engines.iter().filter_map(Engine::next_deadline);
+        timers.chain(self.schedule.queue.keys().next().map(|(time, _)| *time)).min()
     }
 
     fn step_to(&mut self, time: Time) {
         self.now = self.now.max(time);
         let mut batches: BTreeMap<ShardId, Vec<Event>> = BTreeMap::new();
-        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
+        while let Some(entry) = self.schedule.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
             match entry.remove() {
                 Happening::Event(shard, event) => batches.entry(shard).or_default().push(*event),
                 Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
                 Happening::ReadFlows(dpid) => {
-                    let flows = self.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
+                    let flows = self.wiring.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
                     self.flows_read(dpid, flows);
                 }
                 Happening::Frame(at, frame) => self.arrive(at, &frame),
             }
         }
         let due = |engine: &Engine| engine.next_deadline().is_some_and(|deadline| deadline <= time);
-        for index in 0..self.engines.len() {
+        for index in 0..self.controller.engines.len() {
             let shard = ShardId(index as u8);
-            if batches.contains_key(&shard) || due(&self.engines[index]) {
+            if batches.contains_key(&shard) || due(&self.controller.engines[index]) {
                 self.wake(shard, batches.remove(&shard).unwrap_or_default());
                 self.continue_restoring();
             }
@@ -140,11 +142,11 @@ impl SimNetwork {
     }
 
     fn answer_hit(&mut self, shard: ShardId, dpid: Dpid, packet_in: &PacketIn) -> Option<()> {
-        let version = self.switches.get(&dpid)?.version;
+        let version = self.wiring.switches.get(&dpid)?.version;
         let (mut bytes, mut answer) = (Vec::new(), Vec::new());
         Message::PacketIn(packet_in.clone()).encode(version, 0, &mut bytes).expect("a switch can say what it sends");
         let view = PacketInView::new_checked(version, &bytes).expect("it holds together");
-        let answered = self.engines[usize::from(shard.0)].hits(self.now, dpid)?.answer(&[view], &mut answer);
+        let answered = self.controller.engines[usize::from(shard.0)].hits(self.now, dpid)?.answer(&[view], &mut answer);
         assert_eq!(answered.packet_outs, usize::from(!answer.is_empty()));
         if answered.packets == 0 {
             return None;
@@ -160,14 +162,14 @@ impl SimNetwork {
     pub(super) fn wake(&mut self, shard: ShardId, events: Vec<Event>) {
         for event in &events {
             if let Event::SwitchDown { dpid } = event {
-                self.unheard.remove(dpid);
+                self.wiring.unheard.remove(dpid);
             }
         }
         let mut events = self.answer_hits(shard, events);
         let mut effects = Vec::new();
-        self.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
-        check_remembered(&self.engines[usize::from(shard.0)]);
-        self.history.extend(self.trail.try_iter());
+        self.controller.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
+        check_remembered(&self.controller.engines[usize::from(shard.0)]);
+        self.history.extend(self.controller.trail.try_iter());
         for effect in effects {
             match effect {
                 Effect::Send { dpid, xid, message } | Effect::Poll { dpid, xid, message } => {
@@ -185,28 +187,30 @@ impl SimNetwork {
                 }
                 Effect::Report(report) => self.reports.push(report),
                 Effect::BarriersDone(wait) => {
-                    if let Some(shards) = self.waits.get_mut(&wait) {
+                    if let Some(shards) = self.controller.waits.get_mut(&wait) {
                         shards.remove(&shard);
                         if shards.is_empty() {
-                            self.waits.remove(&wait);
+                            self.controller.waits.remove(&wait);
                         }
                     }
                 }
-                Effect::RuleCounted { token, count } => self.counted.push((token, count)),
+                Effect::RuleCounted { token, count } => self.answers.counted.push((token, count)),
                 Effect::Tried { candidate, trial } => {
-                    self.trials.push(trial);
-                    let tried = self.candidate.clone().filter(|there| there.number == candidate);
+                    self.answers.trials.push(trial);
+                    let tried = self.controller.candidate.clone().filter(|there| there.number == candidate);
                     let adopt = tried.map(|tried| Happening::Event(shard, Box::new(Event::Adopt(tried))));
                     adopt.into_iter().for_each(|adopt| self.schedule(Channel::Outside(shard), adopt));
                 }
-                Effect::Adopted { candidate } => self.adopted = self.adopted.max(candidate as usize),
-                Effect::Remember(leaves) => self.memory.note(leaves),
+                Effect::Adopted { candidate } => {
+                    self.controller.adopted = self.controller.adopted.max(candidate as usize)
+                }
+                Effect::Remember(leaves) => self.controller.memory.note(leaves),
                 // A switch of a simulation restarts without its rules, so its leaves are forgotten.
                 Effect::Departed { leaves, .. } => {
-                    self.memory.note(leaves.into_iter().map(|(id, _)| (id, None)).collect());
+                    self.controller.memory.note(leaves.into_iter().map(|(id, _)| (id, None)).collect());
                 }
-                Effect::ListenerPacket(heard) => self.heard.push(heard),
-                Effect::Live { token, news } => self.live.push((token, news)),
+                Effect::ListenerPacket(heard) => self.answers.heard.push(heard),
+                Effect::Live { token, news } => self.answers.live.push((token, news)),
             }
         }
     }
@@ -217,18 +221,18 @@ impl SimNetwork {
 
     pub(super) fn schedule_after(&mut self, delay: Duration, channel: Channel, happening: Happening) {
         let is_lost = match channel {
-            Channel::ToSwitch(dpid) => self.unheard.contains(&dpid) || self.away.contains(&dpid),
-            Channel::ToShard(dpid) | Channel::Removals(dpid) => self.away.contains(&dpid),
+            Channel::ToSwitch(dpid) => self.wiring.unheard.contains(&dpid) || self.wiring.away.contains(&dpid),
+            Channel::ToShard(dpid) | Channel::Removals(dpid) => self.wiring.away.contains(&dpid),
             _ => false,
         };
         if is_lost {
             return;
         }
         let longest = self.max_delay.as_nanos().max(1) as usize;
-        let time = self.now + delay + Duration::from_nanos(1 + self.random.below(longest) as u64);
-        let last = self.last.entry(channel).or_default();
+        let time = self.now + delay + Duration::from_nanos(1 + self.schedule.random.below(longest) as u64);
+        let last = self.schedule.last.entry(channel).or_default();
         *last = time.max(*last);
-        self.sent += 1;
-        self.queue.insert((*last, self.sent), happening);
+        self.schedule.sent += 1;
+        self.schedule.queue.insert((*last, self.schedule.sent), happening);
     }
 }

@@ -174,8 +174,8 @@ fn the_counters_of_one_rule_are_asked_for_by_its_cookie() {
         let gone = maple_core::rule::Rule { priority: rule.priority - 1, ..rule };
         sim.tell_owner(dpid, Event::CountRule { dpid, token: 6, table, rule: gone });
         sim.run();
-        let counted = |token: u64| sim.counted.iter().find(|(of, _)| *of == token).expect("it is answered").1;
-        assert!(counted(5).is_some_and(|RuleCount { packets, .. }| packets > 0), "{:?}", sim.counted);
+        let counted = |token: u64| sim.answers.counted.iter().find(|(of, _)| *of == token).expect("it is answered").1;
+        assert!(counted(5).is_some_and(|RuleCount { packets, .. }| packets > 0), "{:?}", sim.answers.counted);
         assert_eq!(counted(6), None);
     }
 }

@@ -77,7 +77,7 @@ fn packets(sim: &SimNetwork, token: u64) -> Vec<Option<bool>> {
         LiveNews::Packet { leaf, .. } if *of == token => Some(leaf.as_ref().map(|leaf| leaf.drops)),
         _ => None,
     };
-    sim.live.iter().filter_map(of).collect()
+    sim.answers.live.iter().filter_map(of).collect()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn watched_packets_are_seen_and_go_their_way_and_f_never_gets_them() {
     let mut sim = network(Version::Of13);
     sim.tell(Event::LiveBegin { token: 5, filter: filter(Some(80)) });
     watch_for(&mut sim, 5, 1);
-    assert_eq!(sim.live, [(5, LiveNews::Watching)]);
+    assert_eq!(sim.answers.live, [(5, LiveNews::Watching)]);
     assert_eq!(temporary(&mut sim), 1);
     let before = sim.stats();
     for port in [80, 9, 80, 81] {
@@ -127,7 +127,7 @@ fn a_dropped_packet_is_told_with_its_line() {
     watch_for(&mut sim, 1, 1);
     sim.inject(at(1, 1), udp(A, B, 9));
     sim.run_for(REST);
-    let told = sim.live.iter().find_map(|(_, news)| match news {
+    let told = sim.answers.live.iter().find_map(|(_, news)| match news {
         LiveNews::Packet { leaf: Some(leaf), .. } => Some(leaf.clone()),
         _ => None,
     });
@@ -145,7 +145,7 @@ fn a_watch_that_nobody_is_at_ends() {
     assert_eq!((temporary(&mut sim), sim.engines()[0].view().watches()), (0, 0));
     sim.tell(Event::LiveGoOn(1));
     sim.run_for(REST);
-    assert_eq!(sim.live.last(), Some(&(1, LiveNews::Refused(LiveObstacle::Ended))));
+    assert_eq!(sim.answers.live.last(), Some(&(1, LiveNews::Refused(LiveObstacle::Ended))));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn copies_are_bounded_in_each_second() {
     sim.run_for(Duration::from_millis(50));
     let told = packets(&sim, 1).len();
     assert!((1..=2 * COPIES_A_SECOND as usize).contains(&told), "{told}");
-    assert!(sim.live.contains(&(1, LiveNews::TooMany)));
+    assert!(sim.answers.live.contains(&(1, LiveNews::TooMany)));
     let all = sim.delivered.iter().filter(|one| one.at == at(2, 1)).count();
     assert_eq!(all, 10 * COPIES_A_SECOND as usize, "none is lost");
     // In a later second copies are made again.
@@ -178,12 +178,12 @@ fn watches_are_bounded_and_one_table_cannot_be_watched() {
         sim.run_for(Duration::from_millis(10));
     }
     let refused = (MAX_WATCHES as u64, LiveNews::Refused(LiveObstacle::TooManyWatches));
-    assert_eq!(sim.live.last(), Some(&refused));
+    assert_eq!(sim.answers.live.last(), Some(&refused));
     assert_eq!(temporary(&mut sim), MAX_WATCHES);
     let mut sim = network(Version::Of10);
     sim.tell(Event::LiveBegin { token: 1, filter: filter(None) });
     sim.run_for(REST);
-    assert_eq!(sim.live.last(), Some(&(1, LiveNews::Refused(LiveObstacle::OneTable))));
+    assert_eq!(sim.answers.live.last(), Some(&(1, LiveNews::Refused(LiveObstacle::OneTable))));
     assert_eq!(sim.engines()[0].view().watches(), 0);
 }
 

@@ -80,7 +80,7 @@ fn a_policy_that_says_the_same_changes_no_rule() {
         let before = rules(&mut sim);
         assert_eq!(reload(&mut sim, list(&[22])), []);
         assert_eq!(rules(&mut sim), before);
-        let trial = sim.trials.iter().find(|trial| trial.leaves > 0).expect("there were leaves");
+        let trial = sim.answers.trials.iter().find(|trial| trial.leaves > 0).expect("there were leaves");
         assert!(trial.leaves > usize::from(PORTS) && trial.same == trial.leaves && trial.failed == 0, "{trial:?}");
         let runs = sim.stats().packet_ins;
         assert_eq!(send(&mut sim, at(1, 3), tcp(80)), there(80));
@@ -139,7 +139,7 @@ fn a_policy_that_fails_says_so_in_the_trial() {
     };
     sim.reload(Arc::new(fails));
     sim.run();
-    let trial = sim.trials.pop().expect("it was tried");
+    let trial = sim.answers.trials.pop().expect("it was tried");
     assert_eq!(trial.failed, 1);
     let (error, leaves) = trial.errors.first_key_value().expect("an error");
     assert!(error.contains("no web") && *leaves == 1, "{error}");

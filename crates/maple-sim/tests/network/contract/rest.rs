@@ -76,7 +76,7 @@ impl Play<'_> {
         SinceRest {
             sent: std::mem::take(&mut self.sent),
             delivered: std::mem::take(&mut self.sim.delivered),
-            heard: std::mem::take(&mut self.sim.heard),
+            heard: std::mem::take(&mut self.sim.answers.heard),
             states,
             policies: former.into_iter().chain([Arc::clone(&self.policy)]).collect(),
             // A full switch may lose rules without warning.
