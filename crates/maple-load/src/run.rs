@@ -63,8 +63,8 @@ pub fn run(options: &LoadOptions) -> Result<Report, LoadError> {
 
 struct Load<'a> {
     options: &'a LoadOptions,
-    poll: Poll,
     switches: Vec<LoadSwitch>,
+    reading: Reading,
     clock: Instant,
     /// The time until each switch was asked for its features, for each time that all connected.
     connected: Vec<Duration>,
@@ -74,8 +74,6 @@ struct Load<'a> {
     schedule: Schedule,
     /// Switches with packet-ins that are staged but not written.
     staged: Vec<usize>,
-    /// The result of the last poll.
-    events: Events,
     /// The switch that sends next in rate mode.
     turn: usize,
     /// The random numbers, which are the same in every run.
@@ -84,17 +82,30 @@ struct Load<'a> {
     requests: Vec<u64>,
     /// The other end of each link: switch and port.
     links: HashMap<(usize, u32), (usize, u32)>,
-    buffer: Vec<u8>,
     scratch: Vec<u8>,
+    figures: Figures,
+    /// Whether the flood has begun.
+    is_flooding: bool,
+}
+
+/// What is read of the controller.
+struct Reading {
+    poll: Poll,
+    /// The result of the last poll.
+    events: Events,
     /// Switches with more to read.
     unread: Vec<usize>,
+    buffer: Vec<u8>,
+}
+
+/// What is measured.
+#[derive(Default)]
+struct Figures {
     latency: Histogram,
     /// The delays of packet-ins after their due times in rate mode.
     lateness: Histogram,
     /// Packet-ins that were due in rate mode and found the window full.
     held_back: u64,
-    /// Whether the flood has begun.
-    is_flooding: bool,
 }
 
 impl<'a> Load<'a> {
@@ -120,7 +131,12 @@ impl<'a> Load<'a> {
         };
         Ok(Load {
             options,
-            poll,
+            reading: Reading {
+                poll,
+                events: Events::with_capacity(STRIDE),
+                unread: Vec::new(),
+                buffer: vec![0; BUFFER],
+            },
             random: Random::new(SEED),
             requests: switches.iter().scan(0, sum).collect(),
             links,
@@ -133,14 +149,9 @@ impl<'a> Load<'a> {
             },
             schedule: Schedule::new(0, 1.0, 1),
             staged: Vec::new(),
-            events: Events::with_capacity(STRIDE),
             turn: 0,
-            buffer: vec![0; BUFFER],
             scratch: Vec::new(),
-            unread: Vec::new(),
-            latency: Histogram::default(),
-            lateness: Histogram::default(),
-            held_back: 0,
+            figures: Figures::default(),
             is_flooding: false,
         })
     }
@@ -152,10 +163,10 @@ impl<'a> Load<'a> {
     /// Disconnects all switches, and connects them again.
     fn reconnect(&mut self) -> Result<(), LoadError> {
         let began = Instant::now();
-        self.unread.clear();
+        self.reading.unread.clear();
         for (i, switch) in self.switches.iter_mut().enumerate() {
             switch.reconnect(self.options.connect)?;
-            register(&self.poll, switch, i)?;
+            register(&self.reading.poll, switch, i)?;
         }
         self.until_known(began)
     }
@@ -223,9 +234,9 @@ impl<'a> Load<'a> {
         if self.options.flooding == 0 {
             return Ok(None);
         }
-        self.latency = Histogram::default();
+        self.figures.latency = Histogram::default();
         self.send_for(self.options.duration)?;
-        let calm = std::mem::take(&mut self.latency);
+        let calm = std::mem::take(&mut self.figures.latency);
         self.is_flooding = true;
         self.send_for(self.options.warmup)?;
         Ok(Some(calm))
@@ -233,9 +244,7 @@ impl<'a> Load<'a> {
 
     fn measure(mut self) -> Result<Report, LoadError> {
         let calm = self.before_the_flood()?;
-        self.latency = Histogram::default();
-        self.lateness = Histogram::default();
-        self.held_back = 0;
+        self.figures = Figures::default();
         let before: Vec<Tally> = self.switches.iter().map(|switch| switch.tally).collect();
         let used = self.options.watch.map(Process::now).transpose()?;
         let (cpu, began) = (Cpu::now()?, Instant::now());
@@ -249,10 +258,10 @@ impl<'a> Load<'a> {
             tallies: self.switches.iter().zip(before).map(|(switch, before)| switch.tally - before).collect(),
             connected: self.connected,
             resumed: self.switches.iter().filter(|switch| switch.channel.socket.is_resumed()).count(),
-            latency: self.latency,
+            latency: self.figures.latency,
             calm,
-            lateness: self.lateness,
-            held_back: self.held_back,
+            lateness: self.figures.lateness,
+            held_back: self.figures.held_back,
         };
         Ok(Report::from_measured(self.options, &measured))
     }
@@ -270,13 +279,13 @@ impl<'a> Load<'a> {
 
     /// Waits for the controller, and reads each ready socket once.
     fn turn(&mut self, wait: Duration, sending: bool) -> Result<(), LoadError> {
-        let wait = if self.unread.is_empty() { wait } else { Duration::ZERO };
-        match self.poll.poll(&mut self.events, Some(wait)) {
+        let wait = if self.reading.unread.is_empty() { wait } else { Duration::ZERO };
+        match self.reading.poll.poll(&mut self.reading.events, Some(wait)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
-        let mut ready = std::mem::take(&mut self.unread);
-        for event in &self.events {
+        let mut ready = std::mem::take(&mut self.reading.unread);
+        for event in &self.reading.events {
             let i = event.token().0;
             if event.is_writable() && self.switches[i].channel.is_behind() {
                 self.switches[i].channel.flush()?;
@@ -288,21 +297,21 @@ impl<'a> Load<'a> {
         }
         for i in ready.drain(..) {
             let now = self.now();
-            let (latency, counts) = (&mut self.latency, !self.options.floods(i));
-            self.switches[i].receive(&mut self.buffer, |sent| {
+            let (latency, counts) = (&mut self.figures.latency, !self.options.floods(i));
+            self.switches[i].receive(&mut self.reading.buffer, |sent| {
                 if counts {
                     latency.add(now.saturating_sub(sent));
                 }
             })?;
             self.forward(i, now)?;
             if self.switches[i].channel.is_readable {
-                self.unread.push(i);
+                self.reading.unread.push(i);
             }
             if sending {
                 self.fill_up(i)?;
             }
         }
-        self.unread.dedup();
+        self.reading.unread.dedup();
         Ok(())
     }
 
@@ -317,7 +326,7 @@ impl<'a> Load<'a> {
         for (switch, id) in std::mem::take(&mut self.switches[i].strayed) {
             if let Some(sent) = self.switches.get_mut(switch as usize).and_then(|switch| switch.answered_elsewhere(id))
             {
-                self.latency.add(now.saturating_sub(sent));
+                self.figures.latency.add(now.saturating_sub(sent));
             }
         }
         Ok(())
@@ -367,13 +376,13 @@ impl<'a> Load<'a> {
             let i = self.next_switch();
             let switch = &mut self.switches[i];
             let count = burst.min(switch.room());
-            self.held_back += u64::from(burst - count);
+            self.figures.held_back += u64::from(burst - count);
             if !switch.channel.is_behind() {
                 self.staged.push(i);
             }
             // Counted from its due time, so that a late generator does not hide delays.
             switch.stage(count, due, || self.random.number());
-            self.lateness.add(now - due);
+            self.figures.lateness.add(now - due);
         }
         for i in self.staged.drain(..) {
             self.switches[i].channel.flush()?;

@@ -96,16 +96,27 @@ pub struct FlowNetwork {
     buffer: Vec<u8>,
     unread: Vec<usize>,
     clock: Instant,
+    exchanges: Exchanges,
+    done: Done,
+    pub(super) seen: Vec<PacketOutcome>,
+}
+
+/// The exchanges that go on.
+#[derive(Default)]
+struct Exchanges {
     open: FxHashMap<u32, OpenExchange>,
-    next_flow: u32,
+    next: u32,
     /// The times at which packets are sent again, in order.
     due: VecDeque<(u64, u32)>,
     /// Flows whose packet was delivered before the rules were complete.
     unconfirmed: Vec<u32>,
-    /// All flows that have ended.
-    ended: Vec<Pair>,
+}
+
+/// The flows that have ended.
+#[derive(Default)]
+struct Done {
+    pairs: Vec<Pair>,
     latency: Histogram,
-    pub(super) seen: Vec<PacketOutcome>,
 }
 
 impl FlowNetwork {
@@ -144,12 +155,8 @@ impl FlowNetwork {
             buffer: vec![0; BUFFER],
             unread: Vec::new(),
             clock: Instant::now(),
-            open: FxHashMap::default(),
-            next_flow: 0,
-            due: VecDeque::new(),
-            unconfirmed: Vec::new(),
-            ended: Vec::new(),
-            latency: Histogram::default(),
+            exchanges: Exchanges::default(),
+            done: Done::default(),
             seen: Vec::new(),
             options,
         };
@@ -194,16 +201,16 @@ impl FlowNetwork {
         let anchors = self.anchors();
         order.sort_by_key(|host| !anchors.contains(host));
         let mut begun = 0;
-        while (begun < order.len() || !self.open.is_empty()) && Instant::now() < deadline {
+        while (begun < order.len() || !self.exchanges.open.is_empty()) && Instant::now() < deadline {
             // The first hosts go alone, since the others ask for them.
             let window = if begun <= anchors.len() { 1 } else { self.options.window };
-            while begun < order.len() && self.open.len() < window {
+            while begun < order.len() && self.exchanges.open.len() < window {
                 self.begin(Purpose::Announcement(order[begun]))?;
                 begun += 1;
             }
             self.turn(NAP)?;
         }
-        let unknown = order.len() - begun + self.open.len();
+        let unknown = order.len() - begun + self.exchanges.open.len();
         self.forget();
         Ok(unknown)
     }
@@ -242,15 +249,15 @@ impl FlowNetwork {
         deadline: Instant,
     ) -> Result<bool, LoadError> {
         let mut is_over = false;
-        while self.ended.len() < until {
-            while self.open.len() < self.options.window && !is_over {
+        while self.done.pairs.len() < until {
+            while self.exchanges.open.len() < self.options.window && !is_over {
                 let Some(pair) = pairs.next() else {
                     is_over = true;
                     break;
                 };
                 self.begin(Purpose::Flow(pair))?;
             }
-            if Instant::now() > deadline || (is_over && self.open.is_empty()) {
+            if Instant::now() > deadline || (is_over && self.exchanges.open.is_empty()) {
                 return Ok(false);
             }
             self.turn(NAP)?;
@@ -264,18 +271,18 @@ impl FlowNetwork {
     /// [`LoadError`] as [`FlowNetwork::wait`] returns it.
     pub fn drain(&mut self, patience: Duration) -> Result<(), LoadError> {
         let deadline = Instant::now() + patience;
-        while !self.open.is_empty() && Instant::now() < deadline {
+        while !self.exchanges.open.is_empty() && Instant::now() < deadline {
             self.turn(NAP)?;
         }
-        self.counters.failed += self.open.len() as u64;
+        self.counters.failed += self.exchanges.open.len() as u64;
         self.forget();
         Ok(())
     }
 
     fn forget(&mut self) {
-        self.open.clear();
-        self.due.clear();
-        self.unconfirmed.clear();
+        self.exchanges.open.clear();
+        self.exchanges.due.clear();
+        self.exchanges.unconfirmed.clear();
     }
 
     /// Injects the frames of `count` unknown hosts, numbered from `first`, at a port, as long as the switch's channel
@@ -328,10 +335,10 @@ impl FlowNetwork {
     }
 
     fn begin(&mut self, purpose: Purpose) -> Result<(), LoadError> {
-        let (id, began) = (self.next_flow, self.now());
-        self.next_flow = self.next_flow.wrapping_add(1);
-        self.open.insert(id, OpenExchange { purpose, began, tries: 1, is_delivered: false });
-        self.due.push_back((began + REPEAT_AFTER, id));
+        let (id, began) = (self.exchanges.next, self.now());
+        self.exchanges.next = self.exchanges.next.wrapping_add(1);
+        self.exchanges.open.insert(id, OpenExchange { purpose, began, tries: 1, is_delivered: false });
+        self.exchanges.due.push_back((began + REPEAT_AFTER, id));
         self.send(id, purpose)
     }
 
@@ -373,7 +380,7 @@ impl FlowNetwork {
             self.answer(at, frame);
             return;
         };
-        let Some(purpose) = self.open.get(&id).map(|open| open.purpose) else {
+        let Some(purpose) = self.exchanges.open.get(&id).map(|open| open.purpose) else {
             self.counters.copies += 1;
             return;
         };
@@ -381,7 +388,7 @@ impl FlowNetwork {
         match purpose {
             Purpose::Announcement(src) => {
                 if self.confidant(src).is_none_or(|to| host(to) == at) {
-                    self.open.remove(&id);
+                    self.exchanges.open.remove(&id);
                 }
             }
             Purpose::Flow((_, dst)) if host(dst) != at => self.counters.elsewhere += 1,
@@ -394,18 +401,18 @@ impl FlowNetwork {
     fn delivered(&mut self, id: u32, pair: Pair) {
         if !id.is_multiple_of(self.options.confirm) || self.comes_out(pair, id) {
             self.end(id);
-        } else if let Some(open) = self.open.get_mut(&id)
+        } else if let Some(open) = self.exchanges.open.get_mut(&id)
             && !std::mem::replace(&mut open.is_delivered, true)
         {
-            self.unconfirmed.push(id);
+            self.exchanges.unconfirmed.push(id);
         }
     }
 
     fn end(&mut self, id: u32) {
         let now = self.now();
-        if let Some(OpenExchange { purpose: Purpose::Flow(pair), began, .. }) = self.open.remove(&id) {
-            self.latency.add(now.saturating_sub(began));
-            self.ended.push(pair);
+        if let Some(OpenExchange { purpose: Purpose::Flow(pair), began, .. }) = self.exchanges.open.remove(&id) {
+            self.done.latency.add(now.saturating_sub(began));
+            self.done.pairs.push(pair);
         }
     }
 
@@ -464,10 +471,10 @@ impl FlowNetwork {
 
     /// Ends flows whose rules arrived after their packet.
     fn confirm(&mut self) {
-        for id in std::mem::take(&mut self.unconfirmed) {
-            match self.open.get(&id).map(|open| open.purpose) {
+        for id in std::mem::take(&mut self.exchanges.unconfirmed) {
+            match self.exchanges.open.get(&id).map(|open| open.purpose) {
                 Some(Purpose::Flow(pair)) if self.comes_out(pair, id) => self.end(id),
-                Some(_) => self.unconfirmed.push(id),
+                Some(_) => self.exchanges.unconfirmed.push(id),
                 None => {}
             }
         }
@@ -475,19 +482,19 @@ impl FlowNetwork {
 
     fn send_again(&mut self) -> Result<(), LoadError> {
         let now = self.now();
-        while let Some((_, id)) = self.due.front().copied().filter(|(at, _)| *at <= now) {
-            self.due.pop_front();
-            let Some(open) = self.open.get_mut(&id) else { continue };
+        while let Some((_, id)) = self.exchanges.due.front().copied().filter(|(at, _)| *at <= now) {
+            self.exchanges.due.pop_front();
+            let Some(open) = self.exchanges.open.get_mut(&id) else { continue };
             if open.tries == TRIES {
                 self.counters.failed += 1;
                 self.counters.without_rules += u64::from(open.is_delivered);
-                self.open.remove(&id);
+                self.exchanges.open.remove(&id);
                 continue;
             }
             open.tries += 1;
             let purpose = open.purpose;
             self.counters.resent += 1;
-            self.due.push_back((now + REPEAT_AFTER, id));
+            self.exchanges.due.push_back((now + REPEAT_AFTER, id));
             self.send(id, purpose)?;
         }
         Ok(())
@@ -504,18 +511,18 @@ impl FlowNetwork {
 
     /// The flows that have ended.
     pub fn ended(&self) -> &[Pair] {
-        &self.ended
+        &self.done.pairs
     }
 
     /// The counters.
     pub fn counters(&self) -> Counters {
-        Counters { ended: self.ended.len() as u64, ..self.counters }
+        Counters { ended: self.done.pairs.len() as u64, ..self.counters }
     }
 
     /// Returns the median and the 99th percentile of the times from first packet to end of flows, in microseconds,
     /// since the last call.
     pub fn take_latency(&mut self) -> (f64, f64) {
-        let latency = std::mem::take(&mut self.latency);
+        let latency = std::mem::take(&mut self.done.latency);
         let micros = |share| latency.quantile(share) as f64 / 1e3;
         (micros(0.5), micros(0.99))
     }
