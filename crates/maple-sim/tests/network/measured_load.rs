@@ -132,18 +132,55 @@ fn a_pair_of_hosts_is_counted_although_f_looks_them_up() {
         send(&mut sim, 3, frames);
         assert_eq!(link(&mut sim), taken, "{frames}");
     }
-    let why = |report: &Report| match report {
-        Report::LookUpLowered { switch, look_up, why, .. } => Some((*switch, look_up.to_string(), *why)),
-        _ => None,
-    };
-    let lowered: Vec<_> = sim.reports.iter().filter_map(why).collect();
     let of = |field| (Dpid(1), format!("hosts[{field}]"), Lowered::Traffic);
-    assert_eq!(lowered, [of("eth_dst"), of("eth_src")], "once, and where A is");
+    assert_eq!(lowered(&sim), [of("eth_dst"), of("eth_src")], "once, and where A is");
     // What is asked for the first time afterwards is a read too.
     sim.inject(at(1, 1), frame(A, Mac([2, 0, 0, 0, 0, 9]), 60));
     sim.run_for(Duration::from_secs(1));
     let rules = sim.switch(Dpid(1)).expect("a switch").flows();
     assert!(rules.iter().all(|flow| flow.table_id != 3 || flow.matching.get(Field::Metadata).is_none()), "{rules:?}");
+}
+
+/// Returns what was lowered where, and why, as often as it was reported.
+fn lowered(sim: &SimNetwork) -> Vec<(Dpid, String, Lowered)> {
+    let why = |report: &Report| match report {
+        Report::LookUpLowered { switch, look_up, why, .. } => Some((*switch, look_up.to_string(), *why)),
+        _ => None,
+    };
+    sim.reports.iter().filter_map(why).collect()
+}
+
+#[test]
+fn each_switch_says_what_is_lowered_there_also_where_no_look_up_was_in_use() {
+    // What comes from port 1000 looks nothing up, and asks for the rates of pairs.
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        if pkt.is(Field::UdpSrc, 1000) {
+            let busy = [(A, B), (B, A)].map(|(from, to)| net.traffic(from, to).is_above(20_000, 10_000));
+            assert_eq!(busy, [false, false]);
+            return Route::drop();
+        }
+        if locate(net, Field::EthDst).is_some() { Route::drop() } else { net.flood() }
+    };
+    let options = Options { poll: POLL, look_up_tables: 2, ..Options::default() };
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &options, 4);
+    for dpid in [Dpid(1), Dpid(2)] {
+        sim.add_switch(dpid, Version::Of13, 2);
+    }
+    sim.run();
+    sim.settle_ports();
+    for (place, from, to) in [(at(1, 1), A, B), (at(2, 1), B, A)] {
+        sim.inject(place, frame(from, to, 60));
+    }
+    sim.run_for(Duration::from_secs(2));
+    assert_eq!(lowered(&sim), [], "nothing was looked up");
+    let others = [(at(1, 1), A, B), (at(2, 1), B, A), (at(1, 1), A, Mac([2, 0, 0, 0, 0, 9]))];
+    for (place, from, to) in others {
+        let frame = Frame::ethernet(to.0, from.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1001, 2000);
+        sim.inject(place, frame.payload(b"other"));
+        sim.run_for(Duration::from_secs(1));
+    }
+    let of = |dpid| (Dpid(dpid), "hosts[eth_dst]".to_owned(), Lowered::Traffic);
+    assert_eq!(lowered(&sim), [of(1), of(2)], "once at each switch");
 }
 
 #[test]

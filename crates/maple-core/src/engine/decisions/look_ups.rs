@@ -31,11 +31,19 @@ impl Decisions {
     pub fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.lower_for_pairs(fabric, dpid);
         let Some(switch) = fabric.switches.get(&dpid) else { return };
-        if switch.layout().look_ups().is_empty() || !switch.ingress.look_ups.are_in_use() {
+        if switch.layout().look_ups().is_empty() {
             return;
         }
+        if switch.ingress.look_ups.are_in_use() {
+            self.follow_tables_in_use(fabric, dpid);
+        }
+        // Where all were lowered before one was in use, what is asked since is to be told too.
+        report_lowered(fabric, dpid);
+    }
+
+    fn follow_tables_in_use(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let version = fabric.ctx.store.snapshot().version();
-        if !switch.ingress.look_ups.is_of(version) {
+        if !fabric.switches.get(&dpid).is_some_and(|switch| switch.ingress.look_ups.is_of(version)) {
             self.add_look_ups(fabric, dpid);
             self.follow_sources(fabric, dpid);
             self.follow_outdated(fabric, dpid);
@@ -45,7 +53,6 @@ impl Decisions {
         }
         self.free_classes(fabric, dpid);
         self.free_tables(fabric, dpid);
-        report_lowered(fabric, dpid);
     }
 
     /// Ends the look-ups of a switch that no leaf asks, because another policy decides. While a switch is restored, it is
@@ -246,7 +253,6 @@ impl Decisions {
         }
         (0..tables.len()).for_each(|number| self.lower_look_up(fabric, dpid, number, Lowered::Traffic));
         self.lower_sources(fabric, dpid);
-        report_lowered(fabric, dpid);
     }
 
     /// Lowers a look-up of a switch: from now on f reads the fields of its key there.
@@ -322,12 +328,12 @@ impl Decisions {
     }
 }
 
-/// Reports what was lowered at a switch, once for each look-up and reason.
+/// Reports what was lowered at a switch, once for each switch, look-up and reason.
 fn report_lowered(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.known(dpid) else { return };
     for (look_up, why) in switch.ingress.look_ups.take_lowered() {
         let fields: Vec<&str> = look_up.fields().map(Field::name).collect();
-        let (key, fields) = (format!("{look_up} {why}"), fields.join(", ").into());
+        let (key, fields) = (format!("{dpid} {look_up} {why}"), fields.join(", ").into());
         let report = Report::LookUpLowered { switch: dpid, look_up: look_up.to_string().into(), fields, why };
         fabric.ctx.report_once(ReportKind::LookUpLowered, ReportSubject::Switch(dpid), &key, report);
     }
