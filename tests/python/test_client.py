@@ -11,8 +11,7 @@ from collections.abc import Callable
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
-from maple import client
-from maple.client import ApiError, AsyncClient, Client
+from maple.client import ApiError, AsyncClient, Client, _requests
 from test_api import address
 from test_command import TOKEN, Running, wait_for
 
@@ -129,7 +128,7 @@ def test_both_clients_have_the_same_methods() -> None:
 
 
 def test_lists_come_whole_though_they_are_asked_for_in_pages(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "PAGE", 2)
+    monkeypatch.setattr(_requests, "PAGE", 2)
     one = Client(address(served), TOKEN)
     one.transaction([({"key": ["t", number]}, number * number) for number in range(5)], create=True)
     assert [row["value"] for row in one.table("t")] == [0, 1, 4, 9, 16]
