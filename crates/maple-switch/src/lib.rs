@@ -19,6 +19,6 @@ pub mod time;
 mod switch;
 
 pub use switch::{
-    Group, GroupKind, Lost, Meter, Outgoing, PassedTable, PortCounters, Queue, QueueCounters, QueueRates, Record,
-    Refusal, Removal, Rule, Switch, SwitchCounters, SwitchOptions, SwitchPort, Table,
+    ControllerId, Group, GroupKind, Lost, Meter, Outgoing, PassedTable, PortCounters, Queue, QueueCounters, QueueRates,
+    Record, Refusal, Removal, Rule, Switch, SwitchCounters, SwitchOptions, SwitchPort, Table,
 };

@@ -148,7 +148,7 @@ impl MissNetwork {
         for out in out {
             match out {
                 Outgoing::Frame { port, frame, .. } => self.left.entry(port).or_default().push(frame),
-                Outgoing::Message { xid, message } => match message {
+                Outgoing::Message { xid, message, .. } => match message {
                     Message::PacketIn(packet_in) => self.send_event(Event::PacketIn { dpid: DPID, packet_in }),
                     Message::BarrierReply => self.send_event(Event::BarrierReply { dpid: DPID, xid }),
                     Message::FlowRemoved(removed) => self.send_event(Event::FlowRemoved { dpid: DPID, removed }),
@@ -157,7 +157,7 @@ impl MissNetwork {
                     }
                     _ => {}
                 },
-                Outgoing::Close => return Err(BenchError::WrongResult("the switch closed the connection".into())),
+                Outgoing::Close(_) => return Err(BenchError::WrongResult("the switch closed the connection".into())),
             }
         }
         Ok(())

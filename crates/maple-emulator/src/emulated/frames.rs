@@ -157,7 +157,7 @@ impl EmulatedNetwork {
         let record = self.nodes[&dpid].switch.record().clone();
         for item in outgoing {
             match item {
-                Outgoing::Message { xid, message } => {
+                Outgoing::Message { xid, message, .. } => {
                     if let (Message::PacketIn(packet_in), Some(cause)) = (&message, &cause) {
                         let flight = through(cause, dpid, &record.steps, None, cause.flight.frame.clone());
                         self.note(&flight, Outcome::Controller(dpid));
@@ -171,7 +171,7 @@ impl EmulatedNetwork {
                         self.leave(dpid, port, queue, flight);
                     }
                 }
-                Outgoing::Close => self.closed_by_switch(dpid),
+                Outgoing::Close(_) => self.closed_by_switch(dpid),
             }
         }
         if let Some(cause) = &cause {

@@ -113,7 +113,7 @@ impl Links {
         let node = &self.nodes[switch];
         for item in out {
             match item {
-                Outgoing::Message { xid, message } => seen.push(PacketOutcome::Says { switch, xid, message }),
+                Outgoing::Message { xid, message, .. } => seen.push(PacketOutcome::Says { switch, xid, message }),
                 Outgoing::Frame { port, frame, .. } => match node.ports.get(port.0 as usize).copied().flatten() {
                     Some(FarEnd::Link(to)) => {
                         self.crossed.push((switch, port.0));
@@ -122,7 +122,7 @@ impl Links {
                     Some(FarEnd::Edge) => seen.push(PacketOutcome::Egress { at: (switch, port.0), frame }),
                     None => seen.push(PacketOutcome::Lost),
                 },
-                Outgoing::Close => {}
+                Outgoing::Close(_) => {}
             }
         }
         if is_packet {

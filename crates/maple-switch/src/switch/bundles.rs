@@ -5,7 +5,7 @@
 use maple_wire::msg::{BundleAdd, BundleControl, FlowMod};
 use maple_wire::{Message, Version};
 
-use super::{Outgoing, Refusal, Switch};
+use super::{ControllerId, Outgoing, Refusal, Switch};
 use crate::time::Nanoseconds;
 
 /// The maximum number of open bundles of a connection.
@@ -24,11 +24,11 @@ pub(super) struct Bundle {
 
 impl Switch {
     /// Adds a message to a bundle.
-    pub(super) fn bundle_add(&mut self, xid: u32, request: BundleAdd) -> Result<(), Refusal> {
+    pub(super) fn bundle_add(&mut self, from: ControllerId, xid: u32, request: BundleAdd) -> Result<(), Refusal> {
         self.check_bundles()?;
         let Message::FlowMod(flow_mod) = *request.message else { return Err(Refusal::BundledMessage) };
         self.checked(flow_mod.clone())?;
-        let bundle = self.connection.bundles.get_mut(&request.bundle).ok_or(Refusal::UnknownBundle)?;
+        let bundle = self.connections[from.index()].bundles.get_mut(&request.bundle).ok_or(Refusal::UnknownBundle)?;
         if bundle.is_closed {
             return Err(Refusal::BundleClosed);
         }
@@ -45,12 +45,13 @@ impl Switch {
     /// Opens, closes, commits or discards a bundle. Returns the answer.
     pub(super) fn bundle_control(
         &mut self,
+        from: ControllerId,
         now: Nanoseconds,
         request: BundleControl,
         out: &mut Vec<Outgoing>,
     ) -> Result<BundleControl, Refusal> {
         self.check_bundles()?;
-        let bundles = &mut self.connection.bundles;
+        let bundles = &mut self.connections[from.index()].bundles;
         match request.kind {
             BundleControl::OPEN if bundles.contains_key(&request.bundle) => return Err(Refusal::BundleExists),
             BundleControl::OPEN if bundles.len() >= MAX_BUNDLES => return Err(Refusal::OutOfBundles),
@@ -64,7 +65,7 @@ impl Switch {
                 if bundle.flags != request.flags {
                     return Err(Refusal::BundleFlags);
                 }
-                self.commit(now, bundle, out)?;
+                self.commit(from, now, bundle, out)?;
             }
             BundleControl::DISCARD => drop(bundles.remove(&request.bundle).ok_or(Refusal::UnknownBundle)?),
             _ => return Err(Refusal::BundleType),
@@ -77,7 +78,13 @@ impl Switch {
     }
 
     /// Obeys all messages, or none if one of them is refused.
-    fn commit(&mut self, now: Nanoseconds, bundle: Bundle, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+    fn commit(
+        &mut self,
+        from: ControllerId,
+        now: Nanoseconds,
+        bundle: Bundle,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), Refusal> {
         let (before, sent) = (self.tables.clone(), out.len());
         for (xid, flow_mod) in bundle.messages {
             if let Err(refusal) = self.flow_mod(now, flow_mod.clone(), out) {
@@ -86,7 +93,7 @@ impl Switch {
                 let mut bytes = Vec::new();
                 let encoded = Message::FlowMod(flow_mod).encode(self.version, xid, &mut bytes);
                 debug_assert_eq!(encoded, Ok(()), "it was read");
-                let error = self.error(refusal, xid, &bytes);
+                let error = self.error(from, refusal, xid, &bytes);
                 out.push(error);
                 return Err(Refusal::BundledFailed);
             }

@@ -1,16 +1,17 @@
-//! The controller's connection: hello, requests and their answers, roles, and asynchronous messages.
+//! The connections of controllers: hello, requests and their answers, and asynchronous messages.
 
 use std::collections::BTreeMap;
 
 use maple_wire::msg::bundle::ONF;
-use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason, Role};
+use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason};
 use maple_wire::msg::{Header, SwitchConfig};
 use maple_wire::{Error, Field, Message, Version};
 
 use super::bundles::Bundle;
 use super::refusal::Refusal;
+use super::roles::ConnectionRole;
 use super::stats::WILDCARDS10;
-use super::{Config, Outgoing, Removal, Switch};
+use super::{Config, ControllerId, Outgoing, Removal, Switch};
 use crate::time::Nanoseconds;
 
 /// The number of bytes of a refused request that an error message repeats; the specifications require at least 64.
@@ -18,7 +19,7 @@ const ERROR_DATA: usize = 128;
 /// `OFPET_EXPERIMENTER`.
 const EXPERIMENTER_ERROR: u16 = 0xffff;
 /// Nicira's experimenter id.
-const NICIRA: u32 = 0x2320;
+pub(super) const NICIRA: u32 = 0x2320;
 /// The bits of `OFPC_FRAG_*`.
 const FRAGMENTS: u16 = 3;
 /// `OFPC_FRAG_REASM`, the mode that the switch does not have.
@@ -26,12 +27,11 @@ const REASSEMBLE: u16 = 2;
 /// `OFPC_INVALID_TTL_TO_CONTROLLER` of 1.1, which Open vSwitch accepts in 1.0 as well.
 const INVALID_TTL: u16 = 4;
 
-/// The state of the switch's connection.
+/// The state of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     state: State,
-    role: u32,
-    generation: Option<u64>,
+    pub(super) role: ConnectionRole,
     unasked: AsyncConfig,
     /// The open bundles, by number.
     pub(super) bundles: BTreeMap<u32, Bundle>,
@@ -45,54 +45,131 @@ enum State {
     Up,
 }
 
-impl Default for Connection {
-    fn default() -> Connection {
-        // Masters and equals get all but invalid TTLs, slaves only port-status (1.3 §6.3.5).
-        let unasked = AsyncConfig { packet_in: [0b011, 0], port_status: [0b111, 0b111], flow_removed: [0b1111, 0] };
-        Connection { state: State::Down, role: Role::EQUAL, generation: None, unasked, bundles: BTreeMap::new() }
+impl Connection {
+    /// Returns the state of a connection that is closed.
+    fn closed(version: Version) -> Connection {
+        // Masters and equals get all but invalid TTLs, slaves only port-status (1.3 §6.3.5). 1.0 has no such masks.
+        let packet_in = if version == Version::Of10 { u32::MAX } else { 0b011 };
+        let unasked = AsyncConfig { packet_in: [packet_in, 0], port_status: [0b111, 0b111], flow_removed: [0b1111, 0] };
+        Connection { state: State::Down, role: ConnectionRole::Equal, unasked, bundles: BTreeMap::new() }
+    }
+
+    fn wants(&self, masks: [u32; 2], reason: u32) -> bool {
+        let mask = masks[usize::from(self.role == ConnectionRole::Slave)];
+        mask.checked_shr(reason).is_some_and(|bits| bits & 1 == 1)
+    }
+
+    pub(super) fn wants_packet_in(&self, reason: PacketInReason) -> bool {
+        let number = match reason {
+            PacketInReason::NoMatch => 0,
+            PacketInReason::Action => 1,
+            PacketInReason::InvalidTtl => 2,
+            PacketInReason::Other(number) => u32::from(number),
+        };
+        self.wants(self.unasked.packet_in, number)
+    }
+
+    pub(super) fn wants_port_status(&self, reason: PortReason) -> bool {
+        let number = match reason {
+            PortReason::Add => 0,
+            PortReason::Delete => 1,
+            PortReason::Modify => 2,
+            PortReason::Other(number) => u32::from(number),
+        };
+        self.wants(self.unasked.port_status, number)
+    }
+
+    pub(super) fn wants_flow_removed(&self, why: Removal) -> bool {
+        self.wants(self.unasked.flow_removed, why as u32)
     }
 }
 
 impl Switch {
-    /// Opens a connection to the controller: the switch sends its hello.
+    /// Opens a connection to the first controller: the switch sends its hello.
     pub fn connect(&mut self) -> Vec<Outgoing> {
-        self.connection = Connection { state: State::Greeting, ..Connection::default() };
+        self.connect_to(ControllerId::FIRST)
+    }
+
+    /// Opens a connection to a controller: the switch sends its hello. A connection to it that is open ends.
+    pub fn connect_to(&mut self, controller: ControllerId) -> Vec<Outgoing> {
+        self.disconnect_from(controller);
+        self.connections[controller.index()].state = State::Greeting;
         let version = self.version as u8;
         let hello = match self.version {
             Version::Of10 => Hello { version, elements: Vec::new() },
             Version::Of13 => Hello::offering(version, &[version]),
         };
-        vec![Outgoing::Message { xid: 0, message: Message::Hello(hello) }]
+        vec![Outgoing::Message { controller, xid: 0, message: Message::Hello(hello) }]
     }
 
-    /// Closes the connection. The rules stay.
+    /// Closes the connection to the first controller. The rules stay.
     pub fn disconnect(&mut self) {
-        self.connection = Connection::default();
+        self.disconnect_from(ControllerId::FIRST);
+    }
+
+    /// Closes the connection to a controller. The rules stay, and so does the generation of masters.
+    pub fn disconnect_from(&mut self, controller: ControllerId) {
+        let closed = Connection::closed(self.version);
+        if self.connections.len() <= controller.index() {
+            self.connections.resize(controller.index() + 1, closed.clone());
+        }
+        self.connections[controller.index()] = closed;
     }
 
     /// Reports whether a controller is connected and versions are agreed on.
     pub fn is_connected(&self) -> bool {
-        self.connection.state == State::Up
+        self.connections.iter().any(|connection| connection.state == State::Up)
     }
 
-    /// Obeys the bytes of one complete message. The answer to an invalid one is an error.
+    /// Reports whether this controller is connected and versions are agreed on.
+    pub fn is_connected_to(&self, controller: ControllerId) -> bool {
+        self.connections.get(controller.index()).is_some_and(|connection| connection.state == State::Up)
+    }
+
+    /// Obeys the bytes of one complete message of the first controller. The answer to an invalid one is an error.
     pub fn receive_bytes(&mut self, now: Nanoseconds, bytes: &[u8]) -> Vec<Outgoing> {
+        self.receive_bytes_from(ControllerId::FIRST, now, bytes)
+    }
+
+    /// Obeys the bytes of one complete message of a controller, with whom a connection was opened.
+    pub fn receive_bytes_from(&mut self, from: ControllerId, now: Nanoseconds, bytes: &[u8]) -> Vec<Outgoing> {
         match Message::decode(bytes) {
-            Ok((header, message)) if self.speaks(&header, &message) => self.handle(now, header.xid, message, bytes),
-            Ok((header, _)) => vec![self.error(Refusal::BadVersion, header.xid, bytes)],
+            Ok((header, message)) if self.speaks(&header, &message) => {
+                self.handle_from(from, now, header.xid, message, bytes)
+            }
+            Ok((header, _)) => vec![self.error(from, Refusal::BadVersion, header.xid, bytes)],
             Err(error) => match Header::peek(bytes) {
-                Ok(Some(header)) => vec![self.error(refusal_of(&error), header.xid, bytes)],
+                Ok(Some(header)) => vec![self.error(from, refusal_of(&error), header.xid, bytes)],
                 // Without a header, nothing that follows can be parsed.
-                Ok(None) | Err(_) => vec![self.error(Refusal::BadLength, 0, bytes), Outgoing::Close],
+                Ok(None) | Err(_) => vec![self.error(from, Refusal::BadLength, 0, bytes), Outgoing::Close(from)],
             },
         }
+    }
+
+    /// Sends a message to each controller that wants it. Returns the number of them.
+    pub(super) fn tell(&self, wants: impl Fn(&Connection) -> bool, message: Message, out: &mut Vec<Outgoing>) -> u64 {
+        let before = out.len();
+        let mut wanting = self.listeners(wants);
+        if let Some(first) = wanting.next() {
+            let copies = wanting.map(|controller| (controller, message.clone())).collect::<Vec<_>>();
+            for (controller, message) in std::iter::once((first, message)).chain(copies) {
+                out.push(Outgoing::Message { controller, xid: 0, message });
+            }
+        }
+        (out.len() - before) as u64
+    }
+
+    /// Returns the controllers that are connected and want a message.
+    pub(super) fn listeners(&self, wants: impl Fn(&Connection) -> bool) -> impl Iterator<Item = ControllerId> {
+        let all = (0..).map(ControllerId).zip(&self.connections);
+        all.filter(move |(_, one)| one.state == State::Up && wants(one)).map(|(controller, _)| controller)
     }
 
     fn speaks(&self, header: &Header, message: &Message) -> bool {
         header.version == self.version as u8 || matches!(message, Message::Hello(_) | Message::Error(_))
     }
 
-    pub(super) fn error(&mut self, refusal: Refusal, xid: u32, request: &[u8]) -> Outgoing {
+    pub(super) fn error(&mut self, to: ControllerId, refusal: Refusal, xid: u32, request: &[u8]) -> Outgoing {
         self.counters.errors += u64::from(refusal != Refusal::BadExperimenter);
         let (kind, code) = refusal.number(self.version);
         // An experimenter's error begins with the experimenter.
@@ -102,11 +179,26 @@ impl Switch {
             data.extend([kind, code].iter().flat_map(|number| number.to_be_bytes()));
         }
         data.extend_from_slice(&request[..request.len().min(ERROR_DATA)]);
-        Outgoing::Message { xid, message: Message::Error(ErrorMsg { kind, code, data }) }
+        Outgoing::Message { controller: to, xid, message: Message::Error(ErrorMsg { kind, code, data }) }
     }
 
-    /// Obeys a message; `bytes` are its encoded form.
-    pub fn handle(&mut self, now: Nanoseconds, xid: u32, mut message: Message, bytes: &[u8]) -> Vec<Outgoing> {
+    /// Obeys a message of the first controller; `bytes` are its encoded form.
+    pub fn handle(&mut self, now: Nanoseconds, xid: u32, message: Message, bytes: &[u8]) -> Vec<Outgoing> {
+        self.handle_from(ControllerId::FIRST, now, xid, message, bytes)
+    }
+
+    /// Obeys a message of a controller; `bytes` are its encoded form.
+    pub(super) fn handle_from(
+        &mut self,
+        from: ControllerId,
+        now: Nanoseconds,
+        xid: u32,
+        mut message: Message,
+        bytes: &[u8],
+    ) -> Vec<Outgoing> {
+        if self.connections.len() <= from.index() {
+            self.disconnect_from(from);
+        }
         let mut out = self.advance(now);
         match &mut message {
             Message::PacketOut(_) => self.record.clear(),
@@ -116,19 +208,20 @@ impl Switch {
             }
             _ => {}
         }
-        if self.connection.state == State::Greeting && !matches!(message, Message::Hello(_) | Message::Error(_)) {
-            let error = self.error(Refusal::Incompatible, xid, bytes);
-            out.extend([error, Outgoing::Close]);
+        let state = self.connections[from.index()].state;
+        if state == State::Greeting && !matches!(message, Message::Hello(_) | Message::Error(_)) {
+            let error = self.error(from, Refusal::Incompatible, xid, bytes);
+            out.extend([error, Outgoing::Close(from)]);
             return out;
         }
-        match self.obey(now, xid, message, &mut out) {
-            Ok(Some(reply)) => out.push(Outgoing::Message { xid, message: reply }),
+        match self.obey(from, now, xid, message, &mut out) {
+            Ok(Some(reply)) => out.push(Outgoing::Message { controller: from, xid, message: reply }),
             Ok(None) => {}
             Err(refusal) => {
-                let error = self.error(refusal, xid, bytes);
+                let error = self.error(from, refusal, xid, bytes);
                 out.push(error);
                 if refusal == Refusal::Incompatible {
-                    out.push(Outgoing::Close);
+                    out.push(Outgoing::Close(from));
                 }
             }
         }
@@ -137,12 +230,13 @@ impl Switch {
 
     fn obey(
         &mut self,
+        from: ControllerId,
         now: Nanoseconds,
         xid: u32,
         message: Message,
         out: &mut Vec<Outgoing>,
     ) -> Result<Option<Message>, Refusal> {
-        if self.connection.role == Role::SLAVE && changes_the_switch(&message) {
+        if self.connections[from.index()].role == ConnectionRole::Slave && changes_the_switch(&message) {
             return Err(Refusal::IsSlave);
         }
         let reply = match message {
@@ -150,7 +244,7 @@ impl Switch {
                 if !hello.offers(self.version as u8) {
                     return Err(Refusal::Incompatible);
                 }
-                self.connection.state = State::Up;
+                self.connections[from.index()].state = State::Up;
                 return Ok(None);
             }
             Message::EchoRequest(data) => Message::EchoReply(data),
@@ -167,25 +261,25 @@ impl Switch {
             Message::FlowMod(request) => return self.flow_mod(now, request, out).map(|()| None),
             Message::PacketOut(request) => return self.packet_out(now, request, out).map(|()| None),
             Message::GroupMod(request) => return self.group_mod(now, request, out).map(|()| None),
-            Message::PortMod(request) => return self.port_mod(&request, out).map(|()| None),
+            Message::PortMod(request) => return self.port_mod(from, &request, out).map(|()| None),
             Message::TableMod(request) if !self.has_table(request.table_id) => return Err(Refusal::TableModTable),
             Message::TableMod(_) => return Ok(None),
             Message::MeterMod(request) => return self.meter_mod(now, request).map(|()| None),
             Message::StatsRequest(request) => {
                 let replies = self.statistics(now, request)?.into_iter().map(Message::StatsReply);
-                out.extend(replies.map(|message| Outgoing::Message { xid, message }));
+                out.extend(replies.map(|message| Outgoing::Message { controller: from, xid, message }));
                 return Ok(None);
             }
             Message::QueueGetConfigRequest(port) => Message::QueueGetConfigReply(self.queue_config(port)?),
-            Message::RoleRequest(role) => Message::RoleReply(self.take_role(role)?),
-            Message::GetAsyncRequest => Message::GetAsyncReply(self.connection.unasked),
+            Message::RoleRequest(role) => Message::RoleReply(self.take_role(from, role, out)?),
+            Message::GetAsyncRequest => Message::GetAsyncReply(self.connections[from.index()].unasked),
             Message::SetAsync(config) => {
-                self.connection.unasked = config;
+                self.connections[from.index()].unasked = config;
                 return Ok(None);
             }
-            Message::BundleControl(request) => Message::BundleControl(self.bundle_control(now, request, out)?),
-            Message::BundleAdd(request) => return self.bundle_add(xid, request).map(|()| None),
-            Message::Experimenter(_) => return Err(Refusal::BadExperimenter),
+            Message::BundleControl(request) => Message::BundleControl(self.bundle_control(from, now, request, out)?),
+            Message::BundleAdd(request) => return self.bundle_add(from, xid, request).map(|()| None),
+            Message::Experimenter(request) => Message::Experimenter(self.take_nicira_role(from, &request)?),
             // The switch ignores answers to requests that it never sends, and errors.
             Message::Error(_) | Message::EchoReply(_) => return Ok(None),
             _ => return Err(Refusal::BadType),
@@ -223,7 +317,7 @@ impl Switch {
         Ok(())
     }
 
-    fn port_mod(&mut self, request: &PortMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+    fn port_mod(&mut self, from: ControllerId, request: &PortMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
         let port = self.ports.get_mut(&request.port).ok_or(Refusal::PortModPort)?;
         if port.description.hw_addr != request.hw_addr {
             return Err(Refusal::PortModAddress);
@@ -231,57 +325,13 @@ impl Switch {
         let before = port.description.config;
         port.description.config = before & !request.mask | request.config & request.mask;
         if port.description.config != before {
-            out.extend(self.port_status(PortReason::Modify, request.port));
+            let told = self.port_status(PortReason::Modify, request.port);
+            // Open vSwitch tells only the others.
+            let is_of_who_asks =
+                |item: &Outgoing| matches!(item, Outgoing::Message { controller, .. } if *controller == from);
+            out.extend(told.into_iter().filter(|item| !(self.options.open_vswitch && is_of_who_asks(item))));
         }
         Ok(())
-    }
-
-    fn take_role(&mut self, asked: Role) -> Result<Role, Refusal> {
-        let connection = &mut self.connection;
-        match asked.role {
-            Role::NOCHANGE => {}
-            Role::EQUAL => connection.role = Role::EQUAL,
-            Role::MASTER | Role::SLAVE => {
-                // Generations wrap round, so the distance decides (1.3 §6.3.5).
-                let is_stale = |seen: u64| (asked.generation_id.wrapping_sub(seen) as i64) < 0;
-                if connection.generation.is_some_and(is_stale) {
-                    return Err(Refusal::StaleRole);
-                }
-                connection.generation = Some(asked.generation_id);
-                connection.role = asked.role;
-            }
-            _ => return Err(Refusal::BadRole),
-        }
-        Ok(Role { role: connection.role, generation_id: connection.generation.unwrap_or(u64::MAX) })
-    }
-
-    pub(super) fn wants_packet_in(&self, reason: PacketInReason) -> bool {
-        let number = match reason {
-            PacketInReason::NoMatch => 0,
-            PacketInReason::Action => 1,
-            PacketInReason::InvalidTtl => 2,
-            PacketInReason::Other(number) => u32::from(number),
-        };
-        self.wants(self.connection.unasked.packet_in, number)
-    }
-
-    pub(super) fn wants_port_status(&self, reason: PortReason) -> bool {
-        let number = match reason {
-            PortReason::Add => 0,
-            PortReason::Delete => 1,
-            PortReason::Modify => 2,
-            PortReason::Other(number) => u32::from(number),
-        };
-        self.wants(self.connection.unasked.port_status, number)
-    }
-
-    pub(super) fn wants_flow_removed(&self, why: Removal) -> bool {
-        self.wants(self.connection.unasked.flow_removed, why as u32)
-    }
-
-    fn wants(&self, masks: [u32; 2], reason: u32) -> bool {
-        let mask = masks[usize::from(self.connection.role == Role::SLAVE)];
-        self.version == Version::Of10 || mask.checked_shr(reason).is_some_and(|bits| bits & 1 == 1)
     }
 }
 

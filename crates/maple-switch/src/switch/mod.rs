@@ -26,6 +26,7 @@ mod normal;
 mod pipeline;
 mod ports;
 mod queues;
+mod roles;
 mod stats;
 
 pub use groups::{Group, GroupKind};
@@ -65,11 +66,26 @@ impl Default for SwitchOptions {
     }
 }
 
+/// One of a switch's controllers, by its place in the switch's list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ControllerId(pub u16);
+
+impl ControllerId {
+    /// The first one, and the only one of most switches.
+    pub const FIRST: ControllerId = ControllerId(0);
+
+    fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
 /// The output of a switch after a message, a frame, or time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outgoing {
-    /// Sends a message to the controller.
+    /// Sends a message to a controller.
     Message {
+        /// The controller.
+        controller: ControllerId,
         /// The transaction id: the request's, or 0.
         xid: u32,
         /// The message.
@@ -84,8 +100,8 @@ pub enum Outgoing {
         /// The frame.
         frame: Vec<u8>,
     },
-    /// Closes the connection to the controller.
-    Close,
+    /// Closes the connection to this controller.
+    Close(ControllerId),
 }
 
 /// A table that a packet passed.
@@ -207,7 +223,10 @@ pub struct Switch {
     ports: BTreeMap<PortNo, SwitchPort>,
     learned: Learned,
     config: Config,
-    connection: Connection,
+    /// The connections, by controller.
+    connections: Vec<Connection>,
+    /// The latest generation of a master or slave. It outlives connections.
+    generation: Option<u64>,
     fields: Fields,
     record: Record,
     counters: SwitchCounters,
@@ -229,7 +248,8 @@ impl Switch {
             ports: BTreeMap::new(),
             learned: Learned::default(),
             config: Config { flags: 0, miss_send_len: 128 },
-            connection: Connection::default(),
+            connections: Vec::new(),
+            generation: None,
             fields: Fields::default(),
             record: Record::default(),
             counters: SwitchCounters::default(),
@@ -276,8 +296,8 @@ impl Switch {
         self.groups.iter().map(|(number, group)| (*number, group))
     }
 
-    /// Restarts the switch as after a power cut: it loses rules, groups, meters, learned addresses, configuration and
-    /// connection. Ports and queues stay as they are.
+    /// Restarts the switch as after a power cut: it loses rules, groups, meters, learned addresses, configuration,
+    /// connections and the generation of masters. Ports and queues stay as they are.
     pub fn restart(&mut self) {
         let fresh = Switch::new(self.dpid, self.version, self.options);
         let (ports, queues, counters) =
@@ -305,7 +325,7 @@ impl Switch {
     }
 
     fn flow_removed(&self, now: Nanoseconds, table_id: u8, rule: Rule, why: Removal, out: &mut Vec<Outgoing>) {
-        if rule.flags & FlowMod::SEND_FLOW_REM == 0 || !self.is_connected() || !self.wants_flow_removed(why) {
+        if rule.flags & FlowMod::SEND_FLOW_REM == 0 {
             return;
         }
         let lived = now - rule.added;
@@ -322,13 +342,24 @@ impl Switch {
             byte_count: rule.bytes,
             matching: rule.matching,
         });
-        out.push(Outgoing::Message { xid: 0, message });
+        self.tell(|connection| connection.wants_flow_removed(why), message, out);
     }
 
-    /// Obeys one message of the controller.
+    /// Obeys one message of the first controller.
     ///
     /// The answer to a request that cannot be executed is an error with the request's first bytes.
     pub fn handle_message(&mut self, now: Nanoseconds, header: Header, message: Message) -> Vec<Outgoing> {
+        self.handle_message_from(ControllerId::FIRST, now, header, message)
+    }
+
+    /// Obeys one message of a controller, with whom a connection was opened.
+    pub fn handle_message_from(
+        &mut self,
+        from: ControllerId,
+        now: Nanoseconds,
+        header: Header,
+        message: Message,
+    ) -> Vec<Outgoing> {
         let mut bytes = Vec::new();
         if message.encode(self.version, header.xid, &mut bytes).is_err() {
             // A message that this version can't encode can't have arrived in it; the header alone identifies the
@@ -337,7 +368,7 @@ impl Switch {
             bytes.extend(header.length.to_be_bytes());
             bytes.extend(header.xid.to_be_bytes());
         }
-        self.handle(now, header.xid, message, &bytes)
+        self.handle_from(from, now, header.xid, message, &bytes)
     }
 
     fn abilities(&self) -> Abilities<'_> {

@@ -219,10 +219,15 @@ impl Switch {
     fn expired(&mut self, passing: &PacketInSwitch, out: &mut Vec<Outgoing>) {
         self.record.lost.push(Lost::TimeToLive);
         let reason = PacketInReason::InvalidTtl;
-        if self.version == Version::Of13 && self.is_connected() && self.wants_packet_in(reason) {
+        if self.version == Version::Of13 && self.has_packet_in_listener(reason) {
             let origin = Origin { reason, ..passing.origin };
             self.packet_in(&PacketInSwitch { origin, ..passing.clone() }, out);
         }
+    }
+
+    /// Reports whether a controller gets packet-ins for this reason.
+    fn has_packet_in_listener(&self, reason: PacketInReason) -> bool {
+        self.listeners(|connection| connection.wants_packet_in(reason)).next().is_some()
     }
 
     fn output(
@@ -296,11 +301,10 @@ impl Switch {
         let may_mute = self.version == Version::Of10 || reason == PacketInReason::NoMatch;
         let is_muted =
             may_mute && self.ports.get(&flight.in_port).is_some_and(|port| port.description.config & NO_PACKET_IN != 0);
-        if is_muted || !self.is_connected() || !self.wants_packet_in(reason) {
+        if is_muted || !self.has_packet_in_listener(reason) {
             self.record.lost.push(Lost::NoController);
             return;
         }
-        self.counters.packet_ins += 1;
         let mut pipeline = Match::any().exact(Field::InPort, u128::from(flight.in_port.0));
         if flight.metadata != 0 {
             pipeline = pipeline.exact(Field::Metadata, u128::from(flight.metadata));
@@ -318,6 +322,6 @@ impl Switch {
             pipeline,
             data: flight.frame.clone(),
         });
-        out.push(Outgoing::Message { xid: 0, message });
+        self.counters.packet_ins += self.tell(|connection| connection.wants_packet_in(reason), message, out);
     }
 }

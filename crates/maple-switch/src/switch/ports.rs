@@ -96,11 +96,13 @@ impl Switch {
 
     pub(super) fn port_status(&self, reason: PortReason, number: PortNo) -> Vec<Outgoing> {
         match self.ports.get(&number) {
-            Some(port) if self.is_connected() && self.wants_port_status(reason) => {
+            Some(port) => {
                 let message = Message::PortStatus(PortStatus { reason, port: port.description.clone() });
-                vec![Outgoing::Message { xid: 0, message }]
+                let mut out = Vec::new();
+                self.tell(|connection| connection.wants_port_status(reason), message, &mut out);
+                out
             }
-            _ => Vec::new(),
+            None => Vec::new(),
         }
     }
 }

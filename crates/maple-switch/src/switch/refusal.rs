@@ -147,7 +147,7 @@ refusals! {
     /// A port-mod whose hardware address is not the port's.
     PortModAddress = (7, 1), (4, 1);
     /// A role that does not exist.
-    BadRole = (11, 2), (1, 1);
+    BadRole = (11, 2), Refusal::NICIRA;
     /// A role request older than one that was already granted.
     StaleRole = (11, 0), (1, 1);
     /// A bundle that does not exist.
@@ -179,6 +179,7 @@ impl Refusal {
     pub fn nicira(self) -> Option<(u16, u16)> {
         match self {
             Refusal::BadInPort => Some((1, 0x202)),
+            Refusal::BadRole => Some((1, 0x201)),
             Refusal::ConfigFlags => Some((1, 0x209)),
             Refusal::FlowModFlags => Some((3, 0x102)),
             _ => None,

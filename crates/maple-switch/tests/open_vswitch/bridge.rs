@@ -120,34 +120,34 @@ impl Daemons {
             stream
         };
         let ports = (1..=PORTS).map(|number| connect(socket(number))).collect();
-        let connection = connect(self.path(&format!("{name}.mgmt")));
+        let connection = Connection::new(connect(self.path(&format!("{name}.mgmt"))), version);
         let control = connect(self.path("vs.ctl"));
-        let (name, received) = (name.to_owned(), Vec::new());
-        let mut bridge = Bridge { daemons: self, name, control, connection, ports, version, xid: 0, received };
-        bridge.send(&Message::Hello(Hello::offering(version as u8, &[version as u8])));
-        bridge
+        Bridge { daemons: self, name: name.to_owned(), control, connection, ports, version }
     }
 }
 
-/// A bridge.
-pub struct Bridge<'a> {
-    daemons: &'a Daemons,
-    name: String,
-    /// The daemon's control socket.
-    control: UnixStream,
-    connection: UnixStream,
-    ports: Vec<UnixStream>,
+/// A controller's connection.
+pub struct Connection {
+    stream: UnixStream,
     version: Version,
     xid: u32,
     received: Vec<u8>,
 }
 
-impl Bridge<'_> {
+impl Connection {
+    /// Begins a connection with a hello.
+    fn new(stream: UnixStream, version: Version) -> Connection {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        let mut connection = Connection { stream, version, xid: 0, received: Vec::new() };
+        connection.send(&Message::Hello(Hello::offering(version as u8, &[version as u8])));
+        connection
+    }
+
     /// Sends a message. Returns its transaction id.
     pub fn send(&mut self, message: &Message) -> u32 {
         self.xid += 1;
         let bytes = message.to_bytes(self.version, self.xid).unwrap_or_else(|error| panic!("{error}: {message:?}"));
-        self.connection.write_all(&bytes).expect("the bridge reads");
+        self.stream.write_all(&bytes).expect("the bridge reads");
         self.xid
     }
 
@@ -162,10 +162,39 @@ impl Bridge<'_> {
                 return Message::decode(&bytes).expect("what the switch sends is read");
             }
             let mut buffer = [0; 1 << 16];
-            let count = self.connection.read(&mut buffer).expect("an answer");
+            let count = self.stream.read(&mut buffer).expect("an answer");
             assert_ne!(count, 0, "the bridge hung up");
             self.received.extend_from_slice(&buffer[..count]);
         }
+    }
+}
+
+/// A bridge.
+pub struct Bridge<'a> {
+    daemons: &'a Daemons,
+    name: String,
+    /// The daemon's control socket.
+    control: UnixStream,
+    connection: Connection,
+    ports: Vec<UnixStream>,
+    version: Version,
+}
+
+impl Bridge<'_> {
+    /// Sends a message. Returns its transaction id.
+    pub fn send(&mut self, message: &Message) -> u32 {
+        self.connection.send(message)
+    }
+
+    /// Waits for the next message.
+    pub fn receive(&mut self) -> (Header, Message) {
+        self.connection.receive()
+    }
+
+    /// Connects as one more controller.
+    pub fn connect(&self) -> Connection {
+        let path = self.daemons.path(&format!("{}.mgmt", self.name));
+        Connection::new(UnixStream::connect(&path).unwrap_or_else(|error| panic!("{path}: {error}")), self.version)
     }
 
     /// Returns the switch's features.

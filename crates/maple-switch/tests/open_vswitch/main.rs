@@ -9,6 +9,7 @@
 #[allow(dead_code, reason = "the tests of maple-core include this file too")]
 mod bridge;
 mod generate;
+mod roles;
 #[path = "../../../../tests/skip.rs"]
 mod skip;
 
@@ -184,14 +185,14 @@ impl<'a> Pair<'a> {
         for item in out {
             match item {
                 Outgoing::Frame { port, frame, .. } => effects.frames.push((port.0, frame)),
-                Outgoing::Message { xid, message } => {
+                Outgoing::Message { xid, message, .. } => {
                     let bytes = message.to_bytes(self.version, xid).expect("its version has it");
                     match Message::decode(&bytes).expect("it is read").1 {
                         Message::PacketIn(packet_in) => effects.add(packet_in),
                         other => panic!("{other:?}"),
                     }
                 }
-                Outgoing::Close => panic!("it hangs up"),
+                Outgoing::Close(_) => panic!("it hangs up"),
             }
         }
         // Only the order at each port can be seen.
@@ -239,6 +240,12 @@ impl<'a> Pair<'a> {
     }
 }
 
+/// Returns a seed: the one that is asked for, or a fresh one.
+fn seed() -> u64 {
+    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_millis() as u64);
+    number("MAPLE_SEED").unwrap_or_else(fresh)
+}
+
 /// The number in an environment variable.
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|error| panic!("{variable}: {error}")))
@@ -247,8 +254,7 @@ fn number(variable: &str) -> Option<u64> {
 #[test]
 fn random_packets_meet_random_rules_as_in_open_vswitch() {
     let Some(daemons) = Daemons::start() else { return };
-    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_millis() as u64);
-    let seed = number("MAPLE_SEED").unwrap_or_else(fresh);
+    let seed = seed();
     let frames = number("MAPLE_FRAMES").unwrap_or(FRAMES);
     for version in [Version::Of10, Version::Of13] {
         let mut pair = Pair::new(&daemons, version);

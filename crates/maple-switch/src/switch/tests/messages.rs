@@ -12,7 +12,7 @@ fn answer(tested: &mut TestSwitch, request: Message) -> Message {
     let mut out = tested.say(request);
     assert_eq!(out.len(), 1, "{out:?}");
     match out.pop() {
-        Some(Outgoing::Message { xid: 7, message }) => message,
+        Some(Outgoing::Message { xid: 7, message, .. }) => message,
         other => panic!("{other:?}"),
     }
 }
@@ -228,7 +228,7 @@ fn many_rules_come_in_several_replies() {
     let replies = tested.say(Message::StatsRequest(StatsRequest::new(RequestBody::Flow(all_flows()))));
     let mut count = 0;
     for (i, reply) in replies.iter().enumerate() {
-        let Outgoing::Message { xid: 7, message } = reply else { panic!("{reply:?}") };
+        let Outgoing::Message { xid: 7, message, .. } = reply else { panic!("{reply:?}") };
         message.encode(Version::Of13, 7, &mut Vec::new()).unwrap();
         let Message::StatsReply(StatsReply { flags, body: ReplyBody::Flow(flows) }) = message else { panic!() };
         assert_eq!(*flags == 0, i + 1 == replies.len());
@@ -250,7 +250,7 @@ fn port_mods_change_ports_and_are_reported() {
 
 fn answer_unasked(tested: &mut TestSwitch, request: Message) -> Message {
     match tested.say(request).pop() {
-        Some(Outgoing::Message { xid: 0, message }) => message,
+        Some(Outgoing::Message { xid: 0, message, .. }) => message,
         other => panic!("{other:?}"),
     }
 }
@@ -259,7 +259,7 @@ fn answer_unasked(tested: &mut TestSwitch, request: Message) -> Message {
 fn bytes_that_make_no_sense_are_answered_with_an_error_that_repeats_them() {
     let mut tested = TestSwitch::new(Version::Of13);
     let mut reply = |bytes: &[u8]| match &tested.switch.receive_bytes(0, bytes)[..] {
-        [Outgoing::Message { xid, message: Message::Error(e) }, rest @ ..] => {
+        [Outgoing::Message { xid, message: Message::Error(e), .. }, rest @ ..] => {
             assert!(bytes.starts_with(&e.data) && e.data.len() >= bytes.len().min(64));
             (*xid, e.kind, e.code, rest.len())
         }
@@ -310,7 +310,7 @@ fn random_bytes_never_break_a_switch() {
             let mut bytes: Vec<u8> = (0..length).map(|_| below(256) as u8 & below(256) as u8).collect();
             bytes[..4].copy_from_slice(&[version as u8, below(30) as u8, 0, length as u8]);
             for item in tested.switch.receive_bytes(0, &bytes) {
-                if let Outgoing::Message { xid, message } = item {
+                if let Outgoing::Message { xid, message, .. } = item {
                     message.encode(version, xid, &mut Vec::new()).unwrap();
                 }
             }

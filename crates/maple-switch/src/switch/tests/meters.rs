@@ -130,7 +130,7 @@ fn queues_are_told_of_and_counted() {
         let told = tested.say(Message::QueueGetConfigRequest(PortNo(2)));
         let queues = vec![QueueDesc { id: 7, port: PortNo(2), properties }];
         let message = Message::QueueGetConfigReply(QueueConfig { port: PortNo(2), queues });
-        assert_eq!(told, [Outgoing::Message { xid: 7, message }]);
+        assert_eq!(told, [Outgoing::Message { controller: ControllerId::FIRST, xid: 7, message }]);
         tested.switch.queue_sent(PortNo(2), Some(7), 100);
         tested.switch.queue_dropped(PortNo(2), Some(7), 100);
         let all = RequestBody::Queue(QueueStatsRequest { port: PortNo::ANY, queue: u32::MAX });

@@ -15,6 +15,7 @@ mod messages;
 mod meters;
 mod packets;
 mod reference;
+mod roles;
 mod tables;
 
 /// A switch with ports 1 to 4 and a connected controller, and its clock.

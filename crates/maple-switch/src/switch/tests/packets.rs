@@ -58,7 +58,7 @@ fn a_miss_goes_to_the_controller_in_1_0_and_nowhere_in_1_3() {
     assert_eq!(tested.switch.record().lost, [Lost::NoRule]);
     let mut tested = TestSwitch::new(Version::Of10);
     let out = tested.switch.receive(0, PortNo(1), frame.clone());
-    let [Outgoing::Message { xid: 0, message: Message::PacketIn(packet_in) }] = &out[..] else { panic!("{out:?}") };
+    let [Outgoing::Message { xid: 0, message: Message::PacketIn(packet_in), .. }] = &out[..] else { panic!("{out:?}") };
     assert_eq!((packet_in.buffer_id, packet_in.in_port()), (NO_BUFFER, Some(PortNo(1))));
     assert_eq!((usize::from(packet_in.total_len), packet_in.data.len()), (frame.len(), frame.len()));
 }
@@ -268,7 +268,7 @@ fn a_packet_out_of_an_unknown_buffer_is_refused() {
     let mut tested = TestSwitch::new(Version::Of10);
     let request = PacketOut { buffer_id: 3, in_port: PortNo(1), actions: vec![], data: vec![] };
     let out = tested.say(Message::PacketOut(request));
-    let [Outgoing::Message { xid: 7, message: Message::Error(error) }] = &out[..] else { panic!("{out:?}") };
+    let [Outgoing::Message { xid: 7, message: Message::Error(error), .. }] = &out[..] else { panic!("{out:?}") };
     assert_eq!((error.kind, error.code), (1, 8));
     assert!(error.data.len() >= 16);
 }

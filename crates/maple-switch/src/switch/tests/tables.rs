@@ -193,7 +193,9 @@ fn deleted_rules_are_reported_if_they_asked_for_it() {
     assert!(tested.run("add 5 flags=1 cookie=9 in_port=1 -> 1\n add 4 in_port=1 -> 1").is_empty());
     tested.send(1, &tcp(80));
     let out = tested.say(Message::FlowMod(flow_mod("delete 0")));
-    let [Outgoing::Message { xid: 0, message: Message::FlowRemoved(removed) }] = &out[..] else { panic!("{out:?}") };
+    let [Outgoing::Message { xid: 0, message: Message::FlowRemoved(removed), .. }] = &out[..] else {
+        panic!("{out:?}")
+    };
     assert_eq!((removed.cookie, removed.reason, removed.packet_count), (9, Removal::Delete as u8, 1));
 }
 

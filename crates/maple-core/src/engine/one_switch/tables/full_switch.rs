@@ -125,7 +125,7 @@ impl Play {
         };
         let bytes = message.to_bytes(Version::Of13, xid).expect("1.3 has all of them");
         for answer in self.switch.receive_bytes(0, &bytes) {
-            let Outgoing::Message { xid, message } = answer else { panic!("{answer:?}") };
+            let Outgoing::Message { xid, message, .. } = answer else { panic!("{answer:?}") };
             match message {
                 Message::BarrierReply => self.answers.push_back(Answer::Barrier(xid)),
                 Message::Error(error) => {

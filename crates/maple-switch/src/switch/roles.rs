@@ -1,0 +1,120 @@
+//! Roles of controllers: which of them may change the switch (1.3 §6.3.6; in 1.0 Nicira's extension, as in Open vSwitch).
+//!
+//! A connection begins as an equal. At most one is master: who becomes master makes a former master a slave. Who asks to
+//! be master or slave gives a generation, and the switch refuses one that is older than the latest it saw, on whichever
+//! connection. It keeps the generation while nobody is connected, and forgets it when it restarts. Nobody needs a
+//! generation to become an equal, so an equal is never kept out.
+
+use maple_wire::Message;
+use maple_wire::Version;
+use maple_wire::msg::bundle::ONF;
+use maple_wire::msg::{Experimenter, Role};
+
+use super::connection::NICIRA;
+use super::refusal::Refusal;
+use super::{ControllerId, Outgoing, Switch};
+
+/// The ONF's type of a role status in 1.3 (extension 191).
+const ROLE_STATUS: u32 = 1911;
+/// `OFPCRR_MASTER_REQUEST`: another controller has asked to be master.
+const MASTER_REQUEST: u32 = 0;
+/// `NXT_ROLE_REQUEST` and `NXT_ROLE_REPLY`.
+const NICIRA_REQUEST: u32 = 10;
+const NICIRA_REPLY: u32 = 11;
+
+/// A connection's role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionRole {
+    Equal,
+    Master,
+    Slave,
+}
+
+impl ConnectionRole {
+    /// Returns the role's number in 1.3.
+    fn number(self) -> u32 {
+        match self {
+            ConnectionRole::Equal => Role::EQUAL,
+            ConnectionRole::Master => Role::MASTER,
+            ConnectionRole::Slave => Role::SLAVE,
+        }
+    }
+}
+
+impl Switch {
+    /// Returns the latest generation that a master or slave has given, if one did since the start.
+    pub fn generation(&self) -> Option<u64> {
+        self.generation
+    }
+
+    pub(super) fn take_role(
+        &mut self,
+        from: ControllerId,
+        asked: Role,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<Role, Refusal> {
+        let role = match asked.role {
+            Role::NOCHANGE => None,
+            Role::EQUAL => Some(ConnectionRole::Equal),
+            Role::MASTER => Some(ConnectionRole::Master),
+            Role::SLAVE => Some(ConnectionRole::Slave),
+            _ => return Err(Refusal::BadRole),
+        };
+        if matches!(role, Some(ConnectionRole::Master | ConnectionRole::Slave)) {
+            // Generations wrap round, so the distance decides.
+            let is_stale = |seen: u64| (asked.generation_id.wrapping_sub(seen) as i64) < 0;
+            if self.generation.is_some_and(is_stale) {
+                return Err(Refusal::StaleRole);
+            }
+            self.generation = Some(asked.generation_id);
+        }
+        if let Some(role) = role {
+            self.change_role(from, role, out);
+        }
+        let role = self.connections[from.index()].role.number();
+        Ok(Role { role, generation_id: self.generation.unwrap_or(u64::MAX) })
+    }
+
+    /// Obeys the request for a role in 1.0; there are no generations.
+    pub(super) fn take_nicira_role(
+        &mut self,
+        from: ControllerId,
+        request: &Experimenter,
+    ) -> Result<Experimenter, Refusal> {
+        let numbers: Vec<u32> =
+            request.body.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]])).collect();
+        let (NICIRA, [NICIRA_REQUEST, role], Version::Of10) = (request.id, &numbers[..], self.version) else {
+            return Err(Refusal::BadExperimenter);
+        };
+        let asked = match role {
+            0 => ConnectionRole::Equal,
+            1 => ConnectionRole::Master,
+            2 => ConnectionRole::Slave,
+            _ => return Err(Refusal::BadRole),
+        };
+        // In 1.0 a master is not told that another one came.
+        self.change_role(from, asked, &mut Vec::new());
+        let body = [NICIRA_REPLY, *role].iter().flat_map(|number| number.to_be_bytes()).collect();
+        Ok(Experimenter { id: NICIRA, body })
+    }
+
+    /// Gives a connection a role. A former master becomes a slave, and Open vSwitch tells it in 1.3.
+    fn change_role(&mut self, from: ControllerId, role: ConnectionRole, out: &mut Vec<Outgoing>) {
+        let generation = self.generation.unwrap_or(u64::MAX);
+        for (controller, connection) in (0..).map(ControllerId).zip(&mut self.connections) {
+            let loses = role == ConnectionRole::Master && connection.role == ConnectionRole::Master;
+            if controller == from || !loses {
+                continue;
+            }
+            connection.role = ConnectionRole::Slave;
+            if self.options.open_vswitch {
+                let words = [ROLE_STATUS, Role::SLAVE, MASTER_REQUEST];
+                let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+                body.extend(generation.to_be_bytes());
+                let message = Message::Experimenter(Experimenter { id: ONF, body });
+                out.push(Outgoing::Message { controller, xid: 0, message });
+            }
+        }
+        self.connections[from.index()].role = role;
+    }
+}

@@ -1,0 +1,153 @@
+//! Several controllers of one switch: who may change it, and who is told what.
+
+use maple_wire::msg::{AsyncConfig, Experimenter, Hello, Role};
+
+use super::*;
+
+const A: ControllerId = ControllerId(0);
+const B: ControllerId = ControllerId(1);
+const C: ControllerId = ControllerId(2);
+
+/// A switch with so many controllers.
+fn switch(version: Version, controllers: u16) -> Switch {
+    let mut switch = Switch::new(Dpid(1), version, SwitchOptions::default());
+    (1..=4).for_each(|port| drop(switch.add_port(0, PortNo(port))));
+    (0..controllers).for_each(|number| connect(&mut switch, ControllerId(number)));
+    switch
+}
+
+fn connect(switch: &mut Switch, controller: ControllerId) {
+    assert!(
+        matches!(switch.connect_to(controller)[..], [Outgoing::Message { controller: to, .. }] if to == controller)
+    );
+    let version = switch.version() as u8;
+    assert_eq!(say(switch, controller, Message::Hello(Hello { version, elements: vec![] })), []);
+    assert!(switch.is_connected_to(controller));
+}
+
+/// Sends a message. Returns who hears what.
+fn say(switch: &mut Switch, from: ControllerId, message: Message) -> Vec<(ControllerId, Message)> {
+    let header = Header { version: switch.version() as u8, kind: 0, length: 8, xid: 7 };
+    heard(switch.handle_message_from(from, 0, header, message))
+}
+
+fn heard(out: Vec<Outgoing>) -> Vec<(ControllerId, Message)> {
+    let message = |item| match item {
+        Outgoing::Message { controller, message, .. } => (controller, message),
+        other => panic!("{other:?}"),
+    };
+    out.into_iter().map(message).collect()
+}
+
+/// Asks for a role. Returns the error, if it is refused.
+fn ask(switch: &mut Switch, from: ControllerId, role: u32, generation_id: u64) -> Result<Role, (u16, u16)> {
+    match &say(switch, from, Message::RoleRequest(Role { role, generation_id }))[..] {
+        [(to, Message::RoleReply(role))] if *to == from => Ok(*role),
+        [(to, Message::Error(error))] if *to == from => Err((error.kind, error.code)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Adds a rule. Reports whether the switch takes it.
+fn adds(switch: &mut Switch, from: ControllerId) -> bool {
+    let rule = FlowMod::new(FlowModCommand::Add, 1, Match::any(), vec![]);
+    match &say(switch, from, Message::FlowMod(rule))[..] {
+        [] => true,
+        [(to, Message::Error(error))] if *to == from && error.kind == 1 && matches!(error.code, 5 | 10) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stale_master_changes_nothing() {
+    let mut switch = switch(Version::Of13, 2);
+    ask(&mut switch, A, Role::MASTER, 5).unwrap();
+    assert!(adds(&mut switch, A));
+    ask(&mut switch, B, Role::MASTER, 6).unwrap();
+    assert!(!adds(&mut switch, A), "it was made a slave");
+    let packet_out = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::ANY, actions: vec![], data: tcp(80) };
+    let refused = say(&mut switch, A, Message::PacketOut(packet_out));
+    assert!(matches!(&refused[..], [(A, Message::Error(error))] if (error.kind, error.code) == (1, 10)));
+    for role in [Role::MASTER, Role::SLAVE] {
+        assert_eq!(ask(&mut switch, A, role, 5), Err((11, 0)));
+    }
+    // A new connection begins as an equal, so only a request to be a slave keeps it from changing the switch.
+    connect(&mut switch, A);
+    assert_eq!(ask(&mut switch, A, Role::MASTER, 5), Err((11, 0)));
+    assert!(adds(&mut switch, A));
+    ask(&mut switch, A, Role::SLAVE, 6).unwrap();
+    assert!(!adds(&mut switch, A) && adds(&mut switch, B));
+}
+
+#[test]
+fn generations_wrap_round_and_outlive_connections_but_no_restart() {
+    let mut switch = switch(Version::Of13, 1);
+    assert_eq!(ask(&mut switch, A, Role::NOCHANGE, 0), Ok(Role { role: Role::EQUAL, generation_id: u64::MAX }));
+    ask(&mut switch, A, Role::MASTER, u64::MAX).unwrap();
+    ask(&mut switch, A, Role::MASTER, 3).unwrap();
+    assert_eq!(ask(&mut switch, A, Role::MASTER, u64::MAX), Err((11, 0)));
+    switch.disconnect_from(A);
+    connect(&mut switch, A);
+    assert_eq!(switch.generation(), Some(3));
+    assert_eq!(ask(&mut switch, A, Role::MASTER, 2), Err((11, 0)));
+    switch.restart();
+    connect(&mut switch, A);
+    ask(&mut switch, A, Role::MASTER, 2).unwrap();
+}
+
+#[test]
+fn who_is_told_is_each_controllers_own_choice() {
+    let mut switch = switch(Version::Of13, 3);
+    ask(&mut switch, A, Role::MASTER, 1).unwrap();
+    ask(&mut switch, B, Role::SLAVE, 1).unwrap();
+    say(&mut switch, A, Message::FlowMod(flow_mod("add 0 flags=1 -> controller")));
+    let to = |heard: Vec<(ControllerId, Message)>| heard.into_iter().map(|(to, _)| to).collect::<Vec<_>>();
+    assert_eq!(to(heard(switch.receive(0, PortNo(1), tcp(80)))), [A, C], "an equal is told as a master is");
+    assert_eq!(switch.counters().packet_ins, 2);
+    assert_eq!(to(heard(switch.set_link(PortNo(2), false))), [A, B, C]);
+
+    let deaf = AsyncConfig { packet_in: [0, 1], port_status: [7, 0], flow_removed: [0, 0b100] };
+    say(&mut switch, B, Message::SetAsync(deaf));
+    assert_eq!(to(heard(switch.receive(0, PortNo(1), tcp(80)))), [A, B, C]);
+    assert_eq!(to(heard(switch.set_link(PortNo(2), true))), [A, C]);
+    assert_eq!(to(say(&mut switch, A, Message::FlowMod(flow_mod("delete 0 -> ")))), [A, B, C]);
+    switch.disconnect_from(A);
+    assert!(switch.is_connected() && !switch.is_connected_to(A));
+    assert_eq!(to(heard(switch.set_link(PortNo(2), false))), [C]);
+}
+
+#[test]
+fn a_bundle_of_a_master_that_was_replaced_is_not_committed() {
+    let mut switch = switch(Version::Of13, 2);
+    ask(&mut switch, A, Role::MASTER, 1).unwrap();
+    let control = |kind| Message::BundleControl(maple_wire::msg::BundleControl { bundle: 1, kind, flags: 0 });
+    say(&mut switch, A, control(maple_wire::msg::BundleControl::OPEN));
+    let message = Box::new(Message::FlowMod(flow_mod("add 1 -> 1")));
+    say(&mut switch, A, Message::BundleAdd(maple_wire::msg::BundleAdd { bundle: 1, flags: 0, message }));
+    ask(&mut switch, B, Role::MASTER, 2).unwrap();
+    let refused = say(&mut switch, A, control(maple_wire::msg::BundleControl::COMMIT));
+    assert!(matches!(&refused[..], [(A, Message::Error(error))] if (error.kind, error.code) == (1, 10)));
+    assert_eq!(switch.tables()[0].rules().len(), 0);
+    // The number of a bundle is one of its connection.
+    assert!(matches!(
+        &say(&mut switch, B, control(maple_wire::msg::BundleControl::OPEN))[..],
+        [(B, Message::BundleControl(_))]
+    ));
+}
+
+#[test]
+fn in_1_0_nobody_has_a_generation() {
+    let mut switch = switch(Version::Of10, 2);
+    let role = |switch: &mut Switch, from, role: u32| {
+        let body = |kind: u32| [kind, role].iter().flat_map(|number| number.to_be_bytes()).collect();
+        let request = Message::Experimenter(Experimenter { id: 0x2320, body: body(10) });
+        let reply = Message::Experimenter(Experimenter { id: 0x2320, body: body(11) });
+        assert_eq!(say(switch, from, request), [(from, reply)]);
+    };
+    role(&mut switch, A, 1);
+    role(&mut switch, B, 1);
+    assert!(!adds(&mut switch, A) && adds(&mut switch, B), "the last one that asks is master");
+    role(&mut switch, A, 1);
+    assert!(adds(&mut switch, A) && !adds(&mut switch, B));
+    assert_eq!(heard(switch.set_link(PortNo(2), false)).len(), 2);
+}
