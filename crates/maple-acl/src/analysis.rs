@@ -1,6 +1,10 @@
 //! Suspicious things in a list: rules that never match, duplicates, conflicts, replies that may open connections, and
 //! denials that do not hold for fragments.
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use maple_core::access::AccessAction;
 use maple_wire::Field;
 use maple_wire::eth_type::value::IPV4;
@@ -54,6 +58,9 @@ pub struct FragmentNote {
 /// The ports that clients connect from: those of Linux, and those that RFC 6335 §6 calls dynamic.
 const CLIENTS: (u128, u128) = (32_768, 65_535);
 
+/// The number of rules that a thread looks at before it asks for more: some milliseconds of work, so that all end together.
+const AT_ONCE: usize = 64;
+
 /// The maximum number of rules that a finding names.
 const NAMED: usize = 3;
 
@@ -86,16 +93,34 @@ impl FindingKind {
 }
 
 impl List {
-    /// Returns the findings about the list's rules, in their order.
+    /// Returns the findings about the list's rules, in their order. Looks for them on all processors.
     pub fn findings(&self) -> Vec<Finding> {
         let by_rule = self.entries_by_rule();
-        let of_rule = |(rule, entries): (usize, &Vec<usize>)| {
-            let odd = self.finding(rule, entries);
-            let matches = odd.as_ref().is_none_or(|odd| odd.kind == FindingKind::Conflict);
-            let fragments = if matches { self.fragments_pass(rule, entries) } else { None };
-            odd.into_iter().chain(fragments).chain(self.replies_open(rule, entries))
+        let next = AtomicUsize::new(0);
+        let look = || {
+            let numbers = std::iter::repeat_with(|| next.fetch_add(AT_ONCE, Ordering::Relaxed));
+            let starts = numbers.take_while(|start| *start < by_rule.len());
+            let rules = starts.flat_map(|start| start..by_rule.len().min(start + AT_ONCE));
+            rules.flat_map(|rule| self.findings_about(rule, &by_rule[rule]).map(move |one| (rule, one))).collect()
         };
-        by_rule.iter().enumerate().flat_map(of_rule).collect()
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(by_rule.len().div_ceil(AT_ONCE));
+        let mut found: Vec<(usize, Finding)> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(look)).collect();
+            let own: Vec<(usize, Finding)> = look();
+            let theirs =
+                others.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            own.into_iter().chain(theirs).collect()
+        });
+        found.sort_by_key(|(rule, _)| *rule);
+        found.into_iter().map(|(_, one)| one).collect()
+    }
+
+    /// Returns the findings about a rule.
+    fn findings_about(&self, rule: usize, entries: &[usize]) -> impl Iterator<Item = Finding> {
+        let odd = self.finding(rule, entries);
+        let matches = odd.as_ref().is_none_or(|odd| odd.kind == FindingKind::Conflict);
+        let fragments = if matches { self.fragments_pass(rule, entries) } else { None };
+        odd.into_iter().chain(fragments).chain(self.replies_open(rule, entries))
     }
 
     /// Returns the rules that admit packets as replies which may open connections. Everybody should know about them
@@ -246,7 +271,7 @@ impl List {
             other != action && other != AccessAction::Pass && action != AccessAction::Pass
         };
         let cubes: Vec<&Cube> = entries.iter().map(|entry| &self.entries()[*entry].cube).collect();
-        for (other, by) in self.crossing(&cubes, first).filter(|(other, _)| differs(*other)) {
+        for (other, by) in self.crossing(&cubes, first, differs) {
             let (there, cube) = (&self.entries()[other].cube, cubes[by]);
             // The packets of both entries that no earlier rule decides.
             let both = cube.and(there).filter(|_| !there.contains(cube));

@@ -103,12 +103,13 @@ impl CubeIndex {
         false
     }
 
-    /// The cubes with numbers below `below` that overlap an asked cube and are not inside it: their numbers, in order,
-    /// with the index of the asked cube. `cubes` returns the cube of a number.
+    /// The cubes with numbers below `below` that are wanted, overlap an asked cube and are not inside it: their numbers,
+    /// in order, with the index of the asked cube. `cubes` returns the cube of a number.
     pub fn crossing<'a>(
         &self,
         asked: &[&Cube],
         below: usize,
+        is_wanted: impl Fn(usize) -> bool,
         cubes: impl Fn(usize) -> &'a Cube,
     ) -> impl Iterator<Item = (usize, usize)> {
         let crosses = |cube: &Cube, other: &Cube| other.overlaps(cube) && !cube.contains(other);
@@ -127,7 +128,7 @@ impl CubeIndex {
                         open.extend(nodes.iter().map(|node| Open { number: node.least, asked: by, node: Some(node) }));
                     }
                     Inside::Cubes(all) => {
-                        let there = all.iter().filter(|at| crosses(asked[by], cubes(**at)));
+                        let there = all.iter().filter(|at| is_wanted(**at) && crosses(asked[by], cubes(**at)));
                         open.extend(there.map(|at| Open { number: *at, asked: by, node: None }));
                     }
                 }

@@ -321,10 +321,15 @@ impl List {
         self.overlaps.overlapping(cube, below, |at| &self.entries[at].cube)
     }
 
-    /// Those of the first `below` entries that overlap one of these cubes and are not inside it, in order, with the
-    /// index of the cube.
-    pub(crate) fn crossing(&self, cubes: &[&Cube], below: usize) -> impl Iterator<Item = (usize, usize)> {
-        self.overlaps.crossing(cubes, below, |at| &self.entries[at].cube)
+    /// Those of the first `below` entries that are wanted, overlap one of these cubes and are not inside it, in order,
+    /// with the index of the cube.
+    pub(crate) fn crossing(
+        &self,
+        cubes: &[&Cube],
+        below: usize,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        self.overlaps.crossing(cubes, below, is_wanted, |at| &self.entries[at].cube)
     }
 
     /// Compiles the list to a part of policies. `before`: the lists that are asked before it.

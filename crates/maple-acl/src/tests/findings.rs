@@ -129,3 +129,15 @@ rules:
         ]
     );
 }
+
+#[test]
+fn findings_of_a_long_list_are_in_the_order_of_its_rules() {
+    // Long enough for several threads.
+    let twins = |at: usize| format!("  - {{action: deny, from: 10.{}.{}.0/24}}\n", at / 512, at / 2 % 256);
+    let list = read(&format!("version: 1\ndefault: allow\nrules:\n{}", (0..2_000).map(twins).collect::<String>()));
+    let found = list.findings();
+    let lines: Vec<usize> = found.iter().map(|one| one.place.line).collect();
+    let wanted: Vec<usize> = (0..1_000).map(|pair| 4 + 2 * pair + 1).collect();
+    assert_eq!(lines, wanted);
+    assert!(found.iter().all(|one| one.kind == FindingKind::Redundant), "{found:?}");
+}
