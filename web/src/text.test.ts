@@ -32,8 +32,12 @@ describe("source lines", () => {
     ]);
   });
 
+  test("of a file with an unusual end have its folder", () => {
+    expect(parts("/etc/maple/lists.d/block.lst:7").map((part) => typeof part)).toEqual(["object"]);
+  });
+
   test("are not addresses, places or plain words", () => {
-    for (const text of ["tcp 10.0.0.1:40000 > 10.0.0.3:80", "00:00:00:00:00:01 at 1:3", "s1:2", "", "fd00::1"]) {
+    for (const text of ["tcp 10.0.0.1:40000 > 10.0.0.3:80", "00:00:00:00:00:01 at 1:3", "s1:2", "", "fd00::1", "s1 connects to c1.example.org:6653, not to c2.local:6653"]) {
       expect(parts(text).filter((part) => typeof part !== "string")).toEqual([]);
     }
   });

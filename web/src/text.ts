@@ -57,12 +57,18 @@ export type Part = string | {readonly text: string; readonly file: string; reado
 
 const REFERENCE = /([\w./~+-]*\w\.[A-Za-z]\w*):(\d+)/g;
 
-/** Finds the source lines that a text names: `acl.py:12`. Addresses with ports are none. */
+/** How a policy's files end. A name with another end is a source file if it has a folder; else it may be a host: `c1.example.org:6653`. */
+const SOURCE = /\/|\.(?:py|rs|acl|txt|ya?ml|json|toml|csv|conf|cfg|list|rules)$/;
+
+/** Finds the source lines that a text names: `acl.py:12`. Addresses and hosts with ports are none. */
 export function parts(text: string): Part[] {
   const found: Part[] = [];
   let end = 0;
   for (const match of text.matchAll(REFERENCE)) {
     const [whole, file = "", line = ""] = match;
+    if (!SOURCE.test(file)) {
+      continue;
+    }
     if (match.index > end) {
       found.push(text.slice(end, match.index));
     }
