@@ -71,7 +71,9 @@ impl KeptFile {
             KeptFile::Certificates => "TLS goes on with the certificates as they were",
             KeptFile::ControlSocket => "other programs don't find the controller",
             KeptFile::Tokens => "the tokens that were read before go on",
-            KeptFile::Timeline => "what happens waits in memory as long as there is room",
+            KeptFile::Timeline => {
+                "what happens waits in memory as long as there is room, once the folder has been read"
+            }
         }
     }
 }

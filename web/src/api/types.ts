@@ -382,10 +382,12 @@ export interface Plan {
   readonly warnings: readonly string[];
 }
 
-/** A time in which nothing was kept. */
+/** A time of which not everything is kept, and why: as a name, and in words. */
 export interface Gap {
   readonly from: number;
   readonly to: number;
+  readonly why: string;
+  readonly text: string;
 }
 
 export interface TimeAnswer {
@@ -397,6 +399,7 @@ export interface TimeAnswer {
   readonly most_bytes: number;
   readonly rates: readonly TimeRates[];
   readonly recording: string | null;
+  readonly trouble: string | null;
 }
 
 export interface TimeRates {
@@ -418,6 +421,9 @@ export interface TimeAt {
   readonly time: number;
   readonly version: number;
   readonly pending: number;
+  readonly not_kept: number;
+  readonly unseen: number;
+  readonly late: boolean;
   readonly switches: readonly TimeSwitch[];
   readonly links: readonly {readonly from: Place; readonly to: Place}[];
   readonly hosts: readonly HostRow[];

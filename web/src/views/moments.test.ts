@@ -3,7 +3,7 @@ import {expect, test} from "vitest";
 
 import type {TimeAnswer, TimeChanges, TimeRates} from "../api/types";
 import {Names} from "../names";
-import {changeRows, isLoss, mapThen, nextChange, path, ratesAt, share} from "./moments";
+import {changeRows, doubts, gapText, isLoss, mapThen, nextChange, path, ratesAt, share} from "./moments";
 
 function point(time: number, changes: number, rate: number | null): TimeRates {
   return {
@@ -13,7 +13,7 @@ function point(time: number, changes: number, rate: number | null): TimeRates {
 }
 
 const ALL: TimeAnswer = {
-  from: 0, to: 100, gaps: [{from: 40, to: 55}], in_files: false, bytes: 0, most_bytes: 1, recording: null,
+  from: 0, to: 100, gaps: [{from: 40, to: 55, why: "stopped", text: "the controller did not run"}], in_files: false, bytes: 0, most_bytes: 1, recording: null, trouble: null,
   rates: [point(20, 3, 10), point(40, 0, 20), point(60, 0, null), point(80, 1, 0), point(100, 0, 5)],
 };
 
@@ -35,7 +35,7 @@ const at = (id: string, port: number) => ({switch: id, port});
 test("switches of then stand where they are now, and one without a place beside its neighbours", () => {
   const one = (id: string, place: number | null) => ({switch: id, name: null, connected: true, hosts: 0, x: place, y: place});
   const then = {
-    time: 1, version: 1, pending: 0, hosts: [], switches: [one("1", 10), one("2", null), one("3", null)],
+    time: 1, version: 1, pending: 0, not_kept: 0, unseen: 0, late: false, hosts: [], switches: [one("1", 10), one("2", null), one("3", null)],
     links: [{from: at("1", 1), to: at("2", 1)}],
   };
   const map = mapThen(then, [{from: at("1", 2), to: at("3", 1), how: "gone"}, {from: at("1", 1), to: at("2", 1), how: "added"}]);
@@ -44,6 +44,17 @@ test("switches of then stand where they are now, and one without a place beside 
   expect(Math.hypot((beside?.x ?? 0) - 10, (beside?.y ?? 0) - 10)).toBeCloseTo(6);
   expect(below?.y).toBeGreaterThan(10);
   expect(map.links.map(({up}) => up)).toEqual([true, false]);
+});
+
+test("gaps and doubts say why", () => {
+  const [from, to] = [new Date(2026, 0, 2, 3, 4, 5).getTime(), new Date(2026, 0, 2, 3, 4, 6).getTime()];
+  expect(gapText({from, to, why: "stopped", text: "the controller did not run"})).toBe("The controller did not run from 2026-01-02 03:04:05 to 2026-01-02 03:04:06.");
+  expect(gapText({from, to, why: "clock", text: "the clock was set back by 60 s"})).toBe("The clock was set back by 60 s, at 2026-01-02 03:04:06.");
+  const then = {time: 1, version: 1, hosts: [], switches: [], links: []};
+  expect(doubts({...then, pending: 0, not_kept: 0, unseen: 0, late: false})).toEqual([]);
+  expect(doubts({...then, pending: 1, not_kept: 2000, unseen: 3, late: true}).map((text) => text.slice(0, 13))).toEqual([
+    "1 parts of th", "2,000 further", "3 parts of th", "A worker did ",
+  ]);
 });
 
 test("differences are rows with names", () => {

@@ -1,6 +1,7 @@
 // What the view of time shows: points of the plot, rows of differences, a map of then. Without a screen, so that it can be tested.
-import type {HostRow, MapAnswer, Place, TimeAnswer, TimeAt, TimeChanges, TimeRates} from "../api/types";
+import type {Gap, HostRow, MapAnswer, Place, TimeAnswer, TimeAt, TimeChanges, TimeRates} from "../api/types";
 import type {Names} from "../names";
+import {moment, whole} from "../text";
 
 /** The time that a point of the plot is about which has this moment; the last one for what comes after it. */
 export function ratesAt(points: readonly TimeRates[], time: number): TimeRates | undefined {
@@ -84,6 +85,22 @@ export function changeRows({switches, ports, links, hosts}: TimeChanges, names: 
     ...ports.map(({how, before, after, ...at}) => ({what: "port" as const, which: names.place(at), how, before: port(before), after: port(after)})),
     ...hosts.map(({mac, how, before, after}) => ({what: "host" as const, which: names.host(mac), how, before: host(before, how), after: host(after, how)})),
   ];
+}
+
+/** Says of which time not everything is kept, and why. */
+export function gapText({from, to, why, text}: Gap): string {
+  const reason = text.charAt(0).toUpperCase() + text.slice(1);
+  return why === "clock" ? `${reason}, at ${moment(to)}.` : `${reason} from ${moment(from)} to ${moment(to)}.`;
+}
+
+/** Says in what a moment may not be as it is shown. */
+export function doubts({pending, not_kept: beyond, unseen, late}: TimeAt): string[] {
+  return [
+    pending > 0 ? `${whole(pending)} parts of the network are not shown as they were: too much had changed to keep all of it.` : "",
+    beyond > 0 ? `${whole(beyond)} further parts of the network are not kept: there were more than are followed.` : "",
+    unseen > 0 ? `${whole(unseen)} parts of the network are shown as they were before a restart: the controller had not seen them yet.` : "",
+    late ? "A worker did not answer in time, so what is shown of its switches may be older." : "",
+  ].filter((text) => text !== "");
 }
 
 /** Reports whether less is there than before. */

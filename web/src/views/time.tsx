@@ -10,11 +10,13 @@ import {type Names, useNames} from "../names";
 import {chosen, Lined, Tabs, title, Trouble} from "../parts";
 import {type Column, SearchBar, Table} from "../table/table";
 import {moment, scaled, span, whole} from "../text";
-import {type ChangeRow, changeRows, isLoss, mapThen, nextChange, path, ratesAt, share} from "./moments";
+import {type ChangeRow, changeRows, doubts, gapText, isLoss, mapThen, nextChange, path, ratesAt, share} from "./moments";
 
 const TABS = ["changes", "events", "drops", "switches", "links", "hosts", "map"] as const;
 /** The size of the plot, in its own units. */
 const [WIDTH, HEIGHT] = [1000, 60];
+/** The number of gaps that are told, the latest ones. */
+const MAX_GAPS = 5;
 /** The steps of a slider: as many as a screen has pixels, and none shorter than a second. */
 const STEPS = 1000;
 
@@ -36,7 +38,7 @@ export function TimeView() {
       <h1 class="unseen">Time</h1>
       <Then at={at} />
       <Trouble problem={problem} />
-      {all === undefined ? <p class="none">reading …</p> : all.from === null || all.to === null ? <p class="none">Nothing is kept yet.</p>
+      {all === undefined ? <p class="none">reading …</p> : all.from === null || all.to === null ? <p class="none">Nothing is kept yet{all.trouble === null ? "" : `: ${all.trouble}`}.</p>
         : <Moments all={all} first={all.from} last={all.to} at={at} from={from} />}
       <Tabs label="Time" at={tab} tabs={TABS.map((name) => [name, name, format(["time", name], query)])} />
       <Shown tab={tab} at={at} from={from} />
@@ -76,7 +78,7 @@ function Moments({all, first, last, at, from}: MomentsProps) {
   return (
     <div class="moments">
       <svg class="plot" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-        {all.gaps.map((gap) => <rect key={gap.from} class="gap" x={x(gap.from)} width={Math.max(1, x(gap.to) - x(gap.from))} y="0" height={HEIGHT} />)}
+        {all.gaps.map((gap) => <rect key={`${gap.from} ${gap.why}`} class="gap" x={x(gap.from)} width={Math.max(1, x(gap.to) - x(gap.from))} y="0" height={HEIGHT} />)}
         <rect class="between" x={x(earlier)} width={Math.max(0, x(later) - x(earlier))} y="0" height={HEIGHT} />
         {all.rates.filter((point) => point.changes > 0).map((point) => <line key={point.time} class="change" x1={x(point.time)} x2={x(point.time)} y1={HEIGHT - 8} y2={HEIGHT} />)}
         <path d={line} />
@@ -152,8 +154,9 @@ function Shown({tab, at, from}: {readonly tab: (typeof TABS)[number]; readonly a
   return (
     <>
       <Trouble problem={problem} />
-      {differs !== undefined && differs.gaps.map((gap) => <p key={gap.from} class="warning">The controller did not run from {moment(gap.from)} to {moment(gap.to)}.</p>)}
-      {of !== undefined && of.pending > 0 && <p class="warning">{whole(of.pending)} parts of the network are not shown as they were: too much had changed to keep all of it.</p>}
+      {differs !== undefined && differs.gaps.slice(-MAX_GAPS).map((gap) => <p key={`${gap.from} ${gap.why}`} class="warning">{gapText(gap)}</p>)}
+      {differs !== undefined && differs.gaps.length > MAX_GAPS && <p class="warning">Of {whole(differs.gaps.length - MAX_GAPS)} earlier times not everything is kept either.</p>}
+      {of !== undefined && doubts(of).map((text) => <p key={text} class="warning">{text}</p>)}
       {tab === "changes" && <Changes data={differs} names={names} />}
       {tab === "events" && <Events data={differs} from={from} names={names} />}
       {tab === "drops" && <Drops data={differs} names={names} />}

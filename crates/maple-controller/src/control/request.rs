@@ -208,6 +208,8 @@ pub(super) enum RefusalKind {
     Unconfirmed,
     /// The moment that the request is about is not kept.
     NotKept,
+    /// The disk has not answered in time.
+    LateDisk,
 }
 
 impl RequestError {

@@ -38,7 +38,7 @@ use crate::program::Balancer;
 use crate::random::random;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 use crate::shard::registry::Registry;
-use crate::shard::{Context, IoParts, ListeningSocket, Shard, ShardParts, WAKER};
+use crate::shard::{Context, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, Shard, ShardParts, WAKER};
 use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
@@ -262,7 +262,8 @@ impl StartingController {
         drop(common);
         if options.control.socket.is_some() || options.control.http.is_some() {
             let state_file = options.memory.state_file.as_deref();
-            let timeline = TimelineWriter::begin(&controller.handle, clock, state_file)?;
+            let grace = options.openflow.forget_switch_after.unwrap_or(FORGET_SWITCH_AFTER);
+            let timeline = TimelineWriter::begin(&controller.handle, clock, state_file, grace)?;
             controller.timeline = Some(timeline);
         }
         if let Some(path) = options.control.socket {

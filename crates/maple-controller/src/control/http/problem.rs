@@ -46,6 +46,7 @@ impl Problem {
             RefusalKind::Wrong => StatusCode::BAD_REQUEST,
             RefusalKind::Conflict => StatusCode::CONFLICT,
             RefusalKind::Late(shard) => return Problem { shard: Some(shard), ..Problem::busy(detail) },
+            RefusalKind::LateDisk => return Problem::busy(detail),
             RefusalKind::Unconfirmed => StatusCode::GATEWAY_TIMEOUT,
             RefusalKind::NotKept => StatusCode::NOT_FOUND,
         };

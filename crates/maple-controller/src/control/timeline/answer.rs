@@ -1,6 +1,6 @@
 //! What the timeline says about moments, as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -9,9 +9,11 @@ use maple_wire::Dpid;
 use serde_json::{Value, json};
 
 use super::Timeline;
-use super::entry::{DropThen, Entry, RatesThen, Stamped};
-use super::kept::Kept;
+use super::clock::OrderedClock;
+use super::entry::{DropThen, Entry, Known, LineThen, RatesThen};
+use super::kept::{Kept, ON_DISK};
 use super::network::{NetworkChange, NetworkThen};
+use super::view::{Gap, Part, ReadError, ReadFile};
 use crate::control::Handle;
 use crate::control::answer::{host, kind, location, milliseconds};
 use crate::control::map;
@@ -30,38 +32,44 @@ const MAX_DROPS: usize = 1000;
 /// [`RequestError`] if there is no timeline.
 pub(in crate::control) fn overview(handle: &Handle) -> Result<Value, RequestError> {
     let timeline = timeline(handle)?;
-    let kept = timeline.lock();
+    let recording =
+        handle.recording().filter(|recording| recording.failure().is_none()).map(|recording| recording.folder());
+    let kept = timeline.kept();
+    let kept = match kept.as_ref() {
+        Ok(kept) => kept,
+        Err(why) => {
+            return Ok(json!({
+                "from": null, "to": null, "gaps": [], "in_files": true, "bytes": 0, "most_bytes": ON_DISK.bytes.all,
+                "rates": [], "recording": recording, "trouble": why,
+            }));
+        }
+    };
     let (bytes, most_bytes) = kept.segments.size();
-    let each = kept.rates.len().div_ceil(MAX_POINTS).max(1);
-    let rates: Vec<(u64, RatesThen)> = kept.rates.iter().copied().collect();
+    let each = kept.rates.all.len().div_ceil(MAX_POINTS).max(1);
+    let rates: Vec<(u64, RatesThen)> = kept.rates.all.iter().copied().collect();
     let point = |some: &[(u64, RatesThen)]| {
         let joined = some.iter().copied().reduce(|(_, sum), (time, next)| (time, sum.join(next)));
-        joined.map(|(time, rates)| rates_at(time, rates))
+        joined.map(|(time, rates)| rates_at(kept.clock.shown(time), rates))
     };
     Ok(json!({
-        "from": kept.range().map(|(from, _)| from),
-        "to": kept.range().map(|(_, to)| to),
-        "gaps": gaps(&kept, 0, u64::MAX),
-        "in_files": kept.segments.folder().is_some(),
+        "from": kept.range().map(|(from, _)| kept.clock.shown(from)),
+        "to": kept.range().map(|(_, to)| kept.clock.shown(to)),
+        "gaps": gaps(kept, 0, u64::MAX),
+        "in_files": kept.segments.in_files(),
         "bytes": bytes,
         "most_bytes": most_bytes,
         "rates": rates.chunks(each).filter_map(point).collect::<Value>(),
-        "recording": handle.recording().filter(|recording| recording.failure().is_none()).map(|recording| recording.folder()),
+        "recording": recording,
+        "trouble": null,
     }))
 }
 
 /// Answers with the network at a moment, in milliseconds since 1970; without one, as it is kept now.
 ///
 /// # Errors
-/// [`RequestError`] if the moment is not kept.
+/// [`RequestError`] if the moment is not kept, or the disk is late.
 pub(in crate::control) fn at(handle: &Handle, time: Option<u64>) -> Result<Value, RequestError> {
-    let timeline = timeline(handle)?;
-    let kept = timeline.lock();
-    let field = "show.time_at";
-    let time = moment(&kept, time, field)?;
-    let (then, version) = kept.network_at(time).map_err(|why| not_kept(field, why))?;
-    let pending = kept.pending_at(time);
-    drop(kept);
+    let Moment { time, network: then, known } = timeline(handle)?.moment(time, now()).map_err(refused)?;
     let mut hosts: BTreeMap<Dpid, u64> = BTreeMap::new();
     for host in then.hosts.values() {
         *hosts.entry(host.location.switch).or_default() += 1;
@@ -78,8 +86,11 @@ pub(in crate::control) fn at(handle: &Handle, time: Option<u64>) -> Result<Value
     let link = |(from, to): (Location, Location)| json!({ "from": location(from), "to": location(to) });
     Ok(json!({
         "time": time,
-        "version": version,
-        "pending": pending,
+        "version": known.version,
+        "pending": known.pending,
+        "not_kept": known.beyond,
+        "unseen": known.unseen,
+        "late": known.late,
         "switches": then.switches.iter().map(switch).collect::<Value>(),
         "links": then.links().map(link).collect::<Value>(),
         "hosts": then.hosts.iter().map(|(mac, info)| host(*mac, info)).collect::<Value>(),
@@ -89,61 +100,210 @@ pub(in crate::control) fn at(handle: &Handle, time: Option<u64>) -> Result<Value
 /// Answers with what is another at one moment than at an earlier one, and what happened between them.
 ///
 /// # Errors
-/// [`RequestError`] if one of the moments is not kept.
+/// [`RequestError`] if one of the moments is not kept, or the disk is late.
 pub(in crate::control) fn changes(handle: &Handle, span: &TimeSpan) -> Result<Value, RequestError> {
-    let timeline = timeline(handle)?;
-    let kept = timeline.lock();
-    let (in_from, in_to) = ("show.time_changes.from", "show.time_changes.to");
-    let from = moment(&kept, span.from.or(kept.range().map(|(from, _)| from)), in_from)?;
-    let to = moment(&kept, span.to, in_to)?;
-    if from > to {
-        return Err(RequestError::at(in_to, format!("{in_to}: must not be before from")));
-    }
-    let (before, _) = kept.network_at(from).map_err(|why| not_kept(in_from, why))?;
-    let (after, _) = kept.network_at(to).map_err(|why| not_kept(in_to, why))?;
-    let between = kept.between(from, to).map_err(|why| not_kept(in_from, why))?;
-    let gaps = gaps(&kept, from, to);
-    drop(kept);
+    let Span { from, to, before, after, gaps, happened } =
+        timeline(handle)?.span((span.from, span.to), now()).map_err(refused)?;
     let mut answer = differences(&before, &after);
-    let happened = Happened::of(between);
-    let unseen = happened.lines.len().saturating_sub(MAX_LINES);
-    answer["from"] = from.into();
-    answer["to"] = to.into();
-    answer["gaps"] = gaps;
+    (answer["from"], answer["to"], answer["gaps"]) = (from.into(), to.into(), gaps);
     let (drops, others) = happened.drops();
     (answer["drops"], answer["other_drops"]) = (drops, others.into());
-    answer["lines"] = happened.lines[unseen..].into();
-    answer["left_out"] = (happened.left_out + unseen as u64).into();
+    answer["left_out"] = happened.left_out.into();
+    answer["lines"] = Vec::from(happened.lines).into();
     Ok(answer)
 }
 
 fn timeline(handle: &Handle) -> Result<&Arc<Timeline>, RequestError> {
-    let none = || RequestError::at("", "this controller keeps no timeline".to_owned()).of_kind(RefusalKind::NotKept);
-    handle.timeline().ok_or_else(none)
+    handle.timeline().ok_or_else(|| not_kept("", "this controller keeps no timeline"))
 }
 
-fn not_kept(field: &str, why: String) -> RequestError {
-    RequestError::at(field, format!("{field}: {why}")).of_kind(RefusalKind::NotKept)
+fn now() -> u64 {
+    milliseconds(SystemTime::now())
 }
 
-/// Returns a moment that is kept. What has happened since the newest one is about to be kept.
-fn moment(kept: &Kept, time: Option<u64>, field: &str) -> Result<u64, RequestError> {
-    let newest = kept.now;
-    let time = match time {
-        Some(time) if time > newest && time <= milliseconds(SystemTime::now()) => newest,
-        time => time.unwrap_or(newest),
-    };
-    kept.segment_of(time).map(|_| time).map_err(|why| not_kept(field, why))
+fn not_kept(field: &str, why: &str) -> RequestError {
+    let text = if field.is_empty() { why.to_owned() } else { format!("{field}: {why}") };
+    RequestError::at(field, text).of_kind(RefusalKind::NotKept)
 }
 
-/// Encodes the gaps in a span.
+fn refused(refused: Refused) -> RequestError {
+    match refused {
+        Refused::NotKept(field, why) => not_kept(field, &why),
+        Refused::Order => {
+            let field = "show.time_changes.to";
+            RequestError::at(field, format!("{field}: must not be before from"))
+        }
+        Refused::Late => {
+            RequestError::at("", "the disk has not answered in time".to_owned()).of_kind(RefusalKind::LateDisk)
+        }
+    }
+}
+
+/// The reason why a moment or a span can't be shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is not kept, says the member of the request.
+    NotKept(&'static str, String),
+    /// The earlier moment is after the later one.
+    Order,
+    /// The disk has not answered in time.
+    Late,
+}
+
+/// A moment, by the clock as it is set now.
+#[derive(Debug)]
+pub(super) struct Moment {
+    pub time: u64,
+    pub network: NetworkThen,
+    pub known: Known,
+}
+
+/// Two moments, and what happened between them.
+#[derive(Debug)]
+pub(super) struct Span {
+    pub from: u64,
+    pub to: u64,
+    pub before: NetworkThen,
+    pub after: NetworkThen,
+    pub gaps: Value,
+    pub happened: Happened,
+}
+
+/// What a span needs to be read.
+struct Plan {
+    from: u64,
+    to: u64,
+    parts: Vec<Part>,
+    gaps: Value,
+    clock: OrderedClock,
+}
+
+impl Timeline {
+    /// Returns the network at a moment; without one, as it is kept now.
+    ///
+    /// # Errors
+    /// [`Refused`] if the moment is not kept, or the disk is late.
+    pub(super) fn moment(&self, time: Option<u64>, now: u64) -> Result<Moment, Refused> {
+        let refused = |why| Refused::NotKept("show.time_at", why);
+        loop {
+            let (part, own, shown) = {
+                let kept = self.kept();
+                let kept = kept.as_ref().map_err(|why| refused(why.clone()))?;
+                let own = own_time(kept, time, now);
+                (kept.part_of(own).map_err(refused)?, own, kept.clock.shown(own))
+            };
+            if let Some((network, known)) = self.tried(&part, |read| part.network_at(read, own))? {
+                return Ok(Moment { time: shown, network, known });
+            }
+        }
+    }
+
+    /// Returns two moments and what happened between them; by default from the first one to the last one. A moment that
+    /// lies in a gap becomes the nearest one within the span that is kept.
+    ///
+    /// # Errors
+    /// [`Refused`] if the span is not kept, or the disk is late.
+    pub(super) fn span(&self, span: (Option<u64>, Option<u64>), now: u64) -> Result<Span, Refused> {
+        'again: loop {
+            let Plan { from, to, parts, gaps, clock } = self.plan(span, now)?;
+            // What was before the first look is told with it.
+            let since = if span.0.is_none() { from } else { from + 1 };
+            let (mut before, mut after, mut happened) =
+                (NetworkThen::default(), NetworkThen::default(), Happened::default());
+            for (at, part) in parts.iter().enumerate() {
+                let (is_first, is_last) = (at == 0, at + 1 == parts.len());
+                let each = |read: ReadFile<'_>| {
+                    part.each(read, |one| {
+                        if is_first && one.time <= from {
+                            before.follow(&one.entry);
+                        }
+                        if is_last && one.time <= to {
+                            after.follow(&one.entry);
+                        }
+                        if (since..=to).contains(&one.time) {
+                            happened.add(clock.shown(one.time), one.entry);
+                        }
+                    })
+                };
+                if self.tried(part, each)?.is_none() {
+                    continue 'again;
+                }
+            }
+            return Ok(Span { from: clock.shown(from), to: clock.shown(to), before, after, gaps, happened });
+        }
+    }
+
+    fn plan(&self, (from, to): (Option<u64>, Option<u64>), now: u64) -> Result<Plan, Refused> {
+        let (in_from, in_to) = ("show.time_changes.from", "show.time_changes.to");
+        let kept = self.kept();
+        let kept = kept.as_ref().map_err(|why| Refused::NotKept(in_from, why.clone()))?;
+        let from = match from {
+            None => kept.range().map_or(0, |(from, _)| from),
+            from => own_time(kept, from, now),
+        };
+        let to = own_time(kept, to, now);
+        let (first, last) = (kept.nearest(from).0, kept.nearest(to).1);
+        kept.part_of(first).map_err(|why| Refused::NotKept(in_from, why))?;
+        kept.part_of(last).map_err(|why| Refused::NotKept(in_to, why))?;
+        if from > to {
+            return Err(Refused::Order);
+        }
+        if first > last {
+            // Both lie in one gap.
+            let why = kept.part_of(from).err().unwrap_or_default();
+            return Err(Refused::NotKept(in_from, why));
+        }
+        Ok(Plan {
+            from: first,
+            to: last,
+            parts: kept.parts(first, last),
+            gaps: gaps(kept, from, to),
+            clock: kept.clock,
+        })
+    }
+
+    /// Reads a part. What turns out to be unreadable becomes a gap, and nothing is returned.
+    fn tried<T>(
+        &self,
+        part: &Part,
+        of: impl FnOnce(ReadFile<'_>) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, Refused> {
+        match of(&|number, length| self.read(number, length)) {
+            Ok(read) => Ok(Some(read)),
+            Err(ReadError::Late) => Err(Refused::Late),
+            Err(ReadError::Unreadable(why)) => {
+                if let Ok(kept) = self.kept().as_mut() {
+                    kept.segments.lose(part.number, &why);
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Returns a moment by the timeline's clock; without one, the newest. What has happened since that is about to be kept.
+fn own_time(kept: &Kept, time: Option<u64>, now: u64) -> u64 {
+    let newest = kept.range().map_or(0, |(_, to)| to);
+    match time {
+        None => newest,
+        Some(time) if time <= now => kept.clock.own(time).min(newest),
+        Some(time) => kept.clock.own(time),
+    }
+}
+
+/// Encodes the times within a span of which not everything is kept.
 fn gaps(kept: &Kept, from: u64, to: u64) -> Value {
-    let within = kept.gaps().filter(|(end, begin)| from <= *begin && *end <= to);
-    within.map(|(from, to)| json!({ "from": from, "to": to })).collect()
+    let mut all: Vec<Gap> = kept.gaps().chain(kept.late()).filter(|gap| gap.from <= to && from <= gap.to).collect();
+    all.sort_by_key(|gap| (gap.from, gap.to));
+    let gap = |Gap { from, to, why }: &Gap| {
+        let (from, to) = (kept.clock.shown(*from), kept.clock.shown(*to));
+        json!({ "from": from, "to": to, "why": why.name(), "text": why.to_string() })
+    };
+    all.iter().map(gap).collect()
 }
 
 fn rates_at(time: u64, rates: RatesThen) -> Value {
-    let RatesThen { span, counts, switches, links, hosts, changes, pending, left_out } = rates;
+    let RatesThen { span, counts, switches, links, hosts, changes, pending, left_out, .. } = rates;
     let seconds = span as f64 / 1000.0;
     let rate = |count: u64| (count as f64 / seconds * 1000.0).round() / 1000.0;
     let counts = counts.filter(|_| span > 0);
@@ -215,34 +375,38 @@ fn links(before: &NetworkThen, after: &NetworkThen) -> Value {
 
 /// What happened between two moments.
 #[derive(Debug, Default)]
-struct Happened {
-    lines: Vec<Value>,
+pub(super) struct Happened {
+    /// The latest lines, encoded.
+    pub lines: VecDeque<Value>,
     /// The packets that were dropped, by line, reason and switch.
     drops: BTreeMap<(Option<String>, String, Dpid), u64>,
     other_drops: u64,
-    left_out: u64,
+    /// How many lines are left out.
+    pub left_out: u64,
 }
 
 impl Happened {
-    fn of(entries: Vec<Stamped>) -> Happened {
-        let mut all = Happened::default();
-        for Stamped { time, entry } in entries {
-            match entry {
-                Entry::Line { number, level, area, text } => all.lines.push(json!({
-                    "number": number, "time": time, "level": level, "area": area, "text": text,
-                })),
-                Entry::Drops { rows, others } => {
-                    all.other_drops = all.other_drops.saturating_add(others);
-                    for DropThen { packets, switch, line, why } in rows {
-                        let sum = all.drops.entry((line, why, switch)).or_default();
-                        *sum = sum.saturating_add(packets);
-                    }
+    fn add(&mut self, time: u64, entry: Entry) {
+        match entry {
+            Entry::Line(LineThen { before, number, level, area, text }) => {
+                if self.lines.len() == MAX_LINES {
+                    self.lines.pop_front();
+                    self.left_out = self.left_out.saturating_add(1);
                 }
-                Entry::Rates(rates) => all.left_out = all.left_out.saturating_add(rates.left_out),
-                Entry::Begin { .. } | Entry::Changes { .. } => {}
+                let time = time.saturating_sub(before);
+                self.lines
+                    .push_back(json!({ "number": number, "time": time, "level": level, "area": area, "text": text }));
             }
+            Entry::Drops { rows, others } => {
+                self.other_drops = self.other_drops.saturating_add(others);
+                for DropThen { packets, switch, line, why } in rows {
+                    let sum = self.drops.entry((line, why, switch)).or_default();
+                    *sum = sum.saturating_add(packets);
+                }
+            }
+            Entry::Rates(rates) => self.left_out = self.left_out.saturating_add(rates.left_out),
+            Entry::Begin(_) | Entry::Look { .. } => {}
         }
-        all
     }
 
     /// Encodes the drops, those with the most packets first, and the packets of all others.

@@ -5,26 +5,77 @@ use serde::{Deserialize, Serialize};
 
 use super::network::{NetworkChange, NetworkThen};
 
-/// An entry with its time, in milliseconds since 1970.
+/// An entry with its time, in milliseconds of the [ordered clock](super::clock).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamped {
     pub time: u64,
     pub entry: Entry,
 }
 
+/// About how many bytes an entry about the network takes without its changes, at most.
+pub(super) const LOOK: usize = 40;
+
 /// What happened, or what was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Entry {
-    /// The network with which a segment begins. The version is that of the snapshot, as events tell it.
-    Begin { continues: bool, version: u64, network: NetworkThen },
-    /// What changed in the network up to this version.
-    Changes { version: u64, changes: Vec<NetworkChange> },
+    /// The beginning of a segment.
+    Begin(Box<Begin>),
+    /// What changed in the network, and how well it is known from now on.
+    Look { known: Known, changes: Vec<NetworkChange> },
     /// A line of the log.
-    Line { number: u64, level: String, area: String, text: String },
+    Line(LineThen),
     /// What was dropped in a minute, those with the most packets first, and the packets of all others.
     Drops { rows: Vec<DropThen>, others: u64 },
     /// How it went since the entry of this kind before.
     Rates(RatesThen),
+}
+
+/// The beginning of a segment: a whole network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Begin {
+    /// The reason why it does not go on where the segment before ended; `None` if it does.
+    pub after: Option<Pause>,
+    /// How far the ordered clock is ahead of the system's clock, in milliseconds.
+    pub ahead: i64,
+    pub known: Known,
+    pub network: NetworkThen,
+}
+
+/// The reason why nothing was kept for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Pause {
+    /// The controller did not run.
+    Stopped,
+    /// The controller ran, and could not look.
+    Held,
+    /// The clock was set by so many milliseconds; less than zero if it was set back.
+    Clock(i64),
+}
+
+/// How well the network is known at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Known {
+    /// The version of the snapshot, as events tell it.
+    pub version: u64,
+    /// How many parts of the network are not as they are kept: there was too much to keep at once.
+    pub pending: u64,
+    /// How many parts of the network are not kept: there are more than are followed.
+    pub beyond: u64,
+    /// How many parts of the network are as an earlier run knew them: this one has not seen them yet.
+    pub unseen: u64,
+    /// Whether a shard did not answer in time, so its part of the network may be older.
+    pub late: bool,
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LineThen {
+    /// How long before the time of the entry it was written, in milliseconds: zero, or it is from before the segment.
+    pub before: u64,
+    pub number: u64,
+    pub level: String,
+    pub area: String,
+    pub text: String,
 }
 
 /// What a switch dropped in a minute for one reason.
@@ -43,12 +94,14 @@ pub(super) struct RatesThen {
     pub span: u64,
     /// The growth of counts; `None` if a shard did not answer, or for want of counts before.
     pub counts: Option<CountsThen>,
+    /// Whether a shard did not answer in time.
+    pub late: bool,
     pub switches: u32,
     pub links: u32,
     pub hosts: u32,
     /// The changes of the network that were kept.
     pub changes: u32,
-    /// How many parts of the network are not as they are kept, because there was too much to keep.
+    /// How many parts of the network were not as they are kept, or are not kept.
     pub pending: u64,
     /// The lines of the log, and kinds of drops, for which there was no room.
     pub left_out: u64,
@@ -61,6 +114,20 @@ pub(super) struct CountsThen {
     pub decisions: u64,
     pub flow_mods: u64,
     pub failures: u64,
+}
+
+impl LineThen {
+    /// Returns about how many bytes it takes.
+    pub fn size(&self) -> usize {
+        40 + self.text.len()
+    }
+}
+
+impl DropThen {
+    /// Returns about how many bytes it takes.
+    pub fn size(&self) -> usize {
+        32 + self.line.as_ref().map_or(0, String::len) + self.why.len()
+    }
 }
 
 impl RatesThen {
@@ -78,9 +145,42 @@ impl RatesThen {
         RatesThen {
             span: self.span + next.span,
             counts,
+            late: self.late || next.late,
             changes: self.changes.saturating_add(next.changes),
             left_out: self.left_out.saturating_add(next.left_out),
             ..next
         }
+    }
+}
+
+/// Shortens a text to about this many characters. Its last line stays: that of a traceback says what the error is.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let begin = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+    match text.trim_end().rsplit_once('\n') {
+        Some((head, last)) => {
+            let last = begin(last, most / 2);
+            format!("{}\n…\n{last}", begin(head, most - last.chars().count()))
+        }
+        None => begin(text, most) + "…",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_keeps_its_last_line() {
+        assert_eq!(shortened("short\ntext", 400), "short\ntext");
+        let traceback = format!("Traceback:\n{}KeyError: 'h7'\n", "  File \"acl.py\", line 3, in f\n".repeat(100));
+        let kept = shortened(&traceback, 400);
+        assert!(kept.starts_with("Traceback:\n  File") && kept.ends_with("\n…\nKeyError: 'h7'"), "{kept}");
+        assert!(kept.chars().count() <= 403);
+        let long = shortened(&format!("a\n{}", "é".repeat(5000)), 400);
+        assert!(long.starts_with("a\n…\nééé") && long.chars().count() <= 403);
+        assert_eq!(shortened(&"x".repeat(500), 400), "x".repeat(400) + "…");
     }
 }

@@ -1,160 +1,229 @@
-//! What is kept: follows the network, the log and the counts, within bounds.
-//!
-//! Hosts and switches cause most of what happens, so each kind of entry has a budget of bytes. What is beyond it is left
-//! out and counted. A change of the network that is left out stays pending: it is kept as soon as there is room.
+//! What is kept: follows the network, the log and the counts, within bounds. Nothing here touches a disk.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
 use maple_core::engine::Dropped;
 use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
-use super::entry::{CountsThen, DropThen, Entry, RatesThen, Stamped};
-use super::network::NetworkThen;
+use super::budget::{Budget, Rate};
+use super::clock::{OrderedClock, Reading};
+use super::entry::{Begin, CountsThen, DropThen, Entry, Known, LineThen, Pause, RatesThen, Stamped, shortened};
+use super::follow::{FollowLimits, Follower};
+use super::format::{MAGIC, each_entry};
+use super::network::{NetworkChange, NetworkThen};
 use super::segments::{Bounds, Segments};
+use crate::control::answer::milliseconds;
 use crate::log::{Level, LogEntry};
-use crate::time::timestamp;
 
 /// Maximum number of characters of a line of the log.
 const MAX_TEXT: usize = 400;
 /// Maximum number of kinds of drops of a minute.
 const MAX_DROPS: usize = 64;
+/// How long before the beginning of a run a line may be written, in milliseconds.
+const BEFORE: u64 = 600_000;
+/// How long after an earlier run its network still tells something, in milliseconds.
+const DAY: u64 = 24 * 3_600_000;
 
 /// The bounds of a timeline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub bytes: Bounds,
-    /// The number of ports, and of hosts, that are followed.
-    pub parts: usize,
-    /// The bytes that each kind of entry may take at once, and a second.
-    burst: usize,
-    refill: usize,
+    pub follow: FollowLimits,
+    pub lines: Rate,
+    pub drops: Rate,
 }
 
 /// With files: what comes at most in a day, networks at the beginning of segments included, is 50 MB.
-pub(super) const ON_DISK: Limits =
-    Limits { bytes: Bounds { all: 45_000_000, in_memory: 8_000_000 }, parts: 125_000, burst: 1_500_000, refill: 120 };
+pub(super) const ON_DISK: Limits = Limits {
+    bytes: Bounds { all: 48_000_000, waiting: 8_000_000, count: 192 },
+    follow: FollowLimits {
+        parts: 125_000,
+        switches: Rate { burst: 200_000, refill: 20 },
+        ports: Rate { burst: 1_500_000, refill: 45 },
+        hosts: Rate { burst: 1_500_000, refill: 55 },
+    },
+    lines: Rate { burst: 600_000, refill: 80 },
+    drops: Rate { burst: 600_000, refill: 80 },
+};
 /// Without files.
-pub(super) const IN_MEMORY: Limits =
-    Limits { bytes: Bounds { all: 6_000_000, in_memory: 6_000_000 }, parts: 20_000, burst: 600_000, refill: 20 };
+pub(super) const IN_MEMORY: Limits = Limits {
+    bytes: Bounds { all: 6_000_000, waiting: 6_000_000, count: 192 },
+    follow: FollowLimits {
+        parts: 20_000,
+        switches: Rate { burst: 50_000, refill: 4 },
+        ports: Rate { burst: 600_000, refill: 8 },
+        hosts: Rate { burst: 600_000, refill: 8 },
+    },
+    lines: Rate { burst: 200_000, refill: 20 },
+    drops: Rate { burst: 200_000, refill: 20 },
+};
 
-/// The bytes that one kind of entry may still take.
-#[derive(Clone, Copy, Debug, Default)]
-struct Budget {
-    left: usize,
-    since: u64,
-}
-
-impl Budget {
-    /// Takes this many bytes, unless there are fewer.
-    fn spend(&mut self, now: u64, bytes: usize, limits: &Limits) -> bool {
-        let earned = limits.refill.saturating_mul(now.saturating_sub(self.since) as usize) / 1000;
-        if self.since == 0 || earned > 0 {
-            self.left = if self.since == 0 { limits.burst } else { (self.left + earned).min(limits.burst) };
-            self.since = now;
-        }
-        let fits = bytes <= self.left;
-        self.left -= if fits { bytes } else { 0 };
-        fits
-    }
-}
-
-/// The timeline as it is now.
+/// The timeline as it is now. Times are those of its [clock](super::clock), unless they are said to be shown.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub segments: Segments,
-    limits: Limits,
-    /// How it went, by the time at which that was written.
-    pub rates: VecDeque<(u64, RatesThen)>,
-    /// The network as it is kept.
-    network: NetworkThen,
+    pub clock: OrderedClock,
     /// The time up to which everything is kept.
     pub now: u64,
-    /// Whether this run has begun a segment.
-    has_begun: bool,
-    changes: Budget,
+    /// The network as it is kept, and how well it is known.
+    network: NetworkThen,
+    known: Known,
+    /// What the last entry about the network said of that.
+    told: Known,
+    links: u32,
+    follower: Follower,
+    /// How long after its beginning this run takes nothing as gone that it has not seen, and until when.
+    grace: u64,
+    grace_end: Option<u64>,
+    /// The reason why the next segment does not go on where the last one ends.
+    pause: Option<Pause>,
     lines: Budget,
     drops: Budget,
-    /// What the next rates say.
-    interval: RatesThen,
-    rated: u64,
+    pub rates: Rates,
+}
+
+/// How it went.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    /// By the time at which it was written.
+    pub all: VecDeque<(u64, RatesThen)>,
+    /// What the next entry says.
+    next: RatesThen,
+    since: Option<u64>,
     counted: Option<CountsThen>,
+    /// Whether a shard did not answer in time.
+    late: bool,
 }
 
 impl Kept {
-    /// Creates an empty timeline, in files if there is a folder.
-    pub fn new(folder: Option<PathBuf>) -> Kept {
-        let limits = if folder.is_some() { ON_DISK } else { IN_MEMORY };
-        Kept::with_limits(folder, limits)
-    }
-
-    pub fn with_limits(folder: Option<PathBuf>, limits: Limits) -> Kept {
+    /// Creates an empty timeline. What a run has not seen stays as an earlier one knew it for `grace` milliseconds.
+    pub fn new(in_files: bool, limits: Limits, grace: u64) -> Kept {
         Kept {
-            segments: Segments::new(folder, limits.bytes),
-            limits,
-            rates: VecDeque::new(),
-            network: NetworkThen::default(),
+            segments: Segments::new(in_files, limits.bytes),
+            clock: OrderedClock::default(),
             now: 0,
-            has_begun: false,
-            changes: Budget::default(),
-            lines: Budget::default(),
-            drops: Budget::default(),
-            interval: RatesThen::default(),
-            rated: 0,
-            counted: None,
+            network: NetworkThen::default(),
+            known: Known::default(),
+            told: Known::default(),
+            links: 0,
+            follower: Follower::new(&limits.follow),
+            grace,
+            grace_end: None,
+            pause: None,
+            lines: Budget::new(limits.lines),
+            drops: Budget::new(limits.drops),
+            rates: Rates::default(),
         }
     }
 
-    /// Reads what earlier runs have kept. Returns what is wrong with it.
-    pub fn open(&mut self) -> io::Result<Vec<String>> {
-        let (rates, now) = (&mut self.rates, &mut self.now);
-        self.segments.open(|stamped| {
-            *now = (*now).max(stamped.time);
-            if let Entry::Rates(own) = stamped.entry {
-                rates.push_back((stamped.time, own));
+    /// Takes over what an earlier run has kept in a file. Files come in the order of their numbers. Returns what is wrong
+    /// with it, if something is.
+    pub fn read_file(&mut self, number: u32, bytes: &[u8]) -> Option<String> {
+        if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(bytes) {
+            self.segments.leave(number);
+            return Some("it is of another format; it is left as it is".to_owned());
+        }
+        let (last, mut begin, mut ended) = (self.now, None, self.now);
+        let (whole, damage) = each_entry(bytes, |Stamped { time, entry }| {
+            match (&mut begin, entry) {
+                (none @ None, Entry::Begin(first)) if time >= last => {
+                    *none = Some((time, first.after));
+                    self.clock = OrderedClock::resume(first.ahead, time);
+                    self.network = first.network;
+                }
+                (None, _) => {}
+                (Some(_), entry) => self.read_entry(time, entry),
             }
-        })
+            ended = ended.max(time);
+        });
+        let damage = damage.map(|damage| format!("byte {whole}: {damage}"));
+        let Some(begin) = begin else {
+            let is_empty = whole == MAGIC.len();
+            let why = if is_empty {
+                "it is cut before its first entry"
+            } else {
+                "its times are before those of the file before it"
+            };
+            let why = damage.unwrap_or_else(|| why.to_owned());
+            self.segments.add_unreadable(number, why.clone());
+            return Some(format!("{why}; it is left as it is"));
+        };
+        self.clock = OrderedClock::resume(self.clock.ahead(), ended);
+        self.now = ended;
+        self.segments.add(number, begin, ended, whole, damage.clone());
+        damage.map(|why| format!("{why}; what comes after that is left as it is, and not used"))
     }
 
-    /// Keeps the time, which does not go back, and gives up what is too old or too much.
-    fn advance(&mut self, now: u64) {
-        if self.segments.trim(now) {
-            (self.now, self.has_begun, self.rated) = (now, false, now);
-            [&mut self.changes, &mut self.lines, &mut self.drops].into_iter().for_each(|budget| budget.since = now);
-            self.rates.retain(|(time, _)| *time <= now);
+    fn read_entry(&mut self, time: u64, entry: Entry) {
+        match entry {
+            Entry::Begin(_) => {}
+            Entry::Look { changes, .. } => {
+                for change in changes {
+                    self.follower.spent(time, &change);
+                    self.network.apply(change);
+                }
+            }
+            Entry::Line(line) => self.lines.spent(time, line.size()),
+            Entry::Drops { rows, .. } => self.drops.spent(time, rows.iter().map(DropThen::size).sum()),
+            Entry::Rates(rates) => self.rates.all.push_back((time, rates)),
         }
-        let last = self.segments.all.back().map_or(0, |last| last.ended);
-        self.now = self.now.max(now).max(last);
+    }
+
+    /// Goes on to a moment, and gives up what is too old or too much.
+    pub fn advance(&mut self, reading: Reading) {
+        let (now, pause) = self.clock.read(reading);
+        self.now = now;
+        self.pause = self.pause.or(pause);
+        self.segments.trim(now);
         let first = self.segments.all.front().map_or(0, |first| first.began);
-        while self.rates.front().is_some_and(|(time, _)| *time < first) {
-            self.rates.pop_front();
+        while self.rates.all.front().is_some_and(|(time, _)| *time < first) {
+            self.rates.all.pop_front();
         }
     }
 
-    fn append(&mut self, entry: Entry) -> usize {
-        self.segments.append(&Stamped { time: self.now, entry })
+    /// Reports whether the next look begins a segment that does not go on where the last one ends.
+    pub fn begins_anew(&self) -> bool {
+        self.grace_end.is_none() || self.pause.is_some()
+    }
+
+    fn append(&mut self, entry: Entry) {
+        self.segments.append(&Stamped { time: self.now, entry });
     }
 
     /// Follows the network to a snapshot.
-    pub fn look(&mut self, now: u64, state: &Snapshot, is_away: impl Fn(Dpid) -> bool) {
-        self.advance(now);
-        let (mut changes, beyond) = self.network.changes_to(state, is_away, self.limits.parts);
-        let (limits, now, budget) = (self.limits, self.now, &mut self.changes);
-        let fit = changes.iter().take_while(|change| budget.spend(now, change.size(), &limits)).count();
-        self.interval.pending = (changes.len() - fit + beyond) as u64;
-        changes.truncate(fit);
-        self.interval.changes = self.interval.changes.saturating_add(fit as u32);
-        changes.iter().cloned().for_each(|change| self.network.apply(change));
-        if !self.has_begun || self.segments.is_full(self.now) {
-            self.segments.begin(self.now, &self.network, state.version(), self.has_begun);
-            self.has_begun = true;
-        } else if !changes.is_empty() {
-            self.append(Entry::Changes { version: state.version(), changes });
+    pub fn look(&mut self, state: &Snapshot, is_away: impl Fn(Dpid) -> bool) {
+        let is_first = self.grace_end.is_none();
+        let grace_end = *self.grace_end.get_or_insert(self.now + self.grace);
+        if is_first {
+            match self.segments.all.back() {
+                Some(last) if self.now - last.ended <= DAY => self.follower.take_over(&mut self.network),
+                _ => self.network = NetworkThen::default(),
+            }
+        }
+        if self.now >= grace_end {
+            self.follower.give_up_unseen();
+        }
+        let (changes, known) = self.follower.look(self.now, &mut self.network, state, is_away);
+        self.known = Known { late: self.rates.late, ..known };
+        self.rates.next.pending = known.pending + known.beyond;
+        self.rates.next.changes = self.rates.next.changes.saturating_add(changes.len() as u32);
+        if is_first || !changes.is_empty() {
+            self.links = self.network.links().count() as u32;
+        }
+        if is_first || self.pause.is_some() || self.segments.is_full(self.now) {
+            let (after, ahead, known) = (self.pause.take(), self.clock.ahead(), self.known);
+            self.segments.begin(self.now, Begin { after, ahead, known, network: self.network.clone() });
+            self.told = known;
+        } else if !changes.is_empty() || is_worse(&self.known, &self.told) {
+            self.tell(changes);
         }
         self.segments.extend(self.now);
+    }
+
+    fn tell(&mut self, changes: Vec<NetworkChange>) {
+        self.told = self.known;
+        self.append(Entry::Look { known: self.known, changes });
     }
 
     /// Keeps a line of the log, if it is about the network, or says that something is wrong.
@@ -163,10 +232,15 @@ impl Kept {
         if line.level > Level::Warning && !is_about_network {
             return;
         }
-        let text: String = line.text.chars().take(MAX_TEXT).collect();
-        if self.lines.spend(self.now, text.len() + 40, &self.limits) {
-            let (number, level, area) = (line.number, line.level.name().to_owned(), line.area.to_owned());
-            self.append(Entry::Line { number, level, area, text });
+        let Some(began) = self.segments.all.back().map(|last| last.began) else { return };
+        let own = self.clock.own(milliseconds(line.time));
+        let time = own.clamp(began, self.now);
+        // A line that is much older is from before the clock was set.
+        let before = Some(time - own.min(time)).filter(|before| *before <= BEFORE).unwrap_or_default();
+        let (level, area) = (line.level.name().to_owned(), line.area.to_owned());
+        let kept = LineThen { before, number: line.number, level, area, text: shortened(&line.text, MAX_TEXT) };
+        if self.lines.spend(self.now, kept.size()) {
+            self.segments.append(&Stamped { time, entry: Entry::Line(kept) });
         } else {
             self.leave_out(1);
         }
@@ -174,7 +248,7 @@ impl Kept {
 
     /// Counts what is not kept.
     pub fn leave_out(&mut self, count: u64) {
-        self.interval.left_out = self.interval.left_out.saturating_add(count);
+        self.rates.next.left_out = self.rates.next.left_out.saturating_add(count);
     }
 
     /// Keeps the drops of a minute.
@@ -188,116 +262,45 @@ impl Kept {
         let row = |((switch, line, why), packets)| DropThen { packets, switch, line, why };
         let mut rows: Vec<DropThen> = sums.into_iter().map(row).collect();
         rows.sort_by(|a, b| b.packets.cmp(&a.packets).then_with(|| a.cmp(b)));
-        let size = |row: &DropThen| 24 + row.line.as_ref().map_or(0, String::len) + row.why.len();
-        let (now, limits, budget) = (self.now, self.limits, &mut self.drops);
-        let fit = rows.iter().take(MAX_DROPS).take_while(|row| budget.spend(now, size(row), &limits)).count();
+        let (now, budget) = (self.now, &mut self.drops);
+        let fit = rows.iter().take(MAX_DROPS).take_while(|row| budget.spend(now, row.size())).count();
         let others = rows.drain(fit..).fold(0u64, |sum, row| sum.saturating_add(row.packets));
         if !rows.is_empty() || others > 0 {
             self.append(Entry::Drops { rows, others });
         }
     }
 
-    /// Keeps how it went since the last time, by these counts.
-    pub fn rate(&mut self, now: u64, counts: Option<CountsThen>) {
-        self.advance(now);
+    /// Keeps how it went since the last time, by these counts. `late`: whether a shard did not answer in time.
+    pub fn rate(&mut self, counts: Option<CountsThen>, late: bool) {
         let growth = |before: CountsThen, now: CountsThen| CountsThen {
             packet_ins: now.packet_ins.saturating_sub(before.packet_ins),
             decisions: now.decisions.saturating_sub(before.decisions),
             flow_mods: now.flow_mods.saturating_sub(before.flow_mods),
             failures: now.failures.saturating_sub(before.failures),
         };
-        let since = if self.rated == 0 { self.now } else { self.rated };
+        let rates = &mut self.rates;
         let own = RatesThen {
-            span: self.now.saturating_sub(since),
-            counts: self.counted.zip(counts).map(|(before, now)| growth(before, now)),
+            span: self.now.saturating_sub(rates.since.unwrap_or(self.now)),
+            counts: rates.counted.zip(counts).map(|(before, now)| growth(before, now)),
+            late,
             switches: self.network.switches.len() as u32,
-            links: self.network.links().count() as u32,
+            links: self.links,
             hosts: self.network.hosts.len() as u32,
-            ..self.interval
+            ..rates.next
         };
+        rates.all.push_back((self.now, own));
+        (rates.since, rates.counted, rates.late) = (Some(self.now), counts, late);
+        rates.next = RatesThen { pending: rates.next.pending, ..RatesThen::default() };
         self.append(Entry::Rates(own));
-        self.rates.push_back((self.now, own));
-        (self.rated, self.counted) = (self.now, counts);
-        self.interval = RatesThen { pending: self.interval.pending, ..RatesThen::default() };
-    }
-
-    /// Returns the first and the last moment that is kept.
-    pub fn range(&self) -> Option<(u64, u64)> {
-        self.segments.all.front().map(|first| (first.began, self.now))
-    }
-
-    /// Returns the times in which nothing was kept.
-    pub fn gaps(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let all = &self.segments.all;
-        all.iter()
-            .zip(all.iter().skip(1))
-            .filter(|(_, next)| !next.continues)
-            .map(|(one, next)| (one.ended, next.began))
-    }
-
-    /// Returns the number of the segment of a moment.
-    ///
-    /// # Errors
-    /// A text that says what is kept, if this is not.
-    pub fn segment_of(&self, time: u64) -> Result<usize, String> {
-        let Some((from, to)) = self.range() else { return Err("nothing is kept yet".to_owned()) };
-        if !(from..=to).contains(&time) {
-            return Err(format!("this moment is not kept; what is kept is from {} to {}", text(from), text(to)));
+        self.known.late = late;
+        if (Known { version: 0, ..self.known }) != (Known { version: 0, ..self.told }) {
+            self.tell(Vec::new());
         }
-        match self.gaps().find(|(end, begin)| *end < time && time < *begin) {
-            Some((end, begin)) => {
-                let (end, begin) = (text(end), text(begin));
-                Err(format!("this moment is not kept: the controller did not run from {end} to {begin}"))
-            }
-            None => Ok(self.segments.all.partition_point(|segment| segment.began <= time) - 1),
-        }
-    }
-
-    /// Returns the network at a moment, with the version of its snapshot.
-    ///
-    /// # Errors
-    /// As [`Kept::segment_of`]; also if a file can't be read.
-    pub fn network_at(&self, time: u64) -> Result<(NetworkThen, u64), String> {
-        let (mut then, mut of_then) = (NetworkThen::default(), 0);
-        for Stamped { entry, .. } in
-            self.entries(self.segment_of(time)?)?.into_iter().take_while(|one| one.time <= time)
-        {
-            match entry {
-                Entry::Begin { version, network, .. } => (then, of_then) = (network, version),
-                Entry::Changes { version, changes } => {
-                    changes.into_iter().for_each(|change| then.apply(change));
-                    of_then = version;
-                }
-                _ => {}
-            }
-        }
-        Ok((then, of_then))
-    }
-
-    /// Returns what was kept after a moment, up to another one.
-    ///
-    /// # Errors
-    /// As [`Kept::network_at`].
-    pub fn between(&self, from: u64, to: u64) -> Result<Vec<Stamped>, String> {
-        let mut all = Vec::new();
-        for segment in self.segment_of(from)?..=self.segment_of(to)? {
-            all.extend(self.entries(segment)?.into_iter().filter(|one| from < one.time && one.time <= to));
-        }
-        Ok(all)
-    }
-
-    fn entries(&self, segment: usize) -> Result<Vec<Stamped>, String> {
-        self.segments.entries(segment).map_err(|error| format!("what was kept of this moment can't be read: {error}"))
-    }
-
-    /// Returns how many parts of the network were not kept as they were at a moment.
-    pub fn pending_at(&self, time: u64) -> u64 {
-        let after = self.rates.partition_point(|(at, _)| *at < time);
-        self.rates.get(after).map_or(self.interval.pending, |(_, rates)| rates.pending)
     }
 }
 
-/// Returns a moment for people.
-fn text(time: u64) -> String {
-    timestamp(SystemTime::UNIX_EPOCH + Duration::from_millis(time))
+/// Reports whether there is a doubt that was not told yet. What has become better is told with the rates.
+fn is_worse(known: &Known, told: &Known) -> bool {
+    let kinds = |known: &Known| [known.pending > 0, known.beyond > 0, known.unseen > 0, known.late];
+    kinds(known).into_iter().zip(kinds(told)).any(|(now, before)| now && !before)
 }

@@ -1,12 +1,13 @@
 //! What the timeline keeps of the network at a moment, and how two moments differ.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use maple_core::network::{HostInfo, Location, Mac, PortInfo, PortKind};
-use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 use serde::{Deserialize, Serialize};
+
+use super::entry::Entry;
+use crate::memory::format::bytes;
 
 /// The network at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,31 +27,12 @@ pub(super) enum NetworkChange {
 }
 
 impl NetworkThen {
-    /// Returns what leads from this moment to that of a snapshot, of whose ports and hosts only the first `most` each
-    /// are looked at; and how many are not.
-    pub fn changes_to(
-        &self,
-        state: &Snapshot,
-        is_away: impl Fn(Dpid) -> bool,
-        most: usize,
-    ) -> (Vec<NetworkChange>, usize) {
-        let mut all = Vec::new();
-        let switches = state.switches().map(|(dpid, _)| (dpid, !is_away(dpid)));
-        differences(&self.switches, switches, NetworkChange::Switch, &mut all);
-        let ports = |dpid| state.ports_of(dpid).map(move |(port, info)| (Location::new(dpid, port), info));
-        let all_ports = || state.switches().flat_map(|(dpid, _)| ports(dpid));
-        differences(&self.ports, all_ports().take(most), NetworkChange::Port, &mut all);
-        let hosts = || state.hosts().map(|(mac, info)| (*mac, info));
-        differences(&self.hosts, hosts().take(most), NetworkChange::Host, &mut all);
-        (all, all_ports().skip(most).count() + hosts().skip(most).count())
-    }
-
     /// Returns what leads from this moment to another one.
     pub fn changes_to_other(&self, other: &NetworkThen) -> Vec<NetworkChange> {
         let mut all = Vec::new();
-        differences(&self.switches, pairs(&other.switches), NetworkChange::Switch, &mut all);
-        differences(&self.ports, pairs(&other.ports), NetworkChange::Port, &mut all);
-        differences(&self.hosts, pairs(&other.hosts), NetworkChange::Host, &mut all);
+        differences(&self.switches, &other.switches, NetworkChange::Switch, &mut all);
+        differences(&self.ports, &other.ports, NetworkChange::Port, &mut all);
+        differences(&self.hosts, &other.hosts, NetworkChange::Host, &mut all);
         all
     }
 
@@ -60,6 +42,15 @@ impl NetworkThen {
             NetworkChange::Switch(key, now) => put(&mut self.switches, key, now),
             NetworkChange::Port(key, now) => put(&mut self.ports, key, now),
             NetworkChange::Host(key, now) => put(&mut self.hosts, key, now),
+        }
+    }
+
+    /// Follows what an entry says of the network.
+    pub fn follow(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Begin(begin) => self.clone_from(&begin.network),
+            Entry::Look { changes, .. } => changes.iter().cloned().for_each(|change| self.apply(change)),
+            Entry::Line(_) | Entry::Drops { .. } | Entry::Rates(_) => {}
         }
     }
 
@@ -80,44 +71,28 @@ impl NetworkThen {
 }
 
 impl NetworkChange {
-    /// Returns about how many bytes it takes.
+    /// Returns how many bytes it takes.
     pub fn size(&self) -> usize {
-        match self {
-            NetworkChange::Switch(..) => 12,
-            NetworkChange::Port(..) => 24,
-            NetworkChange::Host(_, now) => {
-                now.as_ref().map_or(8, |host| 24 + 5 * host.ipv4.len() + 17 * host.ipv6.len())
-            }
-        }
+        bytes(self).map_or(0, |bytes| bytes.len())
     }
 }
 
-fn put<K: Ord, V>(all: &mut BTreeMap<K, V>, key: K, now: Option<V>) {
+/// Sets or removes a value.
+pub(super) fn put<K: Ord, V>(all: &mut BTreeMap<K, V>, key: K, now: Option<V>) {
     match now {
         Some(value) => drop(all.insert(key, value)),
         None => drop(all.remove(&key)),
     }
 }
 
-fn pairs<K: Copy, V>(all: &BTreeMap<K, V>) -> impl Iterator<Item = (K, &V)> {
-    all.iter().map(|(key, value)| (*key, value))
-}
-
-/// Adds what leads from some parts to those of now, which are in order.
+/// Adds what leads from some parts to others.
 fn differences<K: Ord + Copy, V: PartialEq + Clone>(
     before: &BTreeMap<K, V>,
-    now: impl Iterator<Item = (K, impl Borrow<V>)>,
+    now: &BTreeMap<K, V>,
     change: fn(K, Option<V>) -> NetworkChange,
     all: &mut Vec<NetworkChange>,
 ) {
-    let mut before = before.iter().peekable();
-    for (key, value) in now {
-        while let Some((gone, _)) = before.next_if(|(other, _)| **other < key) {
-            all.push(change(*gone, None));
-        }
-        if before.next_if(|(other, _)| **other == key).is_none_or(|(_, old)| old != value.borrow()) {
-            all.push(change(key, Some(value.borrow().clone())));
-        }
-    }
-    all.extend(before.map(|(gone, _)| change(*gone, None)));
+    let gone = before.keys().filter(|key| !now.contains_key(key)).map(|key| change(*key, None));
+    let other = now.iter().filter(|(key, value)| before.get(key) != Some(value));
+    all.extend(gone.chain(other.map(|(key, value)| change(*key, Some(value.clone())))));
 }

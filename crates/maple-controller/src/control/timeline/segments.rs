@@ -1,146 +1,161 @@
-//! The segments of the timeline, in memory or in files: a whole network each, and what happened after that.
+//! The segments of the timeline: which there are, and what of them waits to be written. Nothing here touches a disk.
 //!
-//! A segment begins with [`MAGIC`] and the format. An entry has its length and a CRC-32 before it. Segments are only
-//! appended to. So a crash can only cut the last entries off, and what is before them is whole.
-//!
-//! A segment that is not written yet, because the disk refuses, stays in memory. So there are two bounds: on all
-//! segments, and on those in memory. The oldest ones give way.
+//! A segment is a whole network, and what happened after that. What is not in its file yet stays in memory, and the last
+//! segment stays whole in memory, as blocks that readers share. So there are two bounds: on all bytes, and on those that
+//! wait. The oldest segments give way, but short runs go first: a controller that starts again and again writes a whole
+//! network each time, and that must not cost the day before.
 
-use std::collections::VecDeque;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use super::entry::{Entry, Stamped};
-use super::network::NetworkThen;
-use crate::memory::format::{Damaged, put, read};
+use super::entry::{Begin, Entry, Pause, Stamped};
+use super::format::{MAGIC, encode};
 
-/// The start of each segment: four bytes that say what it is, and the number of its format.
-const MAGIC: [u8; 8] = *b"MTL\0\0\0\0\x01";
-/// The number of bytes before an entry.
-const HEADER: usize = 8;
-/// The size from which on another segment begins, unless its network is larger.
+/// The size from which on another segment begins, without its network; at least twice the size of that.
 const SEGMENT: usize = 256 << 10;
 /// The age at which another segment begins, in milliseconds, for each [`NETWORK`] bytes that its network takes.
-const SEGMENT_AGE: u64 = 3_600_000;
-const NETWORK: usize = 1 << 20;
+const SEGMENT_AGE: u64 = 2 * 3_600_000;
+const NETWORK: usize = 256 << 10;
 /// How long segments are kept, in milliseconds.
 const KEPT: u64 = 24 * 3_600_000;
-/// How far the clock may go back before what seems to be in the future is given up, in milliseconds.
-const BACK: u64 = 60_000;
+/// The number of files that can't be read up to which they are left in place.
+const UNREADABLE: usize = 64;
+/// The length of a run, in milliseconds, up to which it gives way before longer ones.
+const SHORT: u64 = 600_000;
 
-/// The bounds of all segments, in bytes.
+/// The bounds of all segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
+    /// The bytes of all segments.
     pub all: usize,
-    pub in_memory: usize,
+    /// The bytes that wait to be written.
+    pub waiting: usize,
+    /// The number of segments.
+    pub count: usize,
 }
+
+/// A part of a segment's bytes: [`MAGIC`], or one entry.
+pub(super) type Block = Arc<[u8]>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
-    number: u32,
+    pub number: u32,
     pub began: u64,
-    /// The time of the last entry.
+    /// The time up to which it says what was.
     pub ended: u64,
-    /// Whether it goes on where the one before ended.
-    pub continues: bool,
-    size: usize,
+    /// The reason why it does not go on where the one before ended; `None` if it does.
+    pub after: Option<Pause>,
+    pub size: usize,
     /// The bytes of the network at its beginning.
     network: usize,
     /// Its bytes, unless all of them are in its file.
-    bytes: Option<Vec<u8>>,
-    /// How many of them are in its file.
-    written: usize,
+    pub blocks: Option<Vec<Block>>,
+    /// How many of its blocks and bytes are in its file, and the time of the last entry there.
+    written: Written,
+    /// What is wrong with its end, if something is: what came after `ended` can't be read.
+    pub damage: Option<String>,
+}
+
+/// What of a segment is in its file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    pub blocks: usize,
+    pub bytes: usize,
+    /// The time up to which the file says what was.
+    pub until: u64,
+}
+
+/// What is to be written, or deleted.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Append these blocks at this place of a segment's file.
+    Append {
+        number: u32,
+        at: usize,
+        blocks: Vec<Block>,
+        then: Written,
+    },
+    Delete {
+        number: u32,
+    },
 }
 
 /// All segments, oldest first. The last one grows.
 #[derive(Debug)]
 pub(super) struct Segments {
-    folder: Option<PathBuf>,
+    /// Whether there are files.
+    in_files: bool,
     bounds: Bounds,
     pub all: VecDeque<Segment>,
     next: u32,
+    /// The files that can't be read, by number, and why. They are left in place.
+    pub unreadable: BTreeMap<u32, String>,
+    /// The segments before which something is missing because the disk refused it.
+    pub refused: Vec<u32>,
+    deleted: Vec<u32>,
 }
 
 impl Segments {
-    /// Creates a timeline without segments; with a folder, in its files.
-    pub fn new(folder: Option<PathBuf>, bounds: Bounds) -> Segments {
-        Segments { folder, bounds, all: VecDeque::new(), next: 1 }
+    /// Creates a timeline without segments.
+    pub fn new(in_files: bool, bounds: Bounds) -> Segments {
+        let (all, unreadable, refused, deleted) = (VecDeque::new(), BTreeMap::new(), Vec::new(), Vec::new());
+        Segments { in_files, bounds, all, next: 1, unreadable, refused, deleted }
     }
 
-    /// Reads the segments of earlier runs. Each of their entries goes to `each`. Returns what is wrong with them.
-    pub fn open(&mut self, mut each: impl FnMut(&Stamped)) -> io::Result<Vec<String>> {
-        let (Some(folder), mut troubles) = (self.folder.clone(), Vec::new()) else { return Ok(Vec::new()) };
-        let mut numbers: Vec<u32> = match std::fs::read_dir(&folder) {
-            Ok(entries) => entries.filter_map(|entry| number_of(&entry.ok()?.path())).collect(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        numbers.sort_unstable();
-        self.next = numbers.last().map_or(1, |last| last.saturating_add(1));
-        for number in numbers {
-            let path = path(&folder, number);
-            let bytes = std::fs::read(&path)?;
-            let (entries, whole, damage) = entries_of(&bytes);
-            let damage = if entries.is_empty() { damage.or(Some(Damaged("it has no entry"))) } else { damage };
-            if let Some(Damaged(why)) = damage {
-                troubles.push(format!("{}, byte {whole}: {why}; what comes after that is left out", path.display()));
-            }
-            let (Some(Stamped { time: began, entry: Entry::Begin { continues, .. } }), Some(last)) =
-                (entries.first(), entries.last())
-            else {
-                // Without a network to begin with, it tells nothing.
-                std::fs::remove_file(&path)?;
-                continue;
-            };
-            if damage.is_some() {
-                OpenOptions::new().write(true).open(&path)?.set_len(whole as u64)?;
-            }
-            let (began, ended, continues) = (*began, last.time, *continues);
-            entries.iter().for_each(&mut each);
-            let (size, network, bytes, written) = (whole, 0, None, whole);
-            self.all.push_back(Segment { number, began, ended, continues, size, network, bytes, written });
+    /// Adds the segment of an earlier run. Numbers ascend.
+    pub fn add(&mut self, number: u32, begin: (u64, Option<Pause>), ended: u64, size: usize, damage: Option<String>) {
+        let (began, after) = begin;
+        let written = Written { blocks: 0, bytes: size, until: ended };
+        self.next = number.saturating_add(1);
+        self.all.push_back(Segment { number, began, ended, after, size, network: 0, blocks: None, written, damage });
+    }
+
+    /// Notes a file that can't be read.
+    pub fn add_unreadable(&mut self, number: u32, why: String) {
+        self.leave(number);
+        self.unreadable.insert(number, why);
+    }
+
+    /// Notes a file of another format, which is left to the program that wrote it.
+    pub fn leave(&mut self, number: u32) {
+        self.next = number.saturating_add(1);
+    }
+
+    /// Notes that a segment can't be read any more.
+    pub fn lose(&mut self, number: u32, why: &str) {
+        let at = self.all.iter().position(|one| one.number == number && one.blocks.is_none());
+        if at.and_then(|at| self.all.remove(at)).is_some() {
+            self.unreadable.insert(number, why.to_owned());
         }
-        Ok(troubles)
     }
 
     /// Reports whether another segment is to begin.
     pub fn is_full(&self, now: u64) -> bool {
         self.all.back().is_none_or(|last| {
             let age = SEGMENT_AGE * (1 + (last.network / NETWORK) as u64);
-            last.size - last.network > SEGMENT.max(last.network) || now.saturating_sub(last.began) > age
+            last.size - last.network > SEGMENT.max(2 * last.network) || now.saturating_sub(last.began) > age
         })
     }
 
     /// Begins a segment.
-    pub fn begin(&mut self, time: u64, network: &NetworkThen, version: u64, continues: bool) {
+    pub fn begin(&mut self, time: u64, begin: Begin) {
         let number = self.next;
         self.next = self.next.saturating_add(1);
-        let (size, network_size, bytes, written) = (MAGIC.len(), 0, Some(MAGIC.to_vec()), 0);
-        let continues = continues && !self.all.is_empty();
-        let (began, ended) = (time, time);
-        self.all.push_back(Segment { number, began, ended, continues, size, network: network_size, bytes, written });
-        let network = network.clone();
-        self.append(&Stamped { time, entry: Entry::Begin { continues, version, network } });
-        if let Some(last) = self.all.back_mut() {
-            last.network = last.size;
-        }
+        let after = begin.after;
+        let (magic, network): (Block, Block) =
+            (MAGIC.into(), encode(&Stamped { time, entry: Entry::Begin(Box::new(begin)) }).into());
+        let size = magic.len() + network.len();
+        let (blocks, written) = (Some(vec![magic, network]), Written::default());
+        let (began, ended, network) = (time, time, size);
+        self.all.push_back(Segment { number, began, ended, after, size, network, blocks, written, damage: None });
     }
 
-    /// Appends an entry to the last segment. Returns the bytes that it takes.
-    pub fn append(&mut self, entry: &Stamped) -> usize {
-        let Some(Segment { ended, size, bytes: Some(bytes), .. }) = self.all.back_mut() else { return 0 };
-        let start = bytes.len();
-        bytes.extend([0; HEADER]);
-        let done = put(entry, bytes);
-        debug_assert!(done.is_ok(), "each entry has a form: {entry:?}");
-        let length = (bytes.len() - start - HEADER) as u32;
-        let checksum = crc32fast::hash(&bytes[start + HEADER..]);
-        bytes[start..start + 4].copy_from_slice(&length.to_be_bytes());
-        bytes[start + 4..start + HEADER].copy_from_slice(&checksum.to_be_bytes());
-        (*ended, *size) = (entry.time, bytes.len());
-        bytes.len() - start
+    /// Appends an entry to the last segment.
+    pub fn append(&mut self, entry: &Stamped) {
+        let Some(Segment { ended, size, blocks: Some(blocks), .. }) = self.all.back_mut() else { return };
+        let block: Block = encode(entry).into();
+        (*ended, *size) = ((*ended).max(entry.time), *size + block.len());
+        blocks.push(block);
     }
 
     /// Notes that nothing else has happened until this time.
@@ -150,77 +165,94 @@ impl Segments {
         }
     }
 
-    /// Writes what is not in files yet. Tries again what the disk has refused before.
-    ///
-    /// # Errors
-    /// The path and the system's error.
-    pub fn write(&mut self) -> Result<(), (PathBuf, io::Error)> {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        let count = self.all.len();
-        for (at, segment) in self.all.iter_mut().enumerate() {
-            let Some(bytes) = &segment.bytes else { continue };
-            let path = path(folder, segment.number);
-            write(folder, &path, bytes, &mut segment.written).map_err(|error| (path, error))?;
-            // The last one is read often, and grows.
-            if at + 1 < count {
-                segment.bytes = None;
+    /// Returns what is to be done on the disk.
+    pub fn work(&mut self) -> Vec<Work> {
+        let mut all: Vec<Work> = self.deleted.drain(..).map(|number| Work::Delete { number }).collect();
+        for Segment { number, ended, size, blocks, written, .. } in &self.all {
+            let Some(blocks) = blocks else { continue };
+            if written.bytes < *size {
+                let then = Written { blocks: blocks.len(), bytes: *size, until: *ended };
+                let (number, at, blocks) = (*number, written.bytes, blocks[written.blocks..].to_vec());
+                all.push(Work::Append { number, at, blocks, then });
             }
         }
-        Ok(())
+        all
     }
 
-    /// Gives up segments that are too old, that are in the future because the clock went back, or that exceed the
-    /// bounds. Returns whether the newest one was in the future.
-    pub fn trim(&mut self, now: u64) -> bool {
-        let is_future = self.all.back().is_some_and(|last| last.ended > now + BACK);
-        if is_future {
-            while self.all.back().is_some_and(|last| last.ended > now) {
-                self.remove(self.all.len() - 1);
-            }
+    /// Notes what has been written of a segment; nothing, if its file is gone.
+    pub fn wrote(&mut self, number: u32, then: Written) {
+        // What waits may have been given up meanwhile.
+        if let Some(segment) = self.all.iter_mut().find(|one| one.number == number && one.blocks.is_some()) {
+            segment.written = then;
         }
-        let size = |all: &VecDeque<Segment>| all.iter().map(|one| one.size).sum::<usize>();
-        let in_memory = |all: &VecDeque<Segment>| -> usize {
-            all.iter().filter(|one| one.bytes.is_some()).map(|one| one.size).sum()
-        };
-        while self.all.len() > 1 && (size(&self.all) > self.bounds.all || self.all[1].began + KEPT < now) {
+        self.release();
+    }
+
+    /// Notes that a file could not be deleted: it is tried again.
+    pub fn not_deleted(&mut self, number: u32) {
+        self.deleted.push(number);
+    }
+
+    /// Gives up the blocks of segments that are in their files, except for the last one, which grows.
+    fn release(&mut self) {
+        let count = self.all.len().saturating_sub(1);
+        for segment in self.all.iter_mut().take(count).filter(|one| one.written.bytes == one.size) {
+            segment.blocks = None;
+        }
+    }
+
+    /// Gives up segments that are too old, or exceed the bounds.
+    pub fn trim(&mut self, now: u64) {
+        while self.all.len() > 1 && self.all[1].began + KEPT < now {
             self.remove(0);
+            let first = self.all[0].number;
+            let kept = self.unreadable.split_off(&first);
+            self.deleted.extend(std::mem::replace(&mut self.unreadable, kept).into_keys());
         }
-        while in_memory(&self.all) > self.bounds.in_memory {
-            let oldest = self.all.iter().position(|one| one.bytes.is_some()).unwrap_or_default();
-            if oldest + 1 == self.all.len() {
-                break;
-            }
-            self.remove(oldest);
-            // What follows it does not go on where the one before it ended.
-            self.all[oldest].continues = false;
+        while self.unreadable.len() > UNREADABLE {
+            self.deleted.extend(self.unreadable.pop_first().map(|(number, _)| number));
         }
-        if let Some(first) = self.all.front_mut() {
-            first.continues = false;
+        while self.all.len() > 1 && (self.size().0 > self.bounds.all || self.all.len() > self.bounds.count) {
+            self.remove(self.least_worth());
         }
-        is_future
+        while self.in_files && self.waiting() > self.bounds.waiting && self.drop_waiting() {}
+    }
+
+    /// Returns the place of the segment to give up: the oldest of a short run, or else the oldest.
+    fn least_worth(&self) -> usize {
+        let is_short = |at: &usize| {
+            let (one, next) = (&self.all[*at], &self.all[at + 1]);
+            one.after.is_some() && next.after.is_some() && one.ended - one.began < SHORT
+        };
+        (1..self.all.len() - 1).find(is_short).unwrap_or_default()
+    }
+
+    /// Returns how many bytes wait to be written.
+    fn waiting(&self) -> usize {
+        self.all.iter().map(|one| one.size - one.written.bytes).sum()
+    }
+
+    /// Gives up what waits of the oldest segment that is not the last. Returns false if there is none.
+    fn drop_waiting(&mut self) -> bool {
+        let count = self.all.len().saturating_sub(1);
+        let Some(at) = self.all.iter().take(count).position(|one| one.written.bytes < one.size) else { return false };
+        self.refused.retain(|number| self.all.iter().any(|one| one.number == *number));
+        self.refused.push(self.all[at + 1].number);
+        let segment = &mut self.all[at];
+        if segment.written.blocks < 2 {
+            // There is no network in its file.
+            self.remove(at);
+        } else {
+            (segment.size, segment.ended, segment.blocks) = (segment.written.bytes, segment.written.until, None);
+        }
+        true
     }
 
     fn remove(&mut self, at: usize) {
-        let Some(gone) = self.all.remove(at) else { return };
-        if let (Some(folder), true) = (&self.folder, gone.written > 0)
-            && let Err(error) = std::fs::remove_file(path(folder, gone.number))
-            && error.kind() != io::ErrorKind::NotFound
+        if let Some(gone) = self.all.remove(at)
+            && self.in_files
         {
-            tracing::warn!("the timeline {}: {error}", path(folder, gone.number).display());
-        }
-    }
-
-    /// Returns the entries of a segment.
-    pub fn entries(&self, at: usize) -> io::Result<Vec<Stamped>> {
-        let Some(segment) = self.all.get(at) else { return Ok(Vec::new()) };
-        let (entries, _, damage) = match (&segment.bytes, &self.folder) {
-            (Some(bytes), _) => entries_of(bytes),
-            (None, Some(folder)) => entries_of(&std::fs::read(path(folder, segment.number))?),
-            (None, None) => return Ok(Vec::new()),
-        };
-        match damage {
-            None => Ok(entries),
-            Some(damage) => Err(io::Error::other(damage)),
+            self.deleted.push(gone.number);
         }
     }
 
@@ -230,61 +262,7 @@ impl Segments {
     }
 
     /// Reports whether there are files.
-    pub fn folder(&self) -> Option<&Path> {
-        self.folder.as_deref()
+    pub fn in_files(&self) -> bool {
+        self.in_files
     }
-}
-
-fn path(folder: &Path, number: u32) -> PathBuf {
-    folder.join(format!("{number:08}.segment"))
-}
-
-fn number_of(path: &Path) -> Option<u32> {
-    path.file_name()?.to_str()?.strip_suffix(".segment").filter(|number| number.len() == 8)?.parse().ok()
-}
-
-/// Writes what follows the bytes that are written already. If the file is gone, all of it.
-fn write(folder: &Path, path: &Path, bytes: &[u8], written: &mut usize) -> io::Result<()> {
-    if *written == bytes.len() && path.exists() {
-        return Ok(());
-    }
-    if !path.exists() {
-        *written = 0;
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    file.write_all_at(&bytes[*written..], *written as u64)?;
-    *written = bytes.len();
-    Ok(())
-}
-
-/// Returns the whole entries of a segment, how many bytes they take, and what is wrong with those that follow.
-fn entries_of(bytes: &[u8]) -> (Vec<Stamped>, usize, Option<Damaged>) {
-    let (mut entries, mut at) = (Vec::new(), MAGIC.len());
-    if !bytes.starts_with(&MAGIC) {
-        return (entries, 0, Some(Damaged("it is not a segment of a timeline of this format")));
-    }
-    while at < bytes.len() {
-        match entry_at(&bytes[at..]) {
-            Ok((entry, length)) => {
-                entries.push(entry);
-                at += length;
-            }
-            Err(damage) => return (entries, at, Some(damage)),
-        }
-    }
-    (entries, at, None)
-}
-
-/// Reads the first entry of some bytes. Returns how many it takes.
-fn entry_at(bytes: &[u8]) -> Result<(Stamped, usize), Damaged> {
-    let number = |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
-    let cut = Damaged("it ends within an entry");
-    let (length, checksum) = number(0).zip(number(4)).ok_or(cut)?;
-    let end = HEADER + length as usize;
-    let own = bytes.get(HEADER..end).ok_or(cut)?;
-    if crc32fast::hash(own) != checksum {
-        return Err(Damaged("a checksum is wrong"));
-    }
-    Ok((read(own)?, end))
 }

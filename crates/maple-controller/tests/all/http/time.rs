@@ -101,6 +101,7 @@ fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
     assert_eq!((&all["in_files"], &all["recording"]), (&json!(true), &Value::Null));
     assert!(count(&all, "rates") >= 2);
     let gap = &all["gaps"][0];
+    assert_eq!((&gap["why"], &gap["text"]), (&json!("stopped"), &json!("the controller did not run")));
     let (end, begin) = (gap["from"].as_u64().expect("a moment"), gap["to"].as_u64().expect("a moment"));
     assert!(up <= end && end < begin, "{gap}");
     let said = second.get(&format!("/v1/time/at?t={}", (end + begin) / 2));

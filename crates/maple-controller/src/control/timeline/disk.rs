@@ -1,0 +1,225 @@
+//! The folder of the timeline. One thread alone reads and writes there, and holds no lock while it does.
+//!
+//! ```text
+//!  follower ──► Kept, in memory ◄── requests: what they need of files they ask the thread for,
+//!                  │    ▲                      and wait for a limited time
+//!           blocks │    │ what is written
+//!                  ▼    │
+//!            the disk's thread ──► a file for each segment
+//! ```
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::Timeline;
+use super::kept::{Kept, ON_DISK};
+use super::segments::{Block, Work, Written};
+use super::view::{ReadError, file_name};
+use crate::kept_files::{KeptFile, KeptFiles};
+
+/// How often what is new is written.
+const WRITE: Duration = Duration::from_millis(200);
+/// How often the thread tries again what the disk has refused.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A request to read the first bytes of a segment's file.
+#[derive(Debug)]
+pub(super) struct ReadJob {
+    pub number: u32,
+    pub length: usize,
+    pub reply: Sender<Result<Vec<u8>, ReadError>>,
+}
+
+/// The folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Holds the lock on the folder.
+    locked: Option<File>,
+}
+
+impl Folder {
+    /// Creates a folder that is not opened yet.
+    pub fn new(path: PathBuf) -> Folder {
+        Folder { path, locked: None }
+    }
+
+    /// Creates the folder unless it is there, and locks it.
+    fn lock(&mut self) -> io::Result<()> {
+        if self.locked.is_none() {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+            let folder = File::open(&self.path)?;
+            match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => {
+                    let why = "another controller keeps its timeline in this folder";
+                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+                }
+                locked => locked?,
+            }
+            self.locked = Some(folder);
+        }
+        Ok(())
+    }
+
+    /// Reads what earlier runs have kept. Returns what is wrong with it.
+    ///
+    /// # Errors
+    /// The system's; also if another process has the folder.
+    pub fn open(&mut self, kept: &mut Kept) -> io::Result<Vec<String>> {
+        self.lock()?;
+        let mut numbers = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            numbers.extend(number_of(&entry?.file_name().to_string_lossy()));
+        }
+        numbers.sort_unstable();
+        let mut troubles = Vec::new();
+        for number in numbers {
+            let path = self.path.join(file_name(number));
+            let trouble = match read_all(&path) {
+                Ok(bytes) => kept.read_file(number, &bytes),
+                Err(error) => {
+                    kept.segments.add_unreadable(number, error.to_string());
+                    Some(format!("{error}; it is left as it is"))
+                }
+            };
+            troubles.extend(trouble.map(|trouble| format!("{}: {trouble}", path.display())));
+        }
+        Ok(troubles)
+    }
+
+    /// Reads the first bytes of a segment's file.
+    pub fn read(&self, number: u32, length: usize) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; length];
+        let file = File::open(self.path.join(file_name(number)));
+        match file.and_then(|file| file.read_exact_at(&mut bytes, 0)) {
+            Ok(()) => Ok(bytes),
+            Err(error) => Err(ReadError::Unreadable(error.to_string())),
+        }
+    }
+
+    /// Appends blocks to a file. A new file begins at 0.
+    fn append(&self, number: u32, at: usize, blocks: &[Block]) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(at == 0).truncate(false).mode(0o600);
+        options.open(self.path.join(file_name(number)))?.write_all_at(&blocks.concat(), at as u64)
+    }
+
+    /// Does what is to be done. What fails is to be done again.
+    ///
+    /// # Errors
+    /// The first error, with the path.
+    pub fn work(&mut self, timeline: &Timeline) -> Result<(), (PathBuf, io::Error)> {
+        let todo = timeline.kept().as_mut().map_or_else(|_| Vec::new(), |kept| kept.segments.work());
+        let mut first = Ok(());
+        for work in todo {
+            let (Work::Append { number, .. } | Work::Delete { number }) = work;
+            if let Err(error) = self.lock().and_then(|()| self.work_on(timeline, &work)) {
+                if matches!(work, Work::Delete { .. })
+                    && let Ok(kept) = timeline.kept().as_mut()
+                {
+                    kept.segments.not_deleted(number);
+                }
+                first = first.and(Err((self.path.join(file_name(number)), error)));
+            }
+        }
+        first
+    }
+
+    fn work_on(&mut self, timeline: &Timeline, work: &Work) -> io::Result<()> {
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match work {
+            Work::Delete { number } => match std::fs::remove_file(self.path.join(file_name(*number))) {
+                Err(error) if !is_missing(&error) => Err(error),
+                _ => Ok(()),
+            },
+            Work::Append { number, at, blocks, then } => {
+                let done = self.append(*number, *at, blocks);
+                let written = match &done {
+                    Ok(()) => *then,
+                    // Somebody has deleted the file, or the folder: all of it is written again.
+                    Err(error) if is_missing(error) => {
+                        self.locked = None;
+                        Written::default()
+                    }
+                    Err(_) => return done,
+                };
+                if let Ok(kept) = timeline.kept().as_mut() {
+                    kept.segments.wrote(*number, written);
+                }
+                if written == Written::default() { Ok(()) } else { done }
+            }
+        }
+    }
+}
+
+/// Opens the folder, serves requests, and writes what is new, until the timeline has ended.
+pub(super) fn serve(timeline: &Timeline, mut folder: Folder, jobs: &Receiver<ReadJob>, files: &KeptFiles) {
+    let has_ended = || timeline.disk_ends.load(Ordering::Relaxed);
+    while !has_ended() {
+        let mut kept = timeline.empty();
+        match folder.open(&mut kept) {
+            Ok(troubles) => {
+                troubles.iter().for_each(|trouble| tracing::warn!("the timeline: {trouble}"));
+                *timeline.kept() = Ok(Box::new(kept));
+                files.mended(KeptFile::Timeline, "");
+                break;
+            }
+            Err(error) => {
+                *timeline.kept() = Err(format!("nothing is kept, because {}: {error}", folder.path.display()));
+                files.fails(KeptFile::Timeline, &folder.path, error.to_string());
+                let began = Instant::now();
+                while !has_ended() && began.elapsed() < RETRY {
+                    std::thread::sleep(WRITE);
+                }
+            }
+        }
+    }
+    if timeline.kept().is_err() {
+        return;
+    }
+    let mut next = Instant::now();
+    loop {
+        let is_last = has_ended();
+        if is_last || Instant::now() >= next {
+            let pause = match folder.work(timeline) {
+                Ok(()) => {
+                    files.mended(KeptFile::Timeline, "");
+                    WRITE
+                }
+                Err((path, error)) => {
+                    files.fails(KeptFile::Timeline, &path, error.to_string());
+                    RETRY
+                }
+            };
+            next = Instant::now() + pause;
+        }
+        if is_last {
+            break;
+        }
+        if let Ok(ReadJob { number, length, reply }) = jobs.recv_deadline(next) {
+            // Who asked may have stopped waiting.
+            drop(reply.send(folder.read(number, length)));
+        }
+    }
+}
+
+/// Reads a file that is not larger than all of the timeline.
+fn read_all(path: &Path) -> io::Result<Vec<u8>> {
+    let (mut bytes, most) = (Vec::new(), ON_DISK.bytes.all as u64);
+    match File::open(path)?.take(most + 1).read_to_end(&mut bytes)? as u64 {
+        read if read <= most => Ok(bytes),
+        _ => Err(io::Error::other("it is too large to be a segment")),
+    }
+}
+
+fn number_of(name: &str) -> Option<u32> {
+    name.strip_suffix(".segment").filter(|number| number.len() == 8)?.parse().ok()
+}

@@ -1,0 +1,231 @@
+//! Files that are damaged, of another format, locked, or on a disk that refuses or hangs.
+
+use std::fs::OpenOptions;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+use super::*;
+use crate::control::timeline::disk::serve;
+use crate::control::timeline::view::GapReason;
+use crate::kept_files::KeptFiles;
+
+/// Three runs, an hour apart. Returns a moment of each, and the network then.
+fn three_runs(path: &Path) -> (Lab, [(u64, NetworkThen); 3]) {
+    let mut lab = Lab::in_files(path);
+    let runs = [3, 4, 5].map(|number| {
+        let time = lab.change([linked(), vec![switch(number, true)]].concat());
+        lab.rate();
+        lab.write();
+        let then = (time, lab.present());
+        lab = std::mem::replace(&mut lab, Lab::in_memory()).restarted(HOUR);
+        then
+    });
+    lab.after(1000);
+    (lab, runs)
+}
+
+fn segment(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number:08}.segment"))
+}
+
+#[test]
+fn a_damaged_file_costs_its_own_time_and_is_left_in_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (lab, runs) = three_runs(folder.path());
+    drop(lab);
+    let path = segment(folder.path(), 2);
+    let whole = std::fs::read(&path).expect("it is there");
+    let cut = (0..whole.len()).step_by(5).map(|end| whole[..end].to_vec());
+    let flipped = (8..whole.len()).step_by(5).map(|at| {
+        let mut other = whole.clone();
+        other[at] ^= 0x10;
+        other
+    });
+    for bytes in cut.chain(flipped) {
+        std::fs::write(&path, &bytes).expect("it is ours");
+        let mut disk = Folder::new(folder.path().to_owned());
+        let mut kept = Kept::new(true, super::super::ON_DISK, 0);
+        let troubles = disk.open(&mut kept).expect("the others can be read");
+        // A file that is cut between two entries is a shorter one.
+        if let Some(trouble) = troubles.first() {
+            assert!(troubles.len() == 1 && trouble.contains("00000002.segment: "), "{troubles:?}");
+        }
+        drop((disk, kept));
+        let mut lab = Lab::in_files(folder.path());
+        lab.wall += 4 * HOUR;
+        let end = lab.after(1000);
+        for (time, then) in [&runs[0], &runs[2]] {
+            assert_eq!(&lab.then(*time), then, "the other runs are whole");
+        }
+        match lab.moment(runs[1].0) {
+            Ok(moment) => assert_eq!(moment.network, runs[1].1),
+            Err(Refused::NotKept(_, why)) => assert!(why.contains("00000002.segment"), "{why}"),
+            Err(other) => panic!("{other:?}"),
+        }
+        let span = lab.span(runs[0].0, end);
+        let whys: Vec<&str> =
+            span.gaps.as_array().expect("gaps").iter().filter_map(|gap| gap["why"].as_str()).collect();
+        assert_eq!(whys.contains(&"damaged"), !troubles.is_empty(), "{whys:?}");
+        assert_eq!(std::fs::read(&path).expect("it is left"), bytes);
+    }
+}
+
+#[test]
+fn a_file_of_another_format_is_named_and_left_and_numbers_go_on_after_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let old = segment(folder.path(), 7);
+    std::fs::write(&old, b"MTL\0\0\0\0\x01 what was kept before").expect("it is ours");
+    std::fs::write(folder.path().join("notes.txt"), "of somebody else").expect("it is ours");
+    let mut disk = Folder::new(folder.path().to_owned());
+    let mut kept = Kept::new(true, super::super::ON_DISK, 0);
+    let troubles = disk.open(&mut kept).expect("it can be read");
+    assert!(troubles[0].ends_with("00000007.segment: it is of another format; it is left as it is"), "{troubles:?}");
+    drop((disk, kept));
+    let mut lab = Lab::in_files(folder.path());
+    let time = lab.change(linked());
+    lab.write();
+    assert!(segment(folder.path(), 8).is_file() && old.is_file() && folder.path().join("notes.txt").is_file());
+    let lab = lab.restarted(HOUR);
+    assert_eq!(lab.then(time), lab.present());
+}
+
+#[test]
+fn a_file_that_goes_or_changes_while_the_controller_runs_becomes_a_gap() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (lab, runs) = three_runs(folder.path());
+    std::fs::write(segment(folder.path(), 1), "short").expect("it is ours");
+    std::fs::remove_file(segment(folder.path(), 2)).expect("it is ours");
+    let span = lab.timeline.span((None, None), lab.wall).expect("what is left can be shown");
+    assert_eq!((span.from, &span.before), (runs[2].0, &runs[2].1), "the first moment that can be read");
+    assert_eq!(lab.then(runs[2].0), runs[2].1);
+    assert!(lab.refusal(runs[1].0).contains("what is kept is from"));
+}
+
+#[test]
+fn one_folder_is_for_one_controller() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = Lab::in_files(folder.path());
+    let mut kept = Kept::new(true, super::super::ON_DISK, 0);
+    let error = Folder::new(folder.path().to_owned()).open(&mut kept).expect_err("it is in use");
+    assert_eq!(error.to_string(), "another controller keeps its timeline in this folder");
+    drop(first);
+    Folder::new(folder.path().to_owned()).open(&mut kept).expect("it is free");
+}
+
+#[test]
+fn a_disk_that_refuses_loses_nothing_as_long_as_there_is_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inside = folder.path().join("timeline");
+    let mut lab = Lab::in_files(&inside);
+    // A folder in the place of the first file.
+    std::fs::create_dir(segment(&inside, 1)).expect("it is ours");
+    let time = lab.change(linked());
+    lab.disk.as_mut().expect("a folder").work(&lab.timeline).expect_err("it can't be written");
+    assert_eq!(lab.then(time), lab.present());
+    std::fs::remove_dir(segment(&inside, 1)).expect("it is ours");
+    lab.write();
+    assert_eq!(lab.then(time), lab.present());
+    // Somebody deletes the folder: it is made and written again.
+    std::fs::remove_dir_all(&inside).expect("it is ours");
+    let time = lab.change(vec![switch(3, true)]);
+    lab.write();
+    lab.write();
+    let lab = lab.restarted(HOUR);
+    assert_eq!(lab.then(time), lab.present());
+}
+
+#[test]
+fn a_disk_that_refuses_for_long_costs_the_oldest_of_what_waits_and_never_what_is_being_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lab = Lab::in_files(folder.path());
+    let limits = {
+        let mut limits = super::super::ON_DISK;
+        limits.bytes.waiting = 600_000;
+        limits
+    };
+    *lab.timeline.kept() = Ok(Box::new(Kept::new(true, limits, 0)));
+    let written = lab.change(linked());
+    lab.rate();
+    lab.write();
+    let grown = |lab: &mut Lab, turns: u64| {
+        for _ in 0..turns {
+            for number in 0..600 {
+                let line = line(number, lab.wall, Level::Warning, "session", &"x".repeat(400));
+                lab.kept(|kept| kept.line(&line));
+            }
+            lab.steadily(HOUR);
+        }
+    };
+    grown(&mut lab, 8);
+    let now = lab.change(vec![switch(3, true)]);
+    let waiting: usize = lab.kept(|kept| {
+        kept.segments
+            .work()
+            .iter()
+            .map(|work| match work {
+                super::super::segments::Work::Append { blocks, .. } => blocks.iter().map(|block| block.len()).sum(),
+                super::super::segments::Work::Delete { .. } => 0,
+            })
+            .sum()
+    });
+    assert!(waiting <= 900_000, "{waiting} bytes wait");
+    assert_eq!(lab.then(written).switches.len(), 2, "what is in the file stays");
+    assert_eq!(lab.then(now), lab.present(), "so does the segment that grows");
+    assert!(lab.gaps().iter().any(|gap| gap.why == GapReason::Refused), "{:?}", lab.gaps());
+    lab.write();
+    let end = lab.wall;
+    let lab = lab.restarted(HOUR);
+    assert_eq!((lab.then(written).switches.len(), lab.then(end)), (2, lab.present()));
+}
+
+#[test]
+fn a_disk_that_hangs_delays_no_request_but_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (jobs, waiting) = bounded(16);
+    let mut timeline = Timeline::new(Some(jobs), Duration::ZERO);
+    timeline.patience = Duration::from_millis(50);
+    let timeline = Arc::new(timeline);
+    // Nobody reads this pipe, so its writer hangs.
+    let pipe = segment(folder.path(), 3);
+    let own = Arc::clone(&timeline);
+    let path = folder.path().to_owned();
+    let thread = std::thread::spawn(move || serve(&own, Folder::new(path), &waiting, &KeptFiles::default()));
+    while timeline.kept().is_err() {
+        std::thread::yield_now();
+    }
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
+    let store = Store::new();
+    store.update(|_| linked());
+    let look = |passed: u64| {
+        let mut kept = timeline.kept();
+        let kept = kept.as_mut().expect("it is open");
+        kept.advance(Reading { wall: BEGIN + passed, passed });
+        kept.look(&store.snapshot(), |_| false);
+    };
+    let is_written = || timeline.kept().as_mut().expect("it is open").segments.work().is_empty();
+    // Two segments are written, so the first one is in its file alone. The third one is to go into the pipe.
+    for begin in [0, 4 * HOUR] {
+        look(begin);
+        while !is_written() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    look(8 * HOUR);
+    store.update(|_| vec![switch(3, true)]);
+    look(8 * HOUR + 1000);
+    let now = timeline.moment(None, u64::MAX).expect("it is in memory");
+    assert_eq!((now.network.switches.len(), now.network.links().count()), (3, 1));
+    // Sooner or later the thread hangs.
+    let on_disk = loop {
+        if let Err(refused) = timeline.moment(Some(BEGIN), u64::MAX) {
+            break refused;
+        }
+    };
+    assert_eq!(on_disk, Refused::Late);
+    assert_eq!(timeline.moment(None, u64::MAX).expect("it is in memory").network, now.network);
+    timeline.disk_ends.store(true, Ordering::Relaxed);
+    // With both ends open, nobody hangs.
+    let both = OpenOptions::new().read(true).write(true).open(&pipe).expect("it is a pipe");
+    thread.join().expect("it ends");
+    drop(both);
+}

@@ -1,0 +1,343 @@
+//! Tests of what is kept, made again, bounded, and read after a crash.
+
+mod bounds;
+mod files;
+mod history;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crossbeam_channel::bounded;
+use maple_core::engine::ShardId;
+use maple_core::network::{HostInfo, Location, Mac, PortInfo, PortKind};
+use maple_core::state::{Store, SwitchInfo, Write};
+use maple_wire::{Dpid, PortNo, Version};
+use serde_json::Value;
+
+use super::Timeline;
+use super::answer::{Moment, Refused, Span};
+use super::clock::Reading;
+use super::disk::{Folder, ReadJob};
+use super::kept::Kept;
+use super::network::NetworkThen;
+use super::view::Gap;
+use crate::log::{Level, LogEntry};
+
+const HOUR: u64 = 3_600_000;
+/// The time at which each test begins.
+const BEGIN: u64 = 1_790_000_000_000;
+
+/// A network that a timeline follows, in simulated time.
+struct Lab {
+    store: Arc<Store>,
+    timeline: Timeline,
+    /// The folder, if there is one.
+    disk: Option<Folder>,
+    path: PathBuf,
+    wall: u64,
+    passed: u64,
+    away: BTreeSet<Dpid>,
+}
+
+fn at(switch: u64, port: u32) -> Location {
+    Location::new(Dpid(switch), PortNo(port))
+}
+
+fn mac(number: u32) -> Mac {
+    let [a, b, c, d] = number.to_be_bytes();
+    Mac([2, 0, a, b, c, d])
+}
+
+fn host(number: u32, location: Option<Location>) -> Write {
+    let [_, b, c, d] = number.to_be_bytes();
+    let info = |location| HostInfo { location, ipv4: [[10, b, c, d].into()].into(), ipv6: [].into() };
+    Write::Host { mac: mac(number), info: location.map(info) }
+}
+
+fn port(at: Location, up: bool, kind: PortKind) -> Write {
+    Write::Port { at, info: Some(PortInfo { up, kind }) }
+}
+
+fn switch(dpid: u64, is_there: bool) -> Write {
+    let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
+    Write::Switch { dpid: Dpid(dpid), info: is_there.then_some(info) }
+}
+
+fn line(number: u64, time: u64, level: Level, area: &'static str, text: &str) -> LogEntry {
+    LogEntry { number, time: SystemTime::UNIX_EPOCH + Duration::from_millis(time), level, area, text: text.to_owned() }
+}
+
+/// Two switches with a link between them.
+fn linked() -> Vec<Write> {
+    let (a, b) = (at(1, 1), at(2, 1));
+    vec![switch(1, true), switch(2, true), port(a, true, PortKind::Link(b)), port(b, true, PortKind::Link(a))]
+}
+
+impl Lab {
+    fn in_memory() -> Lab {
+        Lab::with(None, Duration::ZERO)
+    }
+
+    /// A run that keeps what happens in a folder, and has read what is there.
+    fn in_files(path: &Path) -> Lab {
+        Lab::with(Some(path), Duration::ZERO)
+    }
+
+    fn with(path: Option<&Path>, grace: Duration) -> Lab {
+        let (jobs, waiting) = bounded::<ReadJob>(1);
+        let timeline = Timeline::new(path.is_some().then_some(jobs), grace);
+        let mut disk = path.map(|path| Folder::new(path.to_owned()));
+        if let Some(disk) = &mut disk {
+            let mut kept = timeline.empty();
+            disk.open(&mut kept).expect("it can be read");
+            *timeline.kept() = Ok(Box::new(kept));
+        }
+        let path = path.map(Path::to_owned).unwrap_or_default();
+        // Ends when nobody can ask any more.
+        let reader = Folder::new(path.clone());
+        std::thread::spawn(move || {
+            waiting.iter().for_each(|job| drop(job.reply.send(reader.read(job.number, job.length))));
+        });
+        Lab { store: Store::new(), timeline, disk, path, wall: BEGIN, passed: 0, away: BTreeSet::new() }
+    }
+
+    /// Ends this run and begins another one, a while later by the clock. The network is the same.
+    fn restarted(self, later: u64) -> Lab {
+        let Lab { store, timeline, disk, path, wall, away, .. } = self;
+        drop((timeline, disk));
+        let next = Lab::in_files(&path);
+        Lab { store, wall: wall + later, away, ..next }
+    }
+
+    fn kept<T>(&self, of: impl FnOnce(&mut Kept) -> T) -> T {
+        of(self.timeline.kept().as_mut().expect("it is open"))
+    }
+
+    /// Changes the network, and looks a second later. Returns that time.
+    fn change(&mut self, writes: Vec<Write>) -> u64 {
+        self.store.update(|_| writes);
+        self.after(1000)
+    }
+
+    /// Lets time pass, and looks.
+    fn after(&mut self, milliseconds: u64) -> u64 {
+        (self.wall, self.passed) = (self.wall + milliseconds, self.passed + milliseconds);
+        let reading = Reading { wall: self.wall, passed: self.passed };
+        self.kept(|kept| {
+            kept.advance(reading);
+            kept.look(&self.store.snapshot(), |dpid| self.away.contains(&dpid));
+        });
+        self.wall
+    }
+
+    /// As [`Lab::after`], in steps within which a controller looks at least.
+    fn steadily(&mut self, milliseconds: u64) -> u64 {
+        for _ in 0..milliseconds / 20_000 {
+            self.after(20_000);
+        }
+        self.after(milliseconds % 20_000)
+    }
+
+    fn rate(&self) {
+        self.kept(|kept| kept.rate(None, false));
+    }
+
+    fn write(&mut self) {
+        self.disk.as_mut().expect("there is a folder").work(&self.timeline).expect("it is written");
+    }
+
+    /// The network as it is.
+    fn present(&self) -> NetworkThen {
+        let state = self.store.snapshot();
+        let ports = |dpid| state.ports_of(dpid).map(move |(port, info)| (Location::new(dpid, port), info));
+        NetworkThen {
+            switches: state.switches().map(|(dpid, _)| (dpid, !self.away.contains(&dpid))).collect(),
+            ports: state.switches().flat_map(|(dpid, _)| ports(dpid)).collect(),
+            hosts: state.hosts().map(|(mac, info)| (*mac, info.clone())).collect(),
+        }
+    }
+
+    fn moment(&self, time: u64) -> Result<Moment, Refused> {
+        self.timeline.moment(Some(time), self.wall)
+    }
+
+    fn then(&self, time: u64) -> NetworkThen {
+        self.moment(time).expect("it is kept").network
+    }
+
+    /// Why a moment is not kept.
+    fn refusal(&self, time: u64) -> String {
+        match self.moment(time) {
+            Err(Refused::NotKept(_, why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn span(&self, from: u64, to: u64) -> Span {
+        self.timeline.span((Some(from), Some(to)), self.wall).expect("it is kept")
+    }
+
+    fn gaps(&self) -> Vec<Gap> {
+        self.kept(|kept| kept.gaps().collect())
+    }
+
+    /// The moments of the first and the last gap, by the clock.
+    fn gap(&self) -> (u64, u64, String) {
+        let gaps = self.gaps();
+        let [gap] = gaps.as_slice() else { panic!("{gaps:?}") };
+        self.kept(|kept| (kept.clock.shown(gap.from), kept.clock.shown(gap.to), gap.why.to_string()))
+    }
+}
+
+/// The numbers, times and texts of lines.
+fn lines(span: &Span) -> Vec<(u64, u64, String)> {
+    let number = |line: &Value, name: &str| line[name].as_u64().expect("a number");
+    let text = |line: &Value| line["text"].as_str().expect("a text").to_owned();
+    span.happened.lines.iter().map(|line| (number(line, "number"), number(line, "time"), text(line))).collect()
+}
+
+#[test]
+fn a_moment_is_made_again_as_it_was() {
+    let mut network = Lab::in_memory();
+    let begin = network.change(linked());
+    let found = network.change(vec![port(at(1, 2), true, PortKind::Edge), host(1, Some(at(1, 2)))]);
+    let down = network.change(vec![port(at(1, 1), false, PortKind::Link(at(2, 1)))]);
+    network.away.insert(Dpid(2));
+    let away = network.after(1000);
+    let gone = network.change(vec![host(1, None)]);
+
+    assert_eq!(network.then(begin).links().collect::<Vec<_>>(), [(at(1, 1), at(2, 1))]);
+    assert!(network.then(begin).hosts.is_empty() && network.then(found - 1).hosts.is_empty());
+    assert_eq!(network.then(found).hosts[&mac(1)].location, at(1, 2));
+    assert_eq!((network.then(down - 1).links().count(), network.then(down).links().count()), (1, 0));
+    assert_eq!((network.then(down).switches[&Dpid(2)], network.then(away).switches[&Dpid(2)]), (true, false));
+    assert_eq!((network.then(away).hosts.len(), network.then(gone).hosts.len()), (1, 0));
+    assert_eq!(network.then(gone), network.present());
+    network.wall += 1;
+    assert_eq!(network.then(gone + 1), network.present(), "what has happened since is about to be kept");
+    for beyond in [begin - 1, gone + 2] {
+        assert!(network.refusal(beyond).contains("what is kept is from 2026-"));
+    }
+    let versions: Vec<u64> =
+        [begin, found, down, gone].map(|time| network.moment(time).expect("kept").known.version).into();
+    assert!(versions.is_sorted_by(|a, b| a < b) && versions[3] == network.store.snapshot().version(), "{versions:?}");
+}
+
+#[test]
+fn lines_have_their_own_time_and_only_those_about_the_network_or_what_is_wrong_are_kept() {
+    let mut network = Lab::in_memory();
+    let begin = network.change(linked());
+    network.after(1000);
+    for (number, level, area) in
+        [(1, Level::Info, "topology"), (2, Level::Info, "hosts"), (3, Level::Info, "control"), (4, Level::Error, "run")]
+    {
+        let time = network.wall - 700 + 100 * number;
+        network.kept(|kept| kept.line(&line(number, time, level, area, "a line")));
+    }
+    let early = line(5, begin - 2500, Level::Warning, "session", "before the first look");
+    network.kept(|kept| kept.line(&early));
+    let end = network.after(1000);
+    let own = |number: u64| (number, begin + 300 + 100 * number, "a line".to_owned());
+    assert_eq!(lines(&network.span(begin, end)), [own(1), own(2), own(4)]);
+    assert_eq!(lines(&network.span(begin + 450, end)), [own(2), own(4)]);
+    let all = lines(&network.timeline.span((None, None), end).expect("it is kept"));
+    let first = (5, begin - 2500, "before the first look".to_owned());
+    assert_eq!((all.len(), all.contains(&first)), (4, true), "{all:?}");
+}
+
+#[test]
+fn a_restart_tells_when_nothing_was_kept_and_what_it_has_not_seen_is_not_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let grace = Duration::from_secs(60);
+    let mut first = Lab::with(Some(folder.path()), grace);
+    let time = first.change([linked(), vec![port(at(2, 5), true, PortKind::Edge), host(1, Some(at(2, 5)))]].concat());
+    first.after(1000);
+    first.kept(|kept| kept.line(&line(7, time + 600, Level::Info, "topology", "a link is up")));
+    first.rate();
+    let ended = first.wall;
+    first.write();
+    let before = first.present();
+    drop(first);
+
+    let mut second = Lab::with(Some(folder.path()), grace);
+    second.wall = ended + 60_000;
+    // One of two switches is there, and discovery does not know its link yet.
+    let began = second.change(vec![switch(1, true), port(at(1, 1), true, PortKind::New), switch(9, true)]);
+    assert_eq!(second.then(time), before);
+    let then = second.moment(began).expect("it is kept");
+    assert_eq!(then.network.switches, [(Dpid(1), true), (Dpid(2), false), (Dpid(9), true)].into());
+    assert_eq!((then.network.links().count(), then.network.hosts.len()), (1, 1), "nothing is gone");
+    assert_eq!(then.known.unseen, 5, "the switch and its two ports, the port of the link, the host");
+    assert_eq!(second.gap(), (ended, began, "the controller did not run".to_owned()));
+    let why = second.refusal(ended + 1);
+    assert!(why.contains("the controller did not run from 2026-"), "{why}");
+    let span = second.span(time, began);
+    assert_eq!(lines(&span), [(7, time + 600, "a link is up".to_owned())]);
+    assert_eq!((span.gaps[0]["why"].as_str(), span.gaps[0]["from"].as_u64()), (Some("stopped"), Some(ended)));
+    // The other switch comes, and its host does not.
+    second.change([linked().split_off(1), vec![port(at(2, 5), true, PortKind::Edge)]].concat());
+    let all = second.moment(second.wall).expect("it is kept");
+    assert_eq!((all.known.unseen, all.network.hosts.len()), (1, 1));
+    let late = second.steadily(60_000);
+    let all = second.moment(late).expect("it is kept");
+    assert_eq!(all.network, second.present(), "what has not come is gone");
+    second.rate();
+    assert_eq!(second.moment(late).expect("it is kept").known.unseen, 0);
+}
+
+#[test]
+fn a_span_that_begins_or_ends_in_a_gap_is_that_of_the_moments_next_to_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lab = Lab::in_files(folder.path());
+    let first = lab.change(linked());
+    lab.write();
+    let mut lab = lab.restarted(HOUR);
+    let began = lab.change(vec![switch(3, true)]);
+    let end = lab.change(vec![switch(4, true)]);
+    let (left, right) = (lab.span(first + 500, end), lab.span(first, began - 500));
+    assert_eq!((left.from, left.to, left.before.switches.len()), (began, end, 3));
+    assert_eq!((right.from, right.to, right.after.switches.len()), (first, first, 2));
+    assert_eq!((left.gaps[0]["why"].as_str(), right.gaps[0]["why"].as_str()), (Some("stopped"), Some("stopped")));
+    let within = lab.timeline.span((Some(first + 10), Some(first + 20)), end).expect_err("nothing is kept");
+    assert!(matches!(within, Refused::NotKept(_, why) if why.contains("did not run")));
+    let wrong = lab.timeline.span((Some(end), Some(first)), end).expect_err("it is the wrong way round");
+    assert_eq!(wrong, Refused::Order);
+}
+
+#[test]
+fn a_clock_that_is_set_moves_no_moment_before_another() {
+    let mut network = Lab::in_memory();
+    let first = network.change(linked());
+    network.wall -= 2 * HOUR;
+    let back = network.change(vec![switch(3, true)]);
+    assert_eq!(network.then(back).switches.len(), 3);
+    assert_eq!(network.then(back - 1000).switches.len(), 2, "the second before is told by the clock of now");
+    assert!(network.refusal(first).contains("what is kept is from"), "{first} is in the future");
+    let (from, to, why) = network.gap();
+    assert_eq!((to - from, why.as_str()), (1000, "the clock was set back by 7200 s"));
+    network.wall += 3 * HOUR;
+    network.change(vec![switch(4, true)]);
+    assert_eq!(network.then(first).switches.len(), 2, "the clock is right again");
+    let gaps = network.gaps();
+    assert_eq!(gaps[1].why.to_string(), "the clock was set forward by 10800 s");
+    assert_eq!(gaps[1].to - gaps[1].from, HOUR + 1000, "two hours were undone");
+}
+
+#[test]
+fn a_late_shard_is_told_and_so_is_a_controller_that_was_held_up() {
+    let mut network = Lab::in_memory();
+    let first = network.change(linked());
+    network.rate();
+    let late = network.after(5000);
+    network.kept(|kept| kept.rate(None, true));
+    assert!(!network.moment(first).expect("kept").known.late && network.moment(late).expect("kept").known.late);
+    let well = network.after(5000);
+    network.rate();
+    assert!(!network.moment(well).expect("kept").known.late);
+    let gaps = network.span(first, well).gaps;
+    assert_eq!((gaps[0]["why"].as_str(), gaps[0]["from"].as_u64()), (Some("late"), Some(first)));
+    network.after(10 * 60_000);
+    assert_eq!(network.gap().2, "the controller was held up");
+}
