@@ -1,4 +1,5 @@
-"""A type name has one meaning in the crates that programs see: two public types of one name need a reason.
+"""A type name has one meaning: in a crate, and among the public types of all crates that programs see,
+unless there is a reason.
 
 The switch model and the emulator are left out. They model the network without knowing Maple, so that they can't share
 its mistakes, and they use the field's words for what they model.
@@ -8,10 +9,33 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 CRATES = Path(__file__).resolve().parents[2] / "crates"
 SEEN = ["maple-wire", "maple-core", "maple-acl", "maple-controller", "maple-handlers", "maple", "maple-lab"]
 TYPE = re.compile(r"^\s*pub (?:struct|enum|trait|type) (\w+)", re.M)
 
+OUTER_TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type) (\w+)", re.M)
+
+ALL = sorted(path.name for path in CRATES.iterdir() if (path / "src").is_dir())
+# Programs and oracles that know nothing of each other.
+COLLECTIONS = {"maple-bench", "maple-sim"}
+# Private types of one file each, in crates whose parts do not meet.
+TWICE = {
+    "maple-controller": {
+        "Bounds",
+        "Client",
+        "Connection",
+        "Events",
+        "Listed",
+        "Listening",
+        "Reader",
+        "Ring",
+        "Rows",
+        "Session",
+        "Subscription",
+    },
+}
 # The crate `maple` wraps a type of the engine, and has the same meaning with a typed form.
 WRAPPED = {"Composed", "HostGroup", "Net", "Packet", "Policy", "Query", "RouteConstraint", "Slice"}
 # One word of the field in two layers: what a person wrote or measures, and what the engine makes or keeps of it.
@@ -26,7 +50,6 @@ LAYERS = {
     "Gauge": "of traffic (core), of Prometheus (controller)",
     "Groups": "of addresses (acl), of multicast (controller)",
     "Journey": "by rules (core), in the emulated network (lab)",
-    "Key": "of YAML (acl), of discovery's signatures (controller)",
     "Clock": "of the process (controller), what a check gives a policy (core)",
     "Plan": "what a route resolves to (core), what `maple plan` prints (controller)",
     "Replayed": "a recording (controller), a run along a tree (core)",
@@ -34,7 +57,6 @@ LAYERS = {
     "Stats": "of an engine (core), of a controller (controller)",
     "Stopped": "a controller (controller), a transaction (core)",
     "SwitchInfo": "of a handshake (controller), in the state (core)",
-    "Value": "of YAML (acl), of the state (core)",
 }
 
 
@@ -46,6 +68,17 @@ def public_types(crate: str) -> set[str]:
             continue
         names |= set(TYPE.findall(file.read_text().split("#[cfg(test)]\nmod tests {")[0]))
     return names
+
+
+def names_twice(crate: str) -> dict[str, list[str]]:
+    """Returns the names that several types of a crate have, public or not, with their files."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for file in sorted((CRATES / crate / "src").rglob("*.rs")):
+        if "tests" not in file.parts and file.name != "tests.rs":
+            text = file.read_text().split("#[cfg(test)]\nmod tests {")[0]
+            for name in OUTER_TYPE.findall(text):
+                found[name].append(str(file.relative_to(CRATES / crate / "src")))
+    return {name: files for name, files in sorted(found.items()) if len(files) > 1}
 
 
 def duplicates() -> dict[str, list[str]]:
@@ -64,3 +97,11 @@ def test_a_type_name_has_one_meaning() -> None:
 
 def test_each_exception_is_still_one() -> None:
     assert not (WRAPPED | set(LAYERS)) - set(duplicates()), "these names have one meaning by now"
+
+
+@pytest.mark.parametrize("crate", [crate for crate in ALL if crate not in COLLECTIONS])
+def test_a_type_name_has_one_meaning_in_a_crate(crate: str) -> None:
+    twice = names_twice(crate)
+    new = {name: files for name, files in twice.items() if name not in TWICE.get(crate, ())}
+    assert not new, f"one name, several types: {new}"
+    assert TWICE.get(crate, set()) <= set(twice), "these names have one meaning by now"

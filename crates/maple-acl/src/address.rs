@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cube::blocks;
 use crate::error::{Fault, did_you_mean};
-use crate::yaml::{Key, Node, Value};
+use crate::yaml::{YamlKey, YamlNode, YamlValue};
 
 /// The maximum nesting depth of groups. Resolving them recurses, so this bounds the stack.
 const MAX_DEPTH: usize = 64;
@@ -28,7 +28,7 @@ pub struct Addresses(Vec<(AddressKind, u128, u128)>);
 /// The groups of a file.
 #[derive(Debug, Default)]
 pub struct Groups<'a> {
-    written: FxHashMap<&'a str, &'a Node>,
+    written: FxHashMap<&'a str, &'a YamlNode>,
     known: FxHashMap<&'a str, Addresses>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Groups<'a> {
     ///
     /// # Errors
     /// [`Fault`] if a group's name is an address, `any` or starts with `!`, or if a group does not resolve.
-    pub fn from_section(section: &'a [(Key, Node)]) -> Result<Groups<'a>, Fault> {
+    pub fn from_section(section: &'a [(YamlKey, YamlNode)]) -> Result<Groups<'a>, Fault> {
         for (key, _) in section {
             if parse_address(&key.name).is_some() || key.name == "any" || key.name.starts_with('!') {
                 return Err(Fault::new(key.place, format!("a group can't be called `{}`", key.name)));
@@ -89,8 +89,8 @@ impl<'a> Groups<'a> {
     ///
     /// # Errors
     /// [`Fault`] if the value names an unknown group or no address, or if groups contain themselves.
-    pub fn resolve(&mut self, node: &'a Node) -> Result<Option<Addresses>, Fault> {
-        if matches!(&node.value, Value::Scalar(text) if text == "any") {
+    pub fn resolve(&mut self, node: &'a YamlNode) -> Result<Option<Addresses>, Fault> {
+        if matches!(&node.value, YamlValue::Scalar(text) if text == "any") {
             return Ok(None);
         }
         self.within(node, &mut Vec::new()).map(Some)
@@ -115,15 +115,15 @@ impl<'a> Groups<'a> {
         format!("`{text}` is neither an address nor a group{}", did_you_mean(text, self.written.keys().copied()))
     }
 
-    fn within(&mut self, node: &'a Node, inside: &mut Vec<&'a str>) -> Result<Addresses, Fault> {
+    fn within(&mut self, node: &'a YamlNode, inside: &mut Vec<&'a str>) -> Result<Addresses, Fault> {
         let members = match &node.value {
-            Value::List(list) => list.iter().collect(),
-            Value::Scalar(_) => vec![node],
-            Value::Map(_) => return Err(Fault::new(node.place, "addresses are a list or one address, not a map")),
+            YamlValue::List(list) => list.iter().collect(),
+            YamlValue::Scalar(_) => vec![node],
+            YamlValue::Map(_) => return Err(Fault::new(node.place, "addresses are a list or one address, not a map")),
         };
         let (mut all, mut out) = (Addresses::default(), Addresses::default());
         for member in members {
-            let Value::Scalar(text) = &member.value else {
+            let YamlValue::Scalar(text) = &member.value else {
                 return Err(Fault::new(member.place, "an address is plain text, such as `10.0.0.0/8`"));
             };
             match text.strip_prefix('!') {
@@ -144,7 +144,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    fn member(&mut self, text: &'a str, node: &Node, inside: &mut Vec<&'a str>) -> Result<Addresses, Fault> {
+    fn member(&mut self, text: &'a str, node: &YamlNode, inside: &mut Vec<&'a str>) -> Result<Addresses, Fault> {
         if let Some(parsed) = parse_address(text) {
             return parsed.map_err(|what| Fault::new(node.place, what));
         }

@@ -26,11 +26,11 @@ const SMALL: usize = 8;
 /// An index of numbered cubes.
 #[derive(Debug)]
 pub struct CubeIndex {
-    root: Node,
+    root: IndexNode,
 }
 
 #[derive(Debug)]
-struct Node {
+struct IndexNode {
     /// The hull of all cubes of the node.
     around: Cube,
     /// The lowest number of its cubes.
@@ -41,17 +41,17 @@ struct Node {
 #[derive(Debug)]
 enum Inside {
     Cubes(Vec<usize>),
-    Nodes(Vec<Node>),
+    Nodes(Vec<IndexNode>),
 }
 
 /// What is left to be looked at: a node, or a cube. The heap's first one has the lowest number.
 #[derive(Debug)]
-struct Open<'a> {
+struct OpenNode<'a> {
     /// The cube's number, or the lowest in the node.
     number: usize,
     /// The index of the asked cube.
     asked: usize,
-    node: Option<&'a Node>,
+    node: Option<&'a IndexNode>,
 }
 
 impl CubeIndex {
@@ -59,7 +59,7 @@ impl CubeIndex {
     pub fn new(cubes: &[&Cube]) -> CubeIndex {
         let fields: BTreeSet<Field> = cubes.iter().flat_map(|cube| cube.intervals()).map(|i| i.field).collect();
         let fields: Vec<Field> = fields.into_iter().collect();
-        CubeIndex { root: Node::new(cubes, (0..cubes.len()).collect(), &fields) }
+        CubeIndex { root: IndexNode::new(cubes, (0..cubes.len()).collect(), &fields) }
     }
 
     /// Returns the cubes with numbers below `below` that overlap this one, in order. `cubes` returns the cube of a
@@ -113,23 +113,27 @@ impl CubeIndex {
         cubes: impl Fn(usize) -> &'a Cube,
     ) -> impl Iterator<Item = (usize, usize)> {
         let crosses = |cube: &Cube, other: &Cube| other.overlaps(cube) && !cube.contains(other);
-        let root = |asked| Open { number: self.root.least, asked, node: Some(&self.root) };
-        let mut open: BinaryHeap<Open<'_>> = (0..asked.len()).map(root).collect();
+        let root = |asked| OpenNode { number: self.root.least, asked, node: Some(&self.root) };
+        let mut open: BinaryHeap<OpenNode<'_>> = (0..asked.len()).map(root).collect();
         std::iter::from_fn(move || {
-            while let Some(Open { number, asked: by, node }) = open.pop() {
+            while let Some(OpenNode { number, asked: by, node }) = open.pop() {
                 if number >= below {
                     return None;
                 }
-                let Some(Node { around, inside, .. }) = node else { return Some((number, by)) };
+                let Some(IndexNode { around, inside, .. }) = node else { return Some((number, by)) };
                 match inside {
                     // A cube that contains the hull contains all cubes of the node.
                     _ if !crosses(asked[by], around) => {}
                     Inside::Nodes(nodes) => {
-                        open.extend(nodes.iter().map(|node| Open { number: node.least, asked: by, node: Some(node) }));
+                        open.extend(nodes.iter().map(|node| OpenNode {
+                            number: node.least,
+                            asked: by,
+                            node: Some(node),
+                        }));
                     }
                     Inside::Cubes(all) => {
                         let there = all.iter().filter(|at| is_wanted(**at) && crosses(asked[by], cubes(**at)));
-                        open.extend(there.map(|at| Open { number: *at, asked: by, node: None }));
+                        open.extend(there.map(|at| OpenNode { number: *at, asked: by, node: None }));
                     }
                 }
             }
@@ -138,43 +142,43 @@ impl CubeIndex {
     }
 }
 
-impl Open<'_> {
+impl OpenNode<'_> {
     /// The order in which the heap hands out what is open. A node comes before the cubes in it.
     fn turn(&self) -> (usize, usize, bool) {
         (self.number, self.asked, self.node.is_none())
     }
 }
 
-impl Ord for Open<'_> {
+impl Ord for OpenNode<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         // A heap hands out the greatest first.
         other.turn().cmp(&self.turn())
     }
 }
 
-impl PartialOrd for Open<'_> {
+impl PartialOrd for OpenNode<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Open<'_> {
+impl PartialEq for OpenNode<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.turn() == other.turn()
     }
 }
 
-impl Eq for Open<'_> {}
+impl Eq for OpenNode<'_> {}
 
-impl Node {
+impl IndexNode {
     /// Creates a node of the cubes with these ascending numbers. It may divide them by these fields.
-    fn new(cubes: &[&Cube], numbers: Vec<usize>, fields: &[Field]) -> Node {
+    fn new(cubes: &[&Cube], numbers: Vec<usize>, fields: &[Field]) -> IndexNode {
         let mut all = numbers.iter().map(|at| cubes[*at]);
         let first = all.next().cloned().unwrap_or_default();
         let around = all.fold(first, |around, cube| around.hull(cube));
         let least = numbers.first().copied().unwrap_or(usize::MAX);
         let field = (numbers.len() > SMALL).then(|| most_divided(cubes, &numbers, fields)).flatten();
-        let Some((field, middle)) = field else { return Node { around, least, inside: Inside::Cubes(numbers) } };
+        let Some((field, middle)) = field else { return IndexNode { around, least, inside: Inside::Cubes(numbers) } };
         let (mut below, mut above, mut across) = (Vec::new(), Vec::new(), Vec::new());
         for at in numbers {
             match cubes[at].get(field) {
@@ -186,8 +190,8 @@ impl Node {
         let rest: Vec<Field> = fields.iter().copied().filter(|other| *other != field).collect();
         let parts = [(below, fields), (above, fields), (across, &*rest)];
         let parts = parts.into_iter().filter(|(numbers, _)| !numbers.is_empty());
-        let nodes = parts.map(|(numbers, fields)| Node::new(cubes, numbers, fields)).collect();
-        Node { around, least, inside: Inside::Nodes(nodes) }
+        let nodes = parts.map(|(numbers, fields)| IndexNode::new(cubes, numbers, fields)).collect();
+        IndexNode { around, least, inside: Inside::Nodes(nodes) }
     }
 }
 

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::address::AddressKind;
 use crate::cube::Cube;
 use crate::error::{Fault, did_you_mean};
-use crate::yaml::{Key, Node, Value};
+use crate::yaml::{YamlKey, YamlNode, YamlValue};
 
 /// The protocol of a packet, with the constraints of its ports or types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,7 @@ pub enum Transport {
 /// The services of a file. A service may name those that come before it.
 #[derive(Debug)]
 pub struct Services<'a> {
-    section: &'a [(Key, Node)],
+    section: &'a [(YamlKey, YamlNode)],
     known: FxHashMap<&'a str, Vec<Service>>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Services<'a> {
     ///
     /// # Errors
     /// [`Fault`] if a service is named like one that is written out, or does not resolve.
-    pub fn from_section(section: &'a [(Key, Node)]) -> Result<Services<'a>, Fault> {
+    pub fn from_section(section: &'a [(YamlKey, YamlNode)]) -> Result<Services<'a>, Fault> {
         let mut services = Services { section, known: FxHashMap::default() };
         for (key, node) in section {
             if parse(&key.name).is_some() {
@@ -123,15 +123,15 @@ impl<'a> Services<'a> {
     ///
     /// # Errors
     /// [`Fault`] if the value is a map, names an unknown service, or names none.
-    pub fn resolve(&self, node: &Node) -> Result<Vec<Service>, Fault> {
+    pub fn resolve(&self, node: &YamlNode) -> Result<Vec<Service>, Fault> {
         let members = match &node.value {
-            Value::List(list) => &list[..],
-            Value::Scalar(_) => std::slice::from_ref(node),
-            Value::Map(_) => return Err(Fault::new(node.place, "services are a list or one service, not a map")),
+            YamlValue::List(list) => &list[..],
+            YamlValue::Scalar(_) => std::slice::from_ref(node),
+            YamlValue::Map(_) => return Err(Fault::new(node.place, "services are a list or one service, not a map")),
         };
         let mut all = Vec::new();
         for member in members {
-            let Value::Scalar(text) = &member.value else {
+            let YamlValue::Scalar(text) = &member.value else {
                 return Err(Fault::new(member.place, "a service is plain text, such as `tcp/22`"));
             };
             let of = self.word(text).map_err(|what| Fault::new(member.place, what))?;

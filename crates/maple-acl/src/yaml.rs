@@ -15,31 +15,31 @@ const MAX_DEPTH: usize = 32;
 
 /// A value with its place.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct YamlNode {
     pub place: FilePlace,
-    pub value: Value,
+    pub value: YamlValue,
 }
 
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum YamlValue {
     Scalar(String),
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// Keys and values in the order of the file.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(YamlKey, YamlNode)>),
 }
 
 /// A key of a map.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct YamlKey {
     pub place: FilePlace,
     pub name: String,
 }
 
 /// A list or a map whose end has not been read.
-struct Open {
-    node: Node,
+struct Unclosed {
+    node: YamlNode,
     /// In a map: the key whose value comes next.
-    key: Option<Key>,
+    key: Option<YamlKey>,
     /// The keys so far.
     seen: FxHashSet<String>,
 }
@@ -49,8 +49,8 @@ struct Open {
 /// # Errors
 /// [`Fault`] at the place where the text is not YAML, has aliases, anchors, tags, duplicate keys or several documents,
 /// is nested too deeply, or is empty.
-pub fn parse(text: &str) -> Result<Node, Fault> {
-    let (mut open, mut root): (Vec<Open>, Option<Node>) = (Vec::new(), None);
+pub fn parse(text: &str) -> Result<YamlNode, Fault> {
+    let (mut open, mut root): (Vec<Unclosed>, Option<YamlNode>) = (Vec::new(), None);
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let at = error.marker();
@@ -60,16 +60,16 @@ pub fn parse(text: &str) -> Result<Node, Fault> {
         let done = match event {
             Event::Scalar(text, _, anchor, tag) => {
                 plain(place, anchor, tag.is_some())?;
-                Some(Node { place, value: Value::Scalar(Cow::into_owned(text)) })
+                Some(YamlNode { place, value: YamlValue::Scalar(Cow::into_owned(text)) })
             }
             Event::SequenceStart(anchor, tag) => {
                 plain(place, anchor, tag.is_some())?;
-                open.push(Open::new(place, Value::List(Vec::new())));
+                open.push(Unclosed::new(place, YamlValue::List(Vec::new())));
                 None
             }
             Event::MappingStart(anchor, tag) => {
                 plain(place, anchor, tag.is_some())?;
-                open.push(Open::new(place, Value::Map(Vec::new())));
+                open.push(Unclosed::new(place, YamlValue::Map(Vec::new())));
                 None
             }
             Event::SequenceEnd | Event::MappingEnd => open.pop().map(|open| open.node),
@@ -91,22 +91,22 @@ pub fn parse(text: &str) -> Result<Node, Fault> {
     root.ok_or_else(|| Fault::new(FilePlace { line: 1, column: 1 }, "the file is empty"))
 }
 
-impl Open {
-    fn new(place: FilePlace, value: Value) -> Open {
-        Open { node: Node { place, value }, key: None, seen: FxHashSet::default() }
+impl Unclosed {
+    fn new(place: FilePlace, value: YamlValue) -> Unclosed {
+        Unclosed { node: YamlNode { place, value }, key: None, seen: FxHashSet::default() }
     }
 
-    fn add(&mut self, node: Node) -> Result<(), Fault> {
+    fn add(&mut self, node: YamlNode) -> Result<(), Fault> {
         match &mut self.node.value {
-            Value::Scalar(_) => unreachable!("a scalar is never open"),
-            Value::List(list) => list.push(node),
-            Value::Map(map) => match (self.key.take(), node) {
+            YamlValue::Scalar(_) => unreachable!("a scalar is never open"),
+            YamlValue::List(list) => list.push(node),
+            YamlValue::Map(map) => match (self.key.take(), node) {
                 (Some(key), node) => map.push((key, node)),
-                (None, Node { place, value: Value::Scalar(name) }) => {
+                (None, YamlNode { place, value: YamlValue::Scalar(name) }) => {
                     if !self.seen.insert(name.clone()) {
                         return Err(Fault::new(place, format!("`{name}` is given twice")));
                     }
-                    self.key = Some(Key { place, name });
+                    self.key = Some(YamlKey { place, name });
                 }
                 (None, node) => return Err(Fault::new(node.place, "a key must be plain text")),
             },

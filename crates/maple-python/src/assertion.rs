@@ -14,7 +14,7 @@ use crate::field::FieldRef;
 use crate::kind::{FieldKind, largest, named, operand, to_raw};
 
 /// The meaning of a keyword argument.
-enum Part {
+enum KeywordPart {
     Constraint(Constraint),
     Range(Range),
     /// No value: a range without numbers.
@@ -33,9 +33,9 @@ pub fn conjunction(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Cond>>
     let (mut cond, mut possible) = (Cond::default(), true);
     for (name, value) in fields {
         match part(named(&name, "pkt.matches()")?, &value)? {
-            Part::Constraint(constraint) => cond = cond.and(constraint),
-            Part::Range(range) => cond = cond.within(range),
-            Part::Nothing => possible = false,
+            KeywordPart::Constraint(constraint) => cond = cond.and(constraint),
+            KeywordPart::Range(range) => cond = cond.within(range),
+            KeywordPart::Nothing => possible = false,
         }
     }
     Ok(possible.then_some(cond))
@@ -52,7 +52,7 @@ pub fn condition(fields: &Bound<'_, PyDict>) -> PyResult<Cond> {
     conjunction(Some(fields))?.ok_or_else(|| PyValueError::new_err(format!("no packet can be {fields}")))
 }
 
-fn part(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Part> {
+fn part(field: Field, value: &Bound<'_, PyAny>) -> PyResult<KeywordPart> {
     if value.is_none() {
         return Err(PyTypeError::new_err(format!(
             "pkt.matches({field}=None) would ask for an absent field; ask `pkt.{field} == None` by itself"
@@ -68,10 +68,10 @@ fn part(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Part> {
         return numbers(field, range);
     }
     match prefix(field, value)? {
-        Some(prefix) => Ok(Part::Constraint(Constraint::masked(field, prefix.value, prefix.mask()))),
+        Some(prefix) => Ok(KeywordPart::Constraint(Constraint::masked(field, prefix.value, prefix.mask()))),
         None => {
             let value = operand(field, value).map_err(|error| hint(field, value, error))?;
-            Ok(Part::Constraint(Constraint::exact(field, to_raw(field, value))))
+            Ok(KeywordPart::Constraint(Constraint::exact(field, to_raw(field, value))))
         }
     }
 }
@@ -101,7 +101,7 @@ fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
 }
 
 /// Returns the condition of `range(first, last + 1)`. Numbers that the field cannot have are cut off.
-fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
+fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<KeywordPart> {
     if FieldKind::from_field(field) != FieldKind::Number {
         return Err(PyTypeError::new_err(format!("{field} is an address, not in a range; write {field}=\"…/length\"")));
     }
@@ -114,16 +114,16 @@ fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
     let end = |name: &str| range.getattr(name)?.extract::<i128>();
     let (first, last) = (end("start")?.max(0), (end("stop")? - 1).min(largest(field) as i128));
     if first > last {
-        return Ok(Part::Nothing);
+        return Ok(KeywordPart::Nothing);
     }
     let (first, last) = (first as u128, last as u128);
     Ok(match field {
         _ if (first, last) != (0, largest(field)) => {
-            Part::Range(Range { field, lo: to_raw(field, first), hi: to_raw(field, last) })
+            KeywordPart::Range(Range { field, lo: to_raw(field, first), hi: to_raw(field, last) })
         }
         // A range of all values tests whether the field is present.
-        Field::VlanVid => Part::Constraint(Constraint::masked(field, VLAN_PRESENT, VLAN_PRESENT)),
-        _ => Part::Constraint(Constraint { field, value: 0, mask: 0 }),
+        Field::VlanVid => KeywordPart::Constraint(Constraint::masked(field, VLAN_PRESENT, VLAN_PRESENT)),
+        _ => KeywordPart::Constraint(Constraint { field, value: 0, mask: 0 }),
     })
 }
 

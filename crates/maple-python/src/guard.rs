@@ -148,14 +148,14 @@ impl PyConstraint {
     }
 }
 
-type Place<'a> = (&'a str, &'a str, u32);
+type CodePlace<'a> = (&'a str, &'a str, u32);
 
 /// Each is made with its text, and with the file and line that made it.
 #[pymethods]
 impl PyConstraint {
     #[staticmethod]
     fn waypoint(
-        place: Place<'_>,
+        place: CodePlace<'_>,
         src: &Bound<'_, PyAny>,
         dst: &Bound<'_, PyAny>,
         via: &Bound<'_, PyAny>,
@@ -165,18 +165,18 @@ impl PyConstraint {
     }
 
     #[staticmethod]
-    fn isolate(place: Place<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
+    fn isolate(place: CodePlace<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         Ok(PyConstraint::with_requirement(place, Requirement::Isolate(group(a)?, group(b)?)))
     }
 
     #[staticmethod]
-    fn never(place: Place<'_>, port: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
+    fn never(place: CodePlace<'_>, port: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let requirement = Requirement::Never { port: PyLocation::from_object(port)?, src: group(src)? };
         Ok(PyConstraint::with_requirement(place, requirement))
     }
 
     #[staticmethod]
-    fn max_hops(place: Place<'_>, most: usize, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
+    fn max_hops(place: CodePlace<'_>, most: usize, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         if most == 0 {
             return Err(PyValueError::new_err("max_hops() takes 1 or more: each packet passes a switch"));
         }
@@ -184,18 +184,18 @@ impl PyConstraint {
     }
 
     #[staticmethod]
-    fn avoid(place: Place<'_>, taken: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
+    fn avoid(place: CodePlace<'_>, taken: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         Ok(PyConstraint::with_requirement(place, Requirement::Avoid { link: link(taken)?, src: group(of)? }))
     }
 
     #[staticmethod]
-    fn only_within(place: Place<'_>, within: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
+    fn only_within(place: CodePlace<'_>, within: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let requirement = Requirement::OnlyWithin { switches: switches(within)?, src: group(of)? };
         Ok(PyConstraint::with_requirement(place, requirement))
     }
 
     #[staticmethod]
-    fn only_within_slice(place: Place<'_>, slice: Described<'_>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
+    fn only_within_slice(place: CodePlace<'_>, slice: Described<'_>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let policy = Composition::single(Part::Route(Route::pass()));
         let scope = slice.slice(of.py(), policy)?.scope().clone();
         Ok(PyConstraint::with_requirement(place, Requirement::OnlyWithinScope { scope, src: group(of)? }))
@@ -203,7 +203,7 @@ impl PyConstraint {
 
     #[staticmethod]
     fn no_overload(
-        place: Place<'_>,
+        place: CodePlace<'_>,
         reserved: &Bound<'_, Table>,
         taken: Option<&Bound<'_, PyAny>>,
         capacity: Option<u64>,
@@ -216,7 +216,7 @@ impl PyConstraint {
     }
 
     #[staticmethod]
-    fn own(place: Place<'_>, function: Py<PyAny>) -> PyConstraint {
+    fn own(place: CodePlace<'_>, function: Py<PyAny>) -> PyConstraint {
         PyConstraint::with_requirement(place, Requirement::Custom(Part::Constraint(Arc::new(function))))
     }
 

@@ -9,15 +9,15 @@ use super::packets::Constraints;
 use super::{Expectation, Names};
 use crate::cube::Cube;
 use crate::error::{Fault, FilePlace};
-use crate::yaml::{Node, Value};
+use crate::yaml::{YamlNode, YamlValue};
 
 /// The maximum number of combinations of addresses and services in a test, which bounds the time of the test.
 const MAX_TEST: usize = 10_000;
 
 /// Returns the text of a test: `- office -> web denied`, or `- expect: office -> web denied`.
-pub(super) fn test_text(node: &Node) -> Result<&str, Fault> {
+pub(super) fn test_text(node: &YamlNode) -> Result<&str, Fault> {
     let node = match &node.value {
-        Value::Map(_) => Fields::from_map(node, "a test", &["expect"])?.get("expect").unwrap_or(node),
+        YamlValue::Map(_) => Fields::from_map(node, "a test", &["expect"])?.get("expect").unwrap_or(node),
         _ => node,
     };
     scalar(node, "tests")

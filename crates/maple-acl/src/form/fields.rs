@@ -1,18 +1,18 @@
 //! Maps of a document: their values by key, with errors that name the line and what may be meant.
 
 use crate::error::{Fault, FilePlace, did_you_mean};
-use crate::yaml::{Key, Node, Value};
+use crate::yaml::{YamlKey, YamlNode, YamlValue};
 
 /// A map's values by key. Unknown keys can't occur: they are rejected when it is made.
 pub(super) struct Fields<'a> {
     pub place: FilePlace,
-    all: &'a [(Key, Node)],
+    all: &'a [(YamlKey, YamlNode)],
 }
 
 impl<'a> Fields<'a> {
     /// Reads a map that may have the `known` keys. `what`: its name in errors.
-    pub fn from_map(node: &'a Node, what: &str, known: &[&str]) -> Result<Fields<'a>, Fault> {
-        let Value::Map(all) = &node.value else {
+    pub fn from_map(node: &'a YamlNode, what: &str, known: &[&str]) -> Result<Fields<'a>, Fault> {
+        let YamlValue::Map(all) = &node.value else {
             return Err(Fault::new(node.place, format!("{what} is a map of `key: value`")));
         };
         match all.iter().find(|(key, _)| !known.contains(&&*key.name)) {
@@ -25,7 +25,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the value of a key.
-    pub fn get(&self, key: &str) -> Option<&'a Node> {
+    pub fn get(&self, key: &str) -> Option<&'a YamlNode> {
         self.all.iter().find(|(there, _)| there.name == key).map(|(_, node)| node)
     }
 
@@ -35,19 +35,19 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the map of a key, empty if it is not there.
-    pub fn section(&self, key: &str) -> Result<&'a [(Key, Node)], Fault> {
+    pub fn section(&self, key: &str) -> Result<&'a [(YamlKey, YamlNode)], Fault> {
         match self.get(key) {
             None => Ok(&[]),
-            Some(Node { value: Value::Map(map), .. }) => Ok(map),
+            Some(YamlNode { value: YamlValue::Map(map), .. }) => Ok(map),
             Some(node) => Err(Fault::new(node.place, format!("`{key}` is a map of `name: …`"))),
         }
     }
 
     /// Returns the list of a key, empty if it is not there.
-    pub fn list(&self, key: &str) -> Result<&'a [Node], Fault> {
+    pub fn list(&self, key: &str) -> Result<&'a [YamlNode], Fault> {
         match self.get(key) {
             None => Ok(&[]),
-            Some(Node { value: Value::List(list), .. }) => Ok(list),
+            Some(YamlNode { value: YamlValue::List(list), .. }) => Ok(list),
             Some(node) => Err(Fault::new(node.place, format!("`{key}` is a list of `- …`"))),
         }
     }
@@ -68,19 +68,19 @@ impl<'a> Fields<'a> {
 }
 
 /// The text of a value that is neither a list nor a map.
-pub(super) fn scalar<'a>(node: &'a Node, key: &str) -> Result<&'a str, Fault> {
+pub(super) fn scalar<'a>(node: &'a YamlNode, key: &str) -> Result<&'a str, Fault> {
     match &node.value {
-        Value::Scalar(text) => Ok(text),
+        YamlValue::Scalar(text) => Ok(text),
         _ => Err(Fault::new(node.place, format!("`{key}` is one value"))),
     }
 }
 
 /// The values of a list, or the one value.
-pub(super) fn scalars<'a>(node: &'a Node, key: &str) -> Result<Vec<(FilePlace, &'a str)>, Fault> {
-    let one = |node: &'a Node| Ok((node.place, scalar(node, key)?));
+pub(super) fn scalars<'a>(node: &'a YamlNode, key: &str) -> Result<Vec<(FilePlace, &'a str)>, Fault> {
+    let one = |node: &'a YamlNode| Ok((node.place, scalar(node, key)?));
     match &node.value {
-        Value::List(list) if list.is_empty() => Err(Fault::new(node.place, format!("`{key}` names nothing"))),
-        Value::List(list) => list.iter().map(one).collect(),
+        YamlValue::List(list) if list.is_empty() => Err(Fault::new(node.place, format!("`{key}` names nothing"))),
+        YamlValue::List(list) => list.iter().map(one).collect(),
         _ => one(node).map(|one| vec![one]),
     }
 }

@@ -22,7 +22,7 @@ use crate::cube::Cube;
 use crate::error::{Fault, FilePlace};
 use crate::fragments::{self, Fragments};
 use crate::service::Services;
-use crate::yaml::Node;
+use crate::yaml::YamlNode;
 use expectation::test_text;
 use fields::Fields;
 use packets::Cubes;
@@ -151,7 +151,7 @@ impl Document {
     ///
     /// # Errors
     /// All that is wrong in the rules and tests, or the one thing that is wrong before them.
-    pub fn read(root: &Node, question: Option<&str>) -> Result<Document, Vec<Fault>> {
+    pub fn read(root: &YamlNode, question: Option<&str>) -> Result<Document, Vec<Fault>> {
         let fields = Fields::from_map(root, "an access list", &DOCUMENT_KEYS)?;
         check_version(&fields)?;
         let groups = Groups::from_section(fields.section("groups")?)?;
@@ -193,7 +193,7 @@ impl Document {
     }
 
     /// Adds the rules and their entries, as long as there are not too many. Returns all that is wrong in them.
-    fn add_rules<'a>(&mut self, names: &mut Names<'a>, rules: &'a [Node]) -> Vec<Fault> {
+    fn add_rules<'a>(&mut self, names: &mut Names<'a>, rules: &'a [YamlNode]) -> Vec<Fault> {
         let (mut faults, mut known) = (Vec::new(), FxHashMap::default());
         for (number, node) in (0..).zip(rules) {
             faults.extend(self.add_rule(names, &mut known, number, node).err());
@@ -210,7 +210,7 @@ impl Document {
         names: &mut Names<'a>,
         known: &mut FxHashMap<String, FilePlace>,
         number: u32,
-        node: &'a Node,
+        node: &'a YamlNode,
     ) -> Result<(), Fault> {
         let rule = Fields::from_map(node, "a rule", &RULE_KEYS)?;
         let Cubes { once, replies } = names.cubes(&rule)?;

@@ -10,7 +10,7 @@ use super::packets::{Constraints, Cubes, Place};
 use super::{ACTIONS, MAX_ENTRIES, Names, Rule};
 use crate::error::{Fault, FilePlace, did_you_mean};
 use crate::service::{Service, ports};
-use crate::yaml::Node;
+use crate::yaml::YamlNode;
 
 /// Reads what a rule does with its packets.
 pub(super) fn read_rule(fields: &Fields<'_>) -> Result<Rule, Fault> {
@@ -100,7 +100,7 @@ fn each<T>(
     }
 }
 
-fn source_ports(node: &Node, services: Option<&[Service]>) -> Result<Vec<(u16, u16)>, Fault> {
+fn source_ports(node: &YamlNode, services: Option<&[Service]>) -> Result<Vec<(u16, u16)>, Fault> {
     let have_ports = |all: &[Service]| all.iter().all(|one| matches!(one, Service::Ports(..)));
     if !services.is_some_and(have_ports) {
         return Err(Fault::new(node.place, "`source_ports` needs a `service` of tcp, udp or sctp"));
@@ -109,7 +109,7 @@ fn source_ports(node: &Node, services: Option<&[Service]>) -> Result<Vec<(u16, u
     scalars(node, "source_ports")?.into_iter().map(range).collect()
 }
 
-fn ethertype(node: &Node) -> Result<u128, Fault> {
+fn ethertype(node: &YamlNode) -> Result<u128, Fault> {
     let text = scalar(node, "ethertype")?;
     let number = || match text.strip_prefix("0x") {
         Some(digits) => u128::from_str_radix(digits, 16).ok(),

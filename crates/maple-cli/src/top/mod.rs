@@ -25,7 +25,7 @@ use maple_controller::control::socket::AskError;
 use self::draw::draw;
 use self::picture::{Picture, Trends};
 use self::reading::Reading;
-use self::screen::{Happening, Screen};
+use self::screen::{Happening, TopScreen};
 use self::view::{KeyOutcome, View};
 use crate::options::controller_to_ask;
 use crate::show::hint;
@@ -56,7 +56,7 @@ pub fn main(args: TopArgs) -> anyhow::Result<u8> {
     let mut top = Top::default();
     // Without a controller there is nothing to show, and the reason is better read where the command stands.
     top.take(Ok(readings.recv()?.map_err(hint)?));
-    let mut screen = Screen::open()?;
+    let mut screen = TopScreen::open()?;
     loop {
         screen.draw(|frame| draw(frame, &mut top))?;
         // Until something is to be drawn.

@@ -14,7 +14,7 @@ use signal_hook::flag;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// An open screen. Dropping it restores the terminal, and so does a panic before its text is printed.
-pub struct Screen {
+pub struct TopScreen {
     terminal: DefaultTerminal,
     /// The signal that asks the program to end; 0 if none has come.
     signal: Arc<AtomicUsize>,
@@ -29,18 +29,18 @@ pub enum Happening {
     Nothing,
 }
 
-impl Screen {
+impl TopScreen {
     /// Takes the terminal.
     ///
     /// # Errors
     /// The system's error if a signal can't be caught or the terminal can't be changed.
-    pub fn open() -> io::Result<Screen> {
+    pub fn open() -> io::Result<TopScreen> {
         let signal = Arc::<AtomicUsize>::default();
         for number in [SIGHUP, SIGINT, SIGTERM] {
             flag::register_usize(number, Arc::clone(&signal), number as usize)?;
         }
         match ratatui::try_init() {
-            Ok(terminal) => Ok(Screen { terminal, signal }),
+            Ok(terminal) => Ok(TopScreen { terminal, signal }),
             Err(error) => {
                 // A part of it may have been done.
                 restore();
@@ -82,7 +82,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TopScreen {
     fn drop(&mut self) {
         restore();
     }

@@ -54,23 +54,23 @@ pub use slices::{Slice, SliceError};
 
 /// A policy made of policies of type `P`.
 #[derive(Clone, Debug)]
-pub struct Composition<P>(Node<P>);
+pub struct Composition<P>(PolicyNode<P>);
 
 /// A composition of policies in Rust, which is itself a [`Policy`].
 pub type Composed = Composition<Arc<dyn Policy>>;
 
 #[derive(Clone, Debug)]
-enum Node<P> {
+enum PolicyNode<P> {
     Policy(P),
-    Named { name: Name, of: Box<Node<P>> },
-    Tiers(Vec<Node<P>>),
-    Beside { of: Box<Node<P>>, beside: Box<Node<P>> },
-    Restrict { only: Vec<Cond>, at: Option<Source>, of: Box<Node<P>> },
-    Lists { lists: Vec<Arc<AccessList>>, allowed: Box<Node<P>> },
-    Choose { by: Choice, cases: Vec<(Value, Node<P>)>, otherwise: Box<Node<P>> },
-    Fallback { of: Box<Node<P>>, on_error: Box<Node<P>> },
-    Slices { tenants: Vec<(Tenant, Node<P>)>, at: Option<Source>, otherwise: Box<Node<P>> },
-    Guard { of: Box<Node<P>>, constraints: Arc<RouteConstraints<P>> },
+    Named { name: Name, of: Box<PolicyNode<P>> },
+    Tiers(Vec<PolicyNode<P>>),
+    Beside { of: Box<PolicyNode<P>>, beside: Box<PolicyNode<P>> },
+    Restrict { only: Vec<Cond>, at: Option<Source>, of: Box<PolicyNode<P>> },
+    Lists { lists: Vec<Arc<AccessList>>, allowed: Box<PolicyNode<P>> },
+    Choose { by: Choice, cases: Vec<(Value, PolicyNode<P>)>, otherwise: Box<PolicyNode<P>> },
+    Fallback { of: Box<PolicyNode<P>>, on_error: Box<PolicyNode<P>> },
+    Slices { tenants: Vec<(Tenant, PolicyNode<P>)>, at: Option<Source>, otherwise: Box<PolicyNode<P>> },
+    Guard { of: Box<PolicyNode<P>>, constraints: Arc<RouteConstraints<P>> },
 }
 
 /// The cell whose value a choice depends on.
@@ -97,13 +97,13 @@ type ComposedAnswer = Result<Route, PolicyError>;
 impl<P> Composition<P> {
     /// Wraps a single policy.
     pub fn single(policy: P) -> Composition<P> {
-        Composition(Node::Policy(policy))
+        Composition(PolicyNode::Policy(policy))
     }
 
     /// Composes policies in sequence: the first that does not pass decides, on the packet as those before it have
     /// changed it. If all pass, or there are none, the whole passes.
     pub fn tiers(tiers: impl IntoIterator<Item = Composition<P>>) -> Composition<P> {
-        Composition(Node::Tiers(tiers.into_iter().map(|tier| tier.0).collect()))
+        Composition(PolicyNode::Tiers(tiers.into_iter().map(|tier| tier.0).collect()))
     }
 
     /// Lets `next` decide where this policy passes.
@@ -117,27 +117,27 @@ impl<P> Composition<P> {
     pub fn named(self, name: impl Into<Name>) -> Composition<P> {
         let name = name.into();
         let of = Box::new(self.0.within(&name));
-        Composition(Node::Named { name, of })
+        Composition(PolicyNode::Named { name, of })
     }
 
     /// Adds a copy of the packet wherever `beside` would send it, treated as `beside` says. `beside` may send to ports,
     /// along paths, or where its route makes copies.
     #[must_use]
     pub fn observed_by(self, beside: Composition<P>) -> Composition<P> {
-        Composition(Node::Beside { of: Box::new(self.0), beside: Box::new(beside.0) })
+        Composition(PolicyNode::Beside { of: Box::new(self.0), beside: Box::new(beside.0) })
     }
 
     /// Restricts this policy to packets that fit one of the conditions; others pass. `at` is the line that says so.
     #[must_use]
     pub fn only(self, conditions: impl IntoIterator<Item = Cond>, at: Option<Source>) -> Composition<P> {
-        Composition(Node::Restrict { only: conditions.into_iter().collect(), at, of: Box::new(self.0) })
+        Composition(PolicyNode::Restrict { only: conditions.into_iter().collect(), at, of: Box::new(self.0) })
     }
 
     /// Composes access lists with a policy, the first list first. A packet that a list denies is dropped, one that it
     /// allows is decided by `allowed`, and one that it passes is up to the next list. A packet that all lists pass,
     /// passes.
     pub fn lists(lists: impl IntoIterator<Item = Arc<AccessList>>, allowed: Composition<P>) -> Composition<P> {
-        Composition(Node::Lists { lists: lists.into_iter().collect(), allowed: Box::new(allowed.0) })
+        Composition(PolicyNode::Lists { lists: lists.into_iter().collect(), allowed: Box::new(allowed.0) })
     }
 
     /// Chooses the policy of the first case whose value the cell has, or else `otherwise`. A change of the cell decides
@@ -148,7 +148,7 @@ impl<P> Composition<P> {
         otherwise: Composition<P>,
     ) -> Composition<P> {
         let cases = cases.into_iter().map(|(value, policy)| (value, policy.0)).collect();
-        Composition(Node::Choose { by, cases, otherwise: Box::new(otherwise.0) })
+        Composition(PolicyNode::Choose { by, cases, otherwise: Box::new(otherwise.0) })
     }
 
     /// Lets `on_error` decide where this policy fails or panics, or where its route can't be followed. The writes of
@@ -158,7 +158,7 @@ impl<P> Composition<P> {
     /// change, even if no policy read them.
     #[must_use]
     pub fn or_on_error(self, on_error: Composition<P>) -> Composition<P> {
-        Composition(Node::Fallback { of: Box::new(self.0), on_error: Box::new(on_error.0) })
+        Composition(PolicyNode::Fallback { of: Box::new(self.0), on_error: Box::new(on_error.0) })
     }
 
     /// Returns packets whose decision the access lists determine, so that rules can be installed before such packets
@@ -166,7 +166,7 @@ impl<P> Composition<P> {
     pub fn samples(&self) -> Vec<SamplePacket> {
         let mut samples = Vec::new();
         self.0.visit_nodes(&mut |node| {
-            if let Node::Lists { lists, .. } = node {
+            if let PolicyNode::Lists { lists, .. } = node {
                 lists.iter().for_each(|list| samples.extend_from_slice(list.samples()));
             }
         });
@@ -177,7 +177,7 @@ impl<P> Composition<P> {
     pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
         let mut all = Vec::new();
         self.0.visit_nodes(&mut |node| {
-            if let Node::Lists { lists, .. } = node {
+            if let PolicyNode::Lists { lists, .. } = node {
                 all.extend(lists.iter().cloned());
             }
         });
@@ -189,7 +189,7 @@ impl<P> Composition<P> {
     #[must_use]
     pub fn guarded(self, constraints: impl IntoIterator<Item = RouteConstraint<P>>) -> Composition<P> {
         let constraints = Arc::new(RouteConstraints::new(constraints));
-        Composition(Node::Guard { of: Box::new(self.0), constraints })
+        Composition(PolicyNode::Guard { of: Box::new(self.0), constraints })
     }
 
     /// Returns the policies that the composition is made of, and the functions of its constraints, in order.
@@ -215,33 +215,37 @@ impl<P> Composition<P> {
     }
 }
 
-impl<P> Node<P> {
+impl<P> PolicyNode<P> {
     /// Puts `outer` before the names of all tiers in the node.
-    fn within(self, outer: &Name) -> Node<P> {
-        let inside = |node: Box<Node<P>>| Box::new(node.within(outer));
+    fn within(self, outer: &Name) -> PolicyNode<P> {
+        let inside = |node: Box<PolicyNode<P>>| Box::new(node.within(outer));
         match self {
-            Node::Policy(policy) => Node::Policy(policy),
-            Node::Named { name, of } => Node::Named { name: format!("{outer}/{name}").into(), of: inside(of) },
-            Node::Tiers(tiers) => Node::Tiers(tiers.into_iter().map(|tier| tier.within(outer)).collect()),
-            Node::Beside { of, beside } => Node::Beside { of: inside(of), beside: inside(beside) },
-            Node::Restrict { only, at, of } => Node::Restrict { only, at, of: inside(of) },
-            Node::Lists { lists, allowed } => Node::Lists { lists, allowed: inside(allowed) },
-            Node::Choose { by, cases, otherwise } => {
+            PolicyNode::Policy(policy) => PolicyNode::Policy(policy),
+            PolicyNode::Named { name, of } => {
+                PolicyNode::Named { name: format!("{outer}/{name}").into(), of: inside(of) }
+            }
+            PolicyNode::Tiers(tiers) => PolicyNode::Tiers(tiers.into_iter().map(|tier| tier.within(outer)).collect()),
+            PolicyNode::Beside { of, beside } => PolicyNode::Beside { of: inside(of), beside: inside(beside) },
+            PolicyNode::Restrict { only, at, of } => PolicyNode::Restrict { only, at, of: inside(of) },
+            PolicyNode::Lists { lists, allowed } => PolicyNode::Lists { lists, allowed: inside(allowed) },
+            PolicyNode::Choose { by, cases, otherwise } => {
                 let cases = cases.into_iter().map(|(value, policy)| (value, policy.within(outer))).collect();
-                Node::Choose { by, cases, otherwise: inside(otherwise) }
+                PolicyNode::Choose { by, cases, otherwise: inside(otherwise) }
             }
-            Node::Fallback { of, on_error } => Node::Fallback { of: inside(of), on_error: inside(on_error) },
-            Node::Slices { tenants, at, otherwise } => {
+            PolicyNode::Fallback { of, on_error } => {
+                PolicyNode::Fallback { of: inside(of), on_error: inside(on_error) }
+            }
+            PolicyNode::Slices { tenants, at, otherwise } => {
                 let tenants = tenants.into_iter().map(|(tenant, policy)| (tenant, policy.within(outer))).collect();
-                Node::Slices { tenants, at, otherwise: inside(otherwise) }
+                PolicyNode::Slices { tenants, at, otherwise: inside(otherwise) }
             }
-            Node::Guard { of, constraints } => Node::Guard { of: inside(of), constraints },
+            PolicyNode::Guard { of, constraints } => PolicyNode::Guard { of: inside(of), constraints },
         }
     }
 
     fn constraints(&self, names: &mut Vec<Arc<str>>) {
         self.visit_nodes(&mut |node| {
-            let Node::Guard { constraints, .. } = node else { return };
+            let PolicyNode::Guard { constraints, .. } = node else { return };
             for name in std::iter::once(NO_LOOPS.into()).chain(constraints.iter().map(RouteConstraint::name)) {
                 if !names.contains(&name) {
                     names.push(name);
@@ -252,8 +256,8 @@ impl<P> Node<P> {
 
     fn visit<'a>(&'a self, see: &mut impl FnMut(&'a P)) {
         self.visit_nodes(&mut |node| match node {
-            Node::Policy(policy) => see(policy),
-            Node::Guard { constraints, .. } => {
+            PolicyNode::Policy(policy) => see(policy),
+            PolicyNode::Guard { constraints, .. } => {
                 constraints.iter().filter_map(RouteConstraint::function).for_each(&mut *see)
             }
             _ => {}
@@ -261,24 +265,24 @@ impl<P> Node<P> {
     }
 
     /// Visits this node and all below it, in the order in which they run.
-    fn visit_nodes<'a>(&'a self, see: &mut impl FnMut(&'a Node<P>)) {
+    fn visit_nodes<'a>(&'a self, see: &mut impl FnMut(&'a PolicyNode<P>)) {
         see(self);
         match self {
-            Node::Policy(_) => {}
-            Node::Named { of, .. }
-            | Node::Restrict { of, .. }
-            | Node::Lists { allowed: of, .. }
-            | Node::Guard { of, .. } => of.visit_nodes(see),
-            Node::Tiers(tiers) => tiers.iter().for_each(|tier| tier.visit_nodes(see)),
-            Node::Beside { of, beside: other } | Node::Fallback { of, on_error: other } => {
+            PolicyNode::Policy(_) => {}
+            PolicyNode::Named { of, .. }
+            | PolicyNode::Restrict { of, .. }
+            | PolicyNode::Lists { allowed: of, .. }
+            | PolicyNode::Guard { of, .. } => of.visit_nodes(see),
+            PolicyNode::Tiers(tiers) => tiers.iter().for_each(|tier| tier.visit_nodes(see)),
+            PolicyNode::Beside { of, beside: other } | PolicyNode::Fallback { of, on_error: other } => {
                 of.visit_nodes(see);
                 other.visit_nodes(see);
             }
-            Node::Choose { cases, otherwise, .. } => {
+            PolicyNode::Choose { cases, otherwise, .. } => {
                 cases.iter().for_each(|(_, policy)| policy.visit_nodes(see));
                 otherwise.visit_nodes(see);
             }
-            Node::Slices { tenants, otherwise, .. } => {
+            PolicyNode::Slices { tenants, otherwise, .. } => {
                 tenants.iter().for_each(|(_, policy)| policy.visit_nodes(see));
                 otherwise.visit_nodes(see);
             }
@@ -288,26 +292,26 @@ impl<P> Node<P> {
 
 /// Each step, unless it fails, leaves the packet as it found it, with the changes that were made before.
 impl<P> Running<'_, P> {
-    fn decide(&mut self, node: &Node<P>) -> ComposedAnswer {
+    fn decide(&mut self, node: &PolicyNode<P>) -> ComposedAnswer {
         match node {
-            Node::Policy(policy) => self.call(policy),
-            Node::Named { name, of } => self.in_tier(name, of),
-            Node::Tiers(tiers) => self.tiers(tiers),
-            Node::Beside { of, beside } => {
+            PolicyNode::Policy(policy) => self.call(policy),
+            PolicyNode::Named { name, of } => self.in_tier(name, of),
+            PolicyNode::Tiers(tiers) => self.tiers(tiers),
+            PolicyNode::Beside { of, beside } => {
                 let (route, beside) = (self.decide(of)?, self.decide(beside)?);
                 let made_at = beside.made_at().cloned();
                 let with_copies = route.with_copies(beside, self.pkt.ingress());
                 with_copies.map_err(|error| PolicyError::Route { error, made_at })
             }
-            Node::Restrict { only, at, of } => {
+            PolicyNode::Restrict { only, at, of } => {
                 if only.iter().any(|cond| self.pkt.fits(cond, at.clone())) {
                     self.decide(of)
                 } else {
                     Ok(Route::pass_with(Treatment::default()))
                 }
             }
-            Node::Lists { lists, allowed } => self.in_lists(lists, allowed),
-            Node::Choose { by, cases, otherwise } => {
+            PolicyNode::Lists { lists, allowed } => self.in_lists(lists, allowed),
+            PolicyNode::Choose { by, cases, otherwise } => {
                 let value = match self.net.read(by.cell.clone()) {
                     CellValue::Value(Some(value)) => value,
                     _ => by.unset.clone(),
@@ -315,9 +319,9 @@ impl<P> Running<'_, P> {
                 let case = cases.iter().find(|(case, _)| *case == value);
                 self.decide(case.map_or(&**otherwise, |(_, policy)| policy))
             }
-            Node::Fallback { of, on_error } => self.with_fallback(of, on_error),
-            Node::Slices { tenants, at, otherwise } => self.slices(tenants, otherwise, at.as_ref()),
-            Node::Guard { of, constraints } => {
+            PolicyNode::Fallback { of, on_error } => self.with_fallback(of, on_error),
+            PolicyNode::Slices { tenants, at, otherwise } => self.slices(tenants, otherwise, at.as_ref()),
+            PolicyNode::Guard { of, constraints } => {
                 let is_named = constraints.ask_who_sends(self.pkt);
                 let (savepoint, refused) = (self.net.savepoint(), self.pkt.violations());
                 let inner = self.decide(of)?;
@@ -354,7 +358,7 @@ impl<P> Running<'_, P> {
         self.pkt.change(treatment).map_err(error)
     }
 
-    fn in_tier(&mut self, name: &Name, of: &Node<P>) -> ComposedAnswer {
+    fn in_tier(&mut self, name: &Name, of: &PolicyNode<P>) -> ComposedAnswer {
         let (outer, error_before) = (self.pkt.enter_tier(Some(Arc::clone(name))), self.net.take_error());
         let answer = self.decide(of);
         self.pkt.enter_tier(outer);
@@ -369,7 +373,7 @@ impl<P> Running<'_, P> {
         }
     }
 
-    fn tiers(&mut self, tiers: &[Node<P>]) -> ComposedAnswer {
+    fn tiers(&mut self, tiers: &[PolicyNode<P>]) -> ComposedAnswer {
         let before = self.pkt.changes();
         let mut so_far = Route::pass_with(Treatment::default());
         for tier in tiers {
@@ -384,7 +388,7 @@ impl<P> Running<'_, P> {
         Ok(so_far)
     }
 
-    fn in_lists(&mut self, lists: &[Arc<AccessList>], allowed: &Node<P>) -> ComposedAnswer {
+    fn in_lists(&mut self, lists: &[Arc<AccessList>], allowed: &PolicyNode<P>) -> ComposedAnswer {
         let mut so_far = Route::pass_with(Treatment::default());
         for list in lists {
             let rule = list.ask(self.pkt);
@@ -405,7 +409,7 @@ impl<P> Running<'_, P> {
         Ok(so_far)
     }
 
-    fn with_fallback(&mut self, of: &Node<P>, on_error: &Node<P>) -> ComposedAnswer {
+    fn with_fallback(&mut self, of: &PolicyNode<P>, on_error: &PolicyNode<P>) -> ComposedAnswer {
         let (changes, savepoint, error_before) = (self.pkt.changes(), self.net.savepoint(), self.net.take_error());
         let violations = self.pkt.violations();
         let (tier, slice) = (self.pkt.enter_tier(None), self.net.slice());

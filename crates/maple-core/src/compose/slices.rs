@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use maple_wire::{Constraint, Dpid, Field, PortNo};
 
-use super::{ComposedAnswer, Composition, Node, Running};
+use super::{ComposedAnswer, Composition, PolicyNode, Running};
 use crate::ids::Name;
 use crate::network::{LinkName, Location, Mac, Scope};
 use crate::policy::PacketHandle;
@@ -136,7 +136,7 @@ impl<P> Composition<P> {
             (slice.tenant, slice.policy.named(name).0)
         };
         let tenants = slices.into_iter().map(named).collect();
-        Ok(Composition(Node::Slices { tenants, at, otherwise: Box::new(otherwise.0) }))
+        Ok(Composition(PolicyNode::Slices { tenants, at, otherwise: Box::new(otherwise.0) }))
     }
 }
 
@@ -206,8 +206,8 @@ impl<P> Running<'_, P> {
     /// Decides the packet by the slice that it belongs to, or by `otherwise`.
     pub(super) fn slices(
         &mut self,
-        tenants: &[(Tenant, Node<P>)],
-        otherwise: &Node<P>,
+        tenants: &[(Tenant, PolicyNode<P>)],
+        otherwise: &PolicyNode<P>,
         at: Option<&Source>,
     ) -> ComposedAnswer {
         let Some((tenant, of)) = tenants.iter().find(|(tenant, _)| tenant.has(self.pkt, at)) else {

@@ -26,7 +26,7 @@ use crate::network::{Hop, Location, PortInfo, PortKind, Scope};
 
 /// A plan's questions about the network. Each answer is recorded, unless stated otherwise, because the plan's hops
 /// depend on it.
-pub(crate) trait Topology {
+pub(crate) trait PlanTopology {
     /// Returns the hops of a flood that starts at a switch, in a part of the network; `None` if the switch is not
     /// there.
     fn flood(&mut self, from: Dpid, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
@@ -38,7 +38,7 @@ pub(crate) trait Topology {
     /// Returns the information about a port; `None` if the port does not exist.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
 
-    /// Returns the far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not
+    /// Returns the far end of a link that both ends know of. It follows from [`PlanTopology::port`] of both, so it is not
     /// recorded.
     fn peer(&self, at: Location) -> Option<Location>;
 
@@ -176,7 +176,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`RouteError`] if the route can't be followed.
-    pub(crate) fn resolve(&self, topology: &mut impl Topology) -> Result<Resolved, RouteError> {
+    pub(crate) fn resolve(&self, topology: &mut impl PlanTopology) -> Result<Resolved, RouteError> {
         self.0.resolve(topology)
     }
 
@@ -229,7 +229,7 @@ impl Branch {
         &self,
         hops: impl IntoIterator<Item = Hop>,
         ingress: Dpid,
-        topology: &mut impl Topology,
+        topology: &mut impl PlanTopology,
     ) -> Result<(), RouteError> {
         let Some(scope) = &self.within else { return Ok(()) };
         for hop in hops {
@@ -285,7 +285,7 @@ impl fmt::Debug for PathTo {
 }
 
 impl PlanOf {
-    fn resolve(&self, topology: &mut impl Topology) -> Result<Resolved, RouteError> {
+    fn resolve(&self, topology: &mut impl PlanTopology) -> Result<Resolved, RouteError> {
         let ingress = self.ingress;
         let ways = self.ways(topology)?;
         let mut resolved = Resolved { meter: self.meter.clone(), ..Resolved::default() };
@@ -327,7 +327,7 @@ impl PlanOf {
     }
 
     /// Returns every hop but those that lead only to absent places.
-    fn ways(&self, topology: &mut impl Topology) -> Result<Ways, RouteError> {
+    fn ways(&self, topology: &mut impl PlanTopology) -> Result<Ways, RouteError> {
         let ingress = self.ingress;
         let (mut ways, mut absent) = (Ways::new(), Vec::new());
         // Whether the route may go nowhere without being wrong.
@@ -364,7 +364,7 @@ impl PlanOf {
     }
 
     /// Adds the hops that take copies from the route to their places.
-    fn add_copies(&self, ways: &mut Ways, topology: &mut impl Topology) -> Result<(), RouteError> {
+    fn add_copies(&self, ways: &mut Ways, topology: &mut impl PlanTopology) -> Result<(), RouteError> {
         for branch in &self.branches {
             let Some(place) = branch.copy_to else { continue };
             branch.check([Hop::new(place.switch, place.port)], self.ingress, topology)?;
@@ -386,7 +386,7 @@ impl PlanOf {
         ways: &Ways,
         place: Location,
         within: Option<&Scope>,
-        topology: &mut impl Topology,
+        topology: &mut impl PlanTopology,
     ) -> Vec<Hop> {
         let last = Hop::new(place.switch, place.port);
         let Some(info) = topology.port(place) else { return Vec::new() };
@@ -400,7 +400,7 @@ impl PlanOf {
     }
 
     /// Returns what is at the far end of a hop's port; `None` if it is absent.
-    fn far_end(&self, hop: Hop, named: HopName, topology: &mut impl Topology) -> Option<FarEnd> {
+    fn far_end(&self, hop: Hop, named: HopName, topology: &mut impl PlanTopology) -> Option<FarEnd> {
         let at = hop.location();
         if hop.port == PortNo::IN_PORT && hop.switch == self.ingress
             || matches!(named, HopName::ByFlood) && topology.peer(at).is_none()

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Field, Version};
 
-use super::{Net, PacketHandle, RunState, View};
+use super::{Net, PacketHandle, RunState, SubjectView};
 use crate::ids::Name;
 use crate::plan::{RouteError, Treatment, is_settable};
 use crate::policy_error::PolicyError;
@@ -80,7 +80,7 @@ impl FieldChanges {
 pub(super) struct ChangedPacket<'a> {
     pub changes: &'a FieldChanges,
     pub recorder: &'a mut Recorder,
-    pub packet: &'a View<'a>,
+    pub packet: &'a SubjectView<'a>,
     pub source: Option<Source>,
 }
 

@@ -101,7 +101,7 @@ enum RunSubject {
 struct NoFields;
 
 /// The view of a subject through which its fields are read.
-enum View<'a> {
+enum SubjectView<'a> {
     Packet(Packet<'a>),
     Headers(&'a dyn Fields),
 }
@@ -359,12 +359,12 @@ impl Run {
 }
 
 impl RunSubject {
-    fn view(&self, ingress: Location) -> View<'_> {
+    fn view(&self, ingress: Location) -> SubjectView<'_> {
         match self {
             RunSubject::Frame { bytes, total_len } => {
-                View::Packet(Packet::with_wire_len(bytes, ingress.port.0, *total_len))
+                SubjectView::Packet(Packet::with_wire_len(bytes, ingress.port.0, *total_len))
             }
-            RunSubject::Headers(headers) => View::Headers(&**headers),
+            RunSubject::Headers(headers) => SubjectView::Headers(&**headers),
         }
     }
 }
@@ -379,18 +379,18 @@ impl Fields for NoFields {
     }
 }
 
-impl Fields for View<'_> {
+impl Fields for SubjectView<'_> {
     fn value(&self, field: Field) -> Option<u128> {
         match self {
-            View::Packet(packet) => Fields::value(packet, field),
-            View::Headers(headers) => headers.value(field),
+            SubjectView::Packet(packet) => Fields::value(packet, field),
+            SubjectView::Headers(headers) => headers.value(field),
         }
     }
 
     fn is_captured(&self, field: Field) -> bool {
         match self {
-            View::Packet(packet) => Fields::is_captured(packet, field),
-            View::Headers(headers) => headers.is_captured(field),
+            SubjectView::Packet(packet) => Fields::is_captured(packet, field),
+            SubjectView::Headers(headers) => headers.is_captured(field),
         }
     }
 }

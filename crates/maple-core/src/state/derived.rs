@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::{Cell, CellValue, Name, Snapshot, Txn, sync};
 use crate::network::graph::{self, Distances, Graph};
 use crate::network::{Hop, Location, PortInfo, Reduced, Scope};
-use crate::plan::{Absence, OmittedPlace, Plan, Resolved, RouteError, Topology};
+use crate::plan::{Absence, OmittedPlace, Plan, PlanTopology, Resolved, RouteError};
 
 /// The moment at which something last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Graph for Snapshot {
     }
 }
 
-impl Topology for Txn {
+impl PlanTopology for Txn {
     fn flood(&mut self, from: Dpid, within: Option<&Scope>) -> Option<Arc<[Hop]>> {
         hops(self.read(Cell::Flood(from, within.and_then(Scope::of_ports_and_links))))
     }

@@ -79,9 +79,9 @@ impl fmt::Debug for StoreState {
 }
 
 /// Receives each snapshot, just before it becomes the newest.
-struct Observer(Box<Observe>);
+struct Observer(Box<ObserverFn>);
 
-type Observe = dyn Fn(&Arc<Snapshot>) + Send + Sync;
+type ObserverFn = dyn Fn(&Arc<Snapshot>) + Send + Sync;
 
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

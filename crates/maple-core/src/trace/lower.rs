@@ -33,7 +33,7 @@ use crate::capabilities::Capabilities;
 /// A trace that is lowered item by item, as questions are asked; [`Trace::lower`] lowers a whole trace. The packet and
 /// the capabilities must be the same at every call.
 #[derive(Debug, Default)]
-pub(crate) struct Lowered<'t> {
+pub(crate) struct LoweredTrace<'t> {
     /// The new items, and what follows from them.
     known: Knowledge<'t>,
     /// The number of passed tests that are not among these items.
@@ -50,7 +50,7 @@ const MAX_STATED: usize = 1;
 struct Lowering<'a, 't, P: ?Sized> {
     packet: &'a P,
     capabilities: &'a Capabilities,
-    done: &'a mut Lowered<'t>,
+    done: &'a mut LoweredTrace<'t>,
 }
 
 impl Trace {
@@ -59,7 +59,7 @@ impl Trace {
     ///
     /// Every trace of a tree must be lowered for the same capabilities.
     pub fn lower<P: Fields + ?Sized>(&self, packet: &P, capabilities: &Capabilities) -> Trace {
-        let mut lowered = Lowered::default();
+        let mut lowered = LoweredTrace::default();
         let mut lowering = Lowering { packet, capabilities, done: &mut lowered };
         for step in self.steps() {
             match step {
@@ -70,7 +70,7 @@ impl Trace {
                 }
             }
         }
-        let Lowered { known, sources, .. } = lowered;
+        let LoweredTrace { known, sources, .. } = lowered;
         Trace {
             items: known.into_items(),
             lists: Vec::new(),
@@ -82,11 +82,11 @@ impl Trace {
     }
 }
 
-impl<'t> Lowered<'t> {
+impl<'t> LoweredTrace<'t> {
     /// Starts a lowering that has passed these failed tests and these items, which were lowered already.
-    pub(crate) fn after(passed: Vec<ChainPrefix<'t>>, items: Vec<Item>) -> Lowered<'t> {
+    pub(crate) fn after(passed: Vec<ChainPrefix<'t>>, items: Vec<Item>) -> LoweredTrace<'t> {
         let number = passed.iter().map(|passed| passed.conds.len()).sum();
-        let mut lowered = Lowered { known: Knowledge::after(passed), passed: number, ..Lowered::default() };
+        let mut lowered = LoweredTrace { known: Knowledge::after(passed), passed: number, ..LoweredTrace::default() };
         items.into_iter().for_each(|item| lowered.push(item, None));
         lowered
     }
@@ -132,7 +132,7 @@ impl<'t> Lowered<'t> {
         self.passed + self.known.items().len()
     }
 
-    /// Returns the items from a depth on, which must not lie among the tests that were passed to [`Lowered::after`].
+    /// Returns the items from a depth on, which must not lie among the tests that were passed to [`LoweredTrace::after`].
     pub(crate) fn items_from(&self, depth: usize) -> &[Item] {
         &self.known.items()[depth - self.passed..]
     }

@@ -27,7 +27,7 @@ pub(crate) use condition_index::ConditionIndex;
 pub(crate) use knowledge::{ChainPrefix, FailedChain, Knowledge, KnownAnswer};
 pub(crate) use list::CaptureChecked;
 pub use list::{CondList, ListAnswer};
-pub(crate) use lower::Lowered;
+pub(crate) use lower::LoweredTrace;
 pub use overlap::{Example, example_of_both};
 pub use recorder::Recorder;
 pub use region::Region;

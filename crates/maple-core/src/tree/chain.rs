@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::chain_questions::ChainQuestions;
-use super::{Branch, Node, NodeId, Tree};
+use super::{Node, NodeId, Tree, TreeBranch};
 use crate::trace::{ChainPrefix, Cond, ConditionIndex, FailedChain, Fields, Item};
 
 /// The minimum number of tests of a chain that gets an index. Shorter ones are walked as fast.
@@ -104,11 +104,11 @@ impl Tree {
 
     /// Returns the tests on the way from the root to a branch of a node, or to the root: the beginnings of long chains,
     /// and the other items in their order.
-    pub(super) fn passed_to(&self, place: Option<(NodeId, Branch)>) -> (Vec<ChainPrefix<'_>>, Vec<Item>) {
+    pub(super) fn passed_to(&self, place: Option<(NodeId, TreeBranch)>) -> (Vec<ChainPrefix<'_>>, Vec<Item>) {
         let (mut passed, mut items, mut at) = (Vec::new(), Vec::new(), place);
         while let Some((node, branch)) = at {
             let mut first = node;
-            match self.slot(node).chain.filter(|_| branch == Branch::Outcome(false)) {
+            match self.slot(node).chain.filter(|_| branch == TreeBranch::Outcome(false)) {
                 Some(chain) => {
                     let Chain { nodes, conds, failures, .. } = &self.chains.chains[chain.index()];
                     // Each test of a chain comes after the one above it.
@@ -127,12 +127,12 @@ impl Tree {
 
     /// Adds a new test, which has no children yet, to its chain.
     pub(super) fn enter_chain(&mut self, test: NodeId) {
-        let Some((above, Branch::Outcome(false))) = self.parent(test) else { return };
+        let Some((above, TreeBranch::Outcome(false))) = self.parent(test) else { return };
         if let Some(chain) = self.slot(above).chain {
             return self.push_to_chain(chain, test);
         }
         let mut run = vec![test, above];
-        while let Some((above, Branch::Outcome(false))) = self.parent(run[run.len() - 1]) {
+        while let Some((above, TreeBranch::Outcome(false))) = self.parent(run[run.len() - 1]) {
             run.push(above);
         }
         if run.len() >= LONG {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use maple_prefetch::prefetch;
 
 use super::walk_order::InsertionPoint;
-use super::{Branch, LeafId, Node, NodeId, Slot, Tree, ValueNode};
+use super::{LeafId, Node, NodeId, Slot, Tree, TreeBranch, ValueNode};
 use crate::trace::Item;
 
 /// The result of adding a trace.
@@ -31,7 +31,7 @@ pub enum Augmented {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// The node and the branch under which the edit happened; `None` at the root.
-    pub(crate) place: Option<(NodeId, Branch)>,
+    pub(crate) place: Option<(NodeId, TreeBranch)>,
     /// The removed nodes, each before the one above it. What [`Tree::node`] says of them stays true until the next
     /// edit, except for their links to each other.
     pub(crate) removed: Vec<NodeId>,
@@ -75,7 +75,7 @@ impl Tree {
                     return self.put_at(from, here, &items[depth..], depth, leaf);
                 }
                 Some(node) => {
-                    let branch = Branch::taken_by(item);
+                    let branch = TreeBranch::taken_by(item);
                     here = self.child(node, branch);
                     from = Some((node, branch));
                 }
@@ -87,7 +87,7 @@ impl Tree {
     /// Inserts the rest of a trace under `from`. The first `depth` items of the trace lead to `here`.
     pub(super) fn put_at(
         &mut self,
-        from: Option<(NodeId, Branch)>,
+        from: Option<(NodeId, TreeBranch)>,
         here: Option<NodeId>,
         rest: &[Item],
         depth: usize,
@@ -134,7 +134,7 @@ impl Tree {
         }
         nodes.iter().for_each(|node| self.order.prefetch_around(*node));
         for (above, branch) in nodes.iter().filter_map(|node| self.parent(*node)) {
-            if let (Node::Value(values), Branch::Value(value)) = (self.node(above), branch) {
+            if let (Node::Value(values), TreeBranch::Value(value)) = (self.node(above), branch) {
                 values.prefetch_child(|| value);
             }
         }
@@ -154,12 +154,12 @@ impl Tree {
     }
 
     /// Adds the rest of a trace at the unexplored place `from`.
-    pub(super) fn extend(&mut self, from: Option<(NodeId, Branch)>, items: &[Item], leaf: LeafId) -> Augmented {
+    pub(super) fn extend(&mut self, from: Option<(NodeId, TreeBranch)>, items: &[Item], leaf: LeafId) -> Augmented {
         self.edit.place = from;
         let mut from = from;
         for item in items {
             let node = self.insert(from, Node::asking(item));
-            from = Some((node, Branch::taken_by(item)));
+            from = Some((node, TreeBranch::taken_by(item)));
         }
         let at = self.insert(from, Node::Leaf(leaf));
         self.leaves.insert(leaf, at);
@@ -169,7 +169,7 @@ impl Tree {
 
     fn replace(
         &mut self,
-        from: Option<(NodeId, Branch)>,
+        from: Option<(NodeId, TreeBranch)>,
         node: NodeId,
         rest: &[Item],
         depth: usize,
@@ -182,13 +182,13 @@ impl Tree {
     }
 
     /// Removes a node at this place, below which there is nothing.
-    pub(super) fn take_out(&mut self, node: NodeId, place: Option<(NodeId, Branch)>) {
+    pub(super) fn take_out(&mut self, node: NodeId, place: Option<(NodeId, TreeBranch)>) {
         self.discard(node);
         self.vacate(place);
     }
 
     /// Makes a place unexplored.
-    fn vacate(&mut self, place: Option<(NodeId, Branch)>) {
+    fn vacate(&mut self, place: Option<(NodeId, TreeBranch)>) {
         match place {
             None => self.root = None,
             Some((above, branch)) => self.unlink(above, branch),
@@ -223,9 +223,9 @@ impl Tree {
     }
 
     /// Inserts a node at an unexplored place.
-    fn insert(&mut self, place: Option<(NodeId, Branch)>, node: Node) -> NodeId {
+    fn insert(&mut self, place: Option<(NodeId, TreeBranch)>, node: Node) -> NodeId {
         let value = match place {
-            Some((_, Branch::Value(value))) => value,
+            Some((_, TreeBranch::Value(value))) => value,
             _ => 0,
         };
         let (parent, value) = (place.map(|(above, _)| above), u64::try_from(value).unwrap_or(0));
@@ -257,34 +257,34 @@ impl Tree {
         id
     }
 
-    fn link(&mut self, parent: NodeId, branch: Branch, child: NodeId) {
+    fn link(&mut self, parent: NodeId, branch: TreeBranch, child: NodeId) {
         match (&mut self.nodes[parent.index()], branch) {
-            (Node::Value(values), Branch::Value(value)) => {
+            (Node::Value(values), TreeBranch::Value(value)) => {
                 values.insert(value, child);
                 if !values.fits_u64() {
                     self.wide.insert(child, value);
                 }
             }
-            (Node::Test { yes, .. }, Branch::Outcome(true)) => *yes = Some(child),
-            (Node::Test { no, .. }, Branch::Outcome(false)) => *no = Some(child),
+            (Node::Test { yes, .. }, TreeBranch::Outcome(true)) => *yes = Some(child),
+            (Node::Test { no, .. }, TreeBranch::Outcome(false)) => *no = Some(child),
             _ => unreachable!("a branch is of its parent's kind"),
         }
     }
 
-    fn unlink(&mut self, parent: NodeId, branch: Branch) {
+    fn unlink(&mut self, parent: NodeId, branch: TreeBranch) {
         match (&mut self.nodes[parent.index()], branch) {
-            (Node::Value(values), Branch::Value(value)) => values.remove(value),
-            (Node::Test { yes, .. }, Branch::Outcome(true)) => *yes = None,
-            (Node::Test { no, .. }, Branch::Outcome(false)) => *no = None,
+            (Node::Value(values), TreeBranch::Value(value)) => values.remove(value),
+            (Node::Test { yes, .. }, TreeBranch::Outcome(true)) => *yes = None,
+            (Node::Test { no, .. }, TreeBranch::Outcome(false)) => *no = None,
             _ => unreachable!("a branch is of its parent's kind"),
         }
     }
 
-    pub(super) fn child(&self, node: NodeId, branch: Branch) -> Option<NodeId> {
+    pub(super) fn child(&self, node: NodeId, branch: TreeBranch) -> Option<NodeId> {
         match (self.node(node), branch) {
-            (Node::Value(values), Branch::Value(value)) => values.get(value),
-            (Node::Test { yes, .. }, Branch::Outcome(true)) => *yes,
-            (Node::Test { no, .. }, Branch::Outcome(false)) => *no,
+            (Node::Value(values), TreeBranch::Value(value)) => values.get(value),
+            (Node::Test { yes, .. }, TreeBranch::Outcome(true)) => *yes,
+            (Node::Test { no, .. }, TreeBranch::Outcome(false)) => *no,
             _ => unreachable!("a branch is of its parent's kind"),
         }
     }
@@ -308,24 +308,24 @@ impl Tree {
     }
 }
 
-impl Branch {
+impl TreeBranch {
     /// Returns the branch that a packet with this item takes.
-    pub(super) fn taken_by(item: &Item) -> Branch {
+    pub(super) fn taken_by(item: &Item) -> TreeBranch {
         match item {
-            Item::Read(constraint) => Branch::Value(constraint.value),
-            Item::Test { outcome, .. } => Branch::Outcome(*outcome),
+            Item::Read(constraint) => TreeBranch::Value(constraint.value),
+            Item::Test { outcome, .. } => TreeBranch::Outcome(*outcome),
         }
     }
 }
 
 impl InsertionPoint {
     /// Returns the position in walk order of a node at an unexplored place.
-    fn from_parent(place: Option<(NodeId, Branch)>) -> InsertionPoint {
+    fn from_parent(place: Option<(NodeId, TreeBranch)>) -> InsertionPoint {
         match place {
             None => InsertionPoint::Alone,
-            Some((test, Branch::Outcome(true))) => InsertionPoint::Before(test),
-            Some((above, Branch::Outcome(false))) => InsertionPoint::After(above),
-            Some((above, Branch::Value(_))) => InsertionPoint::First(above),
+            Some((test, TreeBranch::Outcome(true))) => InsertionPoint::Before(test),
+            Some((above, TreeBranch::Outcome(false))) => InsertionPoint::After(above),
+            Some((above, TreeBranch::Value(_))) => InsertionPoint::First(above),
         }
     }
 }

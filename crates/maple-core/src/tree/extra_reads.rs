@@ -13,7 +13,7 @@
 use maple_wire::Constraint;
 
 use super::replay::QuestionMemo;
-use super::{Branch, LeafId, Node, NodeId, Tree};
+use super::{LeafId, Node, NodeId, Tree, TreeBranch};
 use crate::trace::Item;
 
 impl Tree {
@@ -44,7 +44,7 @@ impl Tree {
     pub(crate) fn extra_reads(&self, leaf: LeafId) -> Vec<Constraint> {
         let above = |node: NodeId| {
             let (above, branch) = self.parent(node).filter(|(above, _)| self.is_extra_read(*above))?;
-            let (Node::Value(values), Branch::Value(value)) = (self.node(above), branch) else { return None };
+            let (Node::Value(values), TreeBranch::Value(value)) = (self.node(above), branch) else { return None };
             Some((above, Constraint { field: values.field, value, mask: values.mask }))
         };
         let first = self.leaf_node(leaf).and_then(above);

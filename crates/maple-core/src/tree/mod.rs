@@ -112,7 +112,7 @@ struct Slot {
 
 /// The position of a node among its parent's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Branch {
+pub(crate) enum TreeBranch {
     /// The child of a `V` node for this value.
     Value(u128),
     /// The child of a `T` node for this outcome.
@@ -184,7 +184,7 @@ impl Tree {
                 None => if cond.holds(packet) { *yes } else { *no }?,
                 Some(chain) => {
                     let (test, outcome) = self.chains.first(chain, packet)?;
-                    self.child(test, Branch::Outcome(outcome))?
+                    self.child(test, TreeBranch::Outcome(outcome))?
                 }
             },
         }))
@@ -209,8 +209,8 @@ impl Tree {
     }
 
     /// Returns the items on the path from the root to a branch of a node, or to the root.
-    fn items_to(&self, place: Option<(NodeId, Branch)>) -> Vec<Item> {
-        let above = |(node, _): &(NodeId, Branch)| self.parent(*node);
+    fn items_to(&self, place: Option<(NodeId, TreeBranch)>) -> Vec<Item> {
+        let above = |(node, _): &(NodeId, TreeBranch)| self.parent(*node);
         let mut items: Vec<Item> =
             std::iter::successors(place, above).map(|(node, branch)| self.node(node).item(branch)).collect();
         items.reverse();
@@ -263,13 +263,13 @@ impl Tree {
     }
 
     /// Returns the node above, and its branch that leads here. `None` for the root.
-    pub(crate) fn parent(&self, id: NodeId) -> Option<(NodeId, Branch)> {
+    pub(crate) fn parent(&self, id: NodeId) -> Option<(NodeId, TreeBranch)> {
         let slot = self.slot(id);
         let parent = slot.parent?;
         let branch = match self.node(parent) {
-            Node::Test { yes, .. } => Branch::Outcome(*yes == Some(id)),
-            Node::Value(values) if values.fits_u64() => Branch::Value(u128::from(slot.value)),
-            Node::Value(_) => Branch::Value(self.wide[&id]),
+            Node::Test { yes, .. } => TreeBranch::Outcome(*yes == Some(id)),
+            Node::Value(values) if values.fits_u64() => TreeBranch::Value(u128::from(slot.value)),
+            Node::Value(_) => TreeBranch::Value(self.wide[&id]),
             Node::Leaf(_) => unreachable!("a leaf is not a parent"),
         };
         Some((parent, branch))
@@ -292,26 +292,26 @@ impl Tree {
 
 impl Node {
     /// Returns the children with their branches: values ascending, yes before no.
-    fn branches(&self) -> Vec<(Branch, NodeId)> {
+    fn branches(&self) -> Vec<(TreeBranch, NodeId)> {
         match self {
             Node::Leaf(_) => Vec::new(),
             Node::Value(values) => {
-                values.sorted().into_iter().map(|(value, child)| (Branch::Value(value), child)).collect()
+                values.sorted().into_iter().map(|(value, child)| (TreeBranch::Value(value), child)).collect()
             }
             Node::Test { yes, no, .. } => {
-                let side = |outcome, child: &Option<NodeId>| child.map(|child| (Branch::Outcome(outcome), child));
+                let side = |outcome, child: &Option<NodeId>| child.map(|child| (TreeBranch::Outcome(outcome), child));
                 side(true, yes).into_iter().chain(side(false, no)).collect()
             }
         }
     }
 
     /// Returns the trace item that leads from this node into a branch.
-    fn item(&self, branch: Branch) -> Item {
+    fn item(&self, branch: TreeBranch) -> Item {
         match (self, branch) {
-            (Node::Value(values), Branch::Value(value)) => {
+            (Node::Value(values), TreeBranch::Value(value)) => {
                 Item::Read(Constraint { field: values.field, value, mask: values.mask })
             }
-            (Node::Test { cond, .. }, Branch::Outcome(outcome)) => Item::Test { cond: cond.clone(), outcome },
+            (Node::Test { cond, .. }, TreeBranch::Outcome(outcome)) => Item::Test { cond: cond.clone(), outcome },
             _ => unreachable!("a branch is of its parent's kind"),
         }
     }

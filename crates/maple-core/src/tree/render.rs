@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use maple_wire::Field;
 
-use super::{Branch, Node, NodeId, Tree};
+use super::{Node, NodeId, Tree, TreeBranch};
 use crate::trace::{ReadMetadata, text};
 
 /// What bits of the metadata ask, and what they say; `None` if that is not known.
@@ -64,8 +64,8 @@ impl Tree {
                 let line = |(branch, child)| {
                     let named = branch_text(values.field, values.mask, branch, metadata).map(|(_, answer)| answer);
                     let answer = named.unwrap_or_else(|| match branch {
-                        Branch::Value(value) => text(values.field, value),
-                        Branch::Outcome(_) => unreachable!("a value node branches by value"),
+                        TreeBranch::Value(value) => text(values.field, value),
+                        TreeBranch::Outcome(_) => unreachable!("a value node branches by value"),
                     });
                     (indent, format!("{answer}: "), Some(child))
                 };
@@ -79,9 +79,11 @@ impl Tree {
 }
 
 /// Returns the question of a value node and the answer of a branch, if the node reads metadata.
-fn branch_text(field: Field, mask: u128, branch: Branch, metadata: MetadataText<'_>) -> Option<(String, String)> {
+fn branch_text(field: Field, mask: u128, branch: TreeBranch, metadata: MetadataText<'_>) -> Option<(String, String)> {
     match (field, branch) {
-        (Field::Metadata, Branch::Value(value)) => metadata(ReadMetadata { value: value as u64, mask: mask as u64 }),
+        (Field::Metadata, TreeBranch::Value(value)) => {
+            metadata(ReadMetadata { value: value as u64, mask: mask as u64 })
+        }
         _ => None,
     }
 }

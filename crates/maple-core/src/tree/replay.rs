@@ -41,9 +41,9 @@ use maple_wire::Field;
 
 use super::chain::LongChain;
 use super::list_replay::DeniedConds;
-use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
+use super::{Augmented, LeafId, Node, NodeId, Tree, TreeBranch};
 use crate::capabilities::Capabilities;
-use crate::trace::{CaptureChecked, Cond, Fields, Item, Lowered, Trace, TraceStep};
+use crate::trace::{CaptureChecked, Cond, Fields, Item, LoweredTrace, Trace, TraceStep};
 
 /// A run that is under way: a tree answers its questions about its packet. All questions must be about the same packet.
 #[derive(Debug)]
@@ -60,14 +60,14 @@ pub struct Replay<'t> {
     noted: Option<(NodeId, &'t [QuestionMemo], usize)>,
     reads_missing_bytes: bool,
     /// All items, once the run has asked something that the tree does not ask. Those up to `at` are in the tree.
-    pub(super) written: Option<Lowered<'t>>,
+    pub(super) written: Option<LoweredTrace<'t>>,
     pub(super) memos: Vec<NewMemo>,
 }
 
 /// The place of a run on the tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
-    from: Option<(NodeId, Branch)>,
+    from: Option<(NodeId, TreeBranch)>,
     pub(super) here: Option<NodeId>,
     /// The number of items that lead here.
     pub(super) depth: usize,
@@ -223,20 +223,21 @@ impl<'t> Replay<'t> {
                 && there == cond
                 && ago == 0
             {
-                return self.step(packet, node) == Branch::Outcome(true);
+                return self.step(packet, node) == TreeBranch::Outcome(true);
             }
             match self.becomes(node, ago, |question| matches!(question, Question::Fits(other) if other == cond)) {
                 None => break,
                 Some(ReducedTo::Known(fits)) => return fits,
-                Some(ReducedTo::Node) => return self.step(packet, node) == Branch::Outcome(true),
-                Some(ReducedTo::FirstPart) if self.step(packet, node) == Branch::Outcome(false) => return false,
+                Some(ReducedTo::Node) => return self.step(packet, node) == TreeBranch::Outcome(true),
+                Some(ReducedTo::FirstPart) if self.step(packet, node) == TreeBranch::Outcome(false) => return false,
                 Some(ReducedTo::FirstPart) => {}
             }
         }
         self.written_from(begin);
         let fits = cond.holds(packet);
-        let write =
-            |written: &mut Lowered, packet: &CaptureChecked<P>, can: &Capabilities| written.fits(packet, can, cond);
+        let write = |written: &mut LoweredTrace, packet: &CaptureChecked<P>, can: &Capabilities| {
+            written.fits(packet, can, cond)
+        };
         self.write(packet, Question::Fits(cond.clone()), fits, write);
         fits
     }
@@ -249,7 +250,7 @@ impl<'t> Replay<'t> {
             if let Node::Value(values) = self.tree.node(node)
                 && (values.field, values.mask) == (field, mask)
             {
-                let Branch::Value(value) = self.step(packet, node) else { unreachable!("a `V` node has values") };
+                let TreeBranch::Value(value) = self.step(packet, node) else { unreachable!("a `V` node has values") };
                 return value;
             }
             let is = |question: &Question| matches!(question, Question::Read(read) if **read == (field, mask));
@@ -304,16 +305,16 @@ impl<'t> Replay<'t> {
     }
 
     /// Continues with the child that the packet reaches.
-    fn step<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) -> Branch {
+    fn step<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) -> TreeBranch {
         let packet = CaptureChecked::new(packet);
         let branch = match self.tree.node(node) {
-            Node::Value(values) => Branch::Value(packet.value(values.field).unwrap_or(0) & values.mask),
-            Node::Test { cond, .. } => Branch::Outcome(cond.holds(&packet)),
+            Node::Value(values) => TreeBranch::Value(packet.value(values.field).unwrap_or(0) & values.mask),
+            Node::Test { cond, .. } => TreeBranch::Outcome(cond.holds(&packet)),
             Node::Leaf(_) => unreachable!("no question becomes a leaf"),
         };
         self.reads_missing_bytes |= packet.reads_missing_bytes.get();
         self.at.go(self.tree, node, branch);
-        let ahead = self.ahead.filter(|_| branch == Branch::Outcome(false)).and_then(|ahead| ahead.after(node));
+        let ahead = self.ahead.filter(|_| branch == TreeBranch::Outcome(false)).and_then(|ahead| ahead.after(node));
         self.go_ahead(ahead);
         branch
     }
@@ -351,22 +352,22 @@ impl<'t> Replay<'t> {
         }
         let depth = self.at.depth + passed - ahead.noted;
         ahead.noted = passed;
-        let (last, branch) = (ahead.chain.nodes[passed - 1], Branch::Outcome(false));
+        let (last, branch) = (ahead.chain.nodes[passed - 1], TreeBranch::Outcome(false));
         self.at = Position { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
     }
 
     /// Returns the written items of the run. If there are none, begins with the items up to a place in the tree.
-    fn written_from(&mut self, place: Position) -> &mut Lowered<'t> {
+    fn written_from(&mut self, place: Position) -> &mut LoweredTrace<'t> {
         self.written.get_or_insert_with(|| {
             (self.at, self.next, self.ahead) = (place, Iter::default(), None);
             let (passed, items) = self.tree.passed_to(place.from);
-            Lowered::after(passed, items)
+            LoweredTrace::after(passed, items)
         })
     }
 
     fn write_read<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) {
         self.written_from(self.at);
-        let write = |written: &mut Lowered, packet: &CaptureChecked<P>, can: &Capabilities| {
+        let write = |written: &mut LoweredTrace, packet: &CaptureChecked<P>, can: &Capabilities| {
             written.read_there(packet, can, field, mask);
             true
         };
@@ -380,7 +381,7 @@ impl<'t> Replay<'t> {
         packet: &P,
         question: Question,
         fits: bool,
-        write: impl FnOnce(&mut Lowered, &CaptureChecked<P>, &Capabilities) -> bool,
+        write: impl FnOnce(&mut LoweredTrace, &CaptureChecked<P>, &Capabilities) -> bool,
     ) {
         let Replay { tree, at, written, memos, .. } = self;
         let written = written.as_mut().expect("items are written from here on");
@@ -402,7 +403,7 @@ impl<'t> Replay<'t> {
                 memos.push(NewMemo { depth, node, memo: QuestionMemo { question: question.clone(), ago, becomes } });
             }
             if let Some(node) = node {
-                at.go(tree, node, Branch::taken_by(item));
+                at.go(tree, node, TreeBranch::taken_by(item));
             }
         }
         if !is_settled {
@@ -478,7 +479,7 @@ impl<'t> ChainPosition<'t> {
 }
 
 impl Position {
-    fn go(&mut self, tree: &Tree, node: NodeId, branch: Branch) {
+    fn go(&mut self, tree: &Tree, node: NodeId, branch: TreeBranch) {
         *self = Position { from: Some((node, branch)), here: tree.child(node, branch), depth: self.depth + 1 };
     }
 }

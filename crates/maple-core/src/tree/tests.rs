@@ -10,7 +10,7 @@ use proptest::sample::select;
 
 use super::*;
 use crate::capabilities::Capabilities;
-use crate::trace::{Lowered, Range, Recorder};
+use crate::trace::{LoweredTrace, Range, Recorder};
 
 /// A packet that has these fields, whatever their prerequisites.
 #[derive(Debug)]
@@ -269,8 +269,8 @@ proptest! {
             let places = grown.nodes.iter().map(|node| grown.tree.parent(*node));
             for place in places.filter(|place| place.is_some()) {
                 let (passed, items) = grown.tree.passed_to(place);
-                let plain = Lowered::after(Vec::new(), grown.tree.items_to(place));
-                let kept = Lowered::after(passed, items);
+                let plain = LoweredTrace::after(Vec::new(), grown.tree.items_to(place));
+                let kept = LoweredTrace::after(passed, items);
                 prop_assert_eq!(kept.depth(), plain.depth());
                 for cond in &asked {
                     prop_assert_eq!(kept.verdict(cond), plain.verdict(cond), "{} in {}", cond, grown.tree.render());
@@ -337,7 +337,7 @@ impl Ask for Recorder {
 }
 
 /// Writes a trace whose items are lowered immediately.
-struct Writer(Lowered<'static>, Capabilities);
+struct Writer(LoweredTrace<'static>, Capabilities);
 
 impl Ask for Writer {
     fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool {

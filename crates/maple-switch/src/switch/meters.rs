@@ -29,7 +29,7 @@ const MAX_BANDS: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Meter {
     flags: u16,
-    bands: Vec<Bucket>,
+    bands: Vec<TokenBucket>,
     packets: u64,
     bytes: u64,
     added: Nanoseconds,
@@ -37,7 +37,7 @@ pub struct Meter {
 
 /// A band and its tokens, in billionths of a bit or of a packet, so that rounding errors do not add up.
 #[derive(Clone, Debug)]
-struct Bucket {
+struct TokenBucket {
     band: Band,
     tokens: u128,
     filled: Nanoseconds,
@@ -67,7 +67,7 @@ impl Meter {
         self.bytes += bytes as u64;
         let cost = if self.counts_packets() { 1 } else { bytes as u128 * 8 } * u128::from(SECOND);
         let in_packets = self.counts_packets();
-        let mut exceeded: Option<&mut Bucket> = None;
+        let mut exceeded: Option<&mut TokenBucket> = None;
         for bucket in &mut self.bands {
             if !bucket.take(now, cost, in_packets)
                 && exceeded.as_ref().is_none_or(|other| other.band.rate < bucket.band.rate)
@@ -82,11 +82,11 @@ impl Meter {
     }
 }
 
-impl Bucket {
+impl TokenBucket {
     /// Takes this many tokens, if they are there. Reports whether they were.
     fn take(&mut self, now: Nanoseconds, cost: u128, in_packets: bool) -> bool {
         let unit = if in_packets { 1 } else { 1000 };
-        let full = Bucket::full(&self.band, unit);
+        let full = TokenBucket::full(&self.band, unit);
         let filled = u128::from(self.band.rate) * unit * u128::from(now.saturating_sub(self.filled));
         self.tokens = (self.tokens + filled).min(full);
         self.filled = now;
@@ -221,8 +221,10 @@ fn checked(now: Nanoseconds, request: MeterMod) -> Result<(u32, Meter), Refusal>
         }
     }
     let unit = if flags & PKTPS != 0 { 1 } else { 1000 };
-    let full = |band: &Band| Bucket::full(band, unit);
-    let bands =
-        bands.into_iter().map(|band| Bucket { tokens: full(&band), band, filled: now, packets: 0, bytes: 0 }).collect();
+    let full = |band: &Band| TokenBucket::full(band, unit);
+    let bands = bands
+        .into_iter()
+        .map(|band| TokenBucket { tokens: full(&band), band, filled: now, packets: 0, bytes: 0 })
+        .collect();
     Ok((number, Meter { flags, bands, packets: 0, bytes: 0, added: now }))
 }

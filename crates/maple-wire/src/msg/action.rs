@@ -150,7 +150,7 @@ const SET_FIELD: &str = "set-field";
 
 /// Reads the body of a set-field of 1.3. `None` for unknown fields, and for masks, which 1.3 does not have.
 fn set_field(body: &[u8]) -> Result<Option<Action>> {
-    let entry = oxm::Entry::first(body).map_err(|_| Error::BadLength { what: SET_FIELD, length: body.len() })?;
+    let entry = oxm::OxmEntry::first(body).map_err(|_| Error::BadLength { what: SET_FIELD, length: body.len() })?;
     exactly(SET_FIELD, body, padded(4 + entry.len()) - 4)?;
     let exact = entry.constraint().filter(|_| !entry.has_mask());
     Ok(exact.map(Action::SetField))

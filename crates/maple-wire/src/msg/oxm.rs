@@ -15,20 +15,20 @@ mod offset {
 
 /// One entry in place: header and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
+pub(super) struct OxmEntry<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> OxmEntry<'a> {
     /// Finds the entry at the start of `bytes`.
     ///
     /// # Errors
     /// [`Error::Truncated`] if the entry is cut off, [`Error::BadLength`] if a known field has another length.
-    pub fn first(bytes: &'a [u8]) -> Result<Entry<'a>> {
+    pub fn first(bytes: &'a [u8]) -> Result<OxmEntry<'a>> {
         at_least("OXM entry", bytes, offset::BODY)?;
         let length = offset::BODY + (u32_at(bytes, offset::HEADER) & 0xff) as usize;
         at_least("OXM entry", bytes, length)?;
-        let view = Entry { bytes: &bytes[..length] };
+        let view = OxmEntry { bytes: &bytes[..length] };
         match view.field() {
             Some(field) if view.body().len() != field.bytes() * (1 + usize::from(view.has_mask())) => {
                 Err(Error::BadLength { what: field.name(), length: view.body().len() })
@@ -120,13 +120,13 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>>;
+    type Item = Result<OxmEntry<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
         }
-        let entry = Entry::first(self.rest);
+        let entry = OxmEntry::first(self.rest);
         self.rest = match entry {
             Ok(entry) => &self.rest[entry.bytes.len()..],
             Err(_) => &[],
@@ -170,8 +170,8 @@ pub(super) fn write(entry: &MatchField, out: &mut Vec<u8>) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn whole(bytes: &[u8]) -> Entry<'_> {
-        let entry = Entry::first(bytes).unwrap();
+    fn whole(bytes: &[u8]) -> OxmEntry<'_> {
+        let entry = OxmEntry::first(bytes).unwrap();
         assert_eq!(entry.len(), bytes.len());
         entry
     }
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_known_field_of_another_length_is_refused() {
-        let error = Entry::first(&[0x80, 0, 0x0a, 1, 8]).unwrap_err();
+        let error = OxmEntry::first(&[0x80, 0, 0x0a, 1, 8]).unwrap_err();
         assert_eq!(error, Error::BadLength { what: "eth_type", length: 1 });
     }
 }

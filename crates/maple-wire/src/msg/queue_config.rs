@@ -49,14 +49,14 @@ pub enum QueueProperty {
 }
 
 /// The port that was asked for, before its queues.
-type Port = Padded<6, 4>;
+type PaddedPort = Padded<6, 4>;
 
 impl Wire for QueueConfig {
     const MIN: [usize; 2] = [8; 2];
 
     fn read(reader: &mut Reader<'_>) -> Result<QueueConfig> {
         reader.need(Self::MIN)?;
-        let port = Port::read(reader)?;
+        let port = PaddedPort::read(reader)?;
         let mut queues: Vec<QueueDesc> = reader.list()?;
         if reader.is_10() {
             queues.iter_mut().for_each(|queue| queue.port = port);
@@ -65,7 +65,7 @@ impl Wire for QueueConfig {
     }
 
     fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        Port::write(&self.port, version, out)?;
+        PaddedPort::write(&self.port, version, out)?;
         self.queues.write(version, out)
     }
 }

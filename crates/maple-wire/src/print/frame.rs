@@ -31,7 +31,7 @@ pub fn frame(frame: &[u8]) -> String {
 ///
 /// Headers are read as far as they were captured. If the packet is cut off, Open vSwitch prints addresses as zero.
 pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
-    let mut out = Fields(String::new());
+    let mut out = FrameText(String::new());
     let outer = Packet::with_wire_len(frame, 0, wire_len).literal();
     if outer.get(Field::VlanVid) == Some(0) {
         out.put("vlan_tci=0x0000");
@@ -52,9 +52,9 @@ pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
     out.0
 }
 
-struct Fields(String);
+struct FrameText(String);
 
-impl Fields {
+impl FrameText {
     fn put(&mut self, part: impl std::fmt::Display) {
         let comma = if self.0.is_empty() { "" } else { "," };
         write!(self.0, "{comma}{part}").expect("writing to a string does not fail");

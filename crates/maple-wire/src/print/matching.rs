@@ -16,7 +16,7 @@ use crate::msg::oxm::stated;
 
 /// Returns the match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
 pub fn matching(version: Version, matching: &Match) -> String {
-    let mut out = Fields { text: String::new(), matching };
+    let mut out = MatchText { text: String::new(), matching };
     let eth_type = out.exact(Field::EthType);
     let (word, with_proto) = eth_type.and_then(|kind| shorthand(kind, out.exact(Field::IpProto))).unzip();
     if let Some(word) = word {
@@ -58,12 +58,12 @@ pub(super) fn shorthand(eth_type: u128, proto: Option<u128>) -> Option<(&'static
     })
 }
 
-struct Fields<'a> {
+struct MatchText<'a> {
     text: String,
     matching: &'a Match,
 }
 
-impl Fields<'_> {
+impl MatchText<'_> {
     fn put(&mut self, part: impl Display) {
         if !self.text.is_empty() {
             self.text.push(',');

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::value::{BitNames, Mac, Text};
+use super::value::{BitNames, EscapedText, Mac};
 use crate::msg::{PortReason, PortStatus, Version};
 use crate::port::Port;
 
@@ -73,7 +73,7 @@ pub(super) fn ports(out: &mut String, version: Version, ports: &[Port]) -> fmt::
 }
 
 fn port(out: &mut String, version: Version, port: &Port) -> fmt::Result {
-    let name = Text(port.name_raw.split(|byte| *byte == 0).next().unwrap_or_default());
+    let name = EscapedText(port.name_raw.split(|byte| *byte == 0).next().unwrap_or_default());
     writeln!(out, " {}({name}): addr:{}", port.number, Mac::from(port.hw_addr))?;
     writeln!(out, "     config:     {}", config(version, port.config))?;
     writeln!(out, "     state:      {}", state(version, port.state))?;

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::flow::{FlowLine, write_rule};
-use super::value::{BitNames, Duration, Hex, HexBytes, Text as PrintText};
+use super::value::{BitNames, Duration, EscapedText, Hex, HexBytes};
 use super::{group_meter, matching, port, table};
 use crate::msg::stats::{
     Desc, FlowStats, FlowStatsRequest, GroupStats, MeterFeatures, MeterStats, PortStats, QueueStats, QueueStatsRequest,
@@ -141,11 +141,11 @@ fn queue_request(out: &mut String, queues: &QueueStatsRequest) -> fmt::Result {
 }
 
 fn desc(out: &mut String, switch: &Desc) -> fmt::Result {
-    writeln!(out, "\nManufacturer: {}", PrintText(&switch.manufacturer.0))?;
-    writeln!(out, "Hardware: {}", PrintText(&switch.hardware.0))?;
-    writeln!(out, "Software: {}", PrintText(&switch.software.0))?;
-    writeln!(out, "Serial Num: {}", PrintText(&switch.serial.0))?;
-    write!(out, "DP Description: {}", PrintText(&switch.datapath.0))
+    writeln!(out, "\nManufacturer: {}", EscapedText(&switch.manufacturer.0))?;
+    writeln!(out, "Hardware: {}", EscapedText(&switch.hardware.0))?;
+    writeln!(out, "Software: {}", EscapedText(&switch.software.0))?;
+    writeln!(out, "Serial Num: {}", EscapedText(&switch.serial.0))?;
+    write!(out, "DP Description: {}", EscapedText(&switch.datapath.0))
 }
 
 fn flow(out: &mut String, version: Version, rule: &FlowStats) -> fmt::Result {

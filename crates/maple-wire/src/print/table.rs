@@ -5,7 +5,7 @@
 use std::fmt::{self, Write};
 
 use super::action::field_name;
-use super::value::Text;
+use super::value::EscapedText;
 use crate::field::Field;
 use crate::msg::Version;
 use crate::msg::stats::{OxmId, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId};
@@ -234,7 +234,7 @@ impl Ditto {
         self.range = None;
         write!(out, "\n  table {table}")?;
         if !name.is_empty() {
-            write!(out, " (\"{}\")", Text(name))?;
+            write!(out, " (\"{}\")", EscapedText(name))?;
         }
         out.write_str(if same { ": ditto" } else { ":" })?;
         Ok(!same)

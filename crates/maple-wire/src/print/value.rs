@@ -125,9 +125,9 @@ impl fmt::Display for Printable<'_> {
 
 /// A name from a switch, unchanged except for characters that are not printable ASCII and backslashes, which are octal
 /// escapes.
-pub(super) struct Text<'a>(pub &'a [u8]);
+pub(super) struct EscapedText<'a>(pub &'a [u8]);
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| match byte {
             b'\\' => f.write_str("\\134"),

@@ -37,7 +37,7 @@ use super::{LeafAction, TableTarget};
 use crate::capabilities::Capabilities;
 use crate::rule::Rule;
 use crate::trace::{Cond, Fields, Item, Region};
-use crate::tree::{Augmented, Branch, Edit, LeafId, Node, NodeId, Replayed, Tree};
+use crate::tree::{Augmented, Edit, LeafId, Node, NodeId, Replayed, Tree, TreeBranch};
 use crate::update::Change;
 
 mod classes;
@@ -170,7 +170,7 @@ impl IncrementalCompiler {
             self.branch_emptied(above, branch, was_complete);
         }
         self.add_nodes(place, added, behaviour);
-        if let Some((above, Branch::Outcome(true))) = place {
+        if let Some((above, TreeBranch::Outcome(true))) = place {
             self.update_test(above, None);
         }
         self.edit = edit;
@@ -195,22 +195,22 @@ impl IncrementalCompiler {
 
     /// Updates a node when everything under a branch of it is gone. `was_complete` says whether the class there was
     /// complete, if it had one of its own.
-    fn branch_emptied(&mut self, above: NodeId, branch: Branch, was_complete: bool) {
+    fn branch_emptied(&mut self, above: NodeId, branch: TreeBranch, was_complete: bool) {
         let NodeInfo { class, kind, .. } = *self.node(above);
         match (kind, branch) {
             (NodeKind::Value { complete }, _) if was_complete && class != UNMATCHABLE => {
                 self.node_mut(above).kind = NodeKind::Value { complete: complete - 1 };
                 self.set_complete(class, false);
             }
-            (NodeKind::Test | NodeKind::Never | NodeKind::Wide, Branch::Outcome(false))
-            | (NodeKind::Always, Branch::Outcome(true)) => self.set_complete(class, false),
+            (NodeKind::Test | NodeKind::Never | NodeKind::Wide, TreeBranch::Outcome(false))
+            | (NodeKind::Always, TreeBranch::Outcome(true)) => self.set_complete(class, false),
             _ => {}
         }
     }
 
     /// Adds the new nodes, each the only child of the one before. The last one is a leaf.
-    fn add_nodes(&mut self, place: Option<(NodeId, Branch)>, added: &[NodeId], behaviour: LeafBehaviour) {
-        if let (Some((above, Branch::Value(value))), [leaf]) = (place, added) {
+    fn add_nodes(&mut self, place: Option<(NodeId, TreeBranch)>, added: &[NodeId], behaviour: LeafBehaviour) {
+        if let (Some((above, TreeBranch::Value(value))), [leaf]) = (place, added) {
             return self.add_leaf_under_value(above, value, *leaf, behaviour);
         }
         let mut from = place;
@@ -227,7 +227,7 @@ impl IncrementalCompiler {
         let Some(leaf) = added.last() else { return };
         self.node_mut(*leaf).behaviour = behaviour;
         self.update_leaf(*leaf);
-        if let Some((_, Branch::Value(_))) = self.tree.parent(*leaf) {
+        if let Some((_, TreeBranch::Value(_))) = self.tree.parent(*leaf) {
             self.classes.drop_region(self.node(*leaf).class);
         }
         for (node, yes) in added.iter().zip(sides).rev() {
@@ -260,7 +260,7 @@ impl IncrementalCompiler {
 
     /// Returns the class of a new node under a branch. If the branch is the yes-side of a new test, `yes` is its
     /// region.
-    fn class_under(&mut self, from: Option<(NodeId, Branch)>, yes: Option<&YesRegion>) -> ClassId {
+    fn class_under(&mut self, from: Option<(NodeId, TreeBranch)>, yes: Option<&YesRegion>) -> ClassId {
         let Some((above, branch)) = from else {
             let cond = Cond { all: self.target.under.clone(), ranges: Vec::new() };
             return self.new_class(None, Region::any().and(&cond));
@@ -271,19 +271,19 @@ impl IncrementalCompiler {
         }
         let region = self.classes.region(class).clone();
         match (kind, branch, self.tree.node(above)) {
-            (NodeKind::Test, Branch::Outcome(true), Node::Test { cond, .. }) => match yes {
+            (NodeKind::Test, TreeBranch::Outcome(true), Node::Test { cond, .. }) => match yes {
                 Some(yes) => self.classes.create(Some(above), Some(Arc::new(yes.region.clone()))),
                 None => {
                     let region = region.and(cond);
                     self.new_class(Some(above), region)
                 }
             },
-            (NodeKind::Value { .. }, Branch::Value(value), Node::Value(values)) => {
+            (NodeKind::Value { .. }, TreeBranch::Value(value), Node::Value(values)) => {
                 let region = region.with(&Constraint { field: values.field, value, mask: values.mask });
                 self.new_class(Some(above), region)
             }
-            (NodeKind::Test | NodeKind::Never | NodeKind::Wide, Branch::Outcome(false), _)
-            | (NodeKind::Always, Branch::Outcome(true), _) => class,
+            (NodeKind::Test | NodeKind::Never | NodeKind::Wide, TreeBranch::Outcome(false), _)
+            | (NodeKind::Always, TreeBranch::Outcome(true), _) => class,
             _ => UNMATCHABLE,
         }
     }
@@ -339,7 +339,7 @@ impl IncrementalCompiler {
     fn region_of_leaf(&self, leaf: NodeId, class: ClassId) -> Arc<Region> {
         let under_value = || {
             let (above, branch) = self.tree.parent(leaf)?;
-            let (Node::Value(values), Branch::Value(value)) = (self.tree.node(above), branch) else { return None };
+            let (Node::Value(values), TreeBranch::Value(value)) = (self.tree.node(above), branch) else { return None };
             let read = Constraint { field: values.field, value, mask: values.mask };
             self.classes.region(self.node(above).class).with(&read).map(Arc::new)
         };

@@ -8,7 +8,7 @@ use super::classes::{ClassId, UNMATCHABLE};
 use super::{EntryIds, IncrementalCompiler, NodeInfo, NodeKind};
 use crate::compile::entries::EntryVerdict;
 use crate::trace::Region;
-use crate::tree::{Branch, LeafId, Node, NodeId};
+use crate::tree::{LeafId, Node, NodeId, TreeBranch};
 
 /// The packets of its class that a leaf forwards.
 enum Extent {
@@ -58,7 +58,7 @@ impl IncrementalCompiler {
     /// Returns the test whose yes-side a leaf is, if the test has the entries for it.
     pub(super) fn test_of(&self, leaf: NodeId) -> Option<NodeId> {
         let (above, branch) = self.tree.parent(leaf)?;
-        (branch == Branch::Outcome(true) && self.node(above).kind == NodeKind::Test).then_some(above)
+        (branch == TreeBranch::Outcome(true) && self.node(above).kind == NodeKind::Test).then_some(above)
     }
 
     /// Returns the packets of its class that a leaf forwards, and the verdict for them.

@@ -469,7 +469,7 @@ impl LookUps {
     /// Returns the bits of the metadata that packets have which come in here, as far as port and host determine them.
     pub fn metadata_of(&self, (port, host): Entrance) -> ReadMetadata {
         let Some(host) = host else { return ReadMetadata::default() };
-        let source = Source { port, host };
+        let source = SourceHost { port, host };
         let is_known = |rules: &KeyRules| rules.look_up().fields().all(|field| source.value(field).is_some());
         let known = self.in_use.iter().map(|of| &of.rules).filter(|rules| is_known(rules));
         let class = |rules: &KeyRules| Some(ReadMetadata { value: rules.metadata(&source)?, mask: rules.mask() });
@@ -518,12 +518,12 @@ impl LookUps {
 }
 
 /// What port and host say of a packet.
-struct Source {
+struct SourceHost {
     port: PortNo,
     host: Mac,
 }
 
-impl Fields for Source {
+impl Fields for SourceHost {
     fn value(&self, field: Field) -> Option<u128> {
         match field {
             Field::InPort => Some(u128::from(self.port.0)),

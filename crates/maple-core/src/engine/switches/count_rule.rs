@@ -11,7 +11,7 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::counters::rule_counts::OpenQuestion;
+use crate::engine::one_switch::counters::rule_counts::OpenCount;
 use crate::rule::Rule;
 use crate::update::key_of;
 
@@ -33,11 +33,7 @@ impl Switches {
                 Version::Of13 => FlowStatsRequest { cookie: rule.cookie, cookie_mask: u64::MAX, ..request },
             };
             let xid = switch.tables.take_xid();
-            switch
-                .counters
-                .rule_counts
-                .open
-                .insert(xid, OpenQuestion { token, table, entry: key_of(rule), found: None });
+            switch.counters.rule_counts.open.insert(xid, OpenCount { token, table, entry: key_of(rule), found: None });
             let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(request)));
             Some(Effect::Poll { dpid, xid, message })
         };
@@ -60,7 +56,7 @@ impl Switches {
     pub fn end_rule_count(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32) {
         let switch = self.get_mut(&dpid);
         if let Some(question) = switch.and_then(|switch| switch.counters.rule_counts.open.remove(&xid)) {
-            let OpenQuestion { token, found, .. } = question;
+            let OpenCount { token, found, .. } = question;
             ctx.add_after_rules(Effect::RuleCounted { token, count: found });
         }
     }

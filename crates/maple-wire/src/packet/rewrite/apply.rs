@@ -62,7 +62,7 @@ pub fn apply(action: &Action, frame: &mut Vec<u8>) -> Applied {
 }
 
 /// Sets a part of the outermost VLAN tag, and pushes the tag where there is none (1.0 §5.2.4).
-fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> super::Result {
+fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> Result<(), RewriteError> {
     // A frame that ends within its tag has no tag, as in Open vSwitch.
     let tag = Packet::with_wire_len(frame, 0, frame.len()).switch_value(Field::VlanVid);
     if tag.is_none_or(|vid| vid & VLAN_PRESENT == 0) {
@@ -72,7 +72,7 @@ fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> super::Result {
 }
 
 /// Sets the port of the transport header, whichever it is. A frame without one stays unchanged.
-fn set_transport(frame: &mut [u8], fields: [Field; 2], port: u16) -> super::Result {
+fn set_transport(frame: &mut [u8], fields: [Field; 2], port: u16) -> Result<(), RewriteError> {
     let field = fields.into_iter().find(|field| Packet::new(frame, 0).get(*field).is_some());
     field.map_or(Ok(()), |field| set_field(frame, &Constraint::exact(field, u128::from(port))))
 }

@@ -43,8 +43,6 @@ pub enum RewriteError {
     TtlExceeded,
 }
 
-type Result = std::result::Result<(), RewriteError>;
-
 /// The place of bits in the frame: those of `mask << shift` in the big-endian number of `len` bytes at `at`.
 #[derive(Clone, Copy)]
 struct BitPlace {
@@ -83,7 +81,7 @@ enum Covered {
 /// # Errors
 /// [`RewriteError::Absent`] if the packet lacks the field, [`RewriteError::NotSettable`] for the fields that can't be
 /// set.
-pub fn set_field(frame: &mut [u8], set: &Constraint) -> Result {
+pub fn set_field(frame: &mut [u8], set: &Constraint) -> Result<(), RewriteError> {
     let (place, covered) = place(&Packet::new(frame, 0).literal(), set.field)?;
     let (value, mask) = (set.value & place.mask, set.mask & place.mask);
     write(frame, place, covered, value, mask);
@@ -95,7 +93,7 @@ pub fn set_field(frame: &mut [u8], set: &Constraint) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::BadType`] for another type, [`RewriteError::NoHeader`] if the frame has no Ethernet header.
-pub fn push_vlan(frame: &mut Vec<u8>, eth_type: u16) -> Result {
+pub fn push_vlan(frame: &mut Vec<u8>, eth_type: u16) -> Result<(), RewriteError> {
     if !is_tag(eth_type) {
         return Err(RewriteError::BadType { header: "VLAN", eth_type });
     }
@@ -110,7 +108,7 @@ pub fn push_vlan(frame: &mut Vec<u8>, eth_type: u16) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::NoHeader`] if there is no tag.
-pub fn pop_vlan(frame: &mut Vec<u8>) -> Result {
+pub fn pop_vlan(frame: &mut Vec<u8>) -> Result<(), RewriteError> {
     let is_tagged = u16_at(frame, TYPE_OFFSET).is_some_and(is_tag) && frame.len() >= HEADER_LEN + TAG_LEN;
     if !is_tagged {
         return Err(RewriteError::NoHeader("VLAN"));
@@ -126,7 +124,7 @@ pub fn pop_vlan(frame: &mut Vec<u8>) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::BadType`] for another type, [`RewriteError::NoHeader`] if the frame has no Ethernet II type.
-pub fn push_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
+pub fn push_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result<(), RewriteError> {
     if !mpls::is_mpls(Some(eth_type)) {
         return Err(RewriteError::BadType { header: "MPLS", eth_type });
     }
@@ -148,7 +146,7 @@ pub fn push_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::NoHeader`] if there is no entry.
-pub fn pop_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
+pub fn pop_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result<(), RewriteError> {
     let at = mpls_place(&Packet::new(frame, 0))?;
     frame.drain(at..at + ENTRY_LEN);
     frame[at - 2..at].copy_from_slice(&eth_type.to_be_bytes());
@@ -159,7 +157,7 @@ pub fn pop_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::NoHeader`] if the frame has no IP header.
-pub fn set_ttl(frame: &mut [u8], ttl: u8) -> Result {
+pub fn set_ttl(frame: &mut [u8], ttl: u8) -> Result<(), RewriteError> {
     let packet = Packet::new(frame, 0);
     let at = ttl_place(&packet).filter(|at| *at < frame.len()).ok_or(RewriteError::NoHeader("IP"))?;
     let covered = if packet.network().kind() == NetworkKind::V4 { Covered::Ipv4Header } else { Covered::Not };
@@ -171,7 +169,7 @@ pub fn set_ttl(frame: &mut [u8], ttl: u8) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::TtlExceeded`] if it is 0 or 1, [`RewriteError::NoHeader`] if the frame has no IP header.
-pub fn dec_ttl(frame: &mut [u8]) -> Result {
+pub fn dec_ttl(frame: &mut [u8]) -> Result<(), RewriteError> {
     let at = ttl_place(&Packet::new(frame, 0)).ok_or(RewriteError::NoHeader("IP"))?;
     match u8_at(frame, at).ok_or(RewriteError::NoHeader("IP"))? {
         0 | 1 => Err(RewriteError::TtlExceeded),
@@ -183,7 +181,7 @@ pub fn dec_ttl(frame: &mut [u8]) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::NoHeader`] if there is no entry.
-pub fn set_mpls_ttl(frame: &mut [u8], ttl: u8) -> Result {
+pub fn set_mpls_ttl(frame: &mut [u8], ttl: u8) -> Result<(), RewriteError> {
     let at = mpls_place(&Packet::new(frame, 0))?;
     frame[at + ENTRY_LEN - 1] = ttl;
     Ok(())
@@ -193,7 +191,7 @@ pub fn set_mpls_ttl(frame: &mut [u8], ttl: u8) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::TtlExceeded`] if it is 0 or 1, [`RewriteError::NoHeader`] if there is no entry.
-pub fn dec_mpls_ttl(frame: &mut [u8]) -> Result {
+pub fn dec_mpls_ttl(frame: &mut [u8]) -> Result<(), RewriteError> {
     let at = mpls_place(&Packet::new(frame, 0))? + ENTRY_LEN - 1;
     if frame[at] <= 1 {
         return Err(RewriteError::TtlExceeded);
@@ -207,7 +205,7 @@ pub fn dec_mpls_ttl(frame: &mut [u8]) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::NoHeader`] if there is no MPLS entry, or neither a second one nor an IP header under it.
-pub fn copy_ttl_out(frame: &mut [u8]) -> Result {
+pub fn copy_ttl_out(frame: &mut [u8]) -> Result<(), RewriteError> {
     let outer = mpls_place(&Packet::new(frame, 0))? + ENTRY_LEN - 1;
     let (inner, _) = inner_ttl(frame, outer + 1)?;
     frame[outer] = frame[inner];
@@ -218,7 +216,7 @@ pub fn copy_ttl_out(frame: &mut [u8]) -> Result {
 ///
 /// # Errors
 /// [`RewriteError::NoHeader`] if there is no MPLS entry, or neither a second one nor an IP header under it.
-pub fn copy_ttl_in(frame: &mut [u8]) -> Result {
+pub fn copy_ttl_in(frame: &mut [u8]) -> Result<(), RewriteError> {
     let outer = mpls_place(&Packet::new(frame, 0))? + ENTRY_LEN - 1;
     let (inner, ipv4_start) = inner_ttl(frame, outer + 1)?;
     let before = [frame[inner], 0];

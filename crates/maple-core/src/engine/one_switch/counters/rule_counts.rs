@@ -12,11 +12,11 @@ use crate::update::{EntryKey, entry_key};
 #[derive(Debug, Default)]
 pub(in crate::engine) struct RuleCounts {
     /// The questions by transaction id, each with the asker's token, and the rule's table and entry.
-    pub open: BTreeMap<u32, OpenQuestion>,
+    pub open: BTreeMap<u32, OpenCount>,
 }
 
 #[derive(Debug)]
-pub(in crate::engine) struct OpenQuestion {
+pub(in crate::engine) struct OpenCount {
     pub token: u64,
     pub table: u8,
     pub entry: EntryKey,

@@ -47,7 +47,7 @@ pub(in crate::engine) struct RuleReport<'a> {
 
 /// The last counter of a rule.
 #[derive(Clone, Copy, Debug)]
-struct Counter {
+struct LastCount {
     packets: u64,
     /// The reading in which it was last seen.
     round: u64,
@@ -67,7 +67,7 @@ pub(in crate::engine) struct CounterGrowth {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct RuleGrowth {
     /// The counters by the hash of table and entry.
-    rules: FxHashMap<u64, Counter>,
+    rules: FxHashMap<u64, LastCount>,
     /// Withdrawn leaves, whose rules may still report.
     withdrawn: FxHashMap<LeafId, CountedLeaf>,
     /// The withdrawn leaves in the order of their withdrawal.
@@ -89,7 +89,7 @@ impl RuleGrowth {
         if rule.is_removed {
             self.rules.remove(&place);
         } else if before.is_some() || self.rules.len() < MAX_RULES {
-            self.rules.insert(place, Counter { packets: rule.packets, round, is_altered: false });
+            self.rules.insert(place, LastCount { packets: rule.packets, round, is_altered: false });
         } else {
             // Without its last counter it would be counted again and again.
             return CounterGrowth::default();

@@ -30,12 +30,12 @@ pub(super) struct Packets<'a> {
     /// The ports by which they enter: where hosts are, if these are tracked.
     ports: BTreeSet<PortNo>,
     /// The classes that were asked for, by the bits of the metadata.
-    classes: RefCell<BTreeMap<u64, Rc<Classes>>>,
+    classes: RefCell<BTreeMap<u64, Rc<ClassKeys>>>,
 }
 
-/// Classes of a look-up, each with keys that have it: by the bits of the metadata that all look-ups of the same fields
+/// ClassKeys of a look-up, each with keys that have it: by the bits of the metadata that all look-ups of the same fields
 /// write for a key, the first one.
-type Classes = BTreeMap<u64, BTreeMap<u64, KeyBits>>;
+type ClassKeys = BTreeMap<u64, BTreeMap<u64, KeyBits>>;
 
 impl<'a> Packets<'a> {
     pub fn new(switch: &'a Switch, state: &'a Snapshot, tracks_hosts: bool) -> Packets<'a> {
@@ -158,13 +158,13 @@ impl<'a> Packets<'a> {
     }
 
     /// Returns the classes of keys that packets can have.
-    fn classes(&self, rules: &KeyRules, mask: u64) -> Rc<Classes> {
+    fn classes(&self, rules: &KeyRules, mask: u64) -> Rc<ClassKeys> {
         Rc::clone(self.classes.borrow_mut().entry(mask).or_insert_with(|| Rc::new(self.find_classes(rules, mask))))
     }
 
-    fn find_classes(&self, rules: &KeyRules, mask: u64) -> Classes {
+    fn find_classes(&self, rules: &KeyRules, mask: u64) -> ClassKeys {
         let same: Vec<&KeyRules> = self.of_same_fields(rules).collect();
-        let mut all = Classes::new();
+        let mut all = ClassKeys::new();
         for (key, _) in same.iter().flat_map(|of| of.classified()).filter(|(key, _)| self.can_have(rules, key)) {
             // While the controller decides about packets with a key, they have no class.
             let Some(bits) = same.iter().try_fold(0, |all, of| Some(all | of.class_of(key)?)) else { continue };
