@@ -336,3 +336,10 @@ def test_the_order_is_read_from_the_table() -> None:
     table = "| crate | modules |\n| --- | --- |\n| `x-y` | `a` `b_c` |\n| `z` | |\n"
     text = f"# A\n\n## Layers\n\n{table}\n## B\n| `no` | `no` |\n"
     assert layers(text) == {"x-y": ["a", "b_c"], "z": []}
+
+
+def test_no_cell_of_a_table_is_an_essay() -> None:
+    lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+    rows = [(number, line) for number, line in enumerate(lines, 1) if line.startswith("|")]
+    long = [f"line {number}: {len(cell)}" for number, line in rows for cell in line.split("|") if len(cell) > 600]
+    assert long == [], "cells of more than 600 characters; a reader of a table looks for one thing"
