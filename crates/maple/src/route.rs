@@ -4,7 +4,7 @@
 /// use maple::testing::*;
 ///
 /// let bench = Bench::new().switch(1, 1..=3);
-/// let policy = |_: &Packet, _: &Net| Route::to([PortNo(2), PortNo(3)]).set(Field::EthDst, Mac([2, 0, 0, 0, 0, 9]).bits());
+/// let policy = |pkt: &Packet, _: &Net| Route::to([PortNo(2), PortNo(3)]).set(pkt.eth_dst(), Mac([2, 0, 0, 0, 0, 9]));
 /// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
 /// assert_eq!(decision.exits(), [bench.port(1, 2), bench.port(1, 3)]);
 /// assert!(decision.copies().iter().all(|(_, frame)| frame.starts_with(&[2, 0, 0, 0, 0, 9])));
@@ -16,6 +16,18 @@
 /// ```
 #[doc(inline)]
 pub use maple_core::route::Route;
+
+/// ```
+/// use maple::testing::*;
+///
+/// // A packet's field takes values of its type, and naming it records nothing.
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let policy = |pkt: &Packet, _: &Net| Route::to([PortNo(2)]).set(pkt.tcp_dst(), 8080);
+/// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
+/// assert!(decision.trace().iter().all(|line| !line.contains("tcp_dst=80")), "{:?}", decision.trace());
+/// ```
+#[doc(inline)]
+pub use maple_core::route::RewrittenField;
 
 /// ```
 /// use maple::prelude::*;

@@ -141,6 +141,31 @@ impl fmt::Display for Route {
     }
 }
 
+/// A field that [`Route::set`] rewrites, with the type of its values. A [`Field`] takes bits, for programs that know only
+/// at run time which field it is.
+///
+/// ```
+/// use maple_core::route::RewrittenField;
+/// use maple_wire::Field;
+///
+/// assert_eq!(Field::TcpDst.with_bits(80), (Field::TcpDst, 80));
+/// ```
+pub trait RewrittenField {
+    /// The type of the field's values.
+    type Value;
+
+    /// Returns which field it is, and the bits that a value has in it.
+    fn with_bits(self, value: Self::Value) -> (Field, u128);
+}
+
+impl RewrittenField for Field {
+    type Value = u128;
+
+    fn with_bits(self, bits: u128) -> (Field, u128) {
+        (self, bits)
+    }
+}
+
 impl Route {
     /// Sends the packet nowhere.
     ///
@@ -288,9 +313,9 @@ impl Route {
         all
     }
 
-    /// Rewrites a header field where the packet leaves the network. `vlan_vid` takes a VLAN id (a tag is pushed if the
-    /// packet has none), or 0 to remove the tag. `vlan_pcp` needs a tag: the packet's, or that of a `vlan_vid` in the
-    /// same route.
+    /// Rewrites a header field where the packet leaves the network. The value has the field's type, or is the field's
+    /// bits if the field is a [`Field`]. `vlan_vid` takes a VLAN id (a tag is pushed if the packet has none), or 0 to
+    /// remove the tag. `vlan_pcp` needs a tag: the packet's, or that of a `vlan_vid` in the same route.
     ///
     /// ```
     /// use maple_core::Route;
@@ -298,9 +323,10 @@ impl Route {
     ///
     /// assert_eq!(Route::to([PortNo(2)]).set(Field::VlanVid, 10).to_string(), "to 2 set vlan_vid=10");
     /// ```
-    pub fn set(mut self, field: Field, value: u128) -> Route {
+    pub fn set<F: RewrittenField>(mut self, field: F, value: F::Value) -> Route {
+        let (field, bits) = field.with_bits(value);
         for treatment in self.treatments() {
-            treatment.rewrites.insert(field, value);
+            treatment.rewrites.insert(field, bits);
         }
         self
     }

@@ -167,7 +167,7 @@ pub trait Compose: Policy + Sized + 'static {
     /// ```
     /// use maple::testing::*;
     ///
-    /// let translate = |_: &Packet, _: &Net| Route::pass().set(Field::TcpDst, 8080);
+    /// let translate = |pkt: &Packet, _: &Net| Route::pass().set(pkt.tcp_dst(), 8080);
     /// let server = |pkt: &Packet, _: &Net| if pkt.tcp_dst() == 8080 { Route::to([PortNo(2)]) } else { Route::drop() };
     /// let bench = Bench::new().switch(1, 1..=2);
     /// let decision = bench.decide(&translate.then(server), &tcp(1024, 80), bench.port(1, 1));

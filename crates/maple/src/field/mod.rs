@@ -24,6 +24,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
+use maple_core::route::RewrittenField;
 use maple_core::run::Observe as _;
 use maple_core::{PacketHandle, Source};
 use maple_wire::field::VLAN_PRESENT;
@@ -375,6 +376,15 @@ impl<T: FieldValue> PartialEq<PacketField<'_, T>> for PacketField<'_, T> {
     #[track_caller]
     fn ne(&self, other: &PacketField<'_, T>) -> bool {
         !self.eq(other)
+    }
+}
+
+/// [`Route::set`](crate::Route::set) rewrites the field. Records nothing.
+impl<T: FieldValue> RewrittenField for PacketField<'_, T> {
+    type Value = T;
+
+    fn with_bits(self, value: T) -> (Field, u128) {
+        (self.field, value.to_bits())
     }
 }
 
