@@ -154,6 +154,26 @@ fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     switches.iter().map(one).collect()
 }
 
+/// Hands on the rules of one switch or of all, each with its switch and the age of its counters, one at a time: so a long
+/// list is never there as a whole.
+///
+/// # Errors
+/// [`RequestError`] if there is no such switch, or if a shard is late. Some rules may have been handed on before.
+pub(super) fn each_rule(handle: &Handle, only: Option<&str>, mut each: impl FnMut(Value)) -> Result<(), RequestError> {
+    let (only, switches) = selected(handle, "show.rules", only)?;
+    handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
+    for SwitchStatus { dpid, version, .. } in &switches {
+        let (rules, age) = handle.rules_with_age(*dpid)?;
+        let (switch, age) = (dpid.to_string(), age.map(seconds));
+        for one in rules {
+            let mut row = rule(*version, &one);
+            (row["switch"], row["counted_seconds_ago"]) = (switch.as_str().into(), age.into());
+            each(row);
+        }
+    }
+    Ok(())
+}
+
 /// Answers with the tables, of one switch or of all, that have rules or may have Maple's: one object for each switch.
 fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (_, switches) = selected(handle, "show.tables", only)?;

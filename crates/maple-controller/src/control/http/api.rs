@@ -1,10 +1,11 @@
 //! Answers requests: from a route to the request that the control socket has, and from its answer to HTTP.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::request::Parts;
@@ -12,14 +13,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, get, on};
 use axum::{Extension, Router};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use siphasher::sip128::SipHasher13;
 use tokio::task::JoinError;
 
-use super::super::answer::answer_to;
+use super::super::answer::{answer_to, each_rule};
 use super::super::asker::Asker;
-use super::super::request::{RequestError, parse_value};
+use super::super::request::{Request as ControlRequest, RequestError, Show, parse_value};
 use super::super::schema::schema;
 use super::super::socket::MAX_REQUEST;
 use super::access::{Access, Client, Role};
@@ -28,6 +29,7 @@ use super::connections::{Connection, InProgress};
 use super::events::Events;
 use super::lanes::{Lane, Lanes};
 use super::list::Page;
+use super::list_text::ListText;
 use super::openapi::openapi;
 use super::page::add_page;
 use super::parameters;
@@ -265,7 +267,10 @@ async fn serve(
         if route.changes() {
             note(&of_thread, &client, peer, &what_is_asked(&head, &given.body), answer.as_ref().err());
         }
-        Ok(response(&of_thread, &head, answer?))
+        Ok(match answer? {
+            Answer::Text(text) => response(&of_thread, &head, text),
+            Answer::List(list) => list_response(&of_thread, &head, list),
+        })
     });
     answer.await.map_err(failed)?
 }
@@ -324,17 +329,28 @@ pub(super) async fn read_json(api: &Api, has_body: bool, headers: &HeaderMap, bo
     serde_json::from_slice(&bytes).map_err(wrong)
 }
 
+/// The text of an answer.
+enum Answer {
+    Text(Vec<u8>),
+    List(ListText),
+}
+
 /// Asks the controller, and returns the text of its answer.
-fn ask(api: &Api, route: &Route, given: &Given, page: Option<&Page>, client: &Client) -> Result<Vec<u8>, Problem> {
+fn ask(api: &Api, route: &Route, given: &Given, page: Option<&Page>, client: &Client) -> Result<Answer, Problem> {
     let asker = Asker::Client(Arc::clone(&client.name));
-    let request = parse_value(route.request(given));
-    let answer = request.and_then(|request| answer_to(&api.handle, &asker, &request));
-    let answer = answer.map_err(|refusal| problem(route, given, &refusal))?;
-    let answer = match (page, route.rows) {
-        (Some(page), Some(rows)) => page.select(rows, answer)?,
-        _ => answer,
+    let refused = |refusal: RequestError| problem(route, given, &refusal);
+    let request = parse_value(route.request(given)).map_err(refused)?;
+    let (Some(page), Some(rows)) = (page, route.rows) else {
+        let answer = answer_to(&api.handle, &asker, &request).map_err(refused)?;
+        return Ok(Answer::Text(answer.to_string().into_bytes()));
     };
-    Ok(answer.to_string().into_bytes())
+    let mut list = page.list(rows);
+    if let ControlRequest::Show(Show::Rules(switch)) = &request {
+        each_rule(&api.handle, switch.as_deref(), |row| list.add(&row)).map_err(refused)?;
+    } else {
+        list.add_all(answer_to(&api.handle, &asker, &request).map_err(refused)?);
+    }
+    list.finish().map(Answer::List)
 }
 
 /// Returns the beginning of a text that a client has chosen, for the log.
@@ -380,13 +396,32 @@ fn problem(route: &Route, given: &Given, refusal: &RequestError) -> Problem {
 
 /// Makes the response of an answer. A reader that has the same answer already gets none.
 pub(super) fn response(api: &Api, head: &Parts, text: Vec<u8>) -> Response {
+    let digest = SipHasher13::new().hash(&text).as_bytes();
+    response_with(head, digest, || Response::new(Body::from(api.lanes.body(text))))
+}
+
+/// Makes the response of a list, which is sent in parts.
+fn list_response(api: &Api, head: &Parts, list: ListText) -> Response {
+    response_with(head, list.digest(), || {
+        let length = list.len();
+        let counted = api.lanes.count(length);
+        let parts = list.into_parts().map(move |part| {
+            // It counts until the last part is sent.
+            let _ = &counted;
+            Ok::<_, Infallible>(Bytes::from(part))
+        });
+        let mut response = Response::new(Body::from_stream(stream::iter(parts)));
+        response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        response
+    })
+}
+
+/// Makes the response of an answer with this digest.
+fn response_with(head: &Parts, digest: [u8; 16], whole: impl FnOnce() -> Response) -> Response {
     let is_read = matches!(head.method, axum::http::Method::GET | axum::http::Method::HEAD);
-    let tag = format!("\"{}\"", hex::encode(SipHasher13::new().hash(&text).as_bytes()));
-    let mut response = if is_read && is_known(&head.headers, &tag) {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        Response::new(Body::from(api.lanes.body(text)))
-    };
+    let tag = format!("\"{}\"", hex::encode(digest));
+    let mut response =
+        if is_read && is_known(&head.headers, &tag) { StatusCode::NOT_MODIFIED.into_response() } else { whole() };
     if response.status() == StatusCode::OK {
         response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     }

@@ -88,34 +88,53 @@ impl Lanes {
         Unsent::bytes(text, &self.unsent)
     }
 
+    /// Counts the bytes of an answer that is sent in parts, until what this returns is dropped.
+    pub fn count(&self, bytes: usize) -> CountedBytes {
+        CountedBytes::new(bytes, &self.unsent)
+    }
+
     /// Makes a part of a watch, which counts until it is sent.
     pub fn part_of_watch(&self, text: Vec<u8>) -> Bytes {
         Unsent::bytes(text, &self.unsent_of_watches)
     }
 }
 
+/// Bytes that are counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct CountedBytes {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl CountedBytes {
+    fn new(bytes: usize, all: &Arc<AtomicUsize>) -> CountedBytes {
+        all.fetch_add(bytes, Ordering::Relaxed);
+        CountedBytes { bytes, all: Arc::clone(all) }
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// The bytes of an answer.
 struct Unsent<T: AsRef<[u8]>> {
     text: T,
-    counted: Arc<AtomicUsize>,
+    _counted: CountedBytes,
 }
 
 impl<T: AsRef<[u8]> + Send + 'static> Unsent<T> {
-    fn bytes(text: T, counted: &Arc<AtomicUsize>) -> Bytes {
-        counted.fetch_add(text.as_ref().len(), Ordering::Relaxed);
-        Bytes::from_owner(Unsent { text, counted: Arc::clone(counted) })
+    fn bytes(text: T, all: &Arc<AtomicUsize>) -> Bytes {
+        let counted = CountedBytes::new(text.as_ref().len(), all);
+        Bytes::from_owner(Unsent { text, _counted: counted })
     }
 }
 
 impl<T: AsRef<[u8]>> AsRef<[u8]> for Unsent<T> {
     fn as_ref(&self) -> &[u8] {
         self.text.as_ref()
-    }
-}
-
-impl<T: AsRef<[u8]>> Drop for Unsent<T> {
-    fn drop(&mut self) {
-        self.counted.fetch_sub(self.text.as_ref().len(), Ordering::Relaxed);
     }
 }
 

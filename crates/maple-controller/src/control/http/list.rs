@@ -2,6 +2,8 @@
 //!
 //! A page is named by the row after which it begins, not by a number of rows. So a row that comes or goes meanwhile
 //! moves no other row to another page.
+//!
+//! Rows become text one at a time ([`List`]), and the answer is sent from that text in parts ([`ListText`]).
 
 use std::cell::LazyCell;
 use std::cmp::Ordering;
@@ -12,6 +14,7 @@ use serde_json::{Number, Value, json};
 use siphasher::sip128::SipHasher13;
 
 use super::columns::Columns;
+use super::list_text::{ListText, RowText, RowTexts};
 use super::problem::Problem;
 use super::routes::Rows;
 
@@ -88,34 +91,14 @@ impl Page {
         Ok(Page { limit: limit.transpose()?, after: after.transpose()?, order, sort, filters })
     }
 
-    /// Selects the rows of an answer: `{"rows": […], "total": …, "next": …}`.
-    ///
-    /// # Errors
-    /// [`Problem`] if the page begins after a row that is gone, and of which only the digest is known.
-    pub fn select(&self, rows: Rows, answer: Value) -> Result<Value, Problem> {
-        let is_selected =
-            |row: &Value| self.filters.iter().all(|(column, text)| column_of(row, column).is_some_and(|v| is(v, text)));
-        let all = rows_of(rows, answer).into_iter().filter(is_selected);
-        let mut all: Vec<(Vec<Value>, Value)> = all.map(|row| (self.key(rows, &row), row)).collect();
-        all.sort_by(|(a, _), (b, _)| self.compare(a, b));
-        number_equals(&mut all);
-        let total = all.len();
-        let first = match &self.after {
-            Some(Cursor::Key(after)) => all.partition_point(|(key, _)| self.compare(key, after) != Ordering::Greater),
-            Some(Cursor::Digest(digest)) => {
-                let found = all.iter().position(|(key, _)| digest_of(&self.order, key) == *digest);
-                found.map(|at| at + 1).ok_or_else(|| {
-                    let text = "after: the row after which this page begins is gone; begin again";
-                    Problem::field(StatusCode::CONFLICT, "after", text)
-                })?
-            }
-            None => 0,
-        };
-        let last = self.limit.map_or(total, |limit| total.min(first.saturating_add(limit)));
-        let next =
-            all.get(last.wrapping_sub(1)).filter(|_| last < total).map(|(key, _)| write_cursor(&self.order, key));
-        let page: Vec<Value> = all.drain(first..last).map(|(_, row)| row).collect();
-        Ok(json!({ "rows": page, "total": total, "next": next }))
+    /// Begins a list of the rows of an answer.
+    pub fn list(&self, rows: Rows) -> List<'_> {
+        List { page: self, rows, texts: RowTexts::default(), all: Vec::new() }
+    }
+
+    /// Reports whether a row has the values that its columns are to have.
+    fn selects(&self, row: &Value) -> bool {
+        self.filters.iter().all(|(column, text)| column_of(row, column).is_some_and(|value| is(value, text)))
     }
 
     /// Returns what a row is sorted by: the columns of `sort`, and then those that tell rows apart.
@@ -133,8 +116,71 @@ impl Page {
     }
 }
 
+/// A list that becomes an answer. A row is text as soon as it is there: of a long list only the text and what it is sorted
+/// by are in memory.
+#[derive(Debug)]
+pub(super) struct List<'a> {
+    page: &'a Page,
+    rows: Rows,
+    texts: RowTexts,
+    /// What each row is sorted by, with its text.
+    all: Vec<(Vec<Value>, RowText)>,
+}
+
+impl List<'_> {
+    /// Adds a row, if it is one of those that are asked for.
+    pub fn add(&mut self, row: &Value) {
+        if self.page.selects(row) {
+            self.all.push((self.page.key(self.rows, row), self.texts.add(row)));
+        }
+    }
+
+    /// Adds the rows of an answer. Rows inside of objects get the other members of their object.
+    pub fn add_all(&mut self, answer: Value) {
+        let Value::Array(all) = answer else { return };
+        let Some(member) = self.rows.nested else { return all.iter().for_each(|row| self.add(row)) };
+        for mut object in all {
+            let inner = object.as_object_mut().and_then(|members| members.remove(member));
+            let Some(Value::Array(inner)) = inner else { continue };
+            for mut row in inner {
+                for (name, value) in object.as_object().into_iter().flatten() {
+                    row[name.as_str()] = value.clone();
+                }
+                self.add(&row);
+            }
+        }
+    }
+
+    /// Returns the answer: `{"rows": […], "total": …, "next": …}`.
+    ///
+    /// # Errors
+    /// [`Problem`] if the page begins after a row that is gone, and of which only the digest is known.
+    pub fn finish(self) -> Result<ListText, Problem> {
+        let List { page, texts, mut all, .. } = self;
+        all.sort_by(|(a, _), (b, _)| page.compare(a, b));
+        number_equals(&mut all);
+        let total = all.len();
+        let first = match &page.after {
+            Some(Cursor::Key(after)) => all.partition_point(|(key, _)| page.compare(key, after) != Ordering::Greater),
+            Some(Cursor::Digest(digest)) => {
+                let found = all.iter().position(|(key, _)| digest_of(&page.order, key) == *digest);
+                found.map(|at| at + 1).ok_or_else(|| {
+                    let text = "after: the row after which this page begins is gone; begin again";
+                    Problem::field(StatusCode::CONFLICT, "after", text)
+                })?
+            }
+            None => 0,
+        };
+        let last = page.limit.map_or(total, |limit| total.min(first.saturating_add(limit)));
+        let next =
+            all.get(last.wrapping_sub(1)).filter(|_| last < total).map(|(key, _)| write_cursor(&page.order, key));
+        let rows = all.drain(first..last).map(|(_, text)| text).collect();
+        Ok(ListText::new(texts, rows, &json!(next), total))
+    }
+}
+
 /// Adds to the key of each row how many rows before it have an equal one.
-fn number_equals(all: &mut [(Vec<Value>, Value)]) {
+fn number_equals<T>(all: &mut [(Vec<Value>, T)]) {
     let mut number: u64 = 0;
     for at in 0..all.len() {
         let (before, rest) = all.split_at_mut(at);
@@ -144,24 +190,6 @@ fn number_equals(all: &mut [(Vec<Value>, Value)]) {
         number = if is_equal { number + 1 } else { 0 };
         key.push(number.into());
     }
-}
-
-/// Returns the rows of an answer. Rows inside of objects get the other members of their object.
-pub(super) fn rows_of(rows: Rows, answer: Value) -> Vec<Value> {
-    let Value::Array(all) = answer else { return Vec::new() };
-    let Some(member) = rows.nested else { return all };
-    let inner = |mut object: Value| {
-        let inner = object.as_object_mut().and_then(|members| members.remove(member));
-        let Some(Value::Array(inner)) = inner else { return Vec::new() };
-        let with = |mut row: Value| {
-            for (name, value) in object.as_object().into_iter().flatten() {
-                row[name.as_str()] = value.clone();
-            }
-            row
-        };
-        inner.into_iter().map(with).collect()
-    };
-    all.into_iter().flat_map(inner).collect()
 }
 
 /// Returns a column of a row: names and numbers of members, with dots between them.
@@ -275,6 +303,67 @@ mod tests {
             }
             if compare(&a, &b).is_eq() && compare(&b, &c).is_eq() {
                 prop_assert!(compare(&a, &c).is_eq(), "{} {} {}", a, b, c);
+            }
+        }
+    }
+
+    const ROWS: Rows = Rows { nested: Some("inner"), key: &["name"], sort: "" };
+
+    /// An answer: objects with rows in them, of which several may have the same name.
+    fn answer() -> impl Strategy<Value = Value> {
+        let row = (0u8..40, 0u8..4, prop_oneof![9 => 0usize..40, 1 => 20_000usize..90_000]);
+        let row =
+            row.prop_map(|(name, kind, length)| json!({ "name": name, "kind": kind, "text": "é".repeat(length) }));
+        let object = (0u8..3, prop::collection::vec(row, 0..30));
+        let object = object.prop_map(|(of, inner)| json!({ "of": of, "inner": inner }));
+        prop::collection::vec(object, 0..6).prop_map(Value::Array)
+    }
+
+    /// What a page of an answer is, from all rows as they are.
+    fn naive(page: &Page, answer: &Value) -> Value {
+        let mut all: Vec<Value> = Vec::new();
+        for object in answer.as_array().expect("objects") {
+            for row in object["inner"].as_array().expect("rows") {
+                let mut row = row.clone();
+                row["of"] = object["of"].clone();
+                all.push(row);
+            }
+        }
+        all.retain(|row| page.selects(row));
+        all.sort_by(|a, b| page.compare(&page.key(ROWS, a), &page.key(ROWS, b)));
+        let mut keys: Vec<(Vec<Value>, ())> = all.iter().map(|row| (page.key(ROWS, row), ())).collect();
+        number_equals(&mut keys);
+        let is_before = |(key, ()): &&(Vec<Value>, ())| match &page.after {
+            Some(Cursor::Key(after)) => page.compare(key, after).is_le(),
+            _ => false,
+        };
+        let first = keys.iter().filter(is_before).count();
+        let last = page.limit.map_or(all.len(), |limit| all.len().min(first + limit));
+        let next = (last < all.len()).then(|| write_cursor(&page.order, &keys[last - 1].0));
+        json!({ "rows": all[first..last], "total": all.len(), "next": next })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_text_of_each_page_is_that_of_all_rows_at_once(
+            answer in answer(), limit in prop::option::of(1usize..50), kind in prop::option::of(0u8..4), descends: bool,
+        ) {
+            let sort = vec![SortKey { column: "kind".to_owned(), descends }];
+            let filters = kind.map(|kind| ("kind".to_owned(), kind.to_string())).into_iter().collect();
+            let mut page = Page { limit, after: None, order: "kind".to_owned(), sort, filters };
+            loop {
+                let mut list = page.list(ROWS);
+                list.add_all(answer.clone());
+                let text = list.finish().expect("it has no digest");
+                let (length, digest) = (text.len(), text.digest());
+                let whole: Vec<u8> = text.into_parts().flatten().collect();
+                let expected = naive(&page, &answer);
+                prop_assert_eq!(String::from_utf8_lossy(&whole), expected.to_string());
+                prop_assert_eq!((length, digest), (whole.len(), SipHasher13::new().hash(&whole).as_bytes()));
+                let Some(next) = expected["next"].as_str() else { break };
+                page.after = Some(read_cursor(next, "kind", 2).expect("it is a cursor"));
             }
         }
     }

@@ -22,6 +22,7 @@ mod failures;
 mod lanes;
 mod list;
 mod openapi;
+mod list_text;
 mod page;
 mod parameters;
 mod problem;

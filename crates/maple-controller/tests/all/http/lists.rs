@@ -4,7 +4,7 @@ use maple_core::state::Write;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Served, TOKENS};
+use super::{Ask, Served, TOKENS};
 
 /// A controller with a table of these numbers.
 fn with_table(numbers: &[u16]) -> Served {
@@ -71,6 +71,27 @@ fn a_page_after_a_row_with_a_long_key_can_be_asked_for() {
     assert_eq!(served.read(&target)["rows"][0]["value"], 2);
     served.maple.handle.change(vec![write("a", None)]).expect("it is acknowledged");
     assert_eq!(served.get(&target).refusal(), (409, "after".to_owned()), "its place is not known any more");
+}
+
+#[test]
+fn a_long_list_comes_in_parts_with_its_length_and_tag() {
+    let served = Served::new(TOKENS, |_| {});
+    let write = |key: i64| Write::Table {
+        table: "t".into(),
+        key: key.into(),
+        value: Some("é".repeat(150 + key as usize % 7).as_str().into()),
+    };
+    served.maple.handle.change((0..3000).map(write).collect()).expect("it is acknowledged");
+    let whole = served.get("/v1/state/tables/t");
+    assert_eq!(whole.header("content-length"), Some(whole.body.len().to_string().as_str()));
+    assert!(whole.body.len() > 1 << 20, "it is more than a few parts and blocks");
+    let rows = whole.json()["rows"].as_array().expect("rows").clone();
+    let keys: Vec<i64> = rows.iter().map(|row| row["key"].as_i64().expect("a number")).collect();
+    assert_eq!(keys, (0..3000).collect::<Vec<i64>>());
+    assert!(rows.iter().enumerate().all(|(key, row)| row["value"] == "é".repeat(150 + key % 7)));
+    let tag = whole.header("etag").expect("it has one").to_owned();
+    let again = served.ask(&Ask::get("/v1/state/tables/t").with("If-None-Match", &tag));
+    assert_eq!((again.status, again.body.as_str()), (304, ""));
 }
 
 #[test]
