@@ -1,0 +1,74 @@
+//! The keys of a cluster in the store, and what is written there.
+
+use std::str;
+
+/// The keys of one cluster: `NAME/members/MEMBER` and `NAME/master`. All of them end with their member's lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterKeys {
+    prefix: String,
+}
+
+impl ClusterKeys {
+    /// Creates the keys of a cluster.
+    pub fn new(cluster: &str) -> ClusterKeys {
+        ClusterKeys { prefix: format!("{cluster}/") }
+    }
+
+    /// Returns what all keys begin with.
+    pub fn prefix(&self) -> &[u8] {
+        self.prefix.as_bytes()
+    }
+
+    /// Returns the key of mastership.
+    pub fn master(&self) -> Vec<u8> {
+        format!("{}master", self.prefix).into_bytes()
+    }
+
+    /// Returns the key of a member.
+    pub fn member(&self, name: &str) -> Vec<u8> {
+        format!("{}members/{name}", self.prefix).into_bytes()
+    }
+
+    /// Returns what a key is of; nothing, if it is not of this cluster or of a later version of Maple.
+    pub(crate) fn subject<'a>(&self, key: &'a [u8]) -> Option<Subject<'a>> {
+        match str::from_utf8(key).ok()?.strip_prefix(&self.prefix)? {
+            "master" => Some(Subject::Master),
+            other => other.strip_prefix("members/").map(Subject::Member),
+        }
+    }
+}
+
+/// What a key is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject<'a> {
+    Master,
+    Member(&'a str),
+}
+
+/// A key with its value, as it is in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value: in each key of a cluster the name of the member that wrote it.
+    pub value: Vec<u8>,
+    /// The revision at which the key was created.
+    pub created: u64,
+    /// The lease that the key ends with.
+    pub lease: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_say_what_they_are_of() {
+        let keys = ClusterKeys::new("campus");
+        assert_eq!(keys.subject(&keys.master()), Some(Subject::Master));
+        assert_eq!(keys.subject(&keys.member("n1")), Some(Subject::Member("n1")));
+        for other in [&b"campus2/master"[..], b"campus/", b"campus/later/x", b"\xff", b""] {
+            assert_eq!(keys.subject(other), None);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Faults that are planted, each of which random schedules must find.
+
+/// What is wrong: with the store, with how members use what they are told, or with switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Plant {
+    /// All masters have generation 0, as in some controllers.
+    OneGeneration,
+    /// A member counts generations by itself, from those that it knows.
+    OwnGenerations,
+    /// A member changes switches as soon as it is master by the store, without having asked them.
+    AsksNoSwitch,
+    /// A member asks to be equal before it changes a switch.
+    AsksToBeEqual,
+    /// Creating a key that is there overwrites it.
+    CreateOverwrites,
+    /// Keys stay when their member is gone.
+    LeasesNeverEnd,
+    /// Watches tell of no deletion.
+    DeletionsAreNotTold,
+    /// A key that is created after a deletion has the revision of the deletion.
+    DeletionsHaveNoRevision,
+    /// A watch from before a compaction goes on as if nothing had been there.
+    CompactionIsSilent,
+    /// A member that lost its connection goes on as master on the next one.
+    KeepsMasteryOverConnections,
+}
