@@ -1,7 +1,7 @@
 //! Several controllers for one network: who is master, and how switches keep the others out.
 //!
 //! Two state machines without I/O and clocks. Events go in, actions come out, and whoever owns them carries the actions
-//! out and says what time it is.
+//! out and says what time it is. [`run_member`] does that for a member with etcd.
 //!
 //! * [`Member`]: one controller of a cluster. It keeps a lease in a store such as etcd, campaigns for mastership, and
 //!   knows who is there.
@@ -29,11 +29,13 @@
 //! member may act only while its lease is good ([`Member::lease_ends`]), and one that is paused between looking and
 //! sending is not kept out.
 
+mod etcd;
 mod fence;
 mod keys;
 mod member;
 mod view;
 
+pub use etcd::{MemberHandle, News, run_member};
 pub use fence::{Fence, FenceChange};
 pub use keys::{ClusterKeys, Record};
 pub use member::{Action, Event, Member, MemberOptions, Time};

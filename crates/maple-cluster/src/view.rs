@@ -69,6 +69,11 @@ impl View {
         self.revision
     }
 
+    /// Reports whether master and members are the same in both.
+    pub(crate) fn is_alike(&self, other: &View) -> bool {
+        self.master() == other.master() && self.members().eq(other.members())
+    }
+
     /// Takes in all keys, as they were at one revision.
     pub(crate) fn on_read(&mut self, keys: &ClusterKeys, records: Vec<Record>, revision: u64) {
         if revision < self.revision {

@@ -3,6 +3,7 @@
 //! Debian has etcd in `etcd-server` and its tool in `etcd-client`; `MAPLE_ETCD` names another server. Where there is none,
 //! the tests say so and are skipped; in CI they fail.
 
+mod authority;
 mod broken;
 mod members;
 mod server;

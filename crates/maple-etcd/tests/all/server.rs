@@ -2,15 +2,12 @@
 
 use std::fs::File;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use maple_etcd::{Client, Config, Endpoint, Limits};
-use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
-};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -71,16 +68,15 @@ pub struct Server {
 }
 
 impl Etcd {
-    /// Starts so many servers, and waits until they have a leader.
+    /// Starts so many servers.
     pub fn start(count: usize) -> Etcd {
-        Etcd::start_with(count, None)
+        Etcd::start_with(count, "http", |_, _| Vec::new())
     }
 
-    /// Starts servers that ask clients for certificates, if there is an authority.
-    pub fn start_with(count: usize, authority: Option<&Authority>) -> Etcd {
+    /// Starts so many servers, each with more arguments, of which its number and address are told.
+    pub fn start_with(count: usize, scheme: &str, more: impl Fn(usize, Ipv4Addr) -> Vec<String>) -> Etcd {
         let folder = tempfile::tempdir().expect("a folder");
         let addresses: Vec<_> = (0..count).map(|_| address()).collect();
-        let scheme = if authority.is_some() { "https" } else { "http" };
         let [client, peer] = PORTS;
         let cluster: Vec<_> = (0..count).map(|n| format!("n{n}=http://{}:{peer}", addresses[n])).collect();
         let server = |n: usize| {
@@ -95,15 +91,7 @@ impl Etcd {
                 format!("--initial-cluster={}", cluster.join(",")),
                 "--max-request-bytes=1572864".into(),
             ];
-            if let Some(authority) = authority {
-                let (certificate, key) = authority.sign(&format!("server{n}"), at);
-                arguments.extend([
-                    format!("--cert-file={}", certificate.display()),
-                    format!("--key-file={}", key.display()),
-                    format!("--trusted-ca-file={}", authority.file().display()),
-                    "--client-cert-auth".into(),
-                ]);
-            }
+            arguments.extend(more(n, at));
             let log = folder.path().join(format!("n{n}.log"));
             Server { endpoint: Endpoint { host: at.to_string(), port: client }, arguments, log, child: None }
         };
@@ -183,46 +171,5 @@ pub async fn until(mut holds: impl AsyncFnMut() -> bool) {
     while !holds().await {
         assert!(Instant::now() < end, "it has not come within {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// An authority, with a folder for the certificates that it signs.
-pub struct Authority {
-    folder: TempDir,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    pub fn new() -> Authority {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        let key = KeyPair::generate().expect("a key");
-        let certificate = params.self_signed(&key).expect("it signs itself").pem();
-        std::fs::write(folder.path().join("ca.pem"), certificate).expect("it is written");
-        Authority { folder, issuer: Issuer::new(params, key) }
-    }
-
-    pub fn file(&self) -> PathBuf {
-        self.path("ca.pem")
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        Path::new(self.folder.path()).join(name)
-    }
-
-    /// Makes a certificate for this address, and its key.
-    pub fn sign(&self, name: &str, address: Ipv4Addr) -> (PathBuf, PathBuf) {
-        let mut params = CertificateParams::new(vec![address.to_string()]).expect("an address");
-        params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(2999, 1, 1);
-        // The server's gateway shows it to the server.
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().expect("a key");
-        let files = (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
-        std::fs::write(&files.0, params.signed_by(&key, &self.issuer).expect("it is signed").pem()).expect("written");
-        std::fs::write(&files.1, key.serialize_pem()).expect("written");
-        files
     }
 }

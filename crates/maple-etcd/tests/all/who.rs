@@ -4,7 +4,8 @@ use std::net::Ipv4Addr;
 
 use maple_etcd::{Change, Client, Config, Credentials, EtcdError, Keys, LeaseId, Refusal, TlsFiles, WatchEvent};
 
-use crate::server::{Authority, Etcd, is_here, run, until};
+use crate::authority::Authority;
+use crate::server::{Etcd, is_here, run, until};
 
 #[test]
 fn a_server_with_certificates_is_asked_by_who_has_one() {
@@ -12,7 +13,7 @@ fn a_server_with_certificates_is_asked_by_who_has_one() {
         return;
     }
     let (authority, stranger) = (Authority::new(), Authority::new());
-    let etcd = Etcd::start_with(1, Some(&authority));
+    let etcd = Etcd::start_with(1, "https", |number, address| authority.arguments(number, address));
     let own = authority.sign("client", Ipv4Addr::LOCALHOST);
     let tls = |authorities, identity| Some(TlsFiles { authorities, identity });
     run(async {
