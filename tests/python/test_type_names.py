@@ -23,17 +23,23 @@ COLLECTIONS = {"maple-bench", "maple-sim"}
 # Private types of one file each, in crates whose parts do not meet.
 TWICE = {
     "maple-controller": {
+        "Block",
         "Bounds",
         "Client",
         "Connection",
         "Events",
+        "Known",
         "Listed",
         "Listening",
+        "Part",
+        "Plan",
         "Reader",
         "Ring",
         "Rows",
         "Session",
+        "Source",
         "Subscription",
+        "Work",
     },
 }
 # The crate `maple` wraps a type of the engine, and has the same meaning with a typed form.
