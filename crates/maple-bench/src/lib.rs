@@ -6,29 +6,29 @@
 //! Modules are listed in the order of their layers, the lowest first.
 
 mod input;
-pub mod report;
+mod report;
 mod values;
 
 mod error;
 mod output;
 
-pub mod headers;
+mod headers;
 
-pub mod filters;
+mod filters;
 mod passes;
-pub mod statistics;
+mod statistics;
 mod switch;
 
-pub mod generate;
-pub mod misses;
+mod generate;
+mod misses;
 pub mod rules;
-pub mod state;
+mod state;
 
-pub mod growth;
-pub mod mt_route;
-pub mod rebuild;
+mod growth;
+mod mt_route;
+mod rebuild;
 
-pub mod floor;
+mod floor;
 
 mod controllers;
 

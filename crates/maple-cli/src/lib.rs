@@ -22,7 +22,7 @@ mod builtin;
 mod policy;
 mod policy_tests;
 
-pub mod decode;
+mod decode;
 
 mod acl;
 mod check;

@@ -39,7 +39,7 @@ pub mod names;
 
 pub mod kept_files;
 
-pub mod counters;
+mod counters;
 pub mod framing;
 mod gauge;
 pub mod status;

@@ -21,6 +21,7 @@ impl Progress {
     }
 
     /// Creates a hidden bar.
+    #[cfg(test)]
     pub fn hidden() -> Progress {
         Progress { bar: ProgressBar::hidden() }
     }
