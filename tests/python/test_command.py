@@ -187,7 +187,7 @@ def test_a_policy_prints_about_packets_that_came_and_about_no_others(tmp_path: P
         "    return net.shortest_path(net.locate(pkt.eth_src), there)\n"
     )
     control, told = tmp_path / "control", tmp_path / "told"
-    command = [*MAPLE, "run", str(file), "--emulate", "linear:2", "--explore", "--control", str(control), "--console"]
+    command = [*MAPLE, "run", str(file), "--emulate", "linear:2", "--control", str(control), "--console"]
     with told.open("w") as out:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True)
     try:

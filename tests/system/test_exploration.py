@@ -19,7 +19,7 @@ def is_explored(maple):
 
 
 def test_packets_between_known_hosts_need_no_controller(controller, lab):
-    maple = controller(POLICY, "--explore")
+    maple = controller(POLICY)
     net = lab(LinearTopo(k=3, n=2), maple, protocols="OpenFlow13")
     # Each host says where it is and learns the addresses of the others, so that no ARP request is flooded later.
     assert net.ping_all()[0] == 0

@@ -50,12 +50,15 @@ def test_rules_of_others_are_never_touched(controller, lab, protocols):
     net.wait_known(maple)
     sh("ovs-ofctl", "-O", protocols, "add-flow", "s1", "cookie=0x88,priority=65535,udp,tp_dst=8888,actions=drop")
     assert net.ping_all()[0] == 0
+    leaves, withdrawn = maple.counts("leaves", "leaves_withdrawn")
     maple.ask({"invalidate": "all"})
-    wait_for("the rules to be withdrawn", lambda: maple.count("leaves") == 0)
+    # Exploration soon decides again.
+    wait_for("the rules to be withdrawn", lambda: maple.count("leaves_withdrawn") >= withdrawn + leaves)
     assert net.ping_all()[0] == 0
+    wait_for("the exploration", maple.is_explored)
     foreign = [line for line in net.flows("s1") if "cookie=0x77" in line or "cookie=0x88" in line]
     assert len(foreign) == 2, net.flows("s1")
-    assert set(net.flows("s1")) - set(foreign) == set(maple.rules(1))
+    wait_for("agreement", lambda: set(net.flows("s1")) - set(foreign) == set(maple.rules(1)))
 
 
 @pytest.mark.parametrize("protocols", ["OpenFlow14", "OpenFlow15"])

@@ -14,7 +14,7 @@ use maple_controller::control::socket::Reach;
 pub use emulate::{EmulateArgs, EmulationArgs};
 pub use load::{LoadArgs, LoadMode};
 pub use policy::{ApplyArgs, CheckArgs, CheckOptions, PlanArgs, ReloadArgs, ReplayArgs, RollbackArgs};
-pub use run::{RunArgs, RunOptions, TlsArgs};
+pub use run::{EXPLORED, RunArgs, RunOptions, TlsArgs};
 pub use show::{DoctorArgs, ShowArgs, ShowWhat};
 
 use crate::service;

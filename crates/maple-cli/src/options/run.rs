@@ -19,9 +19,9 @@ use crate::values::{
     Listen, OnOff, Pause, Unreachable, bytes, duration, http_address, labels, listen, max_rules, metrics_address, pause,
 };
 
-/// The number of a switch's decisions up to which `--explore` explores. Most policies that look things up have fewer; the
+/// The number of a switch's decisions up to which it is explored. Most policies that look things up have fewer; the
 /// smallest hardware tables hold some 2,000 rules.
-const EXPLORED: &str = "1024";
+pub const EXPLORED: u32 = 1024;
 
 /// `maple run`.
 #[derive(Debug, Args)]
@@ -114,9 +114,9 @@ pub struct RunOptions {
     /// decision then serves all addresses [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=200))]
     pub look_ups: Option<u8>,
-    /// Run the policy also on packets that known hosts could send, until a switch has N decisions (1024 if no number is
-    /// given), so that packets that come find their rules [default: 0]
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = EXPLORED)]
+    /// Run the policy also on packets that known hosts could send, until a switch has N decisions, so that packets that
+    /// come find their rules; 0: only on packets that come [default: 1024]
+    #[arg(long, value_name = "N")]
     pub explore: Option<u32>,
     /// Maximum number of hosts at a port; packets from others are dropped there [default: 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

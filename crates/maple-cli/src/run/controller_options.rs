@@ -20,7 +20,7 @@ use super::reload::ReloadSettings;
 use super::tls;
 use crate::declared::{DeclaredNetwork, FileLine};
 use crate::logging::print_plain;
-use crate::options::{RunOptions, control_of_controller};
+use crate::options::{EXPLORED, RunOptions, control_of_controller};
 use crate::policy::source;
 use crate::replay::COMPILER;
 use crate::usage_error::{OrUsageError as _, usage_error};
@@ -79,7 +79,7 @@ fn with_policy_options(options: &RunOptions, mut chosen: ControllerOptions) -> a
     chosen.engine.max_rules = options.max_rules.map(|count| count as usize).or(chosen.engine.max_rules);
     chosen.engine.max_traces = options.max_traces.map(|count| count as usize).or(chosen.engine.max_traces);
     chosen.engine.look_up_tables = options.look_ups.unwrap_or(chosen.engine.look_up_tables);
-    chosen.engine.explored_leaves = options.explore.map_or(chosen.engine.explored_leaves, |count| count as usize);
+    chosen.engine.explored_leaves = options.explore.unwrap_or(EXPLORED) as usize;
     let or = |chosen: Option<u32>, default: usize| chosen.map_or(default, |count| count as usize);
     chosen.engine.max_hosts_per_port = or(options.max_hosts_per_port, chosen.engine.max_hosts_per_port);
     chosen.engine.max_hosts = or(options.max_hosts, chosen.engine.max_hosts);
