@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 
 import pytest
 from maple.client import ApiError, AsyncClient, Client, _requests
@@ -207,6 +208,51 @@ def test_watches_have_what_is_there_and_each_change(served: Running) -> None:
     assert (refused.value.status, refused.value.field) == (404, "table")
     with pytest.raises(ValueError, match="not empty"):
         one.watch_variable("")
+
+
+def test_a_watch_of_what_is_deleted_goes_on_until_another_policy_has_no_such_key(
+    served: Running, tmp_path: Path
+) -> None:
+    one = Client(address(served), TOKEN)
+    one.set("t", 7, "seven", create=True)
+    key = one.watch("t", 7)
+    assert next(key)["value"] == "seven"
+    one.delete("t", 7)
+    assert next(row for row in key if row["value"] != "seven")["value"] is None
+    one.set("t", 7, "again")
+    assert next(row for row in key if row["value"] is not None)["value"] == "again"
+    one.delete("t", 7)
+    policy = tmp_path / "other.py"
+    policy.write_text(
+        "from maple import Mac, Table, drop, policy\n\nt = Table('t', key=Mac, value=str)\n\n\n"
+        "@policy\ndef f(pkt, net):\n    return drop() if pkt.eth_src in t else drop()\n"
+    )
+    one.reload(str(policy), tolerate={"percent": 100})
+    with pytest.raises(ApiError) as gone:
+        for row in key:
+            assert row["value"] is None
+    assert (gone.value.status, gone.value.field) == (404, "key")
+
+
+def test_a_stream_ends_with_the_controller_and_is_refused_with_its_token(served: Running, tmp_path: Path) -> None:
+    url = address(served)
+    Client(url, TOKEN).set_variable("mode", "day", create=True)
+    reader = Client(url, "the-token-of-readers")
+    mode, events = reader.watch_variable("mode"), Client(url, TOKEN).events()
+    assert next(mode)["value"] == "day"
+    assert next(events).kind == "begin"
+    (tmp_path / "tokens").write_text(f"admin ann {TOKEN}\n")
+    with pytest.raises(ApiError) as gone:
+        list(mode)
+    assert (gone.value.status, gone.value.field) == (401, "")
+
+    async def read() -> None:
+        async for row in AsyncClient(url, TOKEN).watch_variable("mode"):
+            assert row["value"] == "day"
+            served.process.send_signal(signal.SIGTERM)
+
+    asyncio.run(read())
+    assert {event.kind for event in events} <= {"log", "state"}
 
 
 def test_a_stream_that_nobody_reads_any_more_leaves_no_thread(served: Running) -> None:

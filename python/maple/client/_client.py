@@ -284,20 +284,20 @@ class Client(Requests):
 
     def events(self, after: str | None = None) -> Iterator[Event]:
         """Lines of the log and changes of state as they come, after the event of this id; without one, from now on.
-        Ends when the controller does. The id of the last event leads on where a stream ended."""
+        Ends when the controller does; an `ApiError` of status 401 says that the token has ended. The id of the last
+        event leads on where a stream ended."""
         return self._stream(EVENTS, resumed_after(after))
 
     def watch(self, table: str, key: object) -> Generator[Row, None, None]:
         """The value of a key with its last writer, as of `get`, at once and after each change. Changes that follow each
-        other quickly may be one. Ends when the controller, the token or the key's table does."""
+        other quickly may be one, and a key that is deleted has the value `None`. Ends when the controller does; an
+        `ApiError` says that the token has ended (status 401), or that another policy has no such key (404)."""
         return formed(self._stream(watched(table=table, key=word(key)), {}), data_of)
 
     def watch_table(self, table: str) -> Generator[list[Row], None, None]:
-        """All keys of a table, as of `table`, at once and after each change. Ends when the controller, the token or the
-        table does."""
+        """All keys of a table, as of `table`, at once and after each change. Ends as `watch` does."""
         return formed(self._stream(watched(table=table), {}), rows_of)
 
     def watch_variable(self, name: str) -> Generator[Row, None, None]:
-        """A variable with its last writer, at once and after each change. Ends when the controller, the token or the
-        variable does."""
+        """A variable with its last writer, at once and after each change. Ends as `watch` does."""
         return formed(self._stream(watched(var=name), {}), data_of)

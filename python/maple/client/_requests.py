@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from maple.client._answers import Event, Row, Rows, events, refusal
+from maple.client._answers import ApiError, Event, Row, Rows, events, refusal
 from maple.client._paths import word
 
 PAGE: Final = 1000
@@ -68,10 +68,17 @@ class Requests:
     def _stream(
         self, target: str, headers: Mapping[str, str], opened: Callable[[socket.socket], None] = lambda _: None
     ) -> Generator[Event, None, None]:
-        """The events of a stream. `opened` gets its socket before an answer is waited for."""
+        """The events of a stream, until the controller ends; the end for another reason is an `ApiError`. `opened` gets
+        its socket before an answer is waited for."""
         connection, response = self._open("GET", target, None, headers, opened)
         try:
-            yield from events(response)
+            for event in events(response):
+                if event.kind != "gone":
+                    yield event
+                elif event.data["reason"] == "controller":
+                    return
+                else:
+                    raise ApiError(event.data["status"], event.data["detail"], event.data["field"])
         finally:
             connection.close()
 

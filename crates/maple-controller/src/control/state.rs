@@ -313,10 +313,16 @@ fn list(handle: &Handle) -> Value {
 
 /// Returns the place in the version that is in use, and its cell. The place must be known.
 pub(super) fn known_cell(handle: &Handle, place: &StatePlace, at: &str) -> Result<(StatePlace, Cell), RequestError> {
-    let place = place.in_use(handle);
-    if !is_known(handle, &place) {
-        return Err(RequestError::at(at, unknown(handle, &place)));
+    let in_use = place.in_use(handle);
+    if !is_known(handle, &in_use) {
+        return Err(RequestError::at(at, unknown(handle, &in_use)));
     }
+    cell_in_use(handle, place, at)
+}
+
+/// Returns the place in the version that is in use, and its cell, whether or not it is known.
+pub(super) fn cell_in_use(handle: &Handle, place: &StatePlace, at: &str) -> Result<(StatePlace, Cell), RequestError> {
+    let place = place.in_use(handle);
     let cell = cell(handle, &place, at)?;
     Ok((place, cell))
 }

@@ -53,7 +53,7 @@ pub struct HttpDeadlines {
     pub body: Duration,
     /// The time for which nothing of an answer may be read.
     pub stall: Duration,
-    /// The time for which the end waits for requests that are being answered.
+    /// The time for which the end waits for requests that are being answered, and for streams to say that they end.
     pub end: Duration,
 }
 
@@ -166,7 +166,7 @@ impl Connections {
 
     /// Waits until all requests are answered that are in progress, at most for this long.
     pub async fn finish(&self, most: Duration) {
-        let is_busy = || self.lock().iter().any(|one| one.is_answering());
+        let is_busy = || self.lock().iter().any(|one| !one.is_idle());
         let wait = async {
             while is_busy() {
                 tokio::time::sleep(END_CHECK).await;

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 use super::super::answer::log_line;
 use super::connections::InProgress;
+use super::gone::Gone;
 use super::problem::Problem;
 use crate::control::Handle;
 use crate::log::LogEntry;
@@ -155,7 +156,7 @@ impl Events {
     }
 
     /// Returns the stream of events after the one with this id; without one, of those that come. It ends soon after
-    /// `is_good` says that the reader may not go on.
+    /// `is_good` says that the reader may not go on. Its last event says why it ends ([`Gone`]).
     ///
     /// # Errors
     /// [`Problem`] if there are too many readers.
@@ -168,7 +169,8 @@ impl Events {
         let counted = self.count_reader()?;
         let (first, next) = self.begin(last);
         let news = self.news();
-        let reader = Reader { events: Arc::clone(self), news, next, first, is_good, _held: (counted, in_progress) };
+        let (events, has_ended) = (Arc::clone(self), false);
+        let reader = Reader { events, news, next, first, is_good, has_ended, _held: (counted, in_progress) };
         let parts = stream::unfold(reader, |mut reader| async move {
             let text = reader.next_part().await?;
             Some((Ok::<_, Infallible>(Bytes::from(text)), reader))
@@ -231,12 +233,17 @@ struct Reader {
     /// What comes before that, if anything does.
     first: String,
     is_good: Box<dyn Fn() -> bool + Send>,
+    /// Whether the last event has come.
+    has_ended: bool,
     _held: (CountedReader, InProgress),
 }
 
 impl Reader {
     /// Waits for what comes next; `None` ends the stream.
     async fn next_part(&mut self) -> Option<String> {
+        if self.has_ended {
+            return None;
+        }
         if !self.first.is_empty() {
             return Some(std::mem::take(&mut self.first));
         }
@@ -244,8 +251,11 @@ impl Reader {
             let (next, events) = (self.next, &self.events);
             let news = self.news.wait_for(|newest| *newest > next || events.has_ended());
             let has_come = tokio::time::timeout(LOOK_AT_READER, news).await.map(|news| news.is_ok());
-            if self.events.has_ended() || !(self.is_good)() {
-                return None;
+            if self.events.has_ended() {
+                return Some(self.end(&Gone::Controller));
+            }
+            if !(self.is_good)() {
+                return Some(self.end(&Gone::Token));
             }
             match has_come {
                 Ok(true) => {
@@ -259,6 +269,12 @@ impl Reader {
             }
         }
         Some(":\n\n".to_owned())
+    }
+
+    /// Ends the stream with an event that says why. It has no id: a reader that comes back goes on after what it had.
+    fn end(&mut self, why: &Gone) -> String {
+        self.has_ended = true;
+        why.event()
     }
 }
 

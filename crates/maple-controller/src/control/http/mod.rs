@@ -19,6 +19,7 @@ mod columns;
 mod connections;
 mod events;
 mod failures;
+mod gone;
 mod lanes;
 mod list;
 mod list_text;

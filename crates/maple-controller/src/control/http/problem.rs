@@ -64,6 +64,11 @@ impl Problem {
         &self.detail
     }
 
+    /// Returns the wrong part of the request; empty for the whole request.
+    pub fn in_field(&self) -> &str {
+        &self.field
+    }
+
     fn to_json(&self) -> Value {
         let mut all = json!({
             "type": "about:blank",

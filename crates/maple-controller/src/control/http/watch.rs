@@ -4,13 +4,17 @@
 //! of the lane of watches makes the answer that the place's own route would give. The client gets the newest
 //! one: changes that follow each other quickly are one event. So a slow client costs one answer, and no other request
 //! waits for it: watches wait for each other only, for threads and for the memory of what is not sent.
+//!
+//! A place that is deleted has the value null, and its watch goes on: it tells the next value as well. A watch ends with
+//! an event that says why ([`Gone`]): the reader may not read any more, the controller ends, or the place is none any
+//! more, such as a key whose table has keys of another type under another policy.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -23,10 +27,11 @@ use siphasher::sip128::SipHasher13;
 use tokio::sync::{Notify, watch};
 
 use super::super::request::RequestError;
-use super::super::state::{StatePlace, known_cell, place_with_writers};
+use super::super::state::{StatePlace, cell_in_use, known_cell, place_with_writers};
 use super::api::{Api, failed};
 use super::connections::InProgress;
 use super::events::CountedReader;
+use super::gone::Gone;
 use super::problem::Problem;
 use crate::control::Handle;
 
@@ -63,7 +68,7 @@ pub(super) fn place(query: &mut BTreeMap<String, String>) -> Result<Option<State
 }
 
 /// Returns the stream of what a place holds. It ends soon after `is_good` says that the reader may not go on, and when
-/// there is no such place any more.
+/// there is no such place any more; its last event says why.
 ///
 /// # Errors
 /// [`Problem`] if there is no such place, or too many readers.
@@ -82,6 +87,7 @@ pub(super) async fn stream(
         last: None,
         earliest: Instant::now(),
         is_good,
+        has_ended: false,
         _held: (counted, in_progress),
     };
     // What is refused is refused before the stream begins.
@@ -115,29 +121,54 @@ struct PlaceReader {
     /// When the next answer may be made.
     earliest: Instant,
     is_good: Box<dyn Fn() -> bool + Send>,
+    /// Whether the last event has come.
+    has_ended: bool,
     _held: (CountedReader, InProgress),
 }
 
 impl PlaceReader {
     /// Waits for the next event, or for the time of a comment; `None` ends the stream.
     async fn next_part(&mut self) -> Option<Bytes> {
+        if self.has_ended {
+            return None;
+        }
         let mut silent = 0;
         while silent < SILENCE {
-            let mut part = None;
+            let mut looked = Ok(None);
             if self.wait().await {
-                tokio::time::sleep_until(self.earliest.into()).await;
-                part = self.look().await.ok()?;
+                self.rest().await;
+                if !self.api.events.has_ended() {
+                    looked = self.look().await;
+                }
             } else {
                 silent += 1;
             }
-            if self.api.events.has_ended() || !(self.is_good)() {
-                return None;
+            if self.api.events.has_ended() {
+                return Some(self.end(&Gone::Controller));
             }
-            if part.is_some() {
-                return part;
+            if !(self.is_good)() {
+                return Some(self.end(&Gone::Token));
+            }
+            match looked {
+                Ok(Some(part)) => return Some(part),
+                Ok(None) => {}
+                Err(why) if self.has_new_policy() => return Some(self.end(&Gone::Policy(why))),
+                Err(why) => return Some(self.end(&Gone::Place(why))),
             }
         }
         Some(Bytes::from_static(b":\n\n"))
+    }
+
+    /// Ends the watch with an event that says why.
+    fn end(&mut self, why: &Gone) -> Bytes {
+        self.has_ended = true;
+        self.api.lanes.part_of_watch(why.event().into_bytes())
+    }
+
+    /// Reports whether another policy runs than when the last answer was made.
+    fn has_new_policy(&self) -> bool {
+        let loaded = self.api.handle.policy_loaded();
+        self.subscription.as_ref().is_some_and(|subscription| subscription.policy != loaded)
     }
 
     /// Waits until the place may have changed, or for a short time. Returns whether it may have.
@@ -154,18 +185,30 @@ impl PlaceReader {
         let woken = pin!(subscription.woken.0.notified());
         let ended = pin!(self.news.wait_for(|_| events.has_ended()));
         let is_woken = tokio::time::timeout(LOOK, select(woken, ended)).await.is_ok();
-        // A policy may have another version of the table since.
-        is_woken || self.place.in_use(&self.api.handle) != subscription.place
+        // Another policy may have another version of the table, or other types.
+        let handle = &self.api.handle;
+        let has_new_policy = handle.policy_loaded() != subscription.policy;
+        is_woken || self.place.in_use(handle) != subscription.place || has_new_policy
+    }
+
+    /// Waits until the next answer may be made, or the controller ends.
+    async fn rest(&mut self) {
+        let events = &self.api.events;
+        let ended = self.news.wait_for(|_| events.has_ended());
+        // Either way it is over.
+        let _ = tokio::time::timeout_at(self.earliest.into(), ended).await;
     }
 
     /// Makes the answer, and subscribes to what changes it. Returns the event unless it is the same as the last one.
     async fn look(&mut self) -> Result<Option<Bytes>, Problem> {
         let permit = self.api.lanes.enter_watches().await;
         let (api, place, last) = (Arc::clone(&self.api), Arc::clone(&self.place), self.last);
+        let is_first = self.subscription.is_none();
         let began = Instant::now();
         let made = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let looked = Subscription::new(&api.handle, &place).map_err(|refusal| refused(&place, &refusal))?;
+            let looked =
+                Subscription::new(&api.handle, &place, is_first).map_err(|refusal| refused(&place, &refusal))?;
             let (subscription, answer) = looked;
             let text = format!("event: value\ndata: {answer}\n\n");
             let digest = SipHasher13::new().hash(text.as_bytes()).as_bytes();
@@ -194,6 +237,8 @@ struct Subscription {
     handle: Handle,
     /// The place, with the version of its table.
     place: StatePlace,
+    /// When the policy was loaded that runs.
+    policy: SystemTime,
     woken: Arc<Woken>,
     waiter: Option<WaiterId>,
 }
@@ -202,9 +247,11 @@ impl Subscription {
     /// Waits for a change of a place from now on. Also returns what it holds, as of this moment or a later one.
     ///
     /// # Errors
-    /// [`RequestError`] if there is no such place.
-    fn new(handle: &Handle, place: &StatePlace) -> Result<(Subscription, Value), RequestError> {
-        let (place, cell) = known_cell(handle, place, "state.written")?;
+    /// [`RequestError`] if there can be no such place, and the first time also if there is none.
+    fn new(handle: &Handle, place: &StatePlace, is_first: bool) -> Result<(Subscription, Value), RequestError> {
+        let policy = handle.policy_loaded();
+        let find = if is_first { known_cell } else { cell_in_use };
+        let (place, cell) = find(handle, place, "state.written")?;
         let mut txn = handle.store().begin();
         txn.read(cell.clone());
         let woken = Arc::<Woken>::default();
@@ -217,7 +264,7 @@ impl Subscription {
             Value::Array(rows) => json!({ "rows": rows }),
             one => one,
         };
-        Ok((Subscription { handle: handle.clone(), place, woken, waiter }, answer))
+        Ok((Subscription { handle: handle.clone(), place, policy, woken, waiter }, answer))
     }
 }
 

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use maple_core::state::{Value as Stored, Write};
 use serde_json::Value;
 
-use super::{ADMIN, Ask, READ, Said, Served, TOKENS};
-use crate::common::descriptors;
+use super::{ADMIN, Ask, READ, Said, Served, TOKENS, private_file};
+use crate::common::{LONG, descriptors};
 
 /// An event.
 #[derive(Debug)]
@@ -55,10 +55,14 @@ impl Events {
         }
     }
 
-    /// Reports whether the stream ends after at most so many events.
-    pub fn ends_within(self, most: usize) -> bool {
-        let lines = self.0.lines().map(|line| line.expect("it comes"));
-        lines.filter(|line| line.starts_with("event: ")).take(most + 1).count() <= most
+    /// Reads to the end of the stream, which comes after at most so many events. Returns the data of the last one, which
+    /// says why there are no more.
+    pub fn gone_within(mut self, most: usize) -> Value {
+        let gone = (0..most).map(|_| self.next()).find(|event| event.kind == "gone").expect("it ends");
+        assert_eq!(gone.id, "", "a reader that comes back goes on after what it had");
+        let rest: Vec<String> = self.0.lines().map(|line| line.expect("it comes")).collect();
+        assert!(rest.iter().all(|line| line.is_empty() || line == "0"), "nothing follows: {rest:?}");
+        gone.data
     }
 
     /// The next event of this kind.
@@ -155,6 +159,24 @@ fn a_client_that_missed_something_is_told_so() {
     let missed = late.next();
     assert!(missed.kind == "missed" && missed.data["missed"].as_u64() >= Some(76), "{missed:?}");
     assert_ne!(late.next().kind, "missed");
+}
+
+#[test]
+fn a_stream_says_that_the_controller_ends_or_its_token_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = private_file(&folder, "tokens", TOKENS);
+    let served = Served::new("", |options| {
+        let http = options.control.http.as_mut().expect("it is there");
+        (http.tokens, http.deadlines.end) = (Some(path.clone()), LONG);
+    });
+    let events = Events::open(&served, None);
+    std::fs::write(&path, format!("admin a {ADMIN}\n")).expect("it is written");
+    let gone = events.gone_within(300);
+    assert_eq!((&gone["reason"], &gone["status"]), (&"token".into(), &401.into()), "{gone}");
+    let events = Events::of_request(&served, &Ask::new("GET", "/v1/events", ADMIN));
+    drop(served);
+    let gone = events.gone_within(300);
+    assert_eq!((&gone["reason"], &gone["status"]), (&"controller".into(), &503.into()), "{gone}");
 }
 
 #[test]

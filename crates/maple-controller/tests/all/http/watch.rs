@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::events::Events;
 use super::{ADMIN, Ask, READ, STATE, Served, TOKENS, private_file};
-use crate::common::eventually;
+use crate::common::{LONG, eventually};
 use crate::control::fill;
 
 const KEY: &str = "/v1/state/tables/blocked/00:00:00:00:00:07";
@@ -82,6 +82,28 @@ fn a_watch_hears_of_its_place_only_and_ends_with_the_newest_value() {
 }
 
 #[test]
+fn a_watch_of_what_is_deleted_goes_on_and_ends_with_the_controller() {
+    let served = Served::new(TOKENS, |options| {
+        options.control.http.as_mut().expect("it is there").deadlines.end = LONG;
+    });
+    let set = |value: Option<&str>| {
+        let write = Write::Var { name: "mode".into(), value: value.map(Stored::from) };
+        served.maple.handle.change(vec![write]).expect("it is acknowledged");
+    };
+    set(Some("day"));
+    let mut mode = watch(&served, "var=mode");
+    assert_eq!(mode.next().data["value"], "day");
+    assert_eq!(served.ask(&Ask::new("DELETE", "/v1/state/variables/mode", STATE)).status, 200);
+    let deleted = until(&mut mode, |data| data["value"] != "day");
+    assert_eq!(deleted["value"], Value::Null);
+    assert_eq!(deleted["written"]["by"], "s over HTTP", "who deleted it");
+    set(Some("night"));
+    assert_eq!(until(&mut mode, |data| !data["value"].is_null())["value"], "night");
+    drop(served);
+    assert_eq!(mode.gone_within(3)["reason"], "controller");
+}
+
+#[test]
 fn what_is_no_place_is_refused_by_name() {
     let served = Served::new(TOKENS, |_| {});
     let _emulation = fill(&served.maple);
@@ -127,9 +149,9 @@ fn a_watch_ends_with_its_token_and_leaves_nothing() {
                 std::thread::yield_now();
             }
         });
-        let has_ended = events.ends_within(300);
+        let gone = events.gone_within(300);
         is_over.store(true, Ordering::Relaxed);
-        assert!(has_ended, "it goes on without its token");
+        assert_eq!((&gone["reason"], &gone["status"]), (&json!("token"), &json!(401)), "{gone}");
     });
     eventually("nothing is left of it", || watched() == before);
 }
