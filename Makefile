@@ -27,7 +27,7 @@ PAGE_IF_NODE := $(if $(NODE),$(PAGE))
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build web docs test test-nightly test-rust test-python test-browser test-system bench-page screenshots system-packages lint-rust lint-python lint-web bench-runtime bench-flows bench-campus bench-http bench-restart bench-away bench-exchange bench-explain bench-record bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
+.PHONY: help demo build web docs test test-nightly test-rust test-python test-browser test-system bench-page screenshots system-packages lint-rust lint-python lint-web bench-runtime bench-flows bench-campus bench-http bench-restart bench-away bench-exchange bench-explain bench-record bench-tls bench-api bench-mutation bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -47,6 +47,7 @@ help:
 	@echo 'make bench-page  how soon the page shows 1,000 switches and 10,000 hosts, and how smoothly (Chromium; two minutes)'
 	@echo 'make screenshots  the pictures of the page in docs/images (Chromium)'
 	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
+	@echo 'make bench-api  what the HTTP API costs, and how quickly it answers beside full load (ten minutes)'
 	@echo 'make bench-mutation  faults in the examples, and how many of them the examples own tests find (some minutes)'
 	@echo 'make test-nightly  28,000 fresh random cases of the contract with the engine alone, 5,000 with the whole controller'
 	@echo 'make lint   rustfmt, clippy, licences and versions of dependencies, ruff, mypy, stubtest, links of the documentation'
@@ -208,6 +209,10 @@ bench-exchange: build bench-packages
 # ARGS='--rounds 3' and the like.
 bench-tls: build
 	$(BIN)/python bench/tls/measure.py $(ARGS)
+
+# ARGS='--periods 4 --flaps 100' and the like. From an event to the screen: bench-page.
+bench-api: build
+	$(BIN)/python bench/api/measure.py $(ARGS)
 
 # ARGS='acl learning --packets 1000' and the like.
 bench-explain: build bench-packages
