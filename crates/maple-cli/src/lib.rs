@@ -11,10 +11,11 @@ mod signal;
 mod usage_error;
 mod values;
 
+mod output;
+
 mod declared;
 mod logging;
 mod options;
-mod output;
 
 mod config;
 
@@ -50,6 +51,7 @@ mod app;
 pub mod reference;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 pub use app::run;
@@ -113,6 +115,9 @@ fn execute(command_line: CommandLine, loader: Option<&dyn PolicyLoader>) -> anyh
 }
 
 fn decoded(args: decode::DecodeArgs) -> anyhow::Result<u8> {
-    let status = decode::run(args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock())?;
+    let (mut out, mut notes) = (output::text_out(), output::text_notes());
+    let status = decode::run(args, &mut out, &mut notes)?;
+    out.flush()?;
+    notes.flush()?;
     Ok(u8::from(status != ExitCode::SUCCESS))
 }

@@ -12,7 +12,7 @@ use maple_load::{DISCOVERY, LoadError, LoadOptions, Mode, TlsFiles, Wiring, Work
 
 use crate::decode;
 use crate::options::{LoadArgs, LoadMode};
-use crate::output::print_line;
+use crate::output::{escape_json, print_line};
 use crate::usage_error::{OrUsageError as _, usage_error};
 
 /// The default window of `--mode throughput`, in packet-ins.
@@ -39,7 +39,7 @@ pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
         _ => error.into(),
     })?;
     if args.json {
-        print_line(serde_json::to_string(&report)?);
+        print_line(escape_json(&serde_json::to_string(&report)?));
     } else {
         print_line(&report);
     }

@@ -1,7 +1,7 @@
 //! The format of the log, and the lines of each area that it has.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write as _, stderr};
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
@@ -15,6 +15,8 @@ use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
+
+use crate::output::{json_line, print_error_line, try_to_print_error_line};
 
 /// The target of messages that are also notices in the log.
 const NOTICES: &str = "maple_controller::notice";
@@ -91,23 +93,23 @@ impl Logging {
         last(Some(area)).or_else(|| last(None)).map_or(Some(default), |threshold| threshold.level)
     }
 
-    /// Writes a line, without its end.
+    /// Writes a line, without its end, in printable characters.
     pub fn line(&self, time: SystemTime, level: Level, area: &str, text: &str) -> String {
         match self.format {
-            LogFormat::Text => format!("{} {}{text}", timestamp(time), mark(level)),
+            LogFormat::Text => printable_lines(&format!("{} {}{text}", timestamp(time), mark(level))),
             LogFormat::Json => {
-                json!({ "time": timestamp(time), "level": level.name(), "area": area, "text": text }).to_string()
+                json_line(&json!({ "time": timestamp(time), "level": level.name(), "area": area, "text": text }))
             }
-            LogFormat::Journald => prefixed(level, &format!("{area}: {text}")),
+            LogFormat::Journald => printable_lines(&prefixed(level, &format!("{area}: {text}"))),
         }
     }
 
     /// Writes a line that is not an event, such as a line of a summary.
     pub fn plain(&self, level: Level, text: &str) -> String {
         match self.format {
-            LogFormat::Text => format!("{}{text}", mark(level)),
+            LogFormat::Text => printable_lines(&format!("{}{text}", mark(level))),
             LogFormat::Json => self.line(SystemTime::now(), level, "run", text),
-            LogFormat::Journald => prefixed(level, text),
+            LogFormat::Journald => printable_lines(&prefixed(level, text)),
         }
     }
 
@@ -132,7 +134,7 @@ impl Logging {
 
 /// Prints a line that is not an event to standard error, as the installed log writes it.
 pub fn print_plain(level: Level, text: &str) {
-    eprintln!("{}", current().plain(level, text));
+    print_error_line(current().plain(level, text));
 }
 
 fn mark(level: Level) -> &'static str {
@@ -199,11 +201,11 @@ impl<S: Subscriber> Layer<S> for Messages {
         let about = event.metadata();
         let mut text = Text::default();
         event.record(&mut text);
-        let text = printable_lines(&format!("{}{}", text.message, text.fields));
+        let text = format!("{}{}", text.message, text.fields);
         let area = area_of_module(about.target());
         let line = current().line(SystemTime::now(), level_of(about), area, &text);
         // A closed standard error is not a reason to end: nobody reads it.
-        if let Err(error) = writeln!(stderr().lock(), "{line}")
+        if let Err(error) = try_to_print_error_line(line)
             && error.kind() != ErrorKind::BrokenPipe
         {
             LOST.fetch_add(1, Ordering::Relaxed);
@@ -273,6 +275,8 @@ mod tests {
             |format| logging(format, &[]).line(SystemTime::UNIX_EPOCH, Level::Warning, "hosts", "one \"host\"\nmore");
         assert_eq!(line(LogFormat::Text), "1970-01-01T00:00:00.000Z warning: one \"host\"\nmore");
         assert_eq!(line(LogFormat::Journald), "<4>hosts: one \"host\"\n<4>more");
+        let logging = logging(LogFormat::Text, &[]);
+        assert_eq!(logging.plain(Level::Info, "s1\u{1b}[2J"), "s1\\u{1b}[2J", "also above a bar");
         let json: serde_json::Value = serde_json::from_str(&line(LogFormat::Json)).expect("one object");
         assert_eq!(json["text"], "one \"host\"\nmore");
         assert_eq!((json["level"].as_str(), json["area"].as_str()), (Some("warning"), Some("hosts")));

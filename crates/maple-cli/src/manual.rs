@@ -6,6 +6,8 @@ use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
+use crate::output::print_own;
+
 /// `maple completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
@@ -29,7 +31,7 @@ pub struct ManArgs {
 pub fn completions(mut command: Command, shell: Shell) -> anyhow::Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "maple", &mut text);
-    std::io::Write::write_all(&mut std::io::stdout(), &text)?;
+    print_own(&text)?;
     Ok(0)
 }
 

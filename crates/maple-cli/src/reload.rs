@@ -6,7 +6,7 @@ use maple_controller::control::socket::{Reload, Request, ask};
 use serde_json::Value;
 
 use crate::options::{ReloadArgs, RollbackArgs, default_control};
-use crate::output::print_line;
+use crate::output::{json_text, print_error_line, print_line};
 use crate::policy::absolute;
 use crate::show::{hint, names};
 
@@ -36,7 +36,7 @@ pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> 
     let control = control.map_or_else(default_control, Path::to_owned);
     let answer = ask(&control, &Request::Reload(request)).map_err(hint)?;
     if json {
-        print_line(format_args!("{}", serde_json::to_string_pretty(&answer)?));
+        print_line(json_text(&answer));
         return Ok(0);
     }
     let names = names(&control);
@@ -50,9 +50,9 @@ pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> 
         ));
     }
     if let Some(late) = answer["unconfirmed"].as_str() {
-        eprintln!("warning: {late}, and decides by that policy as soon as it goes on");
+        print_error_line(format_args!("warning: {late}, and decides by that policy as soon as it goes on"));
     } else if answer["settled"] != true {
-        eprintln!("warning: not all switches have confirmed their new rules yet");
+        print_error_line("warning: not all switches have confirmed their new rules yet");
     }
     Ok(0)
 }
@@ -60,7 +60,7 @@ pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> 
 /// Prints the warnings about a policy.
 pub fn warn(answer: &Value) {
     for warning in answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        eprintln!("warning: {warning}");
+        print_error_line(format_args!("warning: {warning}"));
     }
 }
 

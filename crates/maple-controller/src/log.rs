@@ -13,7 +13,7 @@ use maple_core::Location;
 use maple_wire::Dpid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::printable::printable;
+use crate::printable::{self, printable};
 
 /// The number of lines that are kept.
 const KEPT: usize = 1024;
@@ -232,6 +232,12 @@ impl Ring {
         budget.lines -= 1;
         Some(std::mem::take(&mut budget.left_out))
     }
+}
+
+/// Reports whether a character can be shown as it is: it is no control character, has a width, and does not change the
+/// direction of text.
+pub fn is_printable(c: char) -> bool {
+    printable::is_printable(c)
 }
 
 /// Escapes control characters in a text, except ends of lines.

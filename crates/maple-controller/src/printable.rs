@@ -5,9 +5,14 @@
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || is_format(c) { out.extend(c.escape_default()) } else { out.push(c) }
+        if is_printable(c) { out.push(c) } else { out.extend(c.escape_default()) }
     }
     out
+}
+
+/// Reports whether a character can't control a terminal.
+pub(crate) fn is_printable(c: char) -> bool {
+    !c.is_control() && !is_format(c)
 }
 
 fn is_format(c: char) -> bool {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::constraints::{self, ConstraintResult};
 use crate::options::CheckOptions;
+use crate::output::{json_text, print_text, text_out};
 use crate::policy::Suspicion;
 
 /// The maximum number of branches that are listed.
@@ -38,11 +39,12 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
     let verdicts = if options.constraints { constraints::verdicts(check, reads) } else { Vec::new() };
     let is_violated = verdicts.iter().any(ConstraintResult::is_violated);
     let found = Found { check, suspicions, size, verdicts: &verdicts, coverage: &coverage };
-    let out = &mut std::io::stdout().lock();
     if options.json {
-        writeln!(out, "{:#}", found.json(options.constraints))?;
+        print_text(&(json_text(&found.json(options.constraints)) + "\n"))?;
     } else {
-        found.write(out, depends)?;
+        let mut out = text_out();
+        found.write(&mut out, depends)?;
+        out.flush()?;
     }
     Ok(u8::from(depends || !suspicions.is_empty() || fails || is_violated))
 }

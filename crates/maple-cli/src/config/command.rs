@@ -13,7 +13,7 @@ use super::arguments::is_flag;
 use super::{Config, arguments};
 use crate::declared::{DeclaredNetwork, Setting};
 use crate::options::RunArgs;
-use crate::output::print_line;
+use crate::output::{print_error_line, print_line};
 
 /// `maple config`.
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ pub fn check(file: &Path) -> anyhow::Result<u8> {
             Ok(0)
         }
         Err(problems) => {
-            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            problems.iter().for_each(|problem| print_error_line(problem));
             Ok(1)
         }
     }

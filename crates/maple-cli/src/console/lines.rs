@@ -1,12 +1,13 @@
 //! The lines that a user types at a terminal, or that come from a pipe.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use maple_emulator::commands::{CommandError, CommandRunner, Ground};
 
 use super::IDLE;
 use super::terminal::Terminal;
+use crate::output::prompt;
 
 /// The prompt for a command.
 pub const PROMPT: &str = "maple> ";
@@ -53,8 +54,7 @@ impl CommandLines {
                 CommandLines::Edited(terminal) => terminal.next(ground)?,
                 CommandLines::Plain { lines, prompts } => {
                     if *prompts {
-                        print!("{PROMPT}");
-                        io::stdout().flush()?;
+                        prompt(PROMPT)?;
                     }
                     next(lines, ground)?
                 }

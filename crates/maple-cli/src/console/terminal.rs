@@ -13,6 +13,7 @@ use super::editor::{Editor, KeyEffect};
 use super::keys::{Key, Keys};
 use super::lines::{Line, PROMPT};
 use super::screen::Screen;
+use crate::output::is_watched;
 use crate::signal::Interrupts;
 
 /// An open console. Dropping it restores the terminal.
@@ -35,7 +36,7 @@ impl Terminal {
     /// If the terminal can't be redirected.
     pub fn open(runner: &CommandRunner, asks: bool) -> io::Result<Option<Terminal>> {
         let can_move = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
-        if !can_move || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        if !can_move || !io::stdin().is_terminal() || !is_watched() {
             return Ok(None);
         }
         let screen = Screen::open(Editor::new(PROMPT))?;

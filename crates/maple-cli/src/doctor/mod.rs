@@ -20,7 +20,6 @@ mod host;
 mod configured;
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use maple_controller::control::socket::default_path;
@@ -34,7 +33,7 @@ use maple_controller::control::doctor::{DoctorReport, FindingId, Severity};
 use maple_wire::counted;
 
 use crate::options::{DoctorArgs, default_control};
-use crate::output::print_line;
+use crate::output::{Colour, Painted, json_text, print_line, print_painted};
 
 /// The exit status if there is a warning or an error; 1 stands for a failed command.
 const FOUND: u8 = 2;
@@ -63,13 +62,13 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
     if control != default_control() {
         report.name_control(&control);
     }
-    let text = if args.json {
-        format!("{:#}\n", report.to_json())
+    if args.json {
+        print_line(json_text(&report.to_json()));
     } else {
-        let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        text(&report, &names, has_colours)
-    };
-    std::io::stdout().write_all(text.as_bytes())?;
+        let mut text = Painted::for_terminal();
+        write(&mut text, &report, &names);
+        print_painted(&text)?;
+    }
     let is_bad = report.findings().iter().any(|finding| finding.level() < Severity::Note);
     Ok(if is_bad { FOUND } else { 0 })
 }
@@ -233,39 +232,54 @@ fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report
 }
 
 /// Writes the report for people, the worst first.
-fn text(report: &DoctorReport, names: &Names, has_colours: bool) -> String {
-    let mut text: String =
-        report.findings().iter().map(|one| one.text(&painted(one.level(), has_colours), names) + "\n").collect();
+fn write(out: &mut Painted, report: &DoctorReport, names: &Names) {
+    for finding in report.findings() {
+        let (level, colour) = (finding.level().name(), colour(finding.level()));
+        let text = finding.text(level, names);
+        match text.strip_prefix(level) {
+            Some(rest) => {
+                out.push_in(colour, level);
+                out.push(rest);
+            }
+            None => out.push(&text),
+        }
+        out.push("\n");
+    }
     let count = |level| report.findings().iter().filter(|finding| finding.level() == level).count();
     let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
-    text += "looked at:\n";
-    text.extend(report.checked().iter().map(|what| format!("  {}\n", names.in_text(what))));
+    out.push("looked at:\n");
+    report.checked().iter().for_each(|what| out.push(&format!("  {}\n", names.in_text(what))));
     if !report.unchecked().is_empty() {
-        text += "not looked at:\n";
-        text.extend(report.unchecked().iter().map(|(what, why)| format!("  {}, because {why}\n", names.in_text(what))));
+        out.push("not looked at:\n");
+        for (what, why) in report.unchecked() {
+            out.push(&format!("  {}, because {why}\n", names.in_text(what)));
+        }
     }
-    text + &match errors + warnings + notes {
+    out.push(&match errors + warnings + notes {
         0 if report.unchecked().is_empty() => "nothing was found\n".to_owned(),
         0 => "nothing was found in what was looked at\n".to_owned(),
         _ => format!("{}, {}, {}\n", counted(errors, "error"), counted(warnings, "warning"), counted(notes, "note")),
-    }
+    });
 }
 
-/// Colours a level red, yellow or cyan, if the terminal has colours.
-fn painted(level: Severity, has_colours: bool) -> String {
-    let code = match level {
-        _ if !has_colours => return level.name().to_owned(),
-        Severity::Error => 31,
-        Severity::Warning => 33,
-        Severity::Note => 36,
-    };
-    format!("\x1b[{code}m{}\x1b[0m", level.name())
+fn colour(level: Severity) -> Colour {
+    match level {
+        Severity::Error => Colour::Red,
+        Severity::Warning => Colour::Yellow,
+        Severity::Note => Colour::Cyan,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use maple_controller::control::doctor::Finding;
+
+    fn text(report: &DoctorReport, names: &Names, has_colours: bool) -> String {
+        let mut text = Painted::new(has_colours);
+        write(&mut text, report, names);
+        text.as_str().to_owned()
+    }
 
     #[test]
     fn a_report_ends_with_what_was_looked_at_and_how_much_was_found() {

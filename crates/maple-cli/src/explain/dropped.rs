@@ -1,11 +1,10 @@
 //! `maple explain --dropped`: a table of recent drops, by source line and host.
 
-use std::io::Write as _;
-
 use maple_controller::control::socket::{Reach, Request, Show, ask};
 use maple_controller::names::Names;
 use serde_json::Value;
 
+use crate::output::{json_text, print_text};
 use crate::show::{hint, names};
 use maple_wire::counted;
 
@@ -15,12 +14,8 @@ use maple_wire::counted;
 /// If the controller does not answer, or if standard output can't be written.
 pub fn main(controller: &dyn Reach, minutes: u64, as_json: bool) -> anyhow::Result<u8> {
     let answer = ask(controller, &Request::Show(Show::Dropped(minutes))).map_err(hint)?;
-    let text = if as_json {
-        format!("{}\n", serde_json::to_string_pretty(&answer)?)
-    } else {
-        table(&answer, minutes, &names(controller))
-    };
-    std::io::stdout().write_all(text.as_bytes())?;
+    let text = if as_json { json_text(&answer) + "\n" } else { table(&answer, minutes, &names(controller)) };
+    print_text(&text)?;
     Ok(0)
 }
 

@@ -1,6 +1,5 @@
 //! `maple explain --live`: prints real packets of one kind as they enter the network.
 
-use std::io::Write as _;
 use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
@@ -8,6 +7,7 @@ use maple_controller::control::socket::{AskError, Live, Reach, Request, Show, fo
 use maple_controller::names::Names;
 use serde_json::Value;
 
+use crate::output::{json_line, print_text};
 use crate::show::{hint, location, names};
 use maple_controller::timestamp;
 
@@ -22,9 +22,7 @@ pub fn main(controller: &dyn Reach, question: Live, as_json: bool) -> anyhow::Re
         if news["news"] == "refused" {
             refused = news["why"].as_str().map(str::to_owned);
         }
-        let mut out = std::io::stdout().lock();
-        let text = if as_json { format!("{news}\n") } else { line(&news, &names) };
-        written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written = print_text(&if as_json { json_line(&news) + "\n" } else { line(&news, &names) });
         written.is_ok() && refused.is_none()
     };
     match follow(controller, &Request::Show(Show::Live(question)), print) {

@@ -5,7 +5,6 @@ mod live;
 mod recorded;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use serde_json::Value;
 
 use crate::decode::ethernet_frames;
 use crate::options::controller_to_ask;
+use crate::output::{json_text, print_text};
 use crate::policy::PolicyLoader;
 use crate::replay::ReplayParameters;
 use crate::show::{hint, names};
@@ -134,7 +134,6 @@ impl ExplainArgs {
 
     /// Prints answers as they come, or JSON at the end.
     fn print(&self, answers: impl Iterator<Item = anyhow::Result<Value>>, names: &Names) -> anyhow::Result<u8> {
-        let mut out = std::io::stdout().lock();
         let mut all = Vec::new();
         for (number, answer) in answers.enumerate() {
             let answer = answer?;
@@ -143,13 +142,13 @@ impl ExplainArgs {
                 continue;
             }
             if number > 0 {
-                writeln!(out)?;
+                print_text("\n")?;
             }
-            out.write_all(to_text(&answer, names).as_bytes())?;
+            print_text(&to_text(&answer, names))?;
         }
         if self.json {
             let all = if self.pcap.is_some() { Value::Array(all) } else { all.pop().unwrap_or_default() };
-            writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
+            print_text(&(json_text(&all) + "\n"))?;
         }
         Ok(0)
     }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -12,7 +11,7 @@ use maple_controller::names::Names;
 use serde_json::Value;
 
 use crate::options::{ApplyArgs, PlanArgs, default_control};
-use crate::output::print_line;
+use crate::output::{Colour, Painted, json_text, print_line, print_painted};
 use crate::policy::{PolicyLoader, absolute};
 use crate::reload::{told, warn};
 use crate::show::{hint, names};
@@ -59,7 +58,7 @@ pub fn main(args: &PlanArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
             ask(&control, &Request::Reload(Reload::Plan { name })).map_err(hint)?
         }
     };
-    let document = serde_json::to_string_pretty(&plan)?;
+    let document = json_text(&plan);
     if let Some(path) = &args.out {
         std::fs::write(path, format!("{document}\n")).with_context(|| format!("can't write {}", path.display()))?;
     }
@@ -67,10 +66,11 @@ pub fn main(args: &PlanArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
         print_line(document);
     } else {
         warn(&plan);
-        let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let control = args.control.clone().unwrap_or_else(default_control);
         let names = if args.state.is_some() { Names::new() } else { names(&control) };
-        print_line(names.in_text(text(&plan, args.all, has_colours).trim_end()));
+        let mut text = Painted::for_terminal();
+        write(&mut text, &plan, args.all, &names);
+        print_painted(&text)?;
     }
     let is_change = items(&plan["rules"]).next().is_some() || count(&plan["counts"]) > 0 || differs_in_lists(&plan);
     Ok(if is_change { CHANGES } else { 0 })
@@ -133,13 +133,13 @@ fn plain(value: &Value) -> &str {
 }
 
 /// Writes a plan for people: packets by their changes and by the deciding lines, then rules, then a summary.
-fn text(plan: &Value, all: bool, has_colours: bool) -> String {
-    let mut text = lists(plan, all);
-    text += &packets(plan, all, has_colours);
+fn write(out: &mut Painted, plan: &Value, all: bool, names: &Names) {
+    out.push(&names.in_text(&lists(plan, all)));
+    packets(out, plan, all, names);
     for switch in items(&plan["rules"]) {
-        rules(&mut text, switch, all, has_colours);
+        rules(out, switch, all, names);
     }
-    text + &summary(plan)
+    out.push(&summary(plan));
 }
 
 /// Reports whether an access list treats any packet differently.
@@ -184,19 +184,20 @@ pub fn difference_of_lists(one: &Value) -> String {
 }
 
 /// Writes the packets that a policy decides otherwise, by their changes and by the deciding lines.
-pub fn packets(plan: &Value, all: bool, has_colours: bool) -> String {
-    let mut text = String::new();
+pub fn packets(out: &mut Painted, plan: &Value, all: bool, names: &Names) {
     for (kind, meaning, mark) in KINDS {
         let total = plan["counts"][kind].as_u64().unwrap_or_default();
         if total > 0 {
-            let _ = writeln!(text, "{}", painted(mark, &format!("{total} {meaning}"), has_colours));
+            out.push_in(mark.colour(), &format!("{total} {meaning}"));
+            let mut text = String::from("\n");
             group(&mut text, plan, kind, all);
+            out.push(&names.in_text(&text));
         }
     }
     for error in items(&plan["errors"]) {
-        let _ = writeln!(text, "fails {}: {}\n", counted(&error["packets"], "time"), plain(&error["text"]));
+        let text = format!("fails {}: {}\n\n", counted(&error["packets"], "time"), plain(&error["text"]));
+        out.push(&names.in_text(&text));
     }
-    text
 }
 
 /// Writes the packets of a kind, below the lines that decided before and after.
@@ -234,33 +235,32 @@ fn group(text: &mut String, plan: &Value, kind: &str, all: bool) {
 }
 
 /// Writes the rules that change at a switch.
-fn rules(text: &mut String, switch: &Value, all: bool, has_colours: bool) {
-    let _ = writeln!(text, "switch {}", plain(&switch["switch"]));
-    let marked = |mark: Mark, rule: &Value| {
+fn rules(out: &mut Painted, switch: &Value, all: bool, names: &Names) {
+    out.push(&names.in_text(&format!("switch {}\n", plain(&switch["switch"]))));
+    let line = |sign: char, rule: &Value| {
         // Rules of other origin than the policy have a purpose instead of a line.
         let why = Some(plain(&rule["why"])).filter(|why| !why.is_empty() && !why.starts_with("maple: "));
         let why = why.map(|why| format!("   # {why}")).unwrap_or_default();
-        painted(mark, &format!("  {} {}{why}", mark.sign(), plain(&rule["flow"]).trim()), has_colours)
+        format!("  {sign} {}{why}", plain(&rule["flow"]).trim())
     };
-    let added = items(&switch["add"]).map(|rule| marked(Mark::Add, rule));
+    let added = items(&switch["add"]).map(|rule| (Mark::Add, vec![line('+', rule)]));
     let changed = items(&switch["change"]).map(|rule| {
-        let before = format!("  {} {}", Mark::Change.sign(), plain(&rule["before"]["flow"]).trim());
-        format!(
-            "{}\n{}",
-            painted(Mark::Change, &before, has_colours),
-            marked(Mark::Change, &rule["after"]).replacen('~', "→", 1)
-        )
+        let before = format!("  ~ {}", plain(&rule["before"]["flow"]).trim());
+        (Mark::Change, vec![before, line('→', &rule["after"])])
     });
-    let deleted = items(&switch["delete"]).map(|rule| marked(Mark::Delete, rule));
-    let lines: Vec<String> = added.chain(changed).chain(deleted).collect();
-    let shown = if all { lines.len() } else { DEFAULT_SHOWN };
-    for line in lines.iter().take(shown) {
-        let _ = writeln!(text, "{line}");
+    let deleted = items(&switch["delete"]).map(|rule| (Mark::Delete, vec![line('-', rule)]));
+    let changes: Vec<(Mark, Vec<String>)> = added.chain(changed).chain(deleted).collect();
+    let shown = if all { changes.len() } else { DEFAULT_SHOWN };
+    for (mark, lines) in changes.iter().take(shown) {
+        for line in lines {
+            out.push_in(mark.colour(), &names.in_text(line));
+            out.push("\n");
+        }
     }
-    if lines.len() > shown {
-        let _ = writeln!(text, "  and {} more (--all shows them)", lines.len() - shown);
+    if changes.len() > shown {
+        out.push(&format!("  and {} more (--all shows them)\n", changes.len() - shown));
     }
-    text.push('\n');
+    out.push("\n");
 }
 
 /// Writes a summary of the changes in two lines.
@@ -279,24 +279,13 @@ fn summary(plan: &Value) -> String {
 }
 
 impl Mark {
-    fn sign(self) -> char {
+    fn colour(self) -> Colour {
         match self {
-            Mark::Add => '+',
-            Mark::Change => '~',
-            Mark::Delete => '-',
+            Mark::Add => Colour::Green,
+            Mark::Change => Colour::Yellow,
+            Mark::Delete => Colour::Red,
         }
     }
-}
-
-/// Colours a line green, yellow or red, if the terminal has colours.
-fn painted(mark: Mark, line: &str, has_colours: bool) -> String {
-    let code = match mark {
-        _ if !has_colours => return line.to_owned(),
-        Mark::Add => 32,
-        Mark::Change => 33,
-        Mark::Delete => 31,
-    };
-    format!("\x1b[{code}m{line}\x1b[0m")
 }
 
 #[cfg(test)]
@@ -304,6 +293,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn text(plan: &Value, has_colours: bool) -> String {
+        let mut text = Painted::new(has_colours);
+        write(&mut text, plan, false, &Names::new());
+        text.as_str().to_owned()
+    }
 
     fn plan() -> Value {
         let rule = |flow: &str| json!({ "flow": flow, "why": "acl.py:7" });
@@ -357,11 +352,11 @@ switch 1
 2 of 20 packets that the network has decided about go otherwise
 rules: 1 to add, 1 to change, 0 to delete, at 1 switch
 ";
-        assert_eq!(text(&plan(), false, false), expected);
-        assert!(text(&plan(), false, true).contains("\x1b[31m2 lose"));
+        assert_eq!(text(&plan(), false), expected);
+        assert!(text(&plan(), true).contains("\x1b[31m2 lose"));
         let none = json!({ "packets": 20, "counts": {}, "rules": [], "differences": [], "errors": [] });
         let told = "no change: 0 of 20 packets that the network has decided about go otherwise, and no rule changes\n";
-        assert_eq!(text(&none, false, false), told);
+        assert_eq!(text(&none, false), told);
     }
 
     #[test]

@@ -3,12 +3,12 @@
 mod moment;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use maple_controller::control::plan::decisions;
+use maple_controller::names::Names;
 use maple_controller::record::RecordedSource;
 use maple_controller::replay::{Counts, Recorded, ReplayOptions, Replayed, replay};
 use maple_core::compose::Canary;
@@ -18,7 +18,7 @@ use maple_core::state::Store;
 use serde_json::{Value, json};
 
 use crate::options::ReplayArgs;
-use crate::output::print_line;
+use crate::output::{Painted, are_errors_watched, json_text, print_line, print_painted, show_progress};
 use crate::plan::{count, packets};
 use crate::policy::{Loaded, PolicyLoader, load_for_replay};
 
@@ -52,9 +52,11 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     let other = comparison.map(|comparison| decisions(&comparison.found()));
     let told = document(&recorded, &replayed, began.elapsed(), other);
     if args.json {
-        print_line(serde_json::to_string_pretty(&told)?);
+        print_line(json_text(&told));
     } else {
-        print_line(text(&told, args).trim_end());
+        let mut text = Painted::for_terminal();
+        write(&mut text, &told, args);
+        print_painted(&text)?;
     }
     let is_same = told["identical"] == true && count(&told["other"]["counts"]) == 0;
     Ok(if is_same { 0 } else { DIFFERS })
@@ -91,16 +93,16 @@ impl ReplayParameters<'_> {
         }
         let name = recorded.compiler();
         ensure!(name == COMPILER, "there is no compiler {name:?}");
-        let shows = tells && std::io::stderr().is_terminal();
+        let shows = tells && are_errors_watched();
         let progress = |counts: &Counts| {
             if shows {
                 let at = recorded.timestamp(counts.at);
-                let _ = write!(std::io::stderr(), "\r{at}: {} events, {} flow-mods", counts.events, counts.flow_mods);
+                show_progress(Some(&format!("{at}: {} events, {} flow-mods", counts.events, counts.flow_mods)));
             }
         };
         let replayed = replay(recorded, ReplayOptions { policies, until, progress: &progress });
         if shows {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            show_progress(None);
         }
         Ok(replayed?)
     }
@@ -184,12 +186,11 @@ fn document(recorded: &Recorded, replayed: &Replayed, took: Duration, other: Opt
 }
 
 /// Writes the outcome for people.
-fn text(told: &Value, args: &ReplayArgs) -> String {
+fn write(out: &mut Painted, told: &Value, args: &ReplayArgs) {
     let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut text = String::new();
     if !told["other"].is_null() {
-        let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        text += &packets(&told["other"], args.all, has_colours);
+        packets(out, &told["other"], args.all, &Names::new());
         let (all, changed) = (&told["other"]["packets"], count(&told["other"]["counts"]));
         let name = args.policy.as_deref().unwrap_or_default();
         text += &format!("{changed} of {all} packets would have gone otherwise by {name}\n");
@@ -224,5 +225,5 @@ fn text(told: &Value, args: &ReplayArgs) -> String {
             text += &format!("first difference at {}, {at}: {}\n", plain(&first["time"]), plain(&first["what"]));
         }
     }
-    text
+    out.push(&text);
 }

@@ -1,6 +1,5 @@
 //! Output of events as lines, above a status line if there is a terminal.
 
-use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use maple_controller::log::Level;
 use maple_controller::names::Names;
 
 use crate::logging::{self, LogFormat, Logging};
-use crate::output::try_to_print_line;
+use crate::output::{is_watched, try_to_print_line};
 use maple_wire::counted;
 
 /// The path of standard output, a link to the actual file.
@@ -106,7 +105,7 @@ impl Lines {
 
     /// Creates output with a bar for the time of the traffic, if standard output is a terminal.
     pub fn with_bar(traffic: Duration, names: Arc<Names>, logging: Logging) -> Lines {
-        if !std::io::stdout().is_terminal() || logging.format != LogFormat::Text {
+        if !is_watched() || logging.format != LogFormat::Text {
             return Lines::new(names, logging);
         }
         let bar = ProgressBar::new(traffic.as_millis() as u64);

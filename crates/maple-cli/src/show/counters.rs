@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
 use maple_controller::control::socket::{Reach, Request, Show, ask};
@@ -13,6 +12,7 @@ use maple_wire::counted;
 use serde_json::Value;
 
 use super::{hint, items, plain};
+use crate::output::{is_watched, json_line, print_text, redraw};
 
 /// The interval of querying the controller. It does not query switches more often because of this.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
@@ -39,29 +39,21 @@ impl Counters {
                 std::thread::sleep(QUERY_INTERVAL);
                 answer = self.ask(controller)?;
             }
-            let text = if as_json {
-                super::pretty(&answer)?
-            } else {
-                names.in_text(&self.table(&answer, &hosts(controller)?))
-            };
-            std::io::stdout().write_all(text.as_bytes())?;
+            let text =
+                if as_json { super::pretty(&answer) } else { names.in_text(&self.table(&answer, &hosts(controller)?)) };
+            print_text(&text)?;
             return Ok(0);
         }
-        let draws = !as_json && std::io::stdout().is_terminal();
+        let draws = !as_json && is_watched();
         let begun = Instant::now();
         loop {
             let asked = Instant::now();
             let answer = self.ask(controller)?;
-            let text = match (as_json, draws) {
-                (true, _) => format!("{answer}\n"),
-                // Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
-                (_, true) => format!("\x1b[2J\x1b[H{}", names.in_text(&self.table(&answer, &hosts(controller)?))),
-                (_, false) => names.in_text(&self.lines(&answer, &hosts(controller)?, begun.elapsed())),
-            };
-            let mut out = std::io::stdout().lock();
-            out.write_all(text.as_bytes())?;
-            out.flush()?;
-            drop(out);
+            match (as_json, draws) {
+                (true, _) => print_text(&(json_line(&answer) + "\n"))?,
+                (_, true) => redraw(&names.in_text(&self.table(&answer, &hosts(controller)?)))?,
+                (_, false) => print_text(&names.in_text(&self.lines(&answer, &hosts(controller)?, begun.elapsed())))?,
+            }
             std::thread::sleep(QUERY_INTERVAL.saturating_sub(asked.elapsed()));
         }
     }

@@ -1,6 +1,5 @@
 //! `maple show log`: the latest lines of a controller's log, and with `--follow` the following ones.
 
-use std::io::Write as _;
 use std::time::{Duration, SystemTime};
 
 use maple_controller::control::socket::{AskError, Reach, Request, Show, follow as ask_for_all};
@@ -8,6 +7,7 @@ use maple_controller::timestamp;
 use serde_json::Value;
 
 use super::{hint, plain};
+use crate::output::{json_line, print_text};
 
 /// Writes an entry as a line: time, level and area, text.
 pub fn line(entry: &Value) -> String {
@@ -23,9 +23,7 @@ pub fn line(entry: &Value) -> String {
 pub fn follow(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
     let mut written = Ok(());
     let print = |entry: Value| {
-        let mut out = std::io::stdout().lock();
-        let text = if as_json { format!("{entry}\n") } else { line(&entry) };
-        written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written = print_text(&if as_json { json_line(&entry) + "\n" } else { line(&entry) });
         written.is_ok()
     };
     match ask_for_all(controller, &Request::Show(Show::Log(true)), print) {

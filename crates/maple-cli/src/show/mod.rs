@@ -8,17 +8,16 @@ mod rules;
 mod topology;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maple_controller::control::socket::{AskError, PROTOCOL, Reach, Request, Show, ask};
-use maple_controller::log::printable_lines;
 use maple_controller::names::Names;
 use maple_controller::timestamp;
 use maple_wire::counted;
 use serde_json::Value;
 
 use crate::options::{ShowArgs, ShowWhat, controller_to_ask};
+use crate::output::{json_text, print_text};
 use counters::Counters;
 pub use counters::scaled;
 
@@ -66,29 +65,29 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
             let wanted = rules::RuleSelection::new(&names, &hosts, *table, host.as_deref(), line.as_deref())?;
             wanted.choose(&mut answer);
             if args.json {
-                pretty(&answer)?
+                pretty(&answer)
             } else {
                 names.in_text(&rules::text(&answer, *all || switch.is_some() || wanted.is_some()))
             }
         }
         ShowWhat::AccessList { file } => {
             access_list::choose(&mut answer, file.as_deref())?;
-            if args.json { pretty(&answer)? } else { access_list::text(&answer) }
+            if args.json { pretty(&answer) } else { access_list::text(&answer) }
         }
         ShowWhat::History { who, of, policies, last } => {
             let (who, of, last) = (who.as_deref(), of.as_deref(), *last as usize);
             history::Chosen { who, of, policies: *policies, last }.choose(&mut answer);
-            if args.json { pretty(&answer)? } else { names.in_text(&history::text(&answer)) }
+            if args.json { pretty(&answer) } else { names.in_text(&history::text(&answer)) }
         }
-        _ if args.json => pretty(&answer)?,
-        _ => printable_lines(&text(&what, &answer, &names)),
+        _ if args.json => pretty(&answer),
+        _ => text(&what, &answer, &names),
     };
-    std::io::stdout().write_all(text.as_bytes())?;
+    print_text(&text)?;
     Ok(0)
 }
 
-fn pretty(answer: &Value) -> anyhow::Result<String> {
-    Ok(format!("{}\n", serde_json::to_string_pretty(answer)?))
+fn pretty(answer: &Value) -> String {
+    json_text(answer) + "\n"
 }
 
 /// Keeps the items of an array for which `keep` holds.

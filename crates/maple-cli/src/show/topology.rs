@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
 use maple_controller::control::socket::{AskError, Reach, Request, Show, ask};
@@ -14,6 +13,7 @@ use maple_wire::counted;
 use serde_json::{Value, json};
 
 use super::{items, location, plain};
+use crate::output::{is_watched, json_line, json_text, print_text, redraw};
 
 /// The interval of querying the controller.
 const QUERY_INTERVAL: Duration = Duration::from_millis(250);
@@ -125,15 +125,15 @@ pub fn main(controller: &dyn Reach, stays: bool, as_json: bool) -> anyhow::Resul
     }
     let topology = Topology::ask(controller).map_err(super::hint)?;
     let text =
-        if as_json { format!("{:#}\n", topology.json()) } else { super::names(controller).in_text(&topology.text()) };
-    std::io::stdout().write_all(text.as_bytes())?;
+        if as_json { json_text(&topology.json()) + "\n" } else { super::names(controller).in_text(&topology.text()) };
+    print_text(&text)?;
     Ok(0)
 }
 
 /// Follows the network until the controller is gone, which is an error.
 fn watch(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
     let mut now = Topology::ask(controller).map_err(super::hint)?;
-    let draws = !as_json && std::io::stdout().is_terminal();
+    let draws = !as_json && is_watched();
     let begun = Instant::now();
     let mut events = VecDeque::new();
     let names = super::names(controller);
@@ -166,10 +166,8 @@ fn show(
     events: &mut VecDeque<String>,
     ViewSettings { names, begun, draws, as_json }: ViewSettings<'_>,
 ) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
     if as_json {
-        writeln!(out, "{}", now.json())?;
-        return out.flush();
+        return print_text(&(json_line(&now.json()) + "\n"));
     }
     let is_first = events.is_empty() && happened.is_empty();
     let stamp = |event: &String| format!("{:>8.1} s  {}", begun.elapsed().as_secs_f64(), names.in_text(event));
@@ -177,15 +175,13 @@ fn show(
     if draws {
         let surplus = events.len().saturating_sub(EVENTS);
         events.drain(..surplus);
-        // Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
-        write!(out, "\x1b[2J\x1b[H{}", names.in_text(&now.text()))?;
-        events.iter().try_for_each(|event| writeln!(out, "{event}"))?;
+        let events: String = events.iter().map(|event| format!("{event}\n")).collect();
+        redraw(&(names.in_text(&now.text()) + &events))
     } else if is_first {
-        write!(out, "{}", names.in_text(&now.text()))?;
+        print_text(&names.in_text(&now.text()))
     } else {
-        events.drain(..).try_for_each(|event| writeln!(out, "{event}"))?;
+        print_text(&events.drain(..).map(|event| event + "\n").collect::<String>())
     }
-    out.flush()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use maple_controller::control::socket::{AskError, Reach, Request, StatePlace, St
 use serde_json::Value;
 
 use super::word;
+use crate::output::print_line;
 use crate::show::hint;
 use maple_wire::counted;
 
@@ -60,7 +61,7 @@ pub fn main(control: &dyn Reach, args: &StateLoadArgs) -> anyhow::Result<u8> {
             send(control, batch, check, settled, args.create)?;
         }
     }
-    println!("{} written", counted(rows.len(), "row"));
+    print_line(format_args!("{} written", counted(rows.len(), "row")));
     Ok(0)
 }
 

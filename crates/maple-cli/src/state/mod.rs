@@ -2,7 +2,6 @@
 
 mod load_rows;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -12,6 +11,7 @@ use maple_controller::control::socket::{Reach, Request, StatePlace, StateRequest
 use serde_json::{Value, json};
 
 use crate::options::controller_to_ask;
+use crate::output::{json_line, json_text, print_line, print_text};
 use crate::show::hint;
 use maple_wire::counted;
 
@@ -97,7 +97,7 @@ pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         }
         StateCommand::Get { place, who: true } => {
             let answer = ask(controller, &Request::State(StateRequest::Written(place.place()?))).map_err(hint)?;
-            std::io::stdout().write_all(with_writers(&answer).as_bytes())?;
+            print_text(&with_writers(&answer))?;
             return Ok(0);
         }
         StateCommand::Set { place, value, settled, create } => {
@@ -112,7 +112,7 @@ pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         }
         StateCommand::List { who } => {
             let items = ask(controller, &Request::State(StateRequest::List)).map_err(hint)?;
-            std::io::stdout().write_all(listed(&items, who).as_bytes())?;
+            print_text(&listed(&items, who))?;
             return Ok(0);
         }
         StateCommand::Watch(place) => {
@@ -162,7 +162,7 @@ fn word(text: &str) -> Value {
 /// # Errors
 /// If standard output can't be written.
 pub fn print_schema() -> anyhow::Result<u8> {
-    writeln!(std::io::stdout(), "{:#}", schema())?;
+    print_line(json_text(&schema()));
     Ok(0)
 }
 
@@ -186,8 +186,8 @@ fn listed(items: &Value, who: bool) -> String {
 /// Writes the content of a place with its last writer: a line for each key of a table.
 fn with_writers(answer: &Value) -> String {
     let line = |one: &Value| match one.get("key") {
-        Some(key) => format!("{key} {}  {}\n", one["value"], written(&one["written"])),
-        None => format!("{}  {}\n", one["value"], written(&one["written"])),
+        Some(key) => format!("{} {}  {}\n", json_line(key), json_line(&one["value"]), written(&one["written"])),
+        None => format!("{}  {}\n", json_line(&one["value"]), written(&one["written"])),
     };
     match answer {
         Value::Array(rows) => rows.iter().map(line).collect(),
@@ -197,9 +197,7 @@ fn with_writers(answer: &Value) -> String {
 
 /// Prints a value, or a line for each key of a table.
 fn print(value: &Value) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{value}")?;
-    out.flush()
+    print_text(&(json_line(value) + "\n"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod reading;
 mod screen;
 mod view;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +28,7 @@ use self::reading::Reading;
 use self::screen::{Happening, TopScreen};
 use self::view::{KeyOutcome, View};
 use crate::options::controller_to_ask;
+use crate::output::{is_watched, print_text};
 use crate::show::hint;
 
 /// The time between two readings.
@@ -49,7 +50,7 @@ pub struct TopArgs {
 /// # Errors
 /// If there is no controller at the start, or if the terminal fails.
 pub fn main(args: TopArgs) -> anyhow::Result<u8> {
-    if args.once || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+    if args.once || !is_watched() || !std::io::stdin().is_terminal() {
         return once(args.control);
     }
     let readings = readings(args.control)?;
@@ -87,7 +88,7 @@ fn once(control: Option<PathBuf>) -> anyhow::Result<u8> {
     let before = Reading::take(&*controller).map_err(hint)?;
     std::thread::sleep(EVERY);
     let now = Reading::take(&*controller).map_err(hint)?;
-    std::io::stdout().write_all(plain::text(&Picture::new(&now, Some(&before))).as_bytes())?;
+    print_text(&plain::text(&Picture::new(&now, Some(&before))))?;
     Ok(0)
 }
 

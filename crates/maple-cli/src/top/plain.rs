@@ -1,14 +1,12 @@
 //! A picture as plain text.
 
-use maple_controller::log::printable_lines;
-
 use super::draw::rate_text;
 use super::picture::{Cell, Picture, PictureColumn, PictureTable};
 
 /// The maximum number of rows of a table.
 const MAX_ROWS: usize = 20;
 
-/// Writes all rates and tables, without control characters of whoever chose a text.
+/// Writes all rates and tables.
 pub fn text(picture: &Picture) -> String {
     let mut text = format!("{}\n\n", picture.head);
     for rate in &picture.rates {
@@ -17,7 +15,7 @@ pub fn text(picture: &Picture) -> String {
     for table in &picture.tables {
         text += &format!("\n{} ({})\n{}", table.title, table.rows.len(), table_text(table));
     }
-    printable_lines(&text)
+    text
 }
 
 fn table_text(table: &PictureTable) -> String {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use maple_controller::control::socket::{AskError, Reach, Request, Show, ask};
+use maple_controller::log::printable_lines;
 use maple_controller::names::Names;
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ impl Reading {
     /// # Errors
     /// [`AskError`] if it does not answer.
     pub fn take(controller: &dyn Reach) -> Result<Reading, AskError> {
-        let show = |what| ask(controller, &Request::Show(what));
+        let show = |what| ask(controller, &Request::Show(what)).map(printable);
         let (at, stats) = (Instant::now(), show(Show::Stats)?);
         Ok(Reading {
             at,
@@ -45,5 +46,29 @@ impl Reading {
     /// Returns all counters with this name, of the controller and of its engines.
     pub fn count(&self, name: &str) -> Option<u64> {
         ["controller", "engine"].iter().find_map(|part| self.stats[*part][name].as_u64())
+    }
+}
+
+/// Escapes what could control the terminal in all texts of an answer.
+fn printable(answer: Value) -> Value {
+    match answer {
+        Value::String(text) => printable_lines(&text).into(),
+        Value::Array(items) => items.into_iter().map(printable).collect(),
+        Value::Object(members) => members.into_iter().map(|(name, value)| (name, printable(value))).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_text_of_a_switch_controls_the_terminal() {
+        let answer = json!([{ "description": "s1\u{1b}[2J", "ports": [{ "name": "p\u{202e}" }], "shard": 1 }]);
+        let shown = json!([{ "description": "s1\\u{1b}[2J", "ports": [{ "name": "p\\u{202e}" }], "shard": 1 }]);
+        assert_eq!(printable(answer), shown);
     }
 }
