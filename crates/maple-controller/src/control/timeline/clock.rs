@@ -50,7 +50,7 @@ impl OrderedClock {
 
     fn start(&mut self, wall: u64) -> Option<Pause> {
         if self.now == 0 {
-            return None;
+            return Some(Pause::Stopped);
         }
         let (last, own) = (self.now, self.own(wall));
         if own <= last {
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_moves_what_was_before() {
         let mut clock = OrderedClock::default();
-        assert_eq!(clock.read(at(NOW, 0)), (NOW, None));
+        assert_eq!(clock.read(at(NOW, 0)), (NOW, Some(Pause::Stopped)));
         assert_eq!(clock.read(at(NOW + 1000, 1000)), (NOW + 1000, None));
         assert_eq!(clock.read(at(NOW + 1000 - HOUR, 2000)), (NOW + 2000, Some(Pause::Clock(-(HOUR as i64) - 1000))));
         assert_eq!((clock.shown(NOW + 2000), clock.own(NOW + 1000 - HOUR)), (NOW + 1000 - HOUR, NOW + 2000));

@@ -121,6 +121,10 @@ impl Folder {
         let mut first = Ok(());
         for work in todo {
             let (Work::Append { number, .. } | Work::Delete { number }) = work;
+            // A segment is not written before what it goes on from.
+            if first.is_err() && matches!(work, Work::Append { .. }) {
+                break;
+            }
             if let Err(error) = self.lock().and_then(|()| self.work_on(timeline, &work)) {
                 if matches!(work, Work::Delete { .. })
                     && let Ok(kept) = timeline.kept().as_mut()

@@ -33,10 +33,12 @@ pub(super) enum Entry {
 /// The beginning of a segment: a whole network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begin {
-    /// The reason why it does not go on where the segment before ended; `None` if it does.
+    /// The reason why it does not go on where the segment before ended; `None` if it does. A run's first segment never does.
     pub after: Option<Pause>,
     /// How far the ordered clock is ahead of the system's clock, in milliseconds.
     pub ahead: i64,
+    /// The bytes of the segment before, if it goes on there.
+    pub former: u64,
     pub known: Known,
     pub network: NetworkThen,
 }

@@ -129,6 +129,9 @@ impl Kept {
             match (&mut begin, entry) {
                 (none @ None, Entry::Begin(first)) if time >= last => {
                     *none = Some((time, first.after));
+                    if first.after.is_none() {
+                        self.segments.check_end(number.saturating_sub(1), first.former);
+                    }
                     self.clock = OrderedClock::resume(first.ahead, time);
                     self.network = first.network;
                 }
@@ -213,7 +216,8 @@ impl Kept {
         }
         if is_first || self.pause.is_some() || self.segments.is_full(self.now) {
             let (after, ahead, known) = (self.pause.take(), self.clock.ahead(), self.known);
-            self.segments.begin(self.now, Begin { after, ahead, known, network: self.network.clone() });
+            let former = self.segments.all.back().map_or(0, |last| last.size as u64);
+            self.segments.begin(self.now, Begin { after, ahead, former, known, network: self.network.clone() });
             self.told = known;
         } else if !changes.is_empty() || is_worse(&self.known, &self.told) {
             self.tell(changes);

@@ -110,6 +110,13 @@ impl Segments {
         self.all.push_back(Segment { number, began, ended, after, size, network: 0, blocks: None, written, damage });
     }
 
+    /// Notes that the next segment goes on where this one ended, which had so many bytes then.
+    pub fn check_end(&mut self, number: u32, size: u64) {
+        if let Some(last) = self.all.back_mut().filter(|last| last.number == number && last.size as u64 != size) {
+            last.damage.get_or_insert_with(|| "its end is missing".to_owned());
+        }
+    }
+
     /// Notes a file that can't be read.
     pub fn add_unreadable(&mut self, number: u32, why: String) {
         self.leave(number);

@@ -102,6 +102,30 @@ fn a_file_that_goes_or_changes_while_the_controller_runs_becomes_a_gap() {
 }
 
 #[test]
+fn a_file_whose_end_is_missing_is_a_gap_though_the_next_one_went_on_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lab = Lab::in_files(folder.path());
+    let first = lab.change(linked());
+    let then = lab.present();
+    lab.write();
+    let short = std::fs::read(segment(folder.path(), 1)).expect("it is written");
+    let lost = lab.change(vec![switch(3, true)]);
+    let last = lab.steadily(3 * HOUR);
+    lab.write();
+    assert!(segment(folder.path(), 2).is_file() && lab.gaps().is_empty());
+    std::fs::write(segment(folder.path(), 1), short).expect("it is ours");
+    let lab = lab.restarted(HOUR);
+    assert_eq!(lab.then(first), then);
+    assert!(
+        lab.refusal(lost).contains("can't be read (00000001.segment, its end is missing)"),
+        "{}",
+        lab.refusal(lost)
+    );
+    let whys = lab.span(first, last - HOUR / 2).gaps;
+    assert_eq!((whys[0]["why"].as_str(), whys.as_array().map(Vec::len)), (Some("damaged"), Some(1)));
+}
+
+#[test]
 fn one_folder_is_for_one_controller() {
     let folder = tempfile::tempdir().expect("a folder");
     let first = Lab::in_files(folder.path());
