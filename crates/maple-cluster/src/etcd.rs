@@ -69,6 +69,11 @@ impl MemberHandle {
         self.send(Event::StepDown).await;
     }
 
+    /// Tells the member that this one seems to be gone. If that is master, the member takes its place.
+    pub async fn suspect(&self, name: &str) {
+        self.send(Event::Suspected(name.to_owned())).await;
+    }
+
     /// Asks the member to leave. Its task ends after it has ended its lease, or failed to.
     pub async fn leave(&self) {
         self.send(Event::Leave).await;
@@ -156,11 +161,11 @@ impl Task {
             Action::Grant(time) => self.spawn(async move { grant(&client, time).await }, Event::LeaseFailed),
             Action::KeepAlive(lease) => self.spawn(async move { keep_alive(&client, lease).await }, Event::LeaseFailed),
             Action::Read(prefix) => self.spawn(async move { read(&client, &prefix).await }, Event::Failed),
-            Action::Create { key, value, lease } => {
-                self.spawn(async move { create(&client, key, value, lease).await }, Event::Failed);
+            Action::Write { key, value, lease, former } => {
+                self.spawn(async move { write(&client, key, value, lease, former).await }, Event::Failed);
             }
-            Action::Delete { key, created } => {
-                self.spawn(async move { delete(&client, key, created).await }, Event::Failed);
+            Action::Delete { key, former } => {
+                self.spawn(async move { delete(&client, key, former).await }, Event::Failed);
             }
             Action::Watch { prefix, from } => self.watch(prefix, from),
             Action::Revoke(lease) => self.leaving = Some(lease),
@@ -232,10 +237,10 @@ async fn read(client: &Client, prefix: &[u8]) -> Result<Event, EtcdError> {
     Ok(Event::Read { records: all.keys.into_iter().map(Record::from).collect(), revision: all.revision })
 }
 
-async fn create(client: &Client, key: Vec<u8>, value: Vec<u8>, lease: i64) -> Result<Event, EtcdError> {
+async fn write(client: &Client, key: Vec<u8>, value: Vec<u8>, lease: i64, former: u64) -> Result<Event, EtcdError> {
     let lease = LeaseId(lease);
     let transaction = Transaction {
-        compare: vec![Compare::CreatedAt(key.clone(), 0)],
+        compare: vec![Compare::ModifiedAt(key.clone(), former)],
         then: vec![Operation::Put { key: key.clone(), value: value.clone(), lease }],
         otherwise: vec![Operation::Range(Keys::One(key.clone()))],
     };
@@ -246,16 +251,16 @@ async fn create(client: &Client, key: Vec<u8>, value: Vec<u8>, lease: i64) -> Re
     };
     let revision = answer.revision;
     let record = match answer.answers.into_iter().next() {
-        _ if answer.succeeded => Some(Record { key, value, created: revision, lease: lease.0 }),
+        _ if answer.succeeded => Some(Record { key, value, revision, lease: lease.0 }),
         Some(OperationAnswer::Range(mut range)) => range.keys.pop().map(Record::from),
         _ => None,
     };
-    Ok(Event::Created { record, revision })
+    Ok(Event::Written { record, revision })
 }
 
-async fn delete(client: &Client, key: Vec<u8>, created: u64) -> Result<Event, EtcdError> {
+async fn delete(client: &Client, key: Vec<u8>, former: u64) -> Result<Event, EtcdError> {
     let transaction = Transaction {
-        compare: vec![Compare::CreatedAt(key.clone(), created)],
+        compare: vec![Compare::ModifiedAt(key.clone(), former)],
         then: vec![Operation::Delete(Keys::One(key))],
         otherwise: Vec::new(),
     };
@@ -265,7 +270,7 @@ async fn delete(client: &Client, key: Vec<u8>, created: u64) -> Result<Event, Et
 
 impl From<KeyValue> for Record {
     fn from(kv: KeyValue) -> Record {
-        Record { key: kv.key, value: kv.value, created: kv.create_revision, lease: kv.lease.0 }
+        Record { key: kv.key, value: kv.value, revision: kv.mod_revision, lease: kv.lease.0 }
     }
 }
 

@@ -52,8 +52,8 @@ pub struct Record {
     pub key: Vec<u8>,
     /// The value: in each key of a cluster the name of the member that wrote it.
     pub value: Vec<u8>,
-    /// The revision at which the key was created.
-    pub created: u64,
+    /// The revision of the last write.
+    pub revision: u64,
     /// The lease that the key ends with.
     pub lease: i64,
 }

@@ -31,7 +31,7 @@ pub enum Change {
 pub struct MasterRecord {
     /// The member.
     pub name: String,
-    /// The revision at which the key was created: the generation of this mastership.
+    /// The revision at which the key was written: the generation of this mastership.
     pub generation: u64,
     /// The lease that it ends with, which tells one life of a member from another.
     pub lease: i64,
@@ -126,7 +126,7 @@ impl View {
         if revision >= self.master.1 {
             let master = record.map(|record| MasterRecord {
                 name: String::from_utf8_lossy(&record.value).into_owned(),
-                generation: record.created,
+                generation: record.revision,
                 lease: record.lease,
             });
             self.master = (master, revision);
@@ -148,8 +148,8 @@ impl View {
 mod tests {
     use super::*;
 
-    fn record(key: Vec<u8>, name: &str, created: u64) -> Record {
-        Record { key, value: name.into(), created, lease: created as i64 }
+    fn record(key: Vec<u8>, name: &str, revision: u64) -> Record {
+        Record { key, value: name.into(), revision, lease: revision as i64 }
     }
 
     #[test]

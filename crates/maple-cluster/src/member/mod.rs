@@ -54,22 +54,24 @@ pub enum Action {
         /// The first revision.
         from: u64,
     },
-    /// If there is no such key, create it under a lease; otherwise read it. [`Event::Created`] or [`Event::Failed`]
-    /// follows.
-    Create {
+    /// If the key was written last at this revision, write it under a lease; otherwise read it. Revision 0 means that there
+    /// is no such key. [`Event::Written`], [`Event::NoSuchLease`] or [`Event::Failed`] follows.
+    Write {
         /// The key.
         key: Vec<u8>,
         /// The value.
         value: Vec<u8>,
         /// The lease.
         lease: i64,
+        /// The revision.
+        former: u64,
     },
-    /// Delete a key, if it was created at this revision. [`Event::Deleted`] or [`Event::Failed`] follows.
+    /// Delete a key, if it was written last at this revision. [`Event::Deleted`] or [`Event::Failed`] follows.
     Delete {
         /// The key.
         key: Vec<u8>,
         /// The revision.
-        created: u64,
+        former: u64,
     },
     /// End a lease, because the member leaves. Nothing follows.
     Revoke(i64),
@@ -112,9 +114,9 @@ pub enum Event {
         /// The revision.
         revision: u64,
     },
-    /// The key that was to be created, as it is at a revision: created, or there before.
-    Created {
-        /// The key; none if it was there when it was to be created, but not when it was read.
+    /// The key that was to be written, as it is at a revision: written, or as it was before.
+    Written {
+        /// The key, if it is there.
         record: Option<Record>,
         /// The revision.
         revision: u64,
@@ -126,12 +128,15 @@ pub enum Event {
     },
     /// It is not known what became of a request.
     Failed,
-    /// The lease under which a key was to be created has ended. Nothing was created.
+    /// The lease under which a key was to be written has ended. Nothing was written.
     NoSuchLease,
     /// The watch tells of changes.
     Changed(Vec<Change>),
     /// The watch has ended, and changes can't be had any more.
     Missed,
+    /// This member, if it is master, seems to be gone: for example, its connection has ended. Whoever is told takes its place
+    /// at once. If it is there all the same, nothing is lost, since switches obey only one.
+    Suspected(String),
     /// Somebody wants that another member becomes master.
     StepDown,
     /// The member is to leave the cluster.
@@ -153,7 +158,10 @@ enum Lease {
 enum Request {
     Read,
     Register,
+    /// To be master where nobody is.
     Claim,
+    /// To be master in place of one that seems to be gone.
+    Depose,
     StepDown,
 }
 
@@ -172,6 +180,8 @@ pub struct Member {
     quiet_until: Time,
     /// The generation in which this member is master, since it was told so.
     leads: Option<u64>,
+    /// The generation of a master that seems to be gone.
+    suspect: Option<u64>,
     /// Whether it is to give the mastership up.
     steps_down: bool,
     /// Until this time it leaves the mastership to others.
@@ -195,6 +205,7 @@ impl Member {
             open: None,
             quiet_until: Time::ZERO,
             leads: None,
+            suspect: None,
             steps_down: false,
             yields_until: Time::ZERO,
             is_name_taken: false,
@@ -249,7 +260,7 @@ impl Member {
             Event::LeaseEnded => self.lease = Lease::None(now),
             Event::LeaseFailed => self.on_lease_failed(now),
             Event::Read { records, revision } => self.on_read(records, revision, &mut out),
-            Event::Created { record, revision } => self.on_created(record, revision),
+            Event::Written { record, revision } => self.on_written(record, revision),
             Event::Deleted { revision } => self.on_deleted(revision),
             Event::NoSuchLease => {
                 let used = self.open.take().and_then(|(_, lease)| lease);
@@ -269,6 +280,11 @@ impl Member {
                 }
             }
             Event::Missed => self.is_current = false,
+            Event::Suspected(name) => {
+                let master =
+                    self.view.master().filter(|master| master.name == name && Some(master.generation) != self.leads);
+                self.suspect = master.map(|master| master.generation).or(self.suspect);
+            }
             Event::StepDown => {
                 self.steps_down = self.leads.is_some();
             }
@@ -311,9 +327,9 @@ impl Member {
         out.push(Action::Watch { prefix: self.keys.prefix().to_vec(), from: revision + 1 });
     }
 
-    fn on_created(&mut self, record: Option<Record>, revision: u64) {
+    fn on_written(&mut self, record: Option<Record>, revision: u64) {
         match self.open.take().map(|(request, _)| request) {
-            Some(Request::Claim) => self.view.on_master(record, revision),
+            Some(Request::Claim | Request::Depose) => self.view.on_master(record, revision),
             Some(Request::Register) => self.view.on_member(&self.options.name.clone(), record, revision),
             Some(Request::Read | Request::StepDown) | None => {}
         }
@@ -359,6 +375,7 @@ impl Member {
             }
             return;
         };
+        self.suspect = self.suspect.filter(|suspect| *suspect == master.generation);
         let (generation, is_own) = (master.generation, Some(master.lease) == self.lease());
         match self.leads {
             Some(leads) if leads >= generation => {}
@@ -415,6 +432,7 @@ impl Member {
         match self.view.master() {
             None if now >= self.yields_until => Some(Request::Claim),
             Some(master) if self.steps_down && Some(master.generation) == self.leads => Some(Request::StepDown),
+            Some(master) if self.suspect == Some(master.generation) => Some(Request::Depose),
             None | Some(_) => None,
         }
     }
@@ -424,9 +442,15 @@ impl Member {
         let lease = self.lease().unwrap_or_default();
         match request {
             Request::Read => Action::Read(self.keys.prefix().to_vec()),
-            Request::Register => Action::Create { key: self.keys.member(&self.options.name), value: name, lease },
-            Request::Claim => Action::Create { key: self.keys.master(), value: name, lease },
-            Request::StepDown => Action::Delete { key: self.keys.master(), created: self.leads.unwrap_or_default() },
+            Request::Register => {
+                Action::Write { key: self.keys.member(&self.options.name), value: name, lease, former: 0 }
+            }
+            Request::Claim => Action::Write { key: self.keys.master(), value: name, lease, former: 0 },
+            Request::Depose => {
+                let former = self.suspect.unwrap_or_default();
+                Action::Write { key: self.keys.master(), value: name, lease, former }
+            }
+            Request::StepDown => Action::Delete { key: self.keys.master(), former: self.leads.unwrap_or_default() },
         }
     }
 }

@@ -18,8 +18,8 @@ fn at(seconds: u64) -> Time {
     Time::from_secs(seconds)
 }
 
-fn record(key: &str, value: &str, created: u64, lease: i64) -> Record {
-    Record { key: format!("c/{key}").into(), value: value.into(), created, lease }
+fn record(key: &str, value: &str, revision: u64, lease: i64) -> Record {
+    Record { key: format!("c/{key}").into(), value: value.into(), revision, lease }
 }
 
 fn read() -> Action {
@@ -27,11 +27,11 @@ fn read() -> Action {
 }
 
 fn create(key: &str, lease: i64) -> Action {
-    Action::Create { key: format!("c/{key}").into(), value: b"a".to_vec(), lease }
+    Action::Write { key: format!("c/{key}").into(), value: b"a".to_vec(), lease, former: 0 }
 }
 
 fn put(record: Record) -> Event {
-    let revision = record.created;
+    let revision = record.revision;
     Event::Changed(vec![Change::Put { record, revision }])
 }
 
@@ -48,7 +48,7 @@ fn registered(mut records: Vec<Record>) -> (Member, Vec<Action>) {
     let actions = member.on_event(at(0), Event::Read { records, revision: 10 });
     assert_eq!(actions, [Action::Watch { prefix: b"c/".to_vec(), from: 11 }, create("members/a", 1)]);
     let actions =
-        member.on_event(at(0), Event::Created { record: Some(record("members/a", "a", 11, 1)), revision: 11 });
+        member.on_event(at(0), Event::Written { record: Some(record("members/a", "a", 11, 1)), revision: 11 });
     (member, actions)
 }
 
@@ -56,7 +56,7 @@ fn registered(mut records: Vec<Record>) -> (Member, Vec<Action>) {
 fn master() -> Member {
     let (mut member, actions) = registered(Vec::new());
     assert_eq!(actions, [create("master", 1)]);
-    let claimed = Event::Created { record: Some(record("master", "a", 12, 1)), revision: 12 };
+    let claimed = Event::Written { record: Some(record("master", "a", 12, 1)), revision: 12 };
     assert_eq!(member.on_event(at(0), claimed), [Action::Lead(12)]);
     member
 }
@@ -68,14 +68,33 @@ fn a_member_takes_over_when_the_masters_key_is_gone() {
     assert_eq!(member.view().members().collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(member.on_event(at(1), delete("master", 15)), [create("master", 1)]);
     // Another one was faster.
-    let lost = Event::Created { record: Some(record("master", "d", 16, 4)), revision: 16 };
+    let lost = Event::Written { record: Some(record("master", "d", 16, 4)), revision: 16 };
     assert_eq!(member.on_event(at(1), lost), []);
     assert_eq!(member.on_event(at(1), delete("master", 18)), [create("master", 1)]);
-    let won = Event::Created { record: Some(record("master", "a", 19, 1)), revision: 19 };
+    let won = Event::Written { record: Some(record("master", "a", 19, 1)), revision: 19 };
     assert_eq!(member.on_event(at(1), won), [Action::Lead(19)]);
     // What is older changes nothing.
     assert_eq!(member.on_event(at(1), put(record("master", "d", 16, 4))), []);
     assert_eq!(member.leads(), Some(19));
+}
+
+#[test]
+fn a_master_that_seems_to_be_gone_is_replaced_at_once() {
+    let (mut member, _) = registered(vec![record("master", "b", 7, 9), record("members/b", "b", 6, 9)]);
+    assert_eq!(member.on_event(at(1), Event::Suspected("d".into())), [], "it is no master");
+    let depose = Action::Write { key: b"c/master".to_vec(), value: b"a".to_vec(), lease: 1, former: 7 };
+    assert_eq!(member.on_event(at(1), Event::Suspected("b".into())), [depose]);
+    // Another one was faster; that one is not suspected.
+    let lost = Event::Written { record: Some(record("master", "d", 16, 4)), revision: 16 };
+    assert_eq!(member.on_event(at(1), lost), []);
+    let depose = Action::Write { key: b"c/master".to_vec(), value: b"a".to_vec(), lease: 1, former: 16 };
+    assert_eq!(member.on_event(at(1), Event::Suspected("d".into())), [depose]);
+    let won = Event::Written { record: Some(record("master", "a", 17, 1)), revision: 17 };
+    assert_eq!(member.on_event(at(1), won), [Action::Lead(17)]);
+    assert_eq!(member.on_event(at(1), Event::Suspected("a".into())), [], "it knows better of itself");
+    // The one that was replaced follows, though its own lease goes on.
+    let mut member = master();
+    assert_eq!(member.on_event(at(1), put(record("master", "b", 30, 9))), [Action::Follow]);
 }
 
 #[test]
@@ -95,10 +114,10 @@ fn a_master_goes_on_while_the_store_is_away() {
     assert_eq!(member.on_event(at(601), Event::Granted { lease: 2, good_for: 6 * SECOND }), [Action::NameTaken]);
     assert_eq!(member.on_event(at(601), delete("members/a", 20)), [create("members/a", 2)]);
     assert_eq!(member.on_event(at(601), delete("master", 20)), []);
-    let created = Event::Created { record: Some(record("members/a", "a", 21, 2)), revision: 21 };
+    let created = Event::Written { record: Some(record("members/a", "a", 21, 2)), revision: 21 };
     assert_eq!(member.on_event(at(601), created), [create("master", 2)]);
     assert_eq!(member.leads(), Some(12));
-    let created = Event::Created { record: Some(record("master", "a", 22, 2)), revision: 22 };
+    let created = Event::Written { record: Some(record("master", "a", 22, 2)), revision: 22 };
     assert_eq!(member.on_event(at(601), created), [Action::Lead(22)]);
 }
 
@@ -143,7 +162,7 @@ fn a_name_that_another_process_has_is_waited_for() {
 fn a_master_that_steps_down_leaves_it_to_the_others_for_a_while() {
     let mut member = master();
     let actions = member.on_event(at(1), Event::StepDown);
-    assert_eq!(actions, [Action::Delete { key: b"c/master".to_vec(), created: 12 }]);
+    assert_eq!(actions, [Action::Delete { key: b"c/master".to_vec(), former: 12 }]);
     assert_eq!(member.on_event(at(1), Event::Deleted { revision: 14 }), []);
     assert_eq!(member.leads(), Some(12), "until another one is there, it goes on");
     assert_eq!(member.on_event(at(1), delete("master", 14)), []);
@@ -179,7 +198,7 @@ fn a_member_never_wants_to_be_woken_for_nothing() {
         while let Some(action) = events.pop() {
             let event = match action {
                 Action::Grant(_) | Action::KeepAlive(_) => Event::LeaseFailed,
-                Action::Read(_) | Action::Create { .. } => Event::Failed,
+                Action::Read(_) | Action::Write { .. } => Event::Failed,
                 _ => continue,
             };
             events.extend(member.on_event(now, event));

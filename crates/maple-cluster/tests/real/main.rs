@@ -249,12 +249,17 @@ fn whoever_is_master_is_the_only_one_that_changes_the_switch() {
     drop(wake);
     network.until(None, |all| all[first].leads.is_none() && all[first].view.members().count() == 4);
 
-    // A master that steps down, while one server of etcd is gone.
+    // A master that is replaced though it is there, and one that steps down, while one server of etcd is gone.
     etcd.servers[0].kill();
     let (second, later) = network.master(None);
+    let (other, name) = ((second + 1) % 4, network.0[second].name.clone());
+    runtime().block_on(network.0[other].handle.suspect(&name));
+    network.until(None, |all| all[second].leads.is_none() && all.iter().any(|one| one.fence.mastery().is_some()));
+    let (second, latest) = network.master(None);
+    assert!(latest > later);
     runtime().block_on(network.0[second].handle.step_down());
     network.until(None, |all| all[second].leads.is_none() && all.iter().any(|one| one.fence.mastery().is_some()));
-    assert!(network.master(None).1 > later);
+    assert!(network.master(None).1 > latest);
 
     // Without etcd the master goes on, longer than its lease.
     etcd.servers[1].kill();

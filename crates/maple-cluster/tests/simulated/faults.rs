@@ -11,8 +11,8 @@ pub enum Plant {
     AsksNoSwitch,
     /// A member asks to be equal before it changes a switch.
     AsksToBeEqual,
-    /// Creating a key that is there overwrites it.
-    CreateOverwrites,
+    /// Writing a key overwrites one that is not as it was expected, under its revision.
+    WritesWithoutComparing,
     /// Keys stay when their member is gone.
     LeasesNeverEnd,
     /// Watches tell of no deletion.

@@ -61,7 +61,7 @@ fn planted_faults_are_found() {
         Plant::OwnGenerations,
         Plant::AsksNoSwitch,
         Plant::AsksToBeEqual,
-        Plant::CreateOverwrites,
+        Plant::WritesWithoutComparing,
         Plant::LeasesNeverEnd,
         Plant::DeletionsAreNotTold,
         Plant::DeletionsHaveNoRevision,

@@ -13,8 +13,8 @@ pub enum Ask {
     Grant(Duration),
     KeepAlive(i64),
     Read(Vec<u8>),
-    Create { key: Vec<u8>, value: Vec<u8>, lease: i64 },
-    Delete { key: Vec<u8>, created: u64 },
+    Write { key: Vec<u8>, value: Vec<u8>, lease: i64, former: u64 },
+    Delete { key: Vec<u8>, former: u64 },
     Revoke(i64),
 }
 
@@ -25,7 +25,7 @@ pub enum Answer {
     Kept { good_for: Duration },
     LeaseEnded,
     Read { records: Vec<Record>, revision: u64 },
-    Created { record: Option<Record>, revision: u64 },
+    Written { record: Option<Record>, revision: u64 },
     NoSuchLease,
     Deleted { revision: u64 },
     Nothing,
@@ -99,10 +99,10 @@ impl Store {
                 let records = self.keys.values().filter(|record| record.key.starts_with(&prefix)).cloned().collect();
                 Answer::Read { records, revision: self.revision }
             }
-            Ask::Create { lease, .. } if !self.leases.contains_key(&lease) => Answer::NoSuchLease,
-            Ask::Create { key, value, lease } => self.create(key, value, lease),
-            Ask::Delete { key, created } => {
-                if self.keys.get(&key).is_some_and(|record| record.created == created) {
+            Ask::Write { lease, .. } if !self.leases.contains_key(&lease) => Answer::NoSuchLease,
+            Ask::Write { key, value, lease, former } => self.write(key, value, lease, former),
+            Ask::Delete { key, former } => {
+                if self.keys.get(&key).is_some_and(|record| record.revision == former) {
                     self.revision += 1;
                     self.delete(key);
                 }
@@ -115,22 +115,22 @@ impl Store {
         }
     }
 
-    fn create(&mut self, key: Vec<u8>, value: Vec<u8>, lease: i64) -> Answer {
-        let overwrites = self.plants.contains(&Plant::CreateOverwrites);
-        let former = self.keys.get(&key).cloned();
-        if let (Some(record), false) = (&former, overwrites) {
-            return Answer::Created { record: Some(record.clone()), revision: self.revision };
+    fn write(&mut self, key: Vec<u8>, value: Vec<u8>, lease: i64, former: u64) -> Answer {
+        let there = self.keys.get(&key).cloned();
+        let holds = there.as_ref().map_or(0, |record| record.revision) == former;
+        if !holds && !self.plants.contains(&Plant::WritesWithoutComparing) {
+            return Answer::Written { record: there, revision: self.revision };
         }
         self.revision += 1;
-        // What overwrites a key does not create it.
-        let created = former.map_or(self.revision, |record| record.created);
-        let record = Record { key: key.clone(), value, created, lease };
+        // What was compared in vain has the revision that was there.
+        let revision = if holds { self.revision } else { there.map_or(self.revision, |record| record.revision) };
+        let record = Record { key: key.clone(), value, revision, lease };
         if key.ends_with(b"/master") {
             self.masters.insert(self.revision, String::from_utf8_lossy(&record.value).into_owned());
         }
         self.keys.insert(key, record.clone());
         self.log.push((self.revision, Change::Put { record: record.clone(), revision: self.revision }));
-        Answer::Created { record: Some(record), revision: self.revision }
+        Answer::Written { record: Some(record), revision: self.revision }
     }
 
     fn end(&mut self, lease: i64) {

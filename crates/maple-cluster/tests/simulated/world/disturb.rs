@@ -16,7 +16,7 @@ impl World {
         self.after(delay, Coming::Fault);
         let (at, switch) = (self.random.usize(..self.nodes.len()), self.random.usize(..self.switches.len()));
         let lasts = MS * self.random.u32(100..12_000);
-        match self.random.u8(..11) {
+        match self.random.u8(..13) {
             0 if self.nodes[at].member.is_some() => {
                 self.crash(at);
                 self.after(lasts, Coming::End(FaultEnd::Start(at)));
@@ -47,8 +47,14 @@ impl World {
                 self.store_is_away = true;
                 self.after(lasts, Coming::End(FaultEnd::StoreIsBack));
             }
-            10 => self.event(at, Event::StepDown),
-            _ => {}
+            10 => self.tell(at, Told::Event(Event::StepDown)),
+            // Somebody suspects another one, rightly or not; also two at the same time.
+            _ => {
+                let suspect = format!("n{}", self.random.usize(..self.nodes.len()));
+                for at in [at, self.random.usize(..self.nodes.len())] {
+                    self.tell(at, Told::Event(Event::Suspected(suspect.clone())));
+                }
+            }
         }
     }
 
@@ -92,7 +98,7 @@ impl World {
         let [master] = masters[..] else { return self.fail(format!("masters at rest: {masters:?}")) };
         let generation = leads(&self.nodes[master]);
         let record = self.store.keys.get(&b"c/master"[..]);
-        if record.map(|record| record.created) != generation {
+        if record.map(|record| record.revision) != generation {
             return self.fail(format!("n{master} leads in generation {generation:?}, and the store has {record:?}"));
         }
         for at in 0..self.nodes.len() {

@@ -60,6 +60,7 @@ impl World {
                     self.event(at, Event::Woken);
                 }
             }
+            Told::Event(event) => self.event(at, event),
             Told::Answer { serial, answer } => {
                 if node.asked.remove(&serial).is_some() {
                     self.answer(at, answer);
@@ -180,7 +181,7 @@ impl World {
             Answer::Kept { good_for } => Event::Kept { good_for },
             Answer::LeaseEnded => Event::LeaseEnded,
             Answer::Read { records, revision } => Event::Read { records, revision },
-            Answer::Created { record, revision } => Event::Created { record, revision },
+            Answer::Written { record, revision } => Event::Written { record, revision },
             Answer::NoSuchLease => Event::NoSuchLease,
             Answer::Deleted { revision } => Event::Deleted { revision },
             Answer::Nothing => return,
@@ -205,8 +206,8 @@ impl World {
             Action::Grant(time) => Ask::Grant(time),
             Action::KeepAlive(lease) => Ask::KeepAlive(lease),
             Action::Read(prefix) => Ask::Read(prefix),
-            Action::Create { key, value, lease } => Ask::Create { key, value, lease },
-            Action::Delete { key, created } => Ask::Delete { key, created },
+            Action::Write { key, value, lease, former } => Ask::Write { key, value, lease, former },
+            Action::Delete { key, former } => Ask::Delete { key, former },
             Action::Revoke(lease) => Ask::Revoke(lease),
             Action::Watch { from, .. } => {
                 let node = &mut self.nodes[at];

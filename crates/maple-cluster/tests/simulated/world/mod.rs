@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use fastrand::Rng;
-use maple_cluster::{Fence, Member, Time};
+use maple_cluster::{Event, Fence, Member, Time};
 use maple_switch::{ControllerId, Outgoing, Switch, SwitchOptions};
 use maple_wire::msg::{Header, Hello, Role};
 use maple_wire::{Dpid, Message, Version};
@@ -73,6 +73,7 @@ enum FaultEnd {
 #[derive(Debug)]
 enum Told {
     Wake,
+    Event(Event),
     Answer {
         serial: u64,
         answer: Answer,
