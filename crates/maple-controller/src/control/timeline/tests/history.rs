@@ -133,10 +133,10 @@ impl History {
             if self.seen.get(at + 1).is_some_and(|next| next.own == seen.own) {
                 continue;
             }
-            // Nobody knows any more what time was reached by what is lost, so the next run may have gone over it again.
-            let before = self.seen[..at].iter().rev().find(|seen| !seen.is_lost).map_or(0, |seen| seen.own);
-            let after = self.seen[at..].iter().find(|seen| !seen.is_lost).map_or(0, |seen| seen.own);
-            if seen.is_lost && !(before < seen.own && seen.own < after) {
+            // Nobody knows any more what time was reached by what is lost, so later runs may have gone over it again.
+            let is_again = self.seen[..at].iter().any(|one| one.own >= seen.own)
+                || self.seen[at + 1..].iter().any(|one| one.own <= seen.own);
+            if seen.is_lost && is_again {
                 continue;
             }
             let shown = self.lab.kept(|kept| kept.clock.shown(seen.own));
