@@ -118,11 +118,11 @@ impl Folder {
     /// The first error, with the path.
     pub fn work(&mut self, timeline: &Timeline) -> Result<(), (PathBuf, io::Error)> {
         let todo = timeline.kept().as_mut().map_or_else(|_| Vec::new(), |kept| kept.segments.work());
-        let mut first = Ok(());
+        let (mut first, mut is_refused) = (Ok(()), false);
         for work in todo {
             let (Work::Append { number, .. } | Work::Delete { number }) = work;
             // A segment is not written before what it goes on from.
-            if first.is_err() && matches!(work, Work::Append { .. }) {
+            if is_refused && matches!(work, Work::Append { .. }) {
                 break;
             }
             if let Err(error) = self.lock().and_then(|()| self.work_on(timeline, &work)) {
@@ -131,6 +131,7 @@ impl Folder {
                 {
                     kept.segments.not_deleted(number);
                 }
+                is_refused |= matches!(work, Work::Append { .. });
                 first = first.and(Err((self.path.join(file_name(number)), error)));
             }
         }
