@@ -72,6 +72,10 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
+        // No part of it is told: whatever is there before the `@` may be a password.
+        if text.contains('@') {
+            return Err(AddressError::Credentials);
+        }
         let rest = text.strip_prefix("etcd://").ok_or_else(|| AddressError::Scheme(text.to_owned()))?;
         let (endpoints, name) = rest.split_once('/').unwrap_or((rest, ""));
         let endpoints = endpoints.split(',').map(str::parse).collect::<Result<Vec<Endpoint>, _>>()?;
@@ -93,6 +97,9 @@ impl FromStr for Address {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
+    /// There is an `@`, before which other addresses have user and password. Here they don't belong into the address.
+    #[error("an address of etcd has no user and no password, and so no `@`")]
+    Credentials,
     /// It does not begin with `etcd://`.
     #[error("`{0}` is not etcd://HOST:PORT,…/NAME")]
     Scheme(String),
@@ -129,8 +136,11 @@ mod tests {
     fn each_mistake_in_an_address_is_named() {
         let error = |text: &str| text.parse::<Address>().unwrap_err().to_string();
         assert_eq!(error("http://a:1/x"), "`http://a:1/x` is not etcd://HOST:PORT,…/NAME");
-        for wrong in ["a:", "a:x", "a:0", "a:70000", "", ":1", "[x]:1", "[::1", "[::1]1", "::1", "a b", "u@a"] {
+        for wrong in ["a:", "a:x", "a:0", "a:70000", "", ":1", "[x]:1", "[::1", "[::1]1", "::1", "a b"] {
             assert_eq!(error(&format!("etcd://{wrong}/x")), format!("`{wrong}` is not HOST:PORT"));
+        }
+        for address in ["etcd://u:secret@a/x", "http://u:secret@a/x", "etcd://u:se/cret@a/x", "etcd://a/secret@x"] {
+            assert_eq!(error(address), "an address of etcd has no user and no password, and so no `@`");
         }
         assert_eq!(error("etcd://a,b,a:2379/x"), "a:2379 is there twice");
         assert!(error("etcd://a").starts_with("`` is no name"), "{}", error("etcd://a"));

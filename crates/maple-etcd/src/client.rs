@@ -15,11 +15,13 @@ use serde_json::{Value, json};
 use crate::address::Endpoint;
 use crate::config::Config;
 use crate::connection::{Connection, connect};
-use crate::error::{EtcdError, Failure, FailureReason, Refusal, Verdict, judge};
-use crate::json::{ErrorBody, StreamLine, stream_line};
+use crate::error::{EtcdError, Failure, FailureReason, Refusal, Verdict, code, judge};
+use crate::json::{ErrorBody, StreamLine, error_body, stream_line};
 
 /// Maximum number of connections to a server that are kept while nothing is asked.
 const MAX_IDLE: usize = 4;
+/// Maximum number of characters of a server's words that are told.
+const MAX_WORDS: usize = 300;
 /// The header by which a server that has no leader says so at once, instead of when its patience is over.
 const NEEDS_LEADER: &str = "grpc-metadata-hasleader";
 
@@ -306,8 +308,14 @@ pub(crate) fn lost(error: hyper::Error) -> Attempt {
 }
 
 /// Reads the body of an answer. That of an error becomes one.
-pub(crate) async fn read_answer(answer: Response<Incoming>, at_most: usize) -> Result<Bytes, Attempt> {
-    let status = answer.status();
+async fn read_answer(answer: Response<Incoming>, at_most: usize) -> Result<Bytes, Attempt> {
+    if answer.status().is_success() {
+        return read_body(answer, at_most).await;
+    }
+    Err(read_error(answer, at_most).await)
+}
+
+async fn read_body(answer: Response<Incoming>, at_most: usize) -> Result<Bytes, Attempt> {
     let body = Limited::new(answer.into_body(), at_most).collect().await.map_err(|error| {
         Attempt::Lost(match error.downcast::<hyper::Error>() {
             Ok(error) => FailureReason::Broken(*error),
@@ -315,24 +323,45 @@ pub(crate) async fn read_answer(answer: Response<Incoming>, at_most: usize) -> R
             Err(error) => FailureReason::Malformed(error.to_string()),
         })
     })?;
-    let body = body.to_bytes();
-    match serde_json::from_slice::<ErrorBody>(&body) {
-        _ if status.is_success() => Ok(body),
-        Ok(error) => Err(attempt(error)),
-        // It is none of the gateway's.
-        Err(_) if status.is_client_error() => {
-            Err(Attempt::NotBegun(FailureReason::Malformed(format!("HTTP {status}"))))
+    Ok(body.to_bytes())
+}
+
+/// Reads an answer that is an error.
+pub(crate) async fn read_error(answer: Response<Incoming>, at_most: usize) -> Attempt {
+    let status = answer.status();
+    let body = match read_body(answer, at_most).await {
+        Ok(body) => body,
+        Err(attempt) => return attempt,
+    };
+    match error_body(&body) {
+        // The gateway's own errors always have a code. Who failed without one may have done something before.
+        Ok(error) if error.code == 0 && !status.is_client_error() => {
+            attempt(ErrorBody { code: code::UNKNOWN, ..error })
         }
-        Err(_) => Err(Attempt::Lost(FailureReason::Malformed(format!("HTTP {status}")))),
+        Ok(error) => attempt(error),
+        // It is none of the gateway's.
+        Err(_) if status.is_client_error() => Attempt::NotBegun(FailureReason::Malformed(format!("HTTP {status}"))),
+        Err(_) => Attempt::Lost(FailureReason::Malformed(format!("HTTP {status}"))),
     }
 }
 
 /// Returns what an error of etcd's means for the request.
 pub(crate) fn attempt(error: ErrorBody) -> Attempt {
+    let message = in_short(&error.message);
     match judge(error.code, &error.message) {
-        Verdict::Refused(refusal) => Attempt::Refused(refusal, error.message),
-        Verdict::NotBegun => Attempt::NotBegun(FailureReason::Unavailable(error.message)),
-        Verdict::Unknown => Attempt::Lost(FailureReason::Unavailable(error.message)),
+        Verdict::Refused(refusal) => Attempt::Refused(refusal, message),
+        Verdict::NotBegun => Attempt::NotBegun(FailureReason::Unavailable(message)),
+        Verdict::Unknown => Attempt::Lost(FailureReason::Unavailable(message)),
+        Verdict::NoSpace => Attempt::Lost(FailureReason::NoSpace),
+    }
+}
+
+/// Returns a server's words, as far as they are for people to read.
+pub(crate) fn in_short(message: &str) -> String {
+    match message.char_indices().nth(MAX_WORDS) {
+        _ if message.is_empty() => "it gives no reason".into(),
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.into(),
     }
 }
 

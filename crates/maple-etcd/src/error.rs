@@ -13,7 +13,9 @@ pub enum EtcdError {
     /// server that was tried.
     #[error("no server of etcd answers: {}", join(.0))]
     Unreachable(Vec<Failure>),
-    /// It was sent to a server, and what came back does not say whether it was carried out. Only writes have this error.
+    /// It was sent to a server, and what came back does not say whether it was carried out: no answer, one that makes no
+    /// sense, or a refusal after which etcd may have done it all the same ([`FailureReason::NoSpace`]). Only writes have
+    /// this error.
     #[error("it is not known whether etcd did what it was asked: {0}")]
     Uncertain(Failure),
     /// etcd refused it. Nothing was changed.
@@ -96,6 +98,10 @@ pub enum FailureReason {
     /// The server says that it can't serve now: it has no leader, it stops, or something took too long in it.
     #[error("{0}")]
     Unavailable(String),
+    /// etcd's quota of bytes is used up. It takes no writes until somebody makes room and disarms the alarm. A write that
+    /// is refused for this may be there all the same: the servers agree on it first, and look at the quota then.
+    #[error("it has no space left")]
+    NoSpace,
 }
 
 /// A reason for which etcd refuses a request.
@@ -108,12 +114,10 @@ pub enum Refusal {
     FutureRevision,
     /// The lease has ended, or never was.
     NoSuchLease,
-    /// The request has more bytes than etcd takes (1.5 MiB by default).
+    /// The request has more bytes than etcd takes (1.5 MiB by default), or than its gateway does (0.5 MiB more).
     TooLarge,
     /// The transaction has more operations than etcd takes (128 by default).
     TooManyOperations,
-    /// etcd's quota of bytes is used up. It takes no writes until somebody makes room and disarms the alarm.
-    NoSpace,
     /// User and password are wrong, or missing.
     Credentials,
     /// The user may not do this.
@@ -140,23 +144,27 @@ pub(crate) mod code {
 pub(crate) enum Verdict {
     /// It was refused.
     Refused(Refusal),
-    /// It was not begun, because the server has no leader.
+    /// It was not begun, because the server has no leader, or no vote.
     NotBegun,
     /// It may have been carried out.
     Unknown,
+    /// It may have been carried out, though there is no space for it.
+    NoSpace,
 }
 
 /// Judges an error by etcd's words, and by gRPC's code where they are unknown.
 pub(crate) fn judge(grpc: u32, message: &str) -> Verdict {
     let words = message.trim_start_matches("rpc error: ").rsplit("desc = ").next().unwrap_or(message);
     let refusal = match words.trim_start_matches("etcdserver: ") {
-        "no leader" => return Verdict::NotBegun,
+        "no leader" | "rpc not supported for learner" => return Verdict::NotBegun,
+        "mvcc: database space exceeded" => return Verdict::NoSpace,
         "mvcc: required revision has been compacted" => Refusal::Compacted,
         "mvcc: required revision is a future revision" => Refusal::FutureRevision,
         "requested lease not found" => Refusal::NoSuchLease,
         "request is too large" => Refusal::TooLarge,
+        // gRPC's own limit, which is greater than etcd's.
+        _ if words.starts_with("grpc: received message larger than max") => Refusal::TooLarge,
         "too many operations in txn request" => Refusal::TooManyOperations,
-        "mvcc: database space exceeded" => Refusal::NoSpace,
         "authentication failed, invalid user ID or password" | "user name is empty" => Refusal::Credentials,
         "permission denied" => Refusal::Permission,
         // The second one: roles were changed since the token was made.
@@ -183,7 +191,6 @@ impl fmt::Display for Refusal {
             Refusal::NoSuchLease => "the lease has ended",
             Refusal::TooLarge => "the request is too large",
             Refusal::TooManyOperations => "the transaction has too many operations",
-            Refusal::NoSpace => "etcd has no space left",
             Refusal::Credentials => "user and password are wrong or missing",
             Refusal::Permission => "the user may not do this",
             Refusal::Token => "the token has expired",
@@ -202,6 +209,10 @@ mod tests {
         assert_eq!(judge(code::UNAVAILABLE, "etcdserver: request timed out"), Verdict::Unknown);
         assert_eq!(judge(code::UNAVAILABLE, "etcdserver: leader changed"), Verdict::Unknown);
         assert_eq!(judge(code::DEADLINE_EXCEEDED, "context deadline exceeded"), Verdict::Unknown);
+        assert_eq!(judge(code::UNAVAILABLE, "etcdserver: rpc not supported for learner"), Verdict::NotBegun);
+        assert_eq!(judge(8, "etcdserver: mvcc: database space exceeded"), Verdict::NoSpace);
+        let large = "grpc: received message larger than max (2500010 vs. 2097152)";
+        assert_eq!(judge(8, large), Verdict::Refused(Refusal::TooLarge));
         assert_eq!(judge(3, "unexpected EOF"), Verdict::Refused(Refusal::Other));
         assert_eq!(judge(5, "etcdserver: requested lease not found"), Verdict::Refused(Refusal::NoSuchLease));
         let wrapped = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";

@@ -49,6 +49,16 @@ pub struct ErrorBody {
     pub message: String,
 }
 
+/// Reads the body of an answer that is an error. That of a stream which failed before its first line is nested.
+pub fn error_body(body: &[u8]) -> Result<ErrorBody, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Nested {
+        error: ErrorBody,
+    }
+    // `error` is a text in 3.4's errors that are not nested.
+    serde_json::from_slice(body).or_else(|_| serde_json::from_slice::<Nested>(body).map(|body| body.error))
+}
+
 /// One line of a stream.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -83,6 +93,22 @@ mod tests {
         assert_eq!(revision("{}").unwrap(), 0);
         for wrong in [r#"{"revision":"x"}"#, r#"{"revision":"-1"}"#, r#"{"revision":1.5}"#, r#"{"revision":[]}"#] {
             revision(wrong).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn errors_have_three_shapes() {
+        for body in [
+            &br#"{"error":"etcdserver: no leader","message":"etcdserver: no leader","code":14}"#[..],
+            br#"{"code":14,"message":"etcdserver: no leader"}"#,
+            br#"{"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader","http_status":"x"}}"#,
+            b"{\"error\":{\"code\":14,\"message\":\"etcdserver: no leader\"}}\n",
+        ] {
+            let ErrorBody { code, message } = error_body(body).unwrap();
+            assert_eq!((code, &message[..]), (14, "etcdserver: no leader"));
+        }
+        for wrong in [&b"{}"[..], br#"{"error":"x"}"#, b"Not Found", b""] {
+            error_body(wrong).unwrap_err();
         }
     }
 

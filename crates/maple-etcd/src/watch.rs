@@ -14,7 +14,7 @@ use hyper::header::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Map, json};
 
-use crate::client::{Attempt, Client, lost, read_answer};
+use crate::client::{Attempt, Client, attempt, in_short, lost, read_error};
 use crate::connection::connect;
 use crate::error::{EtcdError, FailureReason, Refusal, Verdict, code, judge};
 use crate::json::{Header, StreamLine, number, stream_line};
@@ -200,13 +200,12 @@ impl Watch {
             let mut connection = connect(self.client.config(), endpoint).await.map_err(Attempt::NotBegun)?;
             let answer = connection.send_request(request).await.map_err(lost)?;
             if !answer.status().is_success() {
-                let body = read_answer(answer, limits.answer).await?;
-                return Err(malformed_text(&body));
+                return Err(read_error(answer, limits.answer).await);
             }
             let mut stream = Stream { at, body: answer.into_body(), buffer: Vec::new(), searched: 0 };
             // The first line says whether the watch was created.
             match stream_line::<WatchBody>(&stream.line(limits.answer).await?).map_err(malformed)? {
-                StreamLine::Error(error) => Err(crate::client::attempt(error)),
+                StreamLine::Error(error) => Err(attempt(error)),
                 StreamLine::Result(body) if body.canceled => Err(cancelled(body)),
                 StreamLine::Result(body) if body.created => Ok(stream),
                 StreamLine::Result(_) => Err(malformed_text(b"a watch that was not created")),
@@ -218,7 +217,7 @@ impl Watch {
 
     fn on_line(&mut self, line: StreamLine<WatchBody>) -> Result<Option<WatchEvent>, Attempt> {
         let body = match line {
-            StreamLine::Error(error) => return Err(crate::client::attempt(error)),
+            StreamLine::Error(error) => return Err(attempt(error)),
             StreamLine::Result(body) => body,
         };
         if body.compact_revision > 0 {
@@ -262,10 +261,10 @@ fn malformed_text(text: &[u8]) -> Attempt {
 /// Returns why a server ended a watch.
 fn cancelled(body: WatchBody) -> Attempt {
     match judge(code::UNKNOWN, &body.cancel_reason) {
-        Verdict::Refused(Refusal::Other) | Verdict::NotBegun | Verdict::Unknown => {
-            Attempt::Lost(FailureReason::Unavailable(body.cancel_reason))
+        Verdict::Refused(Refusal::Other) | Verdict::NotBegun | Verdict::Unknown | Verdict::NoSpace => {
+            Attempt::Lost(FailureReason::Unavailable(in_short(&body.cancel_reason)))
         }
-        Verdict::Refused(refusal) => Attempt::Refused(refusal, body.cancel_reason),
+        Verdict::Refused(refusal) => Attempt::Refused(refusal, in_short(&body.cancel_reason)),
     }
 }
 
