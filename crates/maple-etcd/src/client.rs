@@ -1,4 +1,4 @@
-//! Requests: which server gets them, what becomes of them, and the token that shows who asks.
+//! Requests: which server gets them, and what becomes of them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,12 +11,14 @@ use hyper::{Request, Response};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
 
 use crate::address::Endpoint;
 use crate::config::Config;
 use crate::connection::{Connection, connect};
 use crate::error::{EtcdError, Failure, FailureReason, Refusal, Verdict, code, judge};
-use crate::json::{ErrorBody, StreamLine, error_body, stream_line};
+use crate::json::{Answer, ErrorBody, StreamLine, error_body, stream_line};
+use crate::token::Tokens;
 
 /// Maximum number of connections to a server that are kept while nothing is asked.
 const MAX_IDLE: usize = 4;
@@ -42,6 +44,26 @@ enum Form {
     Stream,
 }
 
+/// What is sent.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    path: &'a str,
+    body: Bytes,
+    form: Form,
+    /// Whether the server needs a leader for the answer, and for a token.
+    needs_leader: bool,
+}
+
+/// An answer, with where it is from.
+#[derive(Debug)]
+pub(crate) struct Answered<T> {
+    pub answer: T,
+    /// The server.
+    pub at: usize,
+    /// When the question was not sent yet.
+    pub before: Instant,
+}
+
 /// A client of one etcd. Clones share connections. It needs a runtime of tokio's with I/O and time.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -51,12 +73,11 @@ pub struct Client {
 #[derive(Debug)]
 struct Shared {
     config: Config,
-    /// The server that answered last, which is asked first.
+    /// The server that is asked first: the one that answered last.
     first: AtomicUsize,
     /// Connections on which nothing is asked, by server.
     idle: Mutex<Vec<Vec<Connection>>>,
-    /// Asked for when it is first needed, and again when a server does not know it any more.
-    token: tokio::sync::Mutex<Option<HeaderValue>>,
+    tokens: Tokens,
 }
 
 /// What became of a request at one server.
@@ -77,7 +98,8 @@ impl Client {
     pub fn new(config: Config) -> Client {
         assert!(!config.endpoints.is_empty(), "a client of etcd needs a server");
         let idle = config.endpoints.iter().map(|_| Vec::new()).collect();
-        let shared = Shared { config, first: AtomicUsize::new(0), idle: Mutex::new(idle), token: Default::default() };
+        let tokens = Tokens::new(config.endpoints.len());
+        let shared = Shared { config, first: AtomicUsize::new(0), idle: Mutex::new(idle), tokens };
         Client { shared: Arc::new(shared) }
     }
 
@@ -90,15 +112,27 @@ impl Client {
         &self.shared.config
     }
 
-    /// Returns the servers, beginning with the one that answered last.
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.shared.tokens
+    }
+
+    /// Returns the servers, beginning with the one that is preferred.
     pub(crate) fn order(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, count) = (self.shared.first.load(Ordering::Relaxed), self.endpoints().len());
         (0..count).map(move |step| (first + step) % count)
     }
 
-    /// Prefers this server from now on.
-    pub(crate) fn prefer(&self, at: usize) {
-        self.shared.first.store(at, Ordering::Relaxed);
+    /// Begins to ask a server. Until it has answered, the next one is preferred if this is dropped: whoever gives up a
+    /// request, and asks again, begins elsewhere.
+    pub(crate) fn trying(&self, at: usize) -> Trying<'_> {
+        Trying { client: self, at, has_answered: false }
+    }
+
+    /// Prefers the next server if this one was preferred.
+    pub(crate) fn avoid(&self, at: usize) {
+        let next = (at + 1) % self.endpoints().len();
+        // If another one is preferred meanwhile, that is as good.
+        let _ = self.shared.first.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     pub(crate) fn failure(&self, at: usize, reason: FailureReason) -> Failure {
@@ -110,39 +144,42 @@ impl Client {
     }
 
     /// Asks, and returns the answer.
-    pub(crate) async fn call<T: DeserializeOwned>(
+    pub(crate) async fn call<T: Answer>(
         &self,
         path: &str,
         request: &Value,
         effect: Effect,
-    ) -> Result<T, EtcdError> {
-        self.ask(path, request, effect, Form::Single).await
+    ) -> Result<Answered<T>, EtcdError> {
+        self.ask(&Question::new(path, request), effect, &is_acknowledged).await
     }
 
     /// Sends a request that may be repeated, and returns the first line of the stream that answers it.
-    pub(crate) async fn call_stream<T: DeserializeOwned>(&self, path: &str, request: &Value) -> Result<T, EtcdError> {
-        self.ask(path, request, Effect::Read, Form::Stream).await
+    pub(crate) async fn call_stream<T: Answer>(&self, path: &str, request: &Value) -> Result<Answered<T>, EtcdError> {
+        let question = Question { form: Form::Stream, ..Question::new(path, request) };
+        self.ask(&question, Effect::Read, &is_acknowledged).await
     }
 
-    async fn ask<T: DeserializeOwned>(
+    /// Asks the servers one after the other until one answers. An answer that fails the check makes no sense.
+    pub(crate) async fn ask<T: DeserializeOwned>(
         &self,
-        path: &str,
-        request: &Value,
+        question: &Question<'_>,
         effect: Effect,
-        form: Form,
-    ) -> Result<T, EtcdError> {
-        let body = Bytes::from(request.to_string());
+        check: &impl Fn(&T) -> Result<(), &'static str>,
+    ) -> Result<Answered<T>, EtcdError> {
         let mut failures = Vec::new();
         for at in self.order() {
-            match self.ask_with_token(at, path, &body, form).await {
+            let trying = self.trying(at);
+            let before = Instant::now();
+            match self.ask_at(at, question, check).await {
                 Ok(answer) => {
-                    self.prefer(at);
-                    return Ok(answer);
+                    trying.answered();
+                    return Ok(Answered { answer, at, before });
                 }
-                Err(Attempt::Refused(refusal, message)) => return Err(self.refused(at, refusal, message)),
+                Err(Attempt::Refused(refusal, message)) => {
+                    trying.answered();
+                    return Err(self.refused(at, refusal, message));
+                }
                 Err(Attempt::Lost(reason)) if effect == Effect::Write => {
-                    // Whoever asks again begins with another server.
-                    self.prefer((at + 1) % self.endpoints().len());
                     return Err(EtcdError::Uncertain(self.failure(at, reason)));
                 }
                 Err(Attempt::NotBegun(reason) | Attempt::Lost(reason)) => failures.push(self.failure(at, reason)),
@@ -151,110 +188,91 @@ impl Client {
         Err(EtcdError::Unreachable(failures))
     }
 
-    /// Asks one server only, which needs no leader for the answer.
-    pub(crate) async fn ask_one<T: DeserializeOwned>(
-        &self,
-        at: usize,
-        path: &str,
-        request: &Value,
-    ) -> Result<T, Failure> {
-        let body = Bytes::from(request.to_string());
-        let answer = self.exchange(at, path, body, None, false).await.and_then(|answer| parse(&answer, Form::Single));
-        answer.map_err(|attempt| match attempt {
-            Attempt::NotBegun(reason) | Attempt::Lost(reason) => self.failure(at, reason),
-            Attempt::Refused(_, message) => self.failure(at, FailureReason::Unavailable(message)),
-        })
-    }
-
-    /// Asks one server only, as all requests are sent.
-    pub(crate) async fn ask_only<T: DeserializeOwned>(
-        &self,
-        at: usize,
-        path: &str,
-        request: &Value,
-    ) -> Result<T, Attempt> {
-        self.ask_with_token(at, path, &Bytes::from(request.to_string()), Form::Single).await
-    }
-
     /// Asks one server, with a new token if it does not know the one that there is.
-    async fn ask_with_token<T: DeserializeOwned>(
+    pub(crate) async fn ask_at<T: DeserializeOwned>(
         &self,
         at: usize,
-        path: &str,
-        body: &Bytes,
-        form: Form,
+        question: &Question<'_>,
+        check: &impl Fn(&T) -> Result<(), &'static str>,
     ) -> Result<T, Attempt> {
-        let token = self.token(at).await?;
-        let answer = self.exchange(at, path, body.clone(), token.clone(), true).await;
-        match answer.and_then(|answer| parse(&answer, form)) {
-            Err(Attempt::Refused(refusal, _)) if self.forgets_token(refusal, token.as_ref()).await => {
-                let token = self.token(at).await?;
-                let answer = self.exchange(at, path, body.clone(), token, true).await;
-                answer.and_then(|answer| parse(&answer, form))
+        let deadline = Instant::now() + self.config().limits.attempt();
+        let ask = async |token| {
+            let answer = self.exchange(at, question, token, deadline).await?;
+            let answer = parse(&answer, question.form)?;
+            check(&answer).map_err(|why| Attempt::Lost(FailureReason::Malformed(why.into())))?;
+            Ok(answer)
+        };
+        // Without a leader a server gives no tokens.
+        let token = if question.needs_leader { self.token(at, deadline).await? } else { self.tokens().kept() };
+        match ask(token.clone()).await {
+            Err(Attempt::Refused(refusal, _)) if self.forgets_token(refusal, token.as_ref()) => {
+                ask(self.token(at, deadline).await?).await
             }
             answer => answer,
         }
     }
 
     /// Reports whether a refusal means that the token is no longer good. Then the next request gets a new one.
-    pub(crate) async fn forgets_token(&self, refusal: Refusal, used: Option<&HeaderValue>) -> bool {
+    pub(crate) fn forgets_token(&self, refusal: Refusal, used: Option<&HeaderValue>) -> bool {
         // Whoever enables authentication makes requests without a token fail.
         let is_stale = refusal == Refusal::Token || (refusal == Refusal::Credentials && used.is_none());
         if !is_stale || self.config().credentials.is_none() {
             return false;
         }
-        let mut token = self.shared.token.lock().await;
-        if token.as_ref() == used {
-            *token = None;
-        }
+        self.tokens().forget(used);
         true
     }
 
-    /// Returns the token; asks this server for one if there is none, and a user is configured.
-    pub(crate) async fn token(&self, at: usize) -> Result<Option<HeaderValue>, Attempt> {
+    /// Returns the token; asks this server for one if it is not known whether one is needed, and a user is configured.
+    pub(crate) async fn token(&self, at: usize, deadline: Instant) -> Result<Option<HeaderValue>, Attempt> {
         let Some(credentials) = &self.config().credentials else { return Ok(None) };
-        // Others wait meanwhile: one question is enough.
-        let mut token = self.shared.token.lock().await;
-        if token.is_none() {
-            let request = json!({ "name": credentials.user, "password": credentials.password }).to_string();
-            let answer = self.exchange(at, "/v3/auth/authenticate", request.into(), None, true).await;
-            let answer = answer.and_then(|answer| parse::<AuthenticateBody>(&answer, Form::Single));
-            *token = match answer {
-                Ok(body) => {
-                    let mut value = HeaderValue::try_from(body.token).map_err(|_| {
-                        Attempt::NotBegun(FailureReason::Malformed("a token with odd characters".into()))
-                    })?;
-                    value.set_sensitive(true);
-                    Some(value)
-                }
-                // As etcd's own clients do: who asks nobody for a password gets none.
-                Err(Attempt::Refused(_, message)) if message.contains("authentication is not enabled") => None,
-                // Whatever became of this, the request itself was not sent.
-                Err(Attempt::Lost(reason)) => return Err(Attempt::NotBegun(reason)),
-                Err(attempt) => return Err(attempt),
-            };
+        let tokens = self.tokens();
+        if !tokens.is_unknown() {
+            return Ok(tokens.kept());
         }
-        Ok(token.clone())
+        let timed_out = |_| Attempt::NotBegun(FailureReason::TimedOut(self.config().limits.attempt()));
+        let _asking = timeout_at(deadline, tokens.asking(at)).await.map_err(timed_out)?;
+        if !tokens.is_unknown() {
+            return Ok(tokens.kept());
+        }
+        let request = json!({ "name": credentials.user, "password": credentials.password });
+        let answer = self.exchange(at, &Question::new("/v3/auth/authenticate", &request), None, deadline).await;
+        let token = match answer.and_then(|answer| parse::<AuthenticateBody>(&answer, Form::Single)) {
+            Ok(body) => {
+                let mut token = HeaderValue::try_from(body.token)
+                    .map_err(|_| Attempt::NotBegun(FailureReason::Malformed("a token with odd characters".into())))?;
+                token.set_sensitive(true);
+                Some(token)
+            }
+            // As etcd's own clients do: who asks nobody for a password gets none.
+            Err(Attempt::Refused(_, message)) if message.contains("authentication is not enabled") => None,
+            // Whatever became of this, the request itself was not sent.
+            Err(Attempt::Lost(reason)) => return Err(Attempt::NotBegun(reason)),
+            Err(attempt) => return Err(attempt),
+        };
+        tokens.keep(token);
+        Ok(tokens.kept())
     }
 
     /// Sends one request to one server, and returns the body of the answer.
     async fn exchange(
         &self,
         at: usize,
-        path: &str,
-        body: Bytes,
+        question: &Question<'_>,
         token: Option<HeaderValue>,
-        needs_leader: bool,
+        deadline: Instant,
     ) -> Result<Bytes, Attempt> {
         let limits = self.config().limits;
-        let request = self.request(at, path, body, token, needs_leader);
-        let mut connection = self.connection(at).await?;
+        let request = self.request(at, question.path, question.body.clone(), token, question.needs_leader);
+        let too_late = |_| Err(Attempt::NotBegun(FailureReason::TimedOut(limits.attempt())));
+        let mut connection = timeout_at(deadline, self.connection(at)).await.unwrap_or_else(too_late)?;
         let answer = async {
             let answer = connection.send_request(request).await.map_err(lost)?;
             read_answer(answer, limits.answer).await
         };
+        let deadline = deadline.min(Instant::now() + limits.request);
         let timed_out = |_| Err(Attempt::Lost(FailureReason::TimedOut(limits.request)));
-        let bytes = tokio::time::timeout(limits.request, answer).await.unwrap_or_else(timed_out)?;
+        let bytes = timeout_at(deadline, answer).await.unwrap_or_else(timed_out)?;
         let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle[at].len() < MAX_IDLE {
             idle[at].push(connection);
@@ -299,6 +317,47 @@ impl Client {
 #[derive(Deserialize)]
 struct AuthenticateBody {
     token: String,
+}
+
+impl<'a> Question<'a> {
+    /// What a server needs a leader for, and answers in one piece.
+    pub(crate) fn new(path: &'a str, request: &Value) -> Question<'a> {
+        Question { path, body: request.to_string().into(), form: Form::Single, needs_leader: true }
+    }
+
+    /// What a server answers without a leader.
+    pub(crate) fn without_leader(path: &'a str, request: &Value) -> Question<'a> {
+        Question { needs_leader: false, ..Question::new(path, request) }
+    }
+}
+
+/// An attempt at one server.
+#[derive(Debug)]
+pub(crate) struct Trying<'a> {
+    client: &'a Client,
+    at: usize,
+    has_answered: bool,
+}
+
+impl Trying<'_> {
+    /// Prefers the server from now on.
+    pub(crate) fn answered(mut self) {
+        self.has_answered = true;
+        self.client.shared.first.store(self.at, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Trying<'_> {
+    fn drop(&mut self) {
+        if !self.has_answered {
+            self.client.avoid(self.at);
+        }
+    }
+}
+
+/// Checks that an answer is one: each has the revision of the store, which is never 0.
+pub(crate) fn is_acknowledged<T: Answer>(answer: &T) -> Result<(), &'static str> {
+    if answer.revision() == 0 { Err("it has no revision") } else { Ok(()) }
 }
 
 /// Returns what it means that sending failed.

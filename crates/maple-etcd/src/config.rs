@@ -45,6 +45,14 @@ pub struct Limits {
     pub answer: usize,
 }
 
+impl Limits {
+    /// Returns how long one server is tried, with everything that a request needs: waiting for a token, asking for one,
+    /// connecting, and asking again with a new token.
+    pub(crate) fn attempt(&self) -> Duration {
+        self.connect + self.request
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

@@ -18,6 +18,9 @@ pub enum EtcdError {
     /// this error.
     #[error("it is not known whether etcd did what it was asked: {0}")]
     Uncertain(Failure),
+    /// A watch broke off at this server.
+    #[error("the watch ended at {0}")]
+    WatchEnded(Failure),
     /// etcd refused it. Nothing was changed.
     #[error("etcd at {endpoint} refuses: {message}")]
     Refused {
@@ -29,8 +32,15 @@ pub enum EtcdError {
         message: String,
     },
     /// There are more keys than the caller wants.
-    #[error("etcd has more than {0} keys there")]
-    TooManyKeys(usize),
+    #[error("etcd at {endpoint} has more than {at_most} keys that begin with `{}`", prefix.escape_ascii())]
+    TooManyKeys {
+        /// The server.
+        endpoint: Endpoint,
+        /// What the keys begin with.
+        prefix: Vec<u8>,
+        /// How many the caller wants.
+        at_most: usize,
+    },
 }
 
 impl EtcdError {
@@ -62,6 +72,13 @@ pub struct Failure {
     pub reason: FailureReason,
 }
 
+impl Failure {
+    /// Reports whether there is an answer, which is too long.
+    pub(crate) fn is_too_long(&self) -> bool {
+        matches!(self.reason, FailureReason::TooLong(_))
+    }
+}
+
 /// Why a server gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -87,7 +104,7 @@ pub enum FailureReason {
     #[error("the connection broke: {}", with_causes(.0))]
     Broken(#[from] hyper::Error),
     /// The server closed a stream that should go on.
-    #[error("it ended the watch")]
+    #[error("it closed the stream")]
     Ended,
     /// The answer is longer than this number of bytes.
     #[error("its answer is longer than {0} bytes")]

@@ -41,6 +41,12 @@ pub struct Header {
     pub revision: u64,
 }
 
+/// An answer that begins with the revision of the store.
+pub trait Answer: DeserializeOwned {
+    /// Returns the revision; 0 if the answer has none.
+    fn revision(&self) -> u64;
+}
+
 /// An error instead of an answer. Up to 3.5 the code of one in a stream is `grpc_code`.
 #[derive(Debug, Deserialize)]
 pub struct ErrorBody {

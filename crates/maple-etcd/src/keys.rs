@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Effect};
-use crate::error::EtcdError;
-use crate::json::{Header, base64, bytes, number};
+use crate::error::{EtcdError, Failure};
+use crate::json::{Answer, Header, base64, bytes, number};
 use crate::lease::LeaseId;
 
-/// The number of keys that one request of [`Client::all`] asks for.
+/// The number of keys that one request of [`Client::all`] asks for at most.
 const PAGE: usize = 1000;
 
 /// Which keys are meant.
@@ -105,6 +105,12 @@ pub(crate) struct RangeBody {
     more: bool,
 }
 
+impl Answer for RangeBody {
+    fn revision(&self) -> u64 {
+        self.header.revision
+    }
+}
+
 impl From<RangeBody> for Range {
     fn from(body: RangeBody) -> Range {
         Range { revision: body.header.revision, keys: body.kvs, more: body.more }
@@ -115,6 +121,12 @@ impl From<RangeBody> for Range {
 #[serde(default)]
 pub(crate) struct WrittenBody {
     header: Header,
+}
+
+impl Answer for WrittenBody {
+    fn revision(&self) -> u64 {
+        self.header.revision
+    }
 }
 
 impl From<WrittenBody> for Written {
@@ -129,6 +141,12 @@ pub(crate) struct DeletedBody {
     header: Header,
     #[serde(deserialize_with = "number")]
     deleted: u64,
+}
+
+impl Answer for DeletedBody {
+    fn revision(&self) -> u64 {
+        self.header.revision
+    }
 }
 
 impl From<DeletedBody> for Deleted {
@@ -174,7 +192,7 @@ impl Client {
     /// # Errors
     /// [`EtcdError`], but not [`EtcdError::Uncertain`].
     pub async fn range(&self, keys: &Keys, limit: usize) -> Result<Range, EtcdError> {
-        let body: RangeBody = self.call("/v3/kv/range", &range_request(keys, limit, 0), Effect::Read).await?;
+        let body: RangeBody = self.call("/v3/kv/range", &range_request(keys, limit, 0), Effect::Read).await?.answer;
         Ok(body.into())
     }
 
@@ -184,20 +202,28 @@ impl Client {
     /// [`EtcdError::TooManyKeys`] if there are more than `at_most`, [`crate::Refusal::Compacted`] if the revision was
     /// compacted meanwhile; otherwise [`EtcdError`], but not [`EtcdError::Uncertain`].
     pub async fn all(&self, prefix: &[u8], at_most: usize) -> Result<Range, EtcdError> {
-        let mut all = self.range(&Keys::Prefix(prefix.to_vec()), PAGE).await?;
+        let (mut all, mut page) = (Range { more: true, ..Range::default() }, PAGE);
         while all.more {
-            if all.keys.len() > at_most {
-                return Err(EtcdError::TooManyKeys(at_most));
+            let mut request = range_request(&Keys::Prefix(prefix.to_vec()), page, all.revision);
+            if let Some(last) = all.keys.last() {
+                request["key"] = base64(&[&last.key[..], &[0]].concat()).into();
             }
-            let after_last = all.keys.last().map(|last| [&last.key[..], &[0]].concat()).unwrap_or_default();
-            let mut request = range_request(&Keys::Prefix(prefix.to_vec()), PAGE, all.revision);
-            request["key"] = base64(&after_last).into();
-            let body: RangeBody = self.call("/v3/kv/range", &request, Effect::Read).await?;
+            let answered = match self.call::<RangeBody>("/v3/kv/range", &request, Effect::Read).await {
+                // Large values: fewer of them fit into an answer.
+                Err(EtcdError::Unreachable(failures)) if page > 1 && failures.iter().any(Failure::is_too_long) => {
+                    page /= 2;
+                    continue;
+                }
+                answered => answered?,
+            };
+            let body = answered.answer;
+            all.revision = if all.revision == 0 { body.header.revision } else { all.revision };
             all.more = body.more && !body.kvs.is_empty();
             all.keys.extend(body.kvs);
-        }
-        if all.keys.len() > at_most {
-            return Err(EtcdError::TooManyKeys(at_most));
+            if all.keys.len() > at_most || (all.more && all.keys.len() == at_most) {
+                let (endpoint, prefix) = (self.endpoints()[answered.at].clone(), prefix.to_vec());
+                return Err(EtcdError::TooManyKeys { endpoint, prefix, at_most });
+            }
         }
         Ok(all)
     }
@@ -207,7 +233,7 @@ impl Client {
     /// # Errors
     /// [`EtcdError`].
     pub async fn put(&self, key: &[u8], value: &[u8], lease: LeaseId) -> Result<Written, EtcdError> {
-        let body: WrittenBody = self.call("/v3/kv/put", &put_request(key, value, lease), Effect::Write).await?;
+        let body: WrittenBody = self.call("/v3/kv/put", &put_request(key, value, lease), Effect::Write).await?.answer;
         Ok(body.into())
     }
 
@@ -216,7 +242,7 @@ impl Client {
     /// # Errors
     /// [`EtcdError`].
     pub async fn delete(&self, keys: &Keys) -> Result<Deleted, EtcdError> {
-        let body: DeletedBody = self.call("/v3/kv/deleterange", &delete_request(keys), Effect::Write).await?;
+        let body: DeletedBody = self.call("/v3/kv/deleterange", &delete_request(keys), Effect::Write).await?.answer;
         Ok(body.into())
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
+use tokio::time::Instant;
 
-use crate::client::{Client, Effect};
+use crate::client::{Answered, Client, Effect, Question, is_acknowledged};
 use crate::error::{EtcdError, Refusal};
-use crate::json::number;
+use crate::json::{Answer, Header, number};
 
 /// The number of a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,24 +38,33 @@ impl<'de> Deserialize<'de> for LeaseId {
 pub struct LeaseTime {
     /// The lease.
     pub lease: LeaseId,
-    /// How long it is good for from when the server answered, in whole seconds. A server may grant more than was asked.
+    /// How long it is good for, in whole seconds. A server may grant more than was asked.
     pub left: Duration,
+    /// What that time is counted from: the request that was answered had not been sent yet. So the lease ends later.
+    pub since: Instant,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct LeaseBody {
+    header: Header,
     #[serde(rename = "ID")]
     lease: LeaseId,
     #[serde(rename = "TTL", deserialize_with = "number")]
     seconds: i64,
 }
 
-impl LeaseBody {
-    /// Returns the time that is left. A lease that has ended has none, or −1.
+impl Answer for LeaseBody {
+    fn revision(&self) -> u64 {
+        self.header.revision
+    }
+}
+
+impl Answered<LeaseBody> {
+    /// Returns the lease with its time, of which a lease that has ended has a negative one.
     fn time(&self) -> Option<LeaseTime> {
-        let seconds = u64::try_from(self.seconds).ok().filter(|seconds| *seconds > 0)?;
-        Some(LeaseTime { lease: self.lease, left: Duration::from_secs(seconds) })
+        let left = Duration::from_secs(u64::try_from(self.answer.seconds).ok()?);
+        Some(LeaseTime { lease: self.answer.lease, left, since: self.before })
     }
 }
 
@@ -65,10 +75,14 @@ impl Client {
     /// # Errors
     /// [`EtcdError`]. A lease that was created all the same (after [`EtcdError::Uncertain`]) ends by itself.
     pub async fn grant(&self, seconds: u32) -> Result<LeaseTime, EtcdError> {
-        let body: LeaseBody =
-            self.call("/v3/lease/grant", &json!({ "TTL": seconds.to_string() }), Effect::Write).await?;
-        // A lease without time is one that has ended.
-        Ok(body.time().unwrap_or(LeaseTime { lease: body.lease, left: Duration::ZERO }))
+        let request = Question::new("/v3/lease/grant", &json!({ "TTL": seconds.to_string() }));
+        let check = |body: &LeaseBody| match body.lease {
+            LeaseId::NONE => Err("a lease without a number"),
+            _ => is_acknowledged(body),
+        };
+        let granted = self.ask(&request, Effect::Write, &check).await?;
+        let none = LeaseTime { lease: granted.answer.lease, left: Duration::ZERO, since: granted.before };
+        Ok(granted.time().unwrap_or(none))
     }
 
     /// Renews a lease. Returns nothing if it has ended.
@@ -77,18 +91,19 @@ impl Client {
     /// [`EtcdError`], but not [`EtcdError::Uncertain`].
     pub async fn keep_alive(&self, lease: LeaseId) -> Result<Option<LeaseTime>, EtcdError> {
         let request = json!({ "ID": lease.0.to_string() });
-        let body: LeaseBody = self.call_stream("/v3/lease/keepalive", &request).await?;
-        Ok(body.time())
+        let kept = self.call_stream("/v3/lease/keepalive", &request).await?;
+        // One that has ended has no time here, and −1 there.
+        Ok(kept.time().filter(|kept| !kept.left.is_zero()))
     }
 
-    /// Returns how much time a lease has; nothing if it has ended. Does not renew it.
+    /// Returns how much time a lease has; nothing if it has ended. Does not renew it. In its last second none is left, and
+    /// its keys are still there.
     ///
     /// # Errors
     /// [`EtcdError`], but not [`EtcdError::Uncertain`].
     pub async fn time_to_live(&self, lease: LeaseId) -> Result<Option<LeaseTime>, EtcdError> {
         let request = json!({ "ID": lease.0.to_string() });
-        let body: LeaseBody = self.call("/v3/lease/timetolive", &request, Effect::Read).await?;
-        Ok(body.time())
+        Ok(self.call("/v3/lease/timetolive", &request, Effect::Read).await?.time())
     }
 
     /// Ends a lease, and with it its keys. Returns whether it was there.
@@ -97,7 +112,7 @@ impl Client {
     /// [`EtcdError`].
     pub async fn revoke(&self, lease: LeaseId) -> Result<bool, EtcdError> {
         let request = json!({ "ID": lease.0.to_string() });
-        match self.call::<serde::de::IgnoredAny>("/v3/lease/revoke", &request, Effect::Write).await {
+        match self.call::<LeaseBody>("/v3/lease/revoke", &request, Effect::Write).await {
             Ok(_) => Ok(true),
             Err(error) if error.refusal() == Some(Refusal::NoSuchLease) => Ok(false),
             Err(error) => Err(error),

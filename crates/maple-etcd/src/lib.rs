@@ -19,6 +19,9 @@
 //! Requests that only read, and those that renew a lease, are sent to the next endpoint in every case where no answer
 //! came. A write goes to the next endpoint only if it is certain that it did not happen at the one before.
 //!
+//! A write whose future is dropped before it has ended is as uncertain as one without an answer. Whoever drops a request
+//! and asks again begins at the next endpoint.
+//!
 //! # What the gateway does otherwise than gRPC
 //!
 //! Keys and values are base64, 64-bit numbers are strings, and whatever is zero, empty or false is absent. Answers to
@@ -30,8 +33,9 @@
 //!
 //! # Bounds
 //!
-//! Each attempt has a time limit, and each call tries each endpoint once. So a call takes at most
-//! `endpoints × (connect + request)`. An answer is read up to [`Limits::answer`] bytes, and so is a line of a watch.
+//! A call tries each endpoint once, for at most `connect + request` with everything that belongs to it: waiting for a
+//! token, asking for one, connecting. So it takes at most `endpoints × (connect + request)`. [`Client::all`] calls once for
+//! each page, and with smaller pages where one is longer than the limit. An answer is read up to [`Limits::answer`] bytes, and so is a line of a watch.
 
 mod address;
 mod client;
@@ -42,6 +46,7 @@ mod json;
 mod keys;
 mod lease;
 mod status;
+mod token;
 mod transaction;
 mod watch;
 

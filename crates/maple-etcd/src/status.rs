@@ -2,10 +2,11 @@
 
 use serde::Deserialize;
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::address::Endpoint;
-use crate::client::Client;
-use crate::error::Failure;
+use crate::client::{Attempt, Client, Question};
+use crate::error::{Failure, FailureReason};
 use crate::json::number;
 
 /// A server's state.
@@ -28,13 +29,25 @@ pub struct Status {
 }
 
 impl Client {
-    /// Asks each server how it is, in the order of the configuration. This takes no leader.
+    /// Asks all servers at the same time how they are. The answers are in the order of the configuration. This takes no
+    /// leader; only if etcd wants to know who asks, and the client has no token yet, does it.
     pub async fn statuses(&self) -> Vec<(Endpoint, Result<Status, Failure>)> {
-        let mut all = Vec::new();
+        let mut asked = JoinSet::new();
         for at in 0..self.endpoints().len() {
-            let status = self.ask_one(at, "/v3/maintenance/status", &json!({})).await;
-            all.push((self.endpoints()[at].clone(), status));
+            let client = self.clone();
+            asked.spawn(async move { (at, client.status(at).await) });
         }
-        all
+        let mut all = asked.join_all().await;
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter().map(|(at, status)| (self.endpoints()[at].clone(), status)).collect()
+    }
+
+    async fn status(&self, at: usize) -> Result<Status, Failure> {
+        let question = Question::without_leader("/v3/maintenance/status", &json!({}));
+        let check = |status: &Status| if status.version.is_empty() { Err("it has no version") } else { Ok(()) };
+        self.ask_at(at, &question, &check).await.map_err(|attempt| match attempt {
+            Attempt::NotBegun(reason) | Attempt::Lost(reason) => self.failure(at, reason),
+            Attempt::Refused(_, message) => self.failure(at, FailureReason::Unavailable(message)),
+        })
     }
 }

@@ -1,11 +1,13 @@
 //! Transactions: several operations at one revision, if what was read before still holds.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Effect};
+use crate::client::{Client, Effect, Question, is_acknowledged};
 use crate::error::EtcdError;
-use crate::json::{Header, base64};
+use crate::json::{Answer, Header, base64};
 use crate::keys::{
     Deleted, DeletedBody, Keys, Range, RangeBody, Written, WrittenBody, delete_request, put_request, range_request,
 };
@@ -21,6 +23,11 @@ pub enum Compare {
 }
 
 impl Compare {
+    fn key(&self) -> &[u8] {
+        let (Compare::CreatedAt(key, _) | Compare::ModifiedAt(key, _)) = self;
+        key
+    }
+
     fn json(&self) -> Value {
         match self {
             Compare::CreatedAt(key, revision) => json!({
@@ -58,6 +65,16 @@ impl Operation {
             Operation::Range(keys) => json!({ "request_range": range_request(keys, 0, 0) }),
             Operation::Delete(keys) => json!({ "request_delete_range": delete_request(keys) }),
         }
+    }
+
+    /// Reports whether this is the kind of answer that the operation gets.
+    fn is_answered_by(&self, answer: &OperationBody) -> bool {
+        matches!(
+            (self, answer),
+            (Operation::Put { .. }, OperationBody::Put(_))
+                | (Operation::Range(_), OperationBody::Range(_))
+                | (Operation::Delete(_), OperationBody::Delete(_))
+        )
     }
 }
 
@@ -112,20 +129,58 @@ enum OperationBody {
     Delete(DeletedBody),
 }
 
+impl Answer for TransactionBody {
+    fn revision(&self) -> u64 {
+        self.header.revision
+    }
+}
+
+impl Transaction {
+    /// Returns the transaction as it is sent. A server answers one without operations from its own store, which may be
+    /// old; one that reads as all servers agree. So such a transaction reads a key.
+    fn sent(&self) -> Cow<'_, Transaction> {
+        if !self.then.is_empty() || !self.otherwise.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let key = self.compare.first().map_or(&[0][..], Compare::key);
+        let reads = vec![Operation::Range(Keys::One(key.to_vec()))];
+        Cow::Owned(Transaction { compare: self.compare.clone(), then: reads.clone(), otherwise: reads })
+    }
+
+    /// Returns what it does.
+    fn effect(&self) -> Effect {
+        let reads = self.then.iter().chain(&self.otherwise).all(|operation| matches!(operation, Operation::Range(_)));
+        if reads { Effect::Read } else { Effect::Write }
+    }
+
+    /// Checks that an answer is one to this transaction.
+    fn check(&self, body: &TransactionBody) -> Result<(), &'static str> {
+        let operations = if body.succeeded { &self.then } else { &self.otherwise };
+        let mut pairs = operations.iter().zip(&body.responses);
+        if operations.len() != body.responses.len() || !pairs.all(|(one, answer)| one.is_answered_by(answer)) {
+            return Err("its answers are not those of the operations");
+        }
+        is_acknowledged(body)
+    }
+}
+
 impl Client {
-    /// Carries out a transaction.
+    /// Carries out a transaction. One that only compares is answered as all servers agree, as reads are.
     ///
     /// # Errors
-    /// [`EtcdError`].
+    /// [`EtcdError`], but not [`EtcdError::Uncertain`] if all operations are reads.
     pub async fn transact(&self, transaction: &Transaction) -> Result<TransactionAnswer, EtcdError> {
+        let sent = transaction.sent();
         let operations = |all: &[Operation]| all.iter().map(Operation::json).collect::<Vec<_>>();
         let request = json!({
-            "compare": transaction.compare.iter().map(Compare::json).collect::<Vec<_>>(),
-            "success": operations(&transaction.then),
-            "failure": operations(&transaction.otherwise),
+            "compare": sent.compare.iter().map(Compare::json).collect::<Vec<_>>(),
+            "success": operations(&sent.then),
+            "failure": operations(&sent.otherwise),
         });
-        let body: TransactionBody = self.call("/v3/kv/txn", &request, Effect::Write).await?;
-        let answers = body.responses.into_iter().map(|answer| match answer {
+        let question = Question::new("/v3/kv/txn", &request);
+        let body = self.ask(&question, sent.effect(), &|body| sent.check(body)).await?.answer;
+        let wanted = if matches!(sent, Cow::Borrowed(_)) { body.responses.len() } else { 0 };
+        let answers = body.responses.into_iter().take(wanted).map(|answer| match answer {
             OperationBody::Put(body) => OperationAnswer::Put(body.into()),
             OperationBody::Range(body) => OperationAnswer::Range(body.into()),
             OperationBody::Delete(body) => OperationAnswer::Delete(body.into()),

@@ -5,7 +5,12 @@
 //! so ([`WatchEvent::Missed`]), and whoever watches reads everything and watches from there.
 //!
 //! A server on which nothing changes is silent, and so is one that is paused, or cut off. So after some silence the watch
-//! makes the same server read something, for which it needs the other servers too.
+//! makes the same server read something, for which it needs the other servers too. It does so at once if the server knows
+//! less than what was told.
+//!
+//! A stream begins one revision before the first change that is wanted, and what was told is left out. etcd 3.4 does not
+//! tell a deletion at the revision to which it was compacted if the stream begins there. So that revision is always one that
+//! was told, or the server says that it was compacted. Servers may also tell again what was told, after a snapshot.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -13,12 +18,14 @@ use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Map, json};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Attempt, Client, attempt, in_short, lost, read_error};
+use crate::client::{Attempt, Client, Question, attempt, in_short, is_acknowledged, lost, read_error};
 use crate::connection::connect;
 use crate::error::{EtcdError, FailureReason, Refusal, Verdict, code, judge};
-use crate::json::{Header, StreamLine, number, stream_line};
-use crate::keys::{KeyValue, Keys, Range, RangeBody, range_request};
+use crate::json::{Answer, Header, StreamLine, number, stream_line};
+use crate::keys::{KeyValue, Keys, RangeBody, range_request};
 
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +61,8 @@ pub struct Watch {
     keys: Keys,
     /// The revision of the first change that was not told.
     next: u64,
+    /// Whether changes were missed.
+    is_over: bool,
     stream: Option<Stream>,
 }
 
@@ -66,6 +75,10 @@ struct Stream {
     buffer: Vec<u8>,
     /// How much of the buffer is known to have no end of a line.
     searched: usize,
+    /// When the server said something last.
+    heard: Instant,
+    /// The question whether the server is still there, and what revision it has. It goes on while nobody waits.
+    question: JoinSet<Result<u64, Attempt>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -110,7 +123,7 @@ impl Client {
     /// Watches keys for changes from this revision on, which is the one after the revision of a read. It connects when it
     /// is asked for the first event.
     pub fn watch(&self, keys: Keys, from_revision: u64) -> Watch {
-        Watch { client: self.clone(), keys, next: from_revision.max(1), stream: None }
+        Watch { client: self.clone(), keys, next: from_revision.max(1), is_over: false, stream: None }
     }
 }
 
@@ -120,60 +133,87 @@ impl Watch {
         self.next
     }
 
-    /// Waits for the next event. It may be dropped at any time, and nothing is lost.
+    /// Waits for the next event. It may be dropped at any time, and nothing is lost. After [`WatchEvent::Missed`] it says
+    /// nothing else.
     ///
     /// # Errors
-    /// [`EtcdError::Unreachable`] if the server broke off, is silent, or has lost the others. The watch is still good:
-    /// the next call goes on at the next server. [`EtcdError::Refused`] if the user may not read these keys.
+    /// [`EtcdError::WatchEnded`] if the server broke off, is silent, or has lost the others, and
+    /// [`EtcdError::Unreachable`] if no server can be asked. The watch is still good: the next call goes on at the next
+    /// server. [`EtcdError::Refused`] if the user may not read these keys.
     pub async fn next(&mut self) -> Result<WatchEvent, EtcdError> {
-        loop {
+        while !self.is_over {
             if self.stream.is_none() {
-                self.stream = Some(self.open().await?);
+                match self.open().await {
+                    Ok(stream) => self.stream = Some(stream),
+                    Err(error) if error.refusal() == Some(Refusal::Compacted) => {
+                        self.is_over = true;
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             let Some(stream) = &mut self.stream else { continue };
-            let limits = self.client.config().limits;
-            let at = stream.at;
-            let event = match tokio::time::timeout(limits.silence, stream.line(limits.answer)).await {
-                Ok(Ok(line)) => stream_line(&line).map_err(malformed).and_then(|line| self.on_line(line)),
-                Ok(Err(Attempt::Lost(FailureReason::TooLong(_)))) => Ok(Some(WatchEvent::Missed)),
-                Ok(Err(attempt)) => Err(attempt),
-                Err(_) => self.on_silence(at).await,
+            let (at, limits) = (stream.at, self.client.config().limits);
+            let event = if stream.question.is_empty() {
+                let silence_ends = stream.heard + limits.silence;
+                match timeout_at(silence_ends, stream.line(limits.answer)).await {
+                    Ok(Ok(line)) => stream_line(&line).map_err(malformed).and_then(|line| self.on_line(line)),
+                    Ok(Err(Attempt::Lost(FailureReason::TooLong(_)))) => Ok(Some(WatchEvent::Missed)),
+                    Ok(Err(attempt)) => Err(attempt),
+                    // A part of a line may have come.
+                    Err(_) if stream.heard + limits.silence > Instant::now() => continue,
+                    Err(_) => {
+                        stream.ask(&self.client, &self.keys);
+                        continue;
+                    }
+                }
+            } else {
+                match stream.question.join_next().await.expect("one was asked").expect("it has no bugs") {
+                    Ok(revision) if revision + 1 < self.next => Ok(Some(WatchEvent::Missed)),
+                    Ok(_) => {
+                        stream.heard = Instant::now();
+                        continue;
+                    }
+                    Err(attempt) => Err(attempt),
+                }
             };
             match event {
                 Ok(None) => {}
+                Ok(Some(WatchEvent::Missed)) => {
+                    self.is_over = true;
+                    self.stream = None;
+                }
                 Ok(Some(event)) => return Ok(event),
                 Err(attempt) => {
                     self.stream = None;
-                    self.client.prefer((at + 1) % self.client.endpoints().len());
-                    return Err(self.error(at, attempt));
+                    self.client.avoid(at);
+                    return Err(match attempt {
+                        Attempt::NotBegun(reason) | Attempt::Lost(reason) => {
+                            EtcdError::WatchEnded(self.client.failure(at, reason))
+                        }
+                        Attempt::Refused(refusal, message) => self.client.refused(at, refusal, message),
+                    });
                 }
             }
         }
-    }
-
-    fn error(&self, at: usize, attempt: Attempt) -> EtcdError {
-        match attempt {
-            Attempt::NotBegun(reason) | Attempt::Lost(reason) => {
-                EtcdError::Unreachable(vec![self.client.failure(at, reason)])
-            }
-            Attempt::Refused(refusal, message) => self.client.refused(at, refusal, message),
-        }
+        Ok(WatchEvent::Missed)
     }
 
     /// Begins the stream at the first server that answers.
     async fn open(&self) -> Result<Stream, EtcdError> {
         let mut failures = Vec::new();
         for at in self.client.order() {
-            let mut opened = self.open_at(at).await;
-            if let Err((Attempt::Refused(refusal, _), token)) = &opened
-                && self.client.forgets_token(*refusal, token.as_ref()).await
-            {
-                opened = self.open_at(at).await;
-            }
-            match opened {
-                Ok(stream) => return Ok(stream),
-                Err((Attempt::Refused(refusal, message), _)) => return Err(self.client.refused(at, refusal, message)),
-                Err((Attempt::NotBegun(reason) | Attempt::Lost(reason), _)) => {
+            let trying = self.client.trying(at);
+            match self.open_at(at).await {
+                Ok(stream) => {
+                    trying.answered();
+                    return Ok(stream);
+                }
+                Err(Attempt::Refused(refusal, message)) => {
+                    trying.answered();
+                    return Err(self.client.refused(at, refusal, message));
+                }
+                Err(Attempt::NotBegun(reason) | Attempt::Lost(reason)) => {
                     failures.push(self.client.failure(at, reason));
                 }
             }
@@ -181,38 +221,50 @@ impl Watch {
         Err(EtcdError::Unreachable(failures))
     }
 
-    /// Begins the stream at one server. An error comes with the token that was used.
-    async fn open_at(&self, at: usize) -> Result<Stream, (Attempt, Option<HeaderValue>)> {
-        let token = self.client.token(at).await.map_err(|attempt| (attempt, None))?;
-        self.open_with(at, token.clone()).await.map_err(|attempt| (attempt, token))
+    /// Begins the stream at one server, with a new token if it does not know the one that there is.
+    async fn open_at(&self, at: usize) -> Result<Stream, Attempt> {
+        let within = self.client.config().limits.attempt();
+        let deadline = Instant::now() + within;
+        let opening = async {
+            let token = self.client.token(at, deadline).await?;
+            match self.open_with(at, token.clone()).await {
+                Err(Attempt::Refused(refusal, _)) if self.client.forgets_token(refusal, token.as_ref()) => {
+                    self.open_with(at, self.client.token(at, deadline).await?).await
+                }
+                opened => opened,
+            }
+        };
+        let timed_out = |_| Err(Attempt::Lost(FailureReason::TimedOut(within)));
+        timeout_at(deadline, opening).await.unwrap_or_else(timed_out)
     }
 
     async fn open_with(&self, at: usize, token: Option<HeaderValue>) -> Result<Stream, Attempt> {
         let limits = self.client.config().limits;
         let mut create = Map::new();
         self.keys.write(&mut create);
-        create.insert("start_revision".into(), self.next.to_string().into());
+        create.insert("start_revision".into(), (self.next - 1).max(1).to_string().into());
         create.insert("progress_notify".into(), true.into());
         let body = json!({ "create_request": create }).to_string();
         let request = self.client.request(at, "/v3/watch", body.into(), token, true);
-        let opening = async {
-            let endpoint = &self.client.endpoints()[at];
-            let mut connection = connect(self.client.config(), endpoint).await.map_err(Attempt::NotBegun)?;
-            let answer = connection.send_request(request).await.map_err(lost)?;
-            if !answer.status().is_success() {
-                return Err(read_error(answer, limits.answer).await);
+        let endpoint = &self.client.endpoints()[at];
+        let mut connection = connect(self.client.config(), endpoint).await.map_err(Attempt::NotBegun)?;
+        let answer = connection.send_request(request).await.map_err(lost)?;
+        if !answer.status().is_success() {
+            return Err(read_error(answer, limits.answer).await);
+        }
+        let mut stream = Stream::new(at, answer.into_body());
+        // The first line says whether the watch was created.
+        match stream_line::<WatchBody>(&stream.line(limits.answer).await?).map_err(malformed)? {
+            StreamLine::Error(error) => Err(attempt(error)),
+            StreamLine::Result(body) if body.created && !body.canceled => {
+                if body.header.revision + 1 < self.next {
+                    stream.ask(&self.client, &self.keys);
+                }
+                Ok(stream)
             }
-            let mut stream = Stream { at, body: answer.into_body(), buffer: Vec::new(), searched: 0 };
-            // The first line says whether the watch was created.
-            match stream_line::<WatchBody>(&stream.line(limits.answer).await?).map_err(malformed)? {
-                StreamLine::Error(error) => Err(attempt(error)),
-                StreamLine::Result(body) if body.canceled => Err(cancelled(body)),
-                StreamLine::Result(body) if body.created => Ok(stream),
-                StreamLine::Result(_) => Err(malformed_text(b"a watch that was not created")),
-            }
-        };
-        let timed_out = |_| Err(Attempt::Lost(FailureReason::TimedOut(limits.request)));
-        tokio::time::timeout(limits.request, opening).await.unwrap_or_else(timed_out)
+            StreamLine::Result(body) if body.canceled => Err(cancelled(body)),
+            StreamLine::Result(_) => Err(Attempt::Lost(FailureReason::Malformed("it created no watch".into()))),
+        }
     }
 
     fn on_line(&mut self, line: StreamLine<WatchBody>) -> Result<Option<WatchEvent>, Attempt> {
@@ -226,7 +278,7 @@ impl Watch {
         if body.canceled {
             return Err(cancelled(body));
         }
-        let Some(last) = body.events.last() else {
+        let Some(last) = body.events.iter().map(|event| event.kv.mod_revision).max() else {
             // A server that is behind may say less than what was told.
             if body.header.revision < self.next {
                 return Ok(None);
@@ -234,28 +286,15 @@ impl Watch {
             self.next = body.header.revision + 1;
             return Ok(Some(WatchEvent::Progress(body.header.revision)));
         };
-        self.next = last.kv.mod_revision + 1;
-        Ok(Some(WatchEvent::Changes(body.events.into_iter().map(Change::from).collect())))
-    }
-
-    /// Makes a server read, after it was silent.
-    async fn on_silence(&mut self, at: usize) -> Result<Option<WatchEvent>, Attempt> {
-        let range: Result<RangeBody, _> =
-            self.client.ask_only(at, "/v3/kv/range", &range_request(&self.keys, 1, 0)).await;
-        match range.map(Range::from) {
-            Ok(range) if range.revision + 1 < self.next => Ok(Some(WatchEvent::Missed)),
-            Ok(_) => Ok(None),
-            Err(attempt) => Err(attempt),
-        }
+        let is_new = |event: &EventBody| event.kv.mod_revision >= self.next;
+        let changes: Vec<_> = body.events.into_iter().filter(is_new).map(Change::from).collect();
+        self.next = self.next.max(last + 1);
+        Ok(if changes.is_empty() { None } else { Some(WatchEvent::Changes(changes)) })
     }
 }
 
 fn malformed(error: serde_json::Error) -> Attempt {
     Attempt::Lost(FailureReason::Malformed(error.to_string()))
-}
-
-fn malformed_text(text: &[u8]) -> Attempt {
-    Attempt::Lost(FailureReason::Malformed(String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned()))
 }
 
 /// Returns why a server ended a watch.
@@ -269,6 +308,19 @@ fn cancelled(body: WatchBody) -> Attempt {
 }
 
 impl Stream {
+    fn new(at: usize, body: Incoming) -> Stream {
+        Stream { at, body, buffer: Vec::new(), searched: 0, heard: Instant::now(), question: JoinSet::new() }
+    }
+
+    /// Asks the server what revision it has, for which it needs the other servers.
+    fn ask(&mut self, client: &Client, keys: &Keys) {
+        let (at, client, request) = (self.at, client.clone(), range_request(keys, 1, 0));
+        self.question.spawn(async move {
+            let question = Question::new("/v3/kv/range", &request);
+            Ok(client.ask_at::<RangeBody>(at, &question, &is_acknowledged).await?.revision())
+        });
+    }
+
     /// Returns the next line. If it is dropped before, nothing of the line is lost.
     async fn line(&mut self, at_most: usize) -> Result<Bytes, Attempt> {
         loop {
@@ -286,6 +338,7 @@ impl Stream {
                 None => return Err(Attempt::Lost(FailureReason::Ended)),
                 Some(Err(error)) => return Err(Attempt::Lost(error.into())),
                 Some(Ok(frame)) => {
+                    self.heard = Instant::now();
                     if let Ok(data) = frame.into_data() {
                         self.buffer.extend_from_slice(&data);
                     }

@@ -5,44 +5,56 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use maple_etcd::{Client, Config, Credentials, Endpoint, EtcdError, FailureReason, Keys, LeaseId, Limits};
+use maple_etcd::{
+    Change, Client, Compare, Config, Credentials, Endpoint, EtcdError, FailureReason, Keys, LeaseId, Limits, Operation,
+    Transaction, WatchEvent,
+};
 
-use crate::server::run;
+use crate::server::{run, until};
 
-/// A server that gives each connection's first request this answer and closes it, or never answers. The path of each
-/// request is reported before.
-fn server(answer: Option<String>) -> (Endpoint, Receiver<String>) {
+/// What a server was sent.
+struct Request {
+    path: String,
+    token: Option<String>,
+    body: String,
+}
+
+/// A server that gives each connection's first request this answer and closes it, unless the answer says `keep-alive`, or
+/// never answers. Each request is reported before.
+fn server(answer: Option<String>) -> (Endpoint, Receiver<Request>) {
     scripted(vec![answer])
 }
 
 /// A server that gives the first request of each connection the next of these answers, and the last one again and again.
-fn scripted(answers: Vec<Option<String>>) -> (Endpoint, Receiver<String>) {
+fn scripted(answers: Vec<Option<String>>) -> (Endpoint, Receiver<Request>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = Endpoint { host: "127.0.0.1".into(), port: listener.local_addr().expect("it is bound").port() };
     let (report, requests) = channel();
     std::thread::spawn(move || {
-        let mut silent = Vec::new();
+        let mut open = Vec::new();
         let mut count = 0;
         while let Ok((mut stream, _)) = listener.accept() {
             let Some(request) = read_request(&mut stream) else { continue };
-            let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
             // Before the answer, so that whoever has that finds this.
-            if report.send(path).is_err() {
+            if report.send(request).is_err() {
                 return;
             }
-            match &answers[count.min(answers.len() - 1)] {
-                // A client that has given up hears nothing.
-                Some(answer) => drop(stream.write_all(answer.as_bytes())),
-                None => silent.push(stream),
-            }
+            let answer = &answers[count.min(answers.len() - 1)];
             count += 1;
+            if let Some(answer) = answer {
+                // A client that has given up hears nothing.
+                let _ = stream.write_all(answer.as_bytes());
+            }
+            if answer.as_ref().is_none_or(|answer| answer.contains("keep-alive")) {
+                open.push(stream);
+            }
         }
     });
     (endpoint, requests)
 }
 
 /// Reads a request with its body.
-fn read_request(stream: &mut TcpStream) -> Option<String> {
+fn read_request(stream: &mut TcpStream) -> Option<Request> {
     let mut text = String::new();
     let mut bytes = [0; 4096];
     loop {
@@ -51,9 +63,16 @@ fn read_request(stream: &mut TcpStream) -> Option<String> {
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("requests have a body");
         if body.len() >= length.parse().expect("a number") {
-            return Some(text);
+            let path = head.split(' ').nth(1).expect("a request has a path").to_owned();
+            let token = head.lines().find_map(|line| line.strip_prefix("authorization: ")).map(str::to_owned);
+            return Some(Request { path, token, body: body.to_owned() });
         }
     }
+}
+
+/// The paths of the requests that were sent so far.
+fn paths(asked: &Receiver<Request>) -> Vec<String> {
+    asked.try_iter().map(|request| request.path).collect()
 }
 
 /// A port at which nobody listens: its own connections come from elsewhere.
@@ -89,7 +108,7 @@ fn nested(status: &str, code_is: &str, code: u32, message: &str) -> Option<Strin
 }
 
 /// What can go wrong at a server, and whether it is certain then that it did nothing.
-fn faults() -> [(Option<String>, bool); 13] {
+fn faults() -> [(Option<String>, bool); 15] {
     [
         (cut(), false),
         // It closes the connection without an answer.
@@ -98,6 +117,9 @@ fn faults() -> [(Option<String>, bool); 13] {
         (None, false),
         (unavailable("request timed out"), false),
         (answer("200 OK", "hello"), false),
+        // Whoever answers like this is none of etcd's.
+        (answer("200 OK", "{}"), false),
+        (answer("200 OK", r#"{"header":{}}"#), false),
         (answer("502 Bad Gateway", "hello"), false),
         // The servers agree on a write before they look at the quota.
         (refused("429 Too Many Requests", 8, "etcdserver: mvcc: database space exceeded"), false),
@@ -121,7 +143,7 @@ fn a_write_is_repeated_only_where_it_certainly_did_not_happen() {
         for (fault, is_certain) in faults() {
             let ((bad, asked), (good, repeated)) = (server(fault.clone()), server(good()));
             let written = client(vec![nobody(), bad.clone(), good]).put(b"a", b"", LeaseId::NONE).await;
-            assert_eq!(asked.recv().unwrap(), "/v3/kv/put");
+            assert_eq!(paths(&asked), ["/v3/kv/put"]);
             assert_eq!(repeated.try_recv().is_ok(), is_certain, "{fault:?}");
             match written {
                 Ok(written) => assert!(is_certain && written.revision == 17, "{fault:?}"),
@@ -203,7 +225,7 @@ fn the_renewal_of_a_lease_gets_a_new_token_when_the_server_does_not_know_the_old
             let kept = with_password(vec![endpoint]).keep_alive(LeaseId(5)).await.unwrap().unwrap();
             assert_eq!((kept.lease, kept.left), (LeaseId(5), Duration::from_secs(9)));
             let (authenticate, renew) = ("/v3/auth/authenticate", "/v3/lease/keepalive");
-            assert_eq!(asked.try_iter().collect::<Vec<_>>(), [authenticate, renew, authenticate, renew]);
+            assert_eq!(paths(&asked), [authenticate, renew, authenticate, renew]);
         }
     });
 }
@@ -232,5 +254,245 @@ fn a_server_s_words_are_cut_where_they_are_too_many_and_never_none() {
             let error = client(vec![endpoint.clone()]).get(b"a").await.unwrap_err().to_string();
             assert_eq!(error, format!("etcd at {endpoint} refuses: {wanted}"));
         }
+    });
+}
+
+#[test]
+fn whether_etcd_wants_a_password_is_asked_once() {
+    run(async {
+        let nobody_is_asked = refused("400 Bad Request", 9, "etcdserver: authentication is not enabled");
+        let (endpoint, asked) = scripted(vec![nobody_is_asked, good()]);
+        let client = with_password(vec![endpoint]);
+        client.get(b"a").await.unwrap();
+        client.get(b"a").await.unwrap();
+        assert_eq!(paths(&asked), ["/v3/auth/authenticate", "/v3/kv/range", "/v3/kv/range"]);
+    });
+}
+
+#[test]
+fn who_waits_for_a_silent_server_s_token_keeps_nobody_from_another_server() {
+    run(async {
+        let ((silent, asked), (other, _answered)) = (server(None), scripted(vec![token("t"), good()]));
+        let limits = Limits { request: Duration::from_secs(100_000), ..Limits::default() };
+        let credentials = Some(Credentials { user: "maple".into(), password: "pw".into() });
+        let client = Client::new(Config { credentials, limits, ..Config::new(vec![silent, other]) });
+        let first = client.clone();
+        let first = tokio::spawn(async move { first.get(b"a").await });
+        until(async || asked.try_recv().is_ok()).await;
+        // Another one waits there as well, and gives up. So the other server is asked now.
+        let second = client.clone();
+        let second = tokio::spawn(async move { second.get(b"a").await });
+        tokio::task::yield_now().await;
+        second.abort();
+        second.await.unwrap_err();
+        client.get(b"a").await.unwrap();
+        first.abort();
+    });
+}
+
+#[test]
+fn whoever_drops_a_request_begins_with_the_next_server() {
+    run(async {
+        let ((silent, asked), (good, answered)) = (server(None), server(good()));
+        let client = client(vec![silent.clone(), good.clone()]);
+        let dropped = client.clone();
+        let dropped = tokio::spawn(async move { dropped.put(b"a", b"", LeaseId::NONE).await });
+        until(async || asked.try_recv().is_ok()).await;
+        dropped.abort();
+        dropped.await.unwrap_err();
+        client.put(b"a", b"", LeaseId::NONE).await.unwrap();
+        assert_eq!((paths(&asked).len(), paths(&answered).len()), (0, 1));
+    });
+}
+
+#[test]
+fn whoever_drops_a_watch_s_beginning_begins_with_the_next_server() {
+    run(async {
+        let ((silent, asked), (good, answered)) = (server(None), server(good()));
+        let client = client(vec![silent, good]);
+        let mut watch = client.watch(Keys::Prefix(Vec::new()), 1);
+        let dropped = tokio::spawn(async move { watch.next().await });
+        until(async || asked.try_recv().is_ok()).await;
+        dropped.abort();
+        dropped.await.unwrap_err();
+        client.get(b"a").await.unwrap();
+        assert_eq!((paths(&asked).len(), paths(&answered).len()), (0, 1));
+    });
+}
+
+#[test]
+fn all_servers_are_asked_how_they_are_at_the_same_time() {
+    run(async {
+        // Each answers when the other one was asked.
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+        let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+        let endpoints = listeners.each_ref().map(|one| Endpoint { host: "127.0.0.1".into(), port: port(one) });
+        std::thread::spawn(move || {
+            let mut streams = listeners.map(|listener| listener.accept().expect("a client").0);
+            for stream in &mut streams {
+                read_request(stream).expect("a request");
+            }
+            for stream in &mut streams {
+                let status = answer("200 OK", r#"{"version":"3.6.14"}"#).expect("an answer");
+                stream.write_all(status.as_bytes()).expect("the client waits");
+            }
+        });
+        let statuses = client(endpoints.to_vec()).statuses().await;
+        for ((endpoint, status), wanted) in statuses.iter().zip(&endpoints) {
+            assert_eq!((endpoint, &status.as_ref().unwrap().version[..]), (wanted, "3.6.14"));
+        }
+    });
+}
+
+#[test]
+fn who_asks_how_a_server_is_shows_a_token_where_one_is_wanted() {
+    run(async {
+        let (unknown, status) = (
+            refused("400 Bad Request", 3, "etcdserver: user name is empty"),
+            answer("200 OK", r#"{"version":"3.6.14"}"#),
+        );
+        let (endpoint, asked) = scripted(vec![unknown, token("t"), status]);
+        let client = with_password(vec![endpoint]);
+        for _ in 0..2 {
+            let [(_, status)] = &client.statuses().await[..] else { panic!() };
+            assert_eq!(status.as_ref().unwrap().version, "3.6.14");
+        }
+        let asked: Vec<_> = asked.try_iter().map(|request| (request.path, request.token)).collect();
+        let path = "/v3/maintenance/status".to_owned();
+        let with_token = (path.clone(), Some("t".to_owned()));
+        let authenticate = ("/v3/auth/authenticate".to_owned(), None);
+        assert_eq!(asked, [(path, None), authenticate, with_token.clone(), with_token]);
+    });
+}
+
+#[test]
+fn a_transaction_that_only_reads_goes_to_the_next_server() {
+    run(async {
+        let range = r#"{"header":{"revision":"17"},"succeeded":true,"responses":[{"response_range":{}}]}"#;
+        let reads = Transaction { then: vec![Operation::Range(Keys::One(b"a".to_vec()))], ..Transaction::default() };
+        let compares = Transaction { compare: vec![Compare::CreatedAt(b"a".to_vec(), 1)], ..Transaction::default() };
+        for (transaction, answers) in [(reads, 1), (compares, 0)] {
+            let ((bad, _asked), (good, repeated)) = (server(cut()), server(answer("200 OK", range)));
+            let answer = client(vec![bad, good]).transact(&transaction).await.unwrap();
+            assert_eq!((answer.revision, answer.answers.len()), (17, answers));
+            assert!(repeated.recv().unwrap().body.contains("request_range"), "without it a server asks nobody");
+        }
+    });
+}
+
+#[test]
+fn an_answer_to_a_transaction_has_those_of_its_operations() {
+    run(async {
+        let put = Operation::Put { key: b"a".to_vec(), value: Vec::new(), lease: LeaseId::NONE };
+        let transaction = Transaction { then: vec![put], ..Transaction::default() };
+        for (responses, is_good) in [
+            (r#"{"response_put":{}}"#, true),
+            ("", false),
+            (r#"{"response_put":{}},{"response_put":{}}"#, false),
+            (r#"{"response_range":{}}"#, false),
+        ] {
+            let body = format!(r#"{{"header":{{"revision":"17"}},"succeeded":true,"responses":[{responses}]}}"#);
+            let (endpoint, _asked) = server(answer("200 OK", &body));
+            match client(vec![endpoint]).transact(&transaction).await {
+                Ok(answer) => assert!(is_good && answer.answers.len() == 1, "{responses}"),
+                Err(error) => assert!(!is_good && matches!(error, EtcdError::Uncertain(_)), "{responses}: {error}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_lease_has_ended_if_it_has_no_time_at_its_renewal_or_a_negative_one() {
+    run(async {
+        for (time, left) in [("", Some(0)), (r#","TTL":"-1""#, None), (r#","TTL":"3""#, Some(3))] {
+            let body = format!(r#"{{"header":{{"revision":"17"}},"ID":"5"{time}}}"#);
+            let before = tokio::time::Instant::now();
+            let (endpoint, _asked) = server(answer("200 OK", &body));
+            let told = client(vec![endpoint]).time_to_live(LeaseId(5)).await.unwrap();
+            assert_eq!(told.map(|told| told.left.as_secs()), left, "{time}");
+            assert!(told.is_none_or(|told| before <= told.since && told.since <= tokio::time::Instant::now()));
+            let (endpoint, _asked) = server(answer("200 OK", &format!(r#"{{"result":{body}}}"#)));
+            let kept = client(vec![endpoint]).keep_alive(LeaseId(5)).await.unwrap();
+            assert_eq!(kept.map(|kept| kept.left.as_secs()), left.filter(|left| *left > 0), "{time}");
+        }
+        // One without a number can't be renewed.
+        let (endpoint, _asked) = server(answer("200 OK", r#"{"header":{"revision":"17"},"TTL":"3"}"#));
+        let error = client(vec![endpoint]).grant(3).await.unwrap_err();
+        assert!(matches!(error, EtcdError::Uncertain(_)), "{error}");
+    });
+}
+
+/// The line by which a server says that a watch was created, at revision 9.
+const CREATED: &str = r#"{"result":{"header":{"revision":"9"},"created":true}}"#;
+
+/// Lines of a watch, after which the stream stays open.
+fn stream(lines: &[&str]) -> Option<String> {
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    Some(format!("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1000000\r\n\r\n{lines}"))
+}
+
+/// A line with writes at these revisions.
+fn writes(revisions: &[u64]) -> String {
+    let events: Vec<_> =
+        revisions.iter().map(|at| format!(r#"{{"kv":{{"key":"YQ==","mod_revision":"{at}"}}}}"#)).collect();
+    format!(r#"{{"result":{{"header":{{"revision":"9"}},"events":[{}]}}}}"#, events.join(","))
+}
+
+#[test]
+fn a_watch_tells_nothing_twice_and_never_goes_back() {
+    run(async {
+        let lines =
+            [&writes(&[5, 4, 6])[..], &writes(&[5]), &writes(&[6, 8]), r#"{"error":{"code":14,"message":"x"}}"#];
+        let (endpoint, asked) = server(stream(&[&[CREATED], &lines[..]].concat()));
+        let mut watch = client(vec![endpoint.clone()]).watch(Keys::One(b"a".to_vec()), 6);
+        for wanted in [6, 8] {
+            let WatchEvent::Changes(changes) = watch.next().await.unwrap() else { panic!() };
+            let [Change::Put(told)] = &changes[..] else { panic!("{changes:?}") };
+            assert_eq!((told.mod_revision, watch.next_revision()), (wanted, wanted + 1));
+        }
+        assert_eq!(watch.next().await.unwrap_err().to_string(), format!("the watch ended at {endpoint}: x"));
+        assert_eq!(watch.next_revision(), 9);
+        assert!(asked.recv().unwrap().body.contains(r#""start_revision":"5""#), "one before what is wanted");
+    });
+}
+
+#[test]
+fn a_watch_asks_at_once_whether_a_server_that_knows_less_is_only_late() {
+    run(async {
+        // It is asked by the answer, not by the silence.
+        let limits = Limits { silence: Duration::from_secs(100_000), ..Limits::default() };
+        for (revision, is_missed) in [(17, true), (40, false)] {
+            let range = answer("200 OK", &format!(r#"{{"header":{{"revision":"{revision}"}}}}"#));
+            let later = writes(&[40]);
+            let (endpoint, asked) = scripted(vec![stream(&[CREATED, &later]), range]);
+            let client = Client::new(Config { limits, ..Config::new(vec![endpoint]) });
+            let mut watch = client.watch(Keys::One(b"a".to_vec()), 30);
+            let first = watch.next().await.unwrap();
+            assert_eq!(first == WatchEvent::Missed, is_missed, "{first:?}");
+            if is_missed {
+                assert_eq!(watch.next().await.unwrap(), WatchEvent::Missed, "it is over");
+            }
+            assert_eq!(paths(&asked), ["/v3/watch", "/v3/kv/range"]);
+        }
+    });
+}
+
+#[test]
+fn a_watch_that_is_asked_often_notices_a_silent_server_as_well() {
+    run(async {
+        let short = Duration::from_millis(200);
+        let limits = Limits { silence: short, request: short, ..Limits::default() };
+        let (endpoint, asked) = scripted(vec![stream(&[CREATED]), None]);
+        let client = Client::new(Config { limits, ..Config::new(vec![endpoint.clone()]) });
+        let mut watch = client.watch(Keys::One(b"a".to_vec()), 1);
+        let mut error = None;
+        until(async || {
+            let next = tokio::time::timeout(Duration::from_millis(20), watch.next()).await;
+            error = error.take().or(next.ok().and_then(Result::err));
+            error.is_some()
+        })
+        .await;
+        assert_eq!(error.unwrap().to_string(), format!("the watch ended at {endpoint}: no answer within 200ms"));
+        assert!(paths(&asked).starts_with(&["/v3/watch".to_owned(), "/v3/kv/range".to_owned()]));
     });
 }

@@ -1,6 +1,6 @@
 //! Three servers, of which some are killed.
 
-use maple_etcd::{Change, EtcdError, Keys, LeaseId, WatchEvent};
+use maple_etcd::{Change, Compare, EtcdError, Keys, LeaseId, Transaction, WatchEvent};
 
 use crate::server::{Etcd, is_here, run, until};
 
@@ -20,7 +20,7 @@ fn two_of_three_servers_are_enough_and_one_is_not() {
         // The first one is the one that client and watch are connected with.
         etcd.servers[0].kill();
         let error = watch.next().await.unwrap_err();
-        assert!(matches!(error, EtcdError::Unreachable(_)), "{error}");
+        assert!(matches!(error, EtcdError::WatchEnded(_)), "{error}");
         until(async || client.get(b"a").await.is_ok()).await;
         // What is not known to be done is looked up. Here it may be done twice.
         let mut writes = 0;
@@ -57,6 +57,11 @@ fn two_of_three_servers_are_enough_and_one_is_not() {
         let error = client.put(b"a", b"2", LeaseId::NONE).await.unwrap_err();
         assert!(matches!(error, EtcdError::Unreachable(_) | EtcdError::Uncertain(_)), "{error}");
         until(async || watch.next().await.is_err()).await;
+        // From its own store it could say that the condition does not hold, which may be wrong by now.
+        let only_compares =
+            Transaction { compare: vec![Compare::CreatedAt(b"a".to_vec(), 0)], ..Transaction::default() };
+        let error = client.transact(&only_compares).await.unwrap_err();
+        assert!(matches!(error, EtcdError::Unreachable(_)), "{error}");
 
         etcd.servers[0].start();
         until(async || client.get(b"a").await.is_ok()).await;

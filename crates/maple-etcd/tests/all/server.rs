@@ -11,11 +11,14 @@ use maple_etcd::{Client, Config, Endpoint, Limits};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 use crate::skip;
 
 /// How long a test waits for what has to come.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a whole test may take: one that waits for what never comes fails.
+const WHOLE: Duration = Duration::from_secs(600);
 /// The ports of all servers. Their addresses differ.
 const PORTS: [u16; 2] = [2379, 2380];
 
@@ -24,18 +27,25 @@ fn program() -> PathBuf {
     std::env::var_os("MAPLE_ETCD").map_or_else(|| "etcd".into(), PathBuf::from)
 }
 
-/// Reports whether there is etcd here. In CI there has to be.
+/// Reports whether there are etcd and its tool here. In CI there have to be.
 pub fn is_here() -> bool {
-    let is_here = Command::new(program()).arg("--version").stdout(Stdio::null()).status().is_ok();
-    if !is_here {
-        skip::missing("etcd");
+    let runs = |mut command: Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    let mut server = Command::new(program());
+    server.arg("--version");
+    let mut tool = Command::new("etcdctl");
+    tool.env("ETCDCTL_API", "3").arg("version");
+    for (name, command) in [("etcd", server), ("etcdctl", tool)] {
+        if !runs(command) {
+            skip::missing(name);
+            return false;
+        }
     }
-    is_here
+    true
 }
 
-/// Runs a test on its own thread of tokio's.
+/// Runs a test on a thread of tokio's own.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
-    runtime().block_on(test)
+    runtime().block_on(async { timeout(WHOLE, test).await }).expect("the test waits for what does not come")
 }
 
 pub fn runtime() -> Runtime {
@@ -128,7 +138,9 @@ impl Server {
     pub fn start(&mut self) {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log");
         let errors = log.try_clone().expect("a log");
-        let mut command = Command::new(program());
+        // A test that is killed does not leave it running.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(program());
         command.args(&self.arguments).stdout(log).stderr(errors).stdin(Stdio::null());
         self.child = Some(command.spawn().expect("etcd starts"));
     }
@@ -159,8 +171,9 @@ impl Drop for Server {
         if std::thread::panicking() {
             eprintln!("{}: {}", self.endpoint, std::fs::read_to_string(&self.log).unwrap_or_default());
         }
-        if self.child.is_some() {
-            self.kill();
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself. A panic here would hide the test's own.
+            let _ = child.kill().and_then(|()| child.wait());
         }
     }
 }

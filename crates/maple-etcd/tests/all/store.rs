@@ -1,6 +1,6 @@
 //! Keys, transactions and leases of one server.
 
-use maple_etcd::{Compare, EtcdError, Keys, LeaseId, Operation, OperationAnswer, Refusal, Transaction};
+use maple_etcd::{Client, Compare, Config, Keys, LeaseId, Limits, Operation, OperationAnswer, Refusal, Transaction};
 
 use crate::server::{Etcd, is_here, run, until};
 
@@ -59,8 +59,31 @@ fn many_keys_are_read_at_one_revision() {
         assert_eq!(client.all(b"k/", 2_100).await.unwrap().keys.len(), 2_100);
         for limit in [10, 1_000, 2_099] {
             let error = client.all(b"k/", limit).await.unwrap_err();
-            assert!(matches!(error, EtcdError::TooManyKeys(n) if n == limit), "{error}");
+            let endpoint = &etcd.servers[0].endpoint;
+            let wanted = format!("etcd at {endpoint} has more than {limit} keys that begin with `k/`");
+            assert_eq!(error.to_string(), wanted);
         }
+    });
+}
+
+#[test]
+fn many_keys_with_large_values_are_read_in_smaller_parts() {
+    if !is_here() {
+        return;
+    }
+    let etcd = Etcd::start(1);
+    run(async {
+        let client = etcd.client().await;
+        let then = (0..100u32).map(|n| put(format!("k/{n:03}").as_bytes(), &[b'x'; 1_000])).collect();
+        client.transact(&Transaction { then, ..Transaction::default() }).await.unwrap();
+        let limits = Limits { answer: 20_000, ..etcd.config(0).limits };
+        let small = Client::new(Config { limits, ..etcd.config(0) });
+        let all = small.all(b"k/", 100).await.unwrap();
+        assert_eq!(all, client.all(b"k/", 100).await.unwrap());
+        assert_eq!(all.keys.len(), 100);
+        let limits = Limits { answer: 1_000, ..limits };
+        let error = Client::new(Config { limits, ..etcd.config(0) }).all(b"k/", 100).await.unwrap_err().to_string();
+        assert!(error.ends_with("its answer is longer than 1000 bytes"), "{error}");
     });
 }
 
@@ -84,6 +107,16 @@ fn a_transaction_happens_as_a_whole_or_not_at_all() {
         assert_eq!((lost.succeeded, lost.revision), (false, won.revision));
         let [OperationAnswer::Range(range)] = &lost.answers[..] else { panic!("{lost:?}") };
         assert_eq!((&range.keys[0].value[..], range.keys[0].create_revision), (&b"first"[..], won.revision));
+
+        // One that only compares.
+        let compares = |revision| Transaction {
+            compare: vec![Compare::CreatedAt(b"m".to_vec(), revision)],
+            ..Transaction::default()
+        };
+        for (revision, holds) in [(won.revision, true), (0, false)] {
+            let answer = client.transact(&compares(revision)).await.unwrap();
+            assert_eq!((answer.succeeded, answer.revision, answer.answers), (holds, won.revision, Vec::new()));
+        }
 
         // Compare and swap on what was read.
         let swap = |revision| Transaction {
@@ -134,7 +167,8 @@ fn a_key_ends_with_its_lease() {
         assert_eq!(lease.left.as_secs(), 1_000);
         client.put(b"a", b"", lease.lease).await.unwrap();
         assert_eq!(client.get(b"a").await.unwrap().unwrap().lease, lease.lease);
-        assert_eq!(client.keep_alive(lease.lease).await.unwrap(), Some(lease));
+        let kept = client.keep_alive(lease.lease).await.unwrap().unwrap();
+        assert_eq!((kept.lease, kept.left), (lease.lease, lease.left));
         let left = client.time_to_live(lease.lease).await.unwrap().unwrap().left;
         assert!(left <= lease.left, "{left:?}");
         assert!(client.revoke(lease.lease).await.unwrap());
