@@ -14,13 +14,14 @@
 //! | --- | --- |
 //! | [`EtcdError::Unreachable`] | reached no endpoint; nothing happened |
 //! | [`EtcdError::Refused`] | was refused; nothing happened |
-//! | [`EtcdError::Uncertain`] | was sent, and no answer tells whether it was carried out. So is a write that etcd has no space for |
+//! | [`EtcdError::Uncertain`] | was sent, and what came back, if anything, does not tell whether it was carried out |
 //!
 //! Requests that only read, and those that renew a lease, are sent to the next endpoint in every case where no answer
 //! came. A write goes to the next endpoint only if it is certain that it did not happen at the one before.
 //!
-//! A write whose future is dropped before it has ended is as uncertain as one without an answer. Whoever drops a request
-//! and asks again begins at the next endpoint.
+//! Where etcd has no space, a write may be there though the answer is that there is none. Such a write is uncertain.
+//! So is one whose future is dropped before it has ended. Whoever drops a request and asks again begins at the next
+//! endpoint.
 //!
 //! # What the gateway does otherwise than gRPC
 //!
@@ -35,7 +36,8 @@
 //!
 //! A call tries each endpoint once, for at most `connect + request` with everything that belongs to it: waiting for a
 //! token, asking for one, connecting. So it takes at most `endpoints × (connect + request)`. [`Client::all`] calls once for
-//! each page, and with smaller pages where one is longer than the limit. An answer is read up to [`Limits::answer`] bytes, and so is a line of a watch.
+//! each page, and with smaller pages where one is longer than the limit. An answer is read up to [`Limits::answer`] bytes,
+//! and so is a line of a watch.
 
 mod address;
 mod client;
