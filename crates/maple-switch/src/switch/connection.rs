@@ -11,7 +11,7 @@ use super::bundles::Bundle;
 use super::refusal::Refusal;
 use super::roles::ConnectionRole;
 use super::stats::WILDCARDS10;
-use super::{Config, ControllerId, Outgoing, Removal, Switch};
+use super::{ControllerId, Outgoing, Removal, Switch};
 use crate::time::Nanoseconds;
 
 /// The number of bytes of a refused request that an error message repeats; the specifications require at least 64.
@@ -20,6 +20,8 @@ const ERROR_DATA: usize = 128;
 const EXPERIMENTER_ERROR: u16 = 0xffff;
 /// Nicira's experimenter id.
 pub(super) const NICIRA: u32 = 0x2320;
+/// `OFP_DEFAULT_MISS_SEND_LEN`.
+const MISS_SEND_LEN: u16 = 128;
 /// The bits of `OFPC_FRAG_*`.
 const FRAGMENTS: u16 = 3;
 /// `OFPC_FRAG_REASM`, the mode that the switch does not have.
@@ -33,6 +35,10 @@ pub(super) struct Connection {
     state: State,
     pub(super) role: ConnectionRole,
     unasked: AsyncConfig,
+    /// The flags of `SET_CONFIG` that are not about fragments.
+    flags: u16,
+    /// The bytes of a packet that the controller wants, as it said with `SET_CONFIG`. The switch sends whole packets.
+    miss_send_len: u16,
     /// The open bundles, by number.
     pub(super) bundles: BTreeMap<u32, Bundle>,
 }
@@ -51,7 +57,14 @@ impl Connection {
         // Masters and equals get all but invalid TTLs, slaves only port-status (1.3 §6.3.5). 1.0 has no such masks.
         let packet_in = if version == Version::Of10 { u32::MAX } else { 0b011 };
         let unasked = AsyncConfig { packet_in: [packet_in, 0], port_status: [0b111, 0b111], flow_removed: [0b1111, 0] };
-        Connection { state: State::Down, role: ConnectionRole::Equal, unasked, bundles: BTreeMap::new() }
+        Connection {
+            state: State::Down,
+            role: ConnectionRole::Equal,
+            unasked,
+            flags: 0,
+            miss_send_len: MISS_SEND_LEN,
+            bundles: BTreeMap::new(),
+        }
     }
 
     fn wants(&self, masks: [u32; 2], reason: u32) -> bool {
@@ -250,10 +263,10 @@ impl Switch {
             Message::EchoRequest(data) => Message::EchoReply(data),
             Message::FeaturesRequest => Message::FeaturesReply(self.features()),
             Message::GetConfigRequest => {
-                let Config { flags, miss_send_len } = self.config;
-                Message::GetConfigReply(SwitchConfig { flags, miss_send_len })
+                let Connection { flags, miss_send_len, .. } = self.connections[from.index()];
+                Message::GetConfigReply(SwitchConfig { flags: self.fragments | flags, miss_send_len })
             }
-            Message::SetConfig(config) => return self.set_config(config).map(|()| None),
+            Message::SetConfig(config) => return self.set_config(from, config).map(|()| None),
             Message::BarrierRequest => {
                 self.counters.barriers += 1;
                 Message::BarrierReply
@@ -279,7 +292,7 @@ impl Switch {
             }
             Message::BundleControl(request) => Message::BundleControl(self.bundle_control(from, now, request, out)?),
             Message::BundleAdd(request) => return self.bundle_add(from, xid, request).map(|()| None),
-            Message::Experimenter(request) => Message::Experimenter(self.take_nicira_role(from, &request)?),
+            Message::Experimenter(request) => Message::Experimenter(self.take_nicira_role(from, &request, out)?),
             // The switch ignores answers to requests that it never sends, and errors.
             Message::Error(_) | Message::EchoReply(_) => return Ok(None),
             _ => return Err(Refusal::BadType),
@@ -304,16 +317,20 @@ impl Switch {
         }
     }
 
-    fn set_config(&mut self, asked: SwitchConfig) -> Result<(), Refusal> {
+    /// Obeys a configuration. What becomes of fragments is the switch's, the rest is the connection's. The specification
+    /// lets a slave choose it too; Open vSwitch leaves it as it is, without a word.
+    fn set_config(&mut self, from: ControllerId, asked: SwitchConfig) -> Result<(), Refusal> {
         let known = if self.version == Version::Of10 { FRAGMENTS | INVALID_TTL } else { FRAGMENTS };
         if asked.flags & !known != 0 {
             return Err(Refusal::ConfigFlags);
         }
-        let mode = match asked.flags & FRAGMENTS {
-            REASSEMBLE => self.config.flags & FRAGMENTS,
-            mode => mode,
-        };
-        self.config = Config { flags: asked.flags & !FRAGMENTS | mode, miss_send_len: asked.miss_send_len };
+        let connection = &mut self.connections[from.index()];
+        connection.flags = asked.flags & !FRAGMENTS;
+        connection.miss_send_len = asked.miss_send_len;
+        let is_kept_out = self.options.open_vswitch && connection.role == ConnectionRole::Slave;
+        if !is_kept_out && asked.flags & FRAGMENTS != REASSEMBLE {
+            self.fragments = asked.flags & FRAGMENTS;
+        }
         Ok(())
     }
 

@@ -53,7 +53,8 @@ pub struct SwitchOptions {
     /// Maximum number of rules of each table.
     pub table_size: usize,
     /// Whether it claims to be an Open vSwitch, and follows it where that violates the specification: it accepts masks
-    /// on transport ports, and no port above 0xfeff, and applies the action set of a packet that is dropped on its way.
+    /// on transport ports, and no port above 0xfeff, applies the action set of a packet that is dropped on its way, gives
+    /// roles without generations in 1.3 to who asks as Nicira has it, and lets no slave choose what becomes of fragments.
     pub open_vswitch: bool,
     /// Whether it has bundles, in 1.3.
     pub bundles: bool,
@@ -202,13 +203,6 @@ pub struct SwitchCounters {
     pub errors: u64,
 }
 
-/// The content of `OFPT_SET_CONFIG`.
-#[derive(Clone, Copy, Debug)]
-struct Config {
-    flags: u16,
-    miss_send_len: u16,
-}
-
 /// A switch.
 #[derive(Clone, Debug)]
 pub struct Switch {
@@ -222,7 +216,8 @@ pub struct Switch {
     queues: BTreeMap<(PortNo, u32), Queue>,
     ports: BTreeMap<PortNo, SwitchPort>,
     learned: Learned,
-    config: Config,
+    /// What becomes of fragments: the flags `OFPC_FRAG_*`.
+    fragments: u16,
     /// The connections, by controller.
     connections: Vec<Connection>,
     /// The latest generation of a master or slave. It outlives connections.
@@ -247,7 +242,7 @@ impl Switch {
             queues: BTreeMap::new(),
             ports: BTreeMap::new(),
             learned: Learned::default(),
-            config: Config { flags: 0, miss_send_len: 128 },
+            fragments: 0,
             connections: Vec::new(),
             generation: None,
             fields: Fields::default(),

@@ -3,7 +3,8 @@
 //! A connection begins as an equal. At most one is master: who becomes master makes a former master a slave. Who asks to
 //! be master or slave gives a generation, and the switch refuses one that is older than the latest it saw, on whichever
 //! connection. It keeps the generation while nobody is connected, and forgets it when it restarts. Nobody needs a
-//! generation to become an equal, so an equal is never kept out.
+//! generation to become an equal, so an equal is never kept out. Open vSwitch obeys Nicira's requests in 1.3 too, and so does
+//! a switch that claims to be one: they have no generation, so nobody is kept out who sends one.
 
 use maple_wire::Message;
 use maple_wire::Version;
@@ -75,26 +76,32 @@ impl Switch {
         Ok(Role { role, generation_id: self.generation.unwrap_or(u64::MAX) })
     }
 
-    /// Obeys the request for a role in 1.0; there are no generations.
+    /// Obeys Nicira's request for a role, which has no generation: the last one that asks is master.
     pub(super) fn take_nicira_role(
         &mut self,
         from: ControllerId,
         request: &Experimenter,
+        out: &mut Vec<Outgoing>,
     ) -> Result<Experimenter, Refusal> {
-        let numbers: Vec<u32> =
-            request.body.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]])).collect();
-        let (NICIRA, [NICIRA_REQUEST, role], Version::Of10) = (request.id, &numbers[..], self.version) else {
+        // Open vSwitch obeys it in 1.3 as well.
+        let is_known = self.version == Version::Of10 || self.options.open_vswitch;
+        if !is_known || request.id != NICIRA {
             return Err(Refusal::BadExperimenter);
-        };
+        }
+        let Some((kind, role)) = request.body.split_first_chunk() else { return Err(Refusal::BadLength) };
+        if u32::from_be_bytes(*kind) != NICIRA_REQUEST {
+            return Err(Refusal::BadExperimenter);
+        }
+        let role = role.try_into().map_err(|_| Refusal::BadLength)?;
+        let role = u32::from_be_bytes(role);
         let asked = match role {
             0 => ConnectionRole::Equal,
             1 => ConnectionRole::Master,
             2 => ConnectionRole::Slave,
             _ => return Err(Refusal::BadRole),
         };
-        // In 1.0 a master is not told that another one came.
-        self.change_role(from, asked, &mut Vec::new());
-        let body = [NICIRA_REPLY, *role].iter().flat_map(|number| number.to_be_bytes()).collect();
+        self.change_role(from, asked, out);
+        let body = [NICIRA_REPLY, role].iter().flat_map(|number| number.to_be_bytes()).collect();
         Ok(Experimenter { id: NICIRA, body })
     }
 
@@ -107,7 +114,7 @@ impl Switch {
                 continue;
             }
             connection.role = ConnectionRole::Slave;
-            if self.options.open_vswitch {
+            if self.options.open_vswitch && self.version == Version::Of13 {
                 let words = [ROLE_STATUS, Role::SLAVE, MASTER_REQUEST];
                 let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
                 body.extend(generation.to_be_bytes());

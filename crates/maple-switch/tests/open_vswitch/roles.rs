@@ -82,7 +82,12 @@ fn request(random: &mut Random, version: Version, serial: u32) -> Request {
             actions: vec![],
             data: vec![0; 60],
         }),
-        12 => Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 0xffff }),
+        12 => {
+            // Not what becomes of fragments: on a connection that is not the bridge's own, a slave may choose it.
+            let flags = if of10 { 4 * random.below(2) as u16 } else { 0 };
+            Message::SetConfig(SwitchConfig { flags, miss_send_len: [0xffff, 200][random.below(2) as usize] })
+        }
+        13 => Message::GetConfigRequest,
         7 if !of10 => Message::GetAsyncRequest,
         8 if !of10 => {
             let mut masks = || [random.below(8) as u32, random.below(8) as u32];
@@ -94,7 +99,7 @@ fn request(random: &mut Random, version: Version, serial: u32) -> Request {
             Message::BundleControl(BundleControl { bundle, kind, flags: 0 })
         }
         10 if !of10 => return Request::Bundle(serial, flow_mod(9)),
-        _ if of10 => {
+        kind if of10 || kind == 14 => {
             let role = random.below(4) as u32;
             let body = [10, role].iter().flat_map(|number| number.to_be_bytes()).collect();
             Message::Experimenter(Experimenter { id: 0x2320, body })

@@ -1,6 +1,6 @@
 //! Several controllers of one switch: who may change it, and who is told what.
 
-use maple_wire::msg::{AsyncConfig, Experimenter, Hello, Role};
+use maple_wire::msg::{AsyncConfig, Experimenter, Hello, Role, SwitchConfig};
 
 use super::*;
 
@@ -48,12 +48,33 @@ fn ask(switch: &mut Switch, from: ControllerId, role: u32, generation_id: u64) -
     }
 }
 
+/// The error by which a switch refuses a slave's changes.
+fn is_slave(switch: &Switch) -> (u16, u16) {
+    (1, if switch.version() == Version::Of10 { 5 } else { 10 })
+}
+
+/// Sends a packet. Reports whether the switch takes it.
+fn sends(switch: &mut Switch, from: ControllerId) -> bool {
+    let (in_port, actions, data) = (PortNo::ANY, vec![], tcp(80));
+    match &say(switch, from, Message::PacketOut(PacketOut { buffer_id: NO_BUFFER, in_port, actions, data }))[..] {
+        [] => true,
+        [(to, Message::Error(error))] if *to == from && (error.kind, error.code) == is_slave(switch) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Nicira's request for a role, or the reply to it.
+fn nicira(kind: u32, role: u32) -> Message {
+    let body = [kind, role].iter().flat_map(|number| number.to_be_bytes()).collect();
+    Message::Experimenter(Experimenter { id: 0x2320, body })
+}
+
 /// Adds a rule. Reports whether the switch takes it.
 fn adds(switch: &mut Switch, from: ControllerId) -> bool {
     let rule = FlowMod::new(FlowModCommand::Add, 1, Match::any(), vec![]);
     match &say(switch, from, Message::FlowMod(rule))[..] {
         [] => true,
-        [(to, Message::Error(error))] if *to == from && error.kind == 1 && matches!(error.code, 5 | 10) => false,
+        [(to, Message::Error(error))] if *to == from && (error.kind, error.code) == is_slave(switch) => false,
         other => panic!("{other:?}"),
     }
 }
@@ -65,9 +86,7 @@ fn a_stale_master_changes_nothing() {
     assert!(adds(&mut switch, A));
     ask(&mut switch, B, Role::MASTER, 6).unwrap();
     assert!(!adds(&mut switch, A), "it was made a slave");
-    let packet_out = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::ANY, actions: vec![], data: tcp(80) };
-    let refused = say(&mut switch, A, Message::PacketOut(packet_out));
-    assert!(matches!(&refused[..], [(A, Message::Error(error))] if (error.kind, error.code) == (1, 10)));
+    assert!(!sends(&mut switch, A) && sends(&mut switch, B));
     for role in [Role::MASTER, Role::SLAVE] {
         assert_eq!(ask(&mut switch, A, role, 5), Err((11, 0)));
     }
@@ -139,15 +158,82 @@ fn a_bundle_of_a_master_that_was_replaced_is_not_committed() {
 fn in_1_0_nobody_has_a_generation() {
     let mut switch = switch(Version::Of10, 2);
     let role = |switch: &mut Switch, from, role: u32| {
-        let body = |kind: u32| [kind, role].iter().flat_map(|number| number.to_be_bytes()).collect();
-        let request = Message::Experimenter(Experimenter { id: 0x2320, body: body(10) });
-        let reply = Message::Experimenter(Experimenter { id: 0x2320, body: body(11) });
-        assert_eq!(say(switch, from, request), [(from, reply)]);
+        assert_eq!(say(switch, from, nicira(10, role)), [(from, nicira(11, role))]);
     };
     role(&mut switch, A, 1);
     role(&mut switch, B, 1);
     assert!(!adds(&mut switch, A) && adds(&mut switch, B), "the last one that asks is master");
+    assert!(!sends(&mut switch, A) && sends(&mut switch, B));
     role(&mut switch, A, 1);
     assert!(adds(&mut switch, A) && !adds(&mut switch, B));
     assert_eq!(heard(switch.set_link(PortNo(2), false)).len(), 2);
+}
+
+#[test]
+fn a_role_without_a_generation_unseats_a_master_where_open_vswitch_gives_it() {
+    for open_vswitch in [false, true] {
+        let mut switch =
+            Switch::new(Dpid(1), Version::Of13, SwitchOptions { open_vswitch, ..SwitchOptions::default() });
+        (0..2).for_each(|number| connect(&mut switch, ControllerId(number)));
+        ask(&mut switch, A, Role::MASTER, 1_000).unwrap();
+        assert_eq!(ask(&mut switch, B, Role::MASTER, 999), Err((11, 0)));
+        let heard = say(&mut switch, B, nicira(10, 1));
+        if open_vswitch {
+            assert!(matches!(&heard[..], [(A, Message::Experimenter(_)), (B, reply)] if *reply == nicira(11, 1)));
+        } else {
+            assert!(matches!(&heard[..], [(B, Message::Error(error))] if (error.kind, error.code) == (1, 3)));
+        }
+        assert_eq!((adds(&mut switch, A), switch.generation()), (!open_vswitch, Some(1_000)));
+    }
+}
+
+#[test]
+fn a_request_of_nicira_s_has_its_length() {
+    let mut switch = switch(Version::Of10, 1);
+    let request = [0, 0, 0, 10, 0, 0, 0, 1, 0];
+    for (body, wanted) in [(&request[..], (1, 6)), (&request[..4], (1, 6)), (&[], (1, 6)), (&[0, 0, 0, 77], (1, 3))] {
+        let body = body.to_vec();
+        let refused = say(&mut switch, A, Message::Experimenter(Experimenter { id: 0x2320, body }));
+        assert!(
+            matches!(&refused[..], [(A, Message::Error(error))] if (error.kind, error.code) == wanted),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_generation_half_way_round_is_stale_from_both_sides() {
+    for (first, then) in [(0, 1 << 63), (1 << 63, 0), (7, 7 + (1 << 63))] {
+        let mut switch = switch(Version::Of13, 1);
+        ask(&mut switch, A, Role::MASTER, first).unwrap();
+        assert_eq!(ask(&mut switch, A, Role::MASTER, then), Err((11, 0)));
+        ask(&mut switch, A, Role::MASTER, first.wrapping_add((1 << 63) - 1)).unwrap();
+    }
+}
+
+#[test]
+fn what_becomes_of_fragments_is_the_switch_s_and_the_rest_is_the_connection_s() {
+    let config = |flags, miss_send_len| SwitchConfig { flags, miss_send_len };
+    let got = |switch: &mut Switch, from| match say(switch, from, Message::GetConfigRequest).pop() {
+        Some((_, Message::GetConfigReply(config))) => config,
+        other => panic!("{other:?}"),
+    };
+    for open_vswitch in [false, true] {
+        let mut switch =
+            Switch::new(Dpid(1), Version::Of13, SwitchOptions { open_vswitch, ..SwitchOptions::default() });
+        (0..2).for_each(|number| connect(&mut switch, ControllerId(number)));
+        ask(&mut switch, A, Role::MASTER, 1).unwrap();
+        ask(&mut switch, B, Role::SLAVE, 1).unwrap();
+        assert_eq!(got(&mut switch, A), config(0, 128));
+        assert_eq!(say(&mut switch, A, Message::SetConfig(config(0, 500))), []);
+        assert_eq!(say(&mut switch, B, Message::SetConfig(config(1, 70))), []);
+        let chosen = u16::from(!open_vswitch);
+        assert_eq!((got(&mut switch, A), got(&mut switch, B)), (config(chosen, 500), config(chosen, 70)));
+        assert_eq!(say(&mut switch, A, Message::SetConfig(config(1, 500))), []);
+        connect(&mut switch, A);
+        assert_eq!((got(&mut switch, A), got(&mut switch, B)), (config(1, 128), config(1, 70)));
+    }
+    let mut switch = switch(Version::Of10, 2);
+    assert_eq!(say(&mut switch, A, Message::SetConfig(config(5, 500))), []);
+    assert_eq!((got(&mut switch, A), got(&mut switch, B)), (config(5, 500), config(1, 128)));
 }
