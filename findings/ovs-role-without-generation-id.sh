@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whoever asks to be master has to name a generation id, and a switch refuses one that is older than the newest it saw, says OpenFlow
 # 1.3. Nicira's role request has no such id, and Open vSwitch grants it always, also in 1.3: the controller whose id was just
-# refused becomes master, and the one with the newest id becomes slave without a word.
+# refused becomes master, and the one with the newest id becomes slave.
 cd "$(dirname "$0")"
 . ./open-vswitch
 

@@ -56,7 +56,7 @@ pub fn check(file: &Path) -> anyhow::Result<u8> {
             Ok(0)
         }
         Err(problems) => {
-            problems.iter().for_each(|problem| print_error_line(problem));
+            problems.iter().for_each(print_error_line);
             Ok(1)
         }
     }
