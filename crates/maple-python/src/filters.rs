@@ -37,7 +37,7 @@ struct PythonFilters {
 }
 
 /// A function that interprets a filter set.
-struct FilterPolicy {
+struct FilterFunction {
     function: Py<PyAny>,
     store: Arc<Store>,
 }
@@ -48,12 +48,12 @@ impl Language for PythonFilters {
             let filters = set.filters.iter().map(|filter| conditions(py, filter, ranges));
             let filters = filters.collect::<PyResult<Vec<_>>>()?;
             let function = self.interpreter.bind(py).call1((filters,))?.unbind();
-            Ok(Box::new(FilterPolicy { function, store: Store::new() }) as Box<dyn FilterPolicy>)
+            Ok(Box::new(FilterFunction { function, store: Store::new() }) as Box<dyn FilterPolicy>)
         })
     }
 }
 
-impl FilterPolicy for FilterPolicy {
+impl FilterPolicy for FilterFunction {
     fn run(&mut self, header: &FiveTuple, replay: &mut Replay<'_>) -> Result<Option<usize>, Failure> {
         let (filter, trace) = self.record(header)?;
         replay.observe(header, &trace);
@@ -65,7 +65,7 @@ impl FilterPolicy for FilterPolicy {
     }
 }
 
-impl FilterPolicy {
+impl FilterFunction {
     /// Runs the function, and returns what it observed.
     fn record(&self, header: &FiveTuple) -> Result<(Option<usize>, Trace), Failure> {
         let run = Run::of_headers(Rc::new(*header), self.store.begin());
