@@ -9,7 +9,7 @@ use maple_controller::session::SwitchInfo;
 use maple_core::network::{Location, RESERVED};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
-use maple_core::run::Observe as _;
+use maple_core::run::{HostLocation, Observe as _};
 use maple_core::trace::Source;
 use maple_handlers::{HandlerFactory, Hub, LearningSwitch};
 use maple_wire::Field;
@@ -76,12 +76,12 @@ fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
 
 /// Returns where the path of a unicast packet starts and ends, if its source and destination are known. It starts at the
 /// switch of the source, so the port of the source is not read.
-fn ends(pkt: &PacketHandle, net: &Net) -> Option<(Location, Location)> {
+fn ends<'n>(pkt: &PacketHandle, net: &'n Net) -> Option<(Location, HostLocation<'n>)> {
     if pkt.is_multicast() {
         return None;
     }
     let locate = |field, source| net.locate_by(field, Some(source)).ok().flatten();
     let dst = locate(Field::EthDst, Source::here())?;
     let src = locate(Field::EthSrc, Source::here())?;
-    Some((src.start(), dst.location()))
+    Some((src.start(), dst))
 }

@@ -30,6 +30,8 @@ pub struct Capabilities {
     pub tables: u8,
     /// Whether the switch applies all changes of a bundle together, or none.
     pub bundles: bool,
+    /// Whether rules may write the action sets of packets, and clear them.
+    pub action_sets: bool,
 }
 
 /// The abilities of a switch, as far as rules depend on them.
@@ -86,6 +88,7 @@ impl Capabilities {
                     refuses_large_numbers,
                     tables,
                     bundles: false,
+                    action_sets: false,
                 }
             }
             Version::Of13 => {
@@ -106,6 +109,7 @@ impl Capabilities {
                     refuses_large_numbers,
                     tables,
                     bundles: false,
+                    action_sets: true,
                 }
             }
         }
@@ -124,6 +128,7 @@ impl Capabilities {
             refuses_large_numbers: false,
             tables: 1,
             bundles: false,
+            action_sets: false,
         }
     }
 

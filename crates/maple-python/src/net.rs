@@ -8,7 +8,7 @@ use maple_core::policy::PolicyError;
 use maple_core::route::Route;
 use maple_core::run::HostLocation;
 use maple_core::snooped::{Lease, MulticastGroup};
-use maple_wire::{Constraint, Dpid, PortNo};
+use maple_wire::{Constraint, Dpid, Field, PortNo};
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -64,10 +64,18 @@ impl PyNet {
 
     fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
         let py = src.py();
-        let (Some(src), Some(dst)) = (start(src)?, place(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
-        let route = current::with_net(self.ticket, |net| match weight {
-            Some(weight) => net.try_path(src, dst, weight),
-            None => Ok(net.shortest_path(src, dst)),
+        let (Some(src), Some(dst)) = (start(src)?, PathEnd::of(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
+        let route = current::with_net(self.ticket, |net| {
+            let dst = match dst {
+                PathEnd::At(at) => Some(HostLocation::from(at)),
+                // It asks nothing that has not been asked.
+                PathEnd::Found(field) => net.locate_by(field, None).ok().flatten(),
+            };
+            match (dst, weight) {
+                (Some(dst), Some(weight)) => net.try_path(src, dst, weight),
+                (Some(dst), None) => Ok(net.shortest_path(src, dst)),
+                (None, _) => Ok(Route::unreachable()),
+            }
         })?;
         let where_from = "weights() in the policy, `--weights FILE` and links of an emulated topology give costs names";
         Ok(PyRoute::here(py, route.map_err(|error| PyLookupError::new_err(format!("{error} ({where_from})")))?))
@@ -88,6 +96,27 @@ fn start(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
     match object.cast::<PyLocation>() {
         Ok(location) => location.get().start().map(Some),
         Err(_) => place(object),
+    }
+}
+
+/// The end of a path.
+enum PathEnd {
+    At(Location),
+    /// Where a look-up by this field of the packet finds a host.
+    Found(Field),
+}
+
+impl PathEnd {
+    /// Returns the end of a path, or `None` for the `None` of a host that was not found.
+    ///
+    /// # Errors
+    /// `TypeError` or `ValueError` if the object is not a location.
+    fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<PathEnd>> {
+        let found = object.cast::<PyLocation>().ok().and_then(|location| location.get().found_by());
+        match found {
+            Some(field) => Ok(Some(PathEnd::Found(field))),
+            None => Ok(place(object)?.map(PathEnd::At)),
+        }
     }
 }
 
@@ -170,8 +199,11 @@ impl PyNet {
         let at = match mac.cast::<FieldRef>() {
             Ok(field) if FieldKind::from_field(field.get().field()) == FieldKind::Mac => {
                 let (field, source) = (field.get().field(), source::here(mac.py()));
-                let known =
-                    |at: HostLocation<'_>| at.known().map_or_else(|| PyLocation::of_source(self.ticket), Into::into);
+                let known = |at: HostLocation<'_>| match (at.known(), at.found_by()) {
+                    (Some(at), _) => at.into(),
+                    (None, Some(field)) => PyLocation::found(self.ticket, field),
+                    (None, None) => PyLocation::of_source(self.ticket),
+                };
                 let at = current::with_net(self.ticket, |net| Ok(net.locate_by(field, source)?.map(known)))?;
                 return at.map_err(|error: PolicyError| PyTypeError::new_err(error.to_string()));
             }

@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use maple_core::network::{BadLocation, Hop, Location};
+use maple_core::policy::PolicyError;
 use maple_core::route::{FRAME_BYTES, Limit, Route};
-use maple_core::run::Observe as _;
+use maple_core::run::{HostLocation, Observe as _};
 use maple_wire::{Dpid, Field, PortNo};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -90,6 +91,8 @@ enum Place {
     At(Location),
     /// Where the packet of a run came in, which is where its source is. What the policy uses of it is read.
     OfSource { run: Ticket, known: OnceLock<Location> },
+    /// Where a look-up by a field of the packet finds a host. What the policy uses of it is observed.
+    Found { run: Ticket, field: Field, known: OnceLock<Location> },
 }
 
 impl From<Location> for PyLocation {
@@ -104,6 +107,19 @@ impl PyLocation {
         PyLocation(Place::OfSource { run, known: OnceLock::new() })
     }
 
+    /// Creates the location of a host that a look-up by a field of the packet found.
+    pub fn found(run: Ticket, field: Field) -> PyLocation {
+        PyLocation(Place::Found { run, field, known: OnceLock::new() })
+    }
+
+    /// Returns the field by which a look-up found it, if the policy has used no more of it.
+    pub fn found_by(&self) -> Option<Field> {
+        match &self.0 {
+            Place::Found { field, known, .. } if known.get().is_none() => Some(*field),
+            _ => None,
+        }
+    }
+
     /// Returns the location in the core's form. A read of `in_port`, if it is that of the packet's source.
     ///
     /// # Errors
@@ -112,6 +128,7 @@ impl PyLocation {
         let (run, known) = match &self.0 {
             Place::At(at) => return Ok(*at),
             Place::OfSource { run, known } => (*run, known),
+            Place::Found { run, field, known } => return found(py, *run, *field, known),
         };
         if let Some(at) = known.get() {
             return Ok(*at);
@@ -134,6 +151,7 @@ impl PyLocation {
                 Some(at) => Ok(*at),
                 None => current::with_packet(*run, "a location", |packet| Location::new(packet.switch(), PortNo(0))),
             },
+            Place::Found { run, field, known } => Python::attach(|py| found(py, *run, *field, known)),
         }
     }
 
@@ -182,6 +200,18 @@ impl PyLocation {
             None => PyLocation::from_object(switch),
         }
     }
+}
+
+/// Returns the location that a look-up by a field of the packet finds, and observes it.
+fn found(py: Python<'_>, run: Ticket, field: Field, known: &OnceLock<Location>) -> PyResult<Location> {
+    if let Some(at) = known.get() {
+        return Ok(*at);
+    }
+    let source = source::here(py);
+    let at = current::with_net(run, |net| Ok(net.locate_by(field, source)?.map(HostLocation::location)))?;
+    let at = at.map_err(|error: PolicyError| PyTypeError::new_err(error.to_string()))?;
+    let at = at.ok_or_else(|| PyRuntimeError::new_err("the policy has written where the host is meanwhile"))?;
+    Ok(*known.get_or_init(|| at))
 }
 
 /// Returns a location as Python prints it.
@@ -243,7 +273,9 @@ impl PyLocation {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         match &self.0 {
-            Place::OfSource { run, known } if known.get().is_none() && !run.is_valid() => {
+            Place::OfSource { run, known } | Place::Found { run, known, .. }
+                if known.get().is_none() && !run.is_valid() =>
+            {
                 Ok("<location of an earlier packet>".into())
             }
             _ => self.location(py).map(printed),

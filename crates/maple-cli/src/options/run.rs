@@ -114,6 +114,10 @@ pub struct RunOptions {
     /// decision then serves all addresses [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=200))]
     pub look_ups: Option<u8>,
+    /// Let one decision serve all places to which a policy's paths lead: the rules of addresses, in the tables for look-ups,
+    /// then say the way there
+    #[arg(long)]
+    pub open_routes: bool,
     /// Run the policy also on packets that known hosts could send, until a switch has N decisions, so that packets that
     /// come find their rules; 0: only on packets that come [default: 1024]
     #[arg(long, value_name = "N")]

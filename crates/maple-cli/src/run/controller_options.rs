@@ -79,6 +79,7 @@ fn with_policy_options(options: &RunOptions, mut chosen: ControllerOptions) -> a
     chosen.engine.max_rules = options.max_rules.map(|count| count as usize).or(chosen.engine.max_rules);
     chosen.engine.max_traces = options.max_traces.map(|count| count as usize).or(chosen.engine.max_traces);
     chosen.engine.look_up_tables = options.look_ups.unwrap_or(chosen.engine.look_up_tables);
+    chosen.engine.open_routes |= options.open_routes;
     chosen.engine.explored_leaves = options.explore.unwrap_or(EXPLORED) as usize;
     let or = |chosen: Option<u32>, default: usize| chosen.map_or(default, |count| count as usize);
     chosen.engine.max_hosts_per_port = or(options.max_hosts_per_port, chosen.engine.max_hosts_per_port);

@@ -46,6 +46,7 @@ fn refuse_options_of_policies(options: &RunOptions) -> anyhow::Result<()> {
         (options.max_rules.is_some(), "--max-rules"),
         (options.max_traces.is_some(), "--max-traces"),
         (options.look_ups.is_some(), "--look-ups"),
+        (options.open_routes, "--open-routes"),
         (options.explore.is_some(), "--explore"),
         (options.max_hosts_per_port.is_some(), "--max-hosts-per-port"),
         (options.max_hosts.is_some(), "--max-hosts"),

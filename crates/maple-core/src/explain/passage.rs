@@ -4,7 +4,7 @@
 //! cannot be followed are an outcome too ([`PassageOutcome::Elsewhere`]), in the words of the rule.
 
 use maple_wire::packet::flight::{Effect, Flight, Next};
-use maple_wire::{Action, Field, PortNo, Version};
+use maple_wire::{Action, Field, Instruction, PortNo, Version};
 
 use crate::forwarding::is_to_controller;
 use crate::ids::LeafId;
@@ -63,6 +63,8 @@ pub struct Passage {
     pub meters: Vec<u32>,
     /// The fate of the packet and its copies; empty if it is dropped.
     pub outcomes: Vec<PassageOutcome>,
+    /// Whether the action set of the packet asks the controller.
+    asks_by_set: bool,
 }
 
 /// A packet on its way through the tables.
@@ -75,8 +77,8 @@ impl Passage {
     /// Sends a frame that came in by a port through the tables of a switch.
     pub fn through(tables: &dyn TableRules, in_port: PortNo, frame: &[u8]) -> Passage {
         let version = tables.version();
-        let mut passage =
-            Passage { version, rules: Vec::new(), missed: None, meters: Vec::new(), outcomes: Vec::new() };
+        let (rules, meters, outcomes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut passage = Passage { version, rules, missed: None, meters, outcomes, asks_by_set: false };
         let mut passing = PacketInSwitch { flight: Flight::new(frame.to_vec(), in_port), passage: &mut passage };
         let mut next = Some(0);
         for _ in 0..MAX_TABLES {
@@ -88,6 +90,7 @@ impl Passage {
         }
         let last = passing.flight.set.in_order();
         passing.act(&last);
+        passage.asks_by_set = is_to_controller(&[Instruction::ApplyActions(last)]);
         passage
     }
 
@@ -95,7 +98,7 @@ impl Passage {
     /// send a copy to the controller as well.
     pub fn asks_controller(&self) -> bool {
         let is_missed = self.missed.is_some() && self.version == Version::Of10;
-        is_missed || self.rules.last().is_some_and(|last| is_to_controller(&last.rule.instructions))
+        is_missed || self.asks_by_set || self.rules.last().is_some_and(|last| is_to_controller(&last.rule.instructions))
     }
 }
 
@@ -163,8 +166,8 @@ impl PacketInSwitch<'_> {
 
 #[cfg(test)]
 mod tests {
+    use maple_wire::Match;
     use maple_wire::packet::Frame;
-    use maple_wire::{Instruction, Match};
 
     use super::*;
 
@@ -216,5 +219,13 @@ mod tests {
         let cleared = vec![Instruction::ClearActions, write(vec![Action::SetNwTtl(9), Action::output(PortNo(3))])];
         assert_eq!(outcomes(second(cleared), &frame(2)), [PassageOutcome::Port(PortNo(3), frame(9))]);
         assert_eq!(outcomes(vec![first], &frame(2)), [], "no rule takes it in the second table");
+    }
+
+    #[test]
+    fn a_written_action_that_asks_the_controller_asks_it_unless_it_is_cleared() {
+        let first = vec![Instruction::WriteActions(vec![Action::to_controller()]), Instruction::GotoTable(1)];
+        let asks =
+            |second| Passage::through(&Tables(vec![first.clone(), second]), PortNo(1), &frame(2)).asks_controller();
+        assert!(asks(Vec::new()) && !asks(vec![Instruction::ClearActions]));
     }
 }

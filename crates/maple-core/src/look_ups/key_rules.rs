@@ -10,18 +10,21 @@
 //!   ([`KeyRules::extend`]).
 //! * The leaves' rules do not change, and no other look-up's do. Then the rule changes at once: a packet passes one key
 //!   of the table ([`KeyRules::finish`]).
+//! * Only the way to the place that the key has changes, or becomes ready ([`KeyRules::set_way`]). No leaf's rule can
+//!   notice that, so the rule changes at once too.
 //! * The look-up is lowered. Then its keys' rules go when no leaf's rule matches what they write ([`KeyRules::end`]).
 //! * Otherwise a packet could pass the key's rule of one state and a leaf's rule of another. So the key's rule sends to
 //!   the controller first ([`KeyRules::divert`]), then the other rules change, and then the rule gets the new class.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use maple_wire::field::Prerequisite;
-use maple_wire::{Constraint, Instruction, Match};
+use maple_wire::{Action, Constraint, Instruction, Match};
 use rustc_hash::FxHashMap;
 
 use super::{KeyBits, LookUp};
+use crate::network::Location;
 use crate::rule::{Rule, to_controller};
 use crate::trace::Fields;
 use crate::update::Change;
@@ -46,46 +49,138 @@ pub(crate) struct KeyRules {
     keys: FxHashMap<KeyBits, Key>,
     /// The keys whose rules do not write their classes.
     due: BTreeSet<KeyBits>,
+    /// The ways to the places that keys have, if routes to these are open.
+    ways: Option<KeyWays>,
+}
+
+/// What a key has, as its rule says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyClass {
+    /// The class of its value, in the bits of the metadata: 0 if the table lacks the key. `None`: it has no number, so
+    /// the controller decides.
+    pub class: Option<u64>,
+    /// Its value, if that is a place.
+    pub place: Option<Location>,
+}
+
+/// The ways to places, where one decision is for all of them.
+#[derive(Clone, Debug, Default)]
+struct KeyWays {
+    /// The actions by which packets go to a place. Those for other places go to the controller.
+    ready: FxHashMap<Location, Arc<[Action]>>,
+    /// The keys that have each place.
+    keys: BTreeMap<Location, BTreeSet<KeyBits>>,
+    /// The places that a key has begun or ceased to have.
+    changed: BTreeSet<Location>,
 }
 
 /// A key that the table has, or whose rule has not gone yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Key {
-    /// The class of its value, in the bits of the metadata; `None`: it has no number, so the controller decides.
-    class: Option<u64>,
+    of: KeyClass,
     /// The rule that it has, or will have when the changes that were taken are done.
     rule: KeyRule,
 }
 
 /// The rule of a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 enum KeyRule {
     /// There is none: its packets pass, in class 0.
     #[default]
     Absent,
     /// It sends to the controller.
     Diverted,
-    /// It writes these bits under the mask.
-    Writes { bits: u64, mask: u64 },
+    /// It writes these bits under the mask, and the way to a place if it is the rule of an open look-up.
+    Writes { bits: u64, mask: u64, way: Option<Way> },
+}
+
+/// The way that a rule writes.
+#[derive(Clone, Debug)]
+struct Way {
+    actions: Arc<[Action]>,
+    /// The place where it leads; `None` if the rule was read.
+    to: Option<Location>,
+}
+
+/// Compares what the switch has. A rule that writes no action is equal to one without a way.
+impl PartialEq for KeyRule {
+    fn eq(&self, other: &KeyRule) -> bool {
+        let actions = |way: &Option<Way>| way.as_ref().map_or_else(Arc::default, |way| Arc::clone(&way.actions));
+        match (self, other) {
+            (KeyRule::Absent, KeyRule::Absent) | (KeyRule::Diverted, KeyRule::Diverted) => true,
+            (KeyRule::Writes { bits, mask, way }, KeyRule::Writes { bits: b, mask: m, way: w }) => {
+                (bits, mask, actions(way)) == (b, m, actions(w))
+            }
+            _ => false,
+        }
+    }
 }
 
 impl KeyRule {
     /// Returns the bits that its packets have.
-    fn bits(self) -> Option<u64> {
+    fn bits(&self) -> Option<u64> {
         match self {
             KeyRule::Absent => Some(0),
             KeyRule::Diverted => None,
-            KeyRule::Writes { bits, .. } => Some(bits),
+            KeyRule::Writes { bits, .. } => Some(*bits),
         }
+    }
+
+    /// Reports whether its packets may be on the way to another place than this one.
+    fn leads_elsewhere(&self, place: Option<Location>) -> bool {
+        let KeyRule::Writes { way, .. } = self else { return false };
+        way.as_ref().is_none_or(|way| way.to.is_none() || way.to != place)
+    }
+}
+
+impl KeyClass {
+    /// What a key has that the table lacks.
+    pub const ABSENT: KeyClass = KeyClass { class: Some(0), place: None };
+
+    /// Returns what a key has whose value is no place.
+    #[cfg(test)]
+    pub fn of_class(class: Option<u64>) -> KeyClass {
+        KeyClass { class, place: None }
+    }
+}
+
+impl KeyWays {
+    /// Notes that a key has another place.
+    fn move_key(&mut self, key: &KeyBits, from: Option<Location>, to: Option<Location>) {
+        if from == to {
+            return;
+        }
+        if let Some(place) = from
+            && let Some(keys) = self.keys.get_mut(&place)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.keys.remove(&place);
+                self.changed.insert(place);
+            }
+        }
+        if let Some(place) = to {
+            if !self.keys.contains_key(&place) {
+                self.changed.insert(place);
+            }
+            self.keys.entry(place).or_default().insert(key.clone());
+        }
+    }
+
+    /// Returns the way that the rule of a key of this place is to write.
+    fn to(&self, place: Option<Location>) -> Way {
+        let ready = place.and_then(|place| self.ready.get(&place));
+        let actions = ready.map_or_else(|| [Action::to_controller()].into(), Arc::clone);
+        Way { actions, to: place }
     }
 }
 
 impl KeyRules {
     /// Creates the rules of a look-up, in this table. No rule is there yet.
     pub fn new(look_up: LookUp, table: u8, cookie: u64) -> KeyRules {
-        let rules_of_key = ways(look_up.fields().map(|field| Constraint::exact(field, 0))).len().max(1);
+        let rules_of_key = matches_of(look_up.fields().map(|field| Constraint::exact(field, 0))).len().max(1);
         let (keys, due) = (FxHashMap::default(), BTreeSet::new());
-        KeyRules { look_up, table, cookie, mask: 0, read: 0, rules_of_key, is_ending: false, keys, due }
+        KeyRules { look_up, table, cookie, mask: 0, read: 0, rules_of_key, is_ending: false, keys, due, ways: None }
     }
 
     /// Returns the look-up.
@@ -111,7 +206,7 @@ impl KeyRules {
     /// Returns the bits of the metadata that packets with a key have after the table, unless the controller decides about
     /// them.
     pub fn class_of(&self, key: &KeyBits) -> Option<u64> {
-        self.keys.get(key).map_or(Some(0), |key| key.class)
+        self.keys.get(key).map_or(Some(0), |key| key.of.class)
     }
 
     /// Returns the number of rules that the keys have at most, with those of keys that have just gone.
@@ -122,7 +217,7 @@ impl KeyRules {
     /// Returns the keys that the table has, each with the bits of its class, in no order. Those without a class are left
     /// out.
     pub fn classified(&self) -> impl Iterator<Item = (&KeyBits, u64)> {
-        self.keys.iter().filter_map(|(key, of)| Some((key, of.class?)))
+        self.keys.iter().filter_map(|(key, of)| Some((key, of.of.class?)))
     }
 
     /// Reports whether the look-up is lowered, or nobody asks it any more.
@@ -137,7 +232,7 @@ impl KeyRules {
 
     /// Reports whether a key has no class, so that the controller decides.
     pub fn has_unclassified(&self) -> bool {
-        self.keys.values().any(|key| key.class.is_none())
+        self.keys.values().any(|key| key.of.class.is_none())
     }
 
     /// Reports whether the table has a key, or had it until recently.
@@ -147,7 +242,7 @@ impl KeyRules {
 
     /// Returns the bits of the metadata of each class that a key has.
     pub fn classes(&self) -> impl Iterator<Item = u64> {
-        self.keys.values().filter_map(|key| key.class)
+        self.keys.values().filter_map(|key| key.of.class)
     }
 
     /// Returns the bits of the metadata that keys' rules write.
@@ -156,31 +251,97 @@ impl KeyRules {
     }
 
     /// Sets the classes of all keys; keys that are not among them are in class 0. Returns whether a rule is due.
-    pub fn set_all(&mut self, mask: u64, classes: FxHashMap<KeyBits, Option<u64>>) -> bool {
+    pub fn set_all(&mut self, mask: u64, classes: FxHashMap<KeyBits, KeyClass>) -> bool {
         self.mask = mask;
         for (key, of) in &mut self.keys {
-            of.class = classes.get(key).copied().unwrap_or(Some(0));
+            let to = classes.get(key).copied().unwrap_or(KeyClass::ABSENT);
+            if let Some(ways) = &mut self.ways {
+                ways.move_key(key, of.of.place, to.place);
+            }
+            of.of = to;
         }
-        for (key, class) in classes {
-            self.keys.entry(key).or_insert(Key { class, rule: KeyRule::Absent }).class = class;
+        for (key, of) in classes {
+            if !self.keys.contains_key(&key) {
+                if let Some(ways) = &mut self.ways {
+                    ways.move_key(&key, None, of.place);
+                }
+                self.keys.insert(key, Key { of, rule: KeyRule::Absent });
+            }
         }
         self.find_due();
         self.has_due()
     }
 
     /// Sets the classes of some keys; class 0 is that of a key that the table lacks. Returns whether a rule is due.
-    pub fn set(&mut self, classes: impl IntoIterator<Item = (KeyBits, Option<u64>)>) -> bool {
-        for (key, class) in classes {
-            let rule = self.keys.get(&key).map_or(KeyRule::Absent, |of| of.rule);
-            if rule == self.wanted(class) {
+    pub fn set(&mut self, classes: impl IntoIterator<Item = (KeyBits, KeyClass)>) -> bool {
+        for (key, of) in classes {
+            let before = self.keys.get(&key);
+            let mut rule = before.map_or(KeyRule::Absent, |key| key.rule.clone());
+            let place = before.and_then(|key| key.of.place);
+            if let Some(ways) = &mut self.ways {
+                ways.move_key(&key, place, of.place);
+            }
+            let wanted = self.wanted(of);
+            if rule == wanted {
+                // It may lead to another place by the same way.
+                rule = wanted;
                 self.due.remove(&key);
             } else {
                 self.due.insert(key.clone());
             }
-            if rule == KeyRule::Absent && class == Some(0) {
+            if rule == KeyRule::Absent && of.class == Some(0) {
                 self.keys.remove(&key);
             } else {
-                self.keys.insert(key, Key { class, rule });
+                self.keys.insert(key, Key { of, rule });
+            }
+        }
+        self.has_due()
+    }
+
+    /// Makes the rules of keys write the way to their place too. No way is ready.
+    pub fn open_ways(&mut self) {
+        if self.ways.is_some() {
+            return;
+        }
+        let mut ways = KeyWays::default();
+        self.keys.iter().for_each(|(key, of)| ways.move_key(key, None, of.of.place));
+        self.ways = Some(ways);
+        self.find_due();
+    }
+
+    /// Reports whether the rules of keys write the way to their place too.
+    pub fn has_ways(&self) -> bool {
+        self.ways.is_some()
+    }
+
+    /// Removes and returns the places that a key has begun to have, or no key has any more, each with whether a key has
+    /// it.
+    pub fn take_changed_places(&mut self) -> Vec<(Location, bool)> {
+        let Some(ways) = &mut self.ways else { return Vec::new() };
+        let changed = std::mem::take(&mut ways.changed);
+        changed.into_iter().map(|place| (place, ways.keys.contains_key(&place))).collect()
+    }
+
+    /// Returns the place that a packet's key has.
+    pub fn place_of<P: Fields + ?Sized>(&self, packet: &P) -> Option<Location> {
+        self.keys.get(&self.look_up.key_of(packet)?)?.of.place
+    }
+
+    /// Sets the way to a place; `None`: it is not ready, so the controller sends the packets. Returns whether a rule is
+    /// due.
+    pub fn set_way(&mut self, place: Location, way: Option<Arc<[Action]>>) -> bool {
+        let Some(ways) = &mut self.ways else { return false };
+        match way {
+            Some(actions) => drop(ways.ready.insert(place, actions)),
+            None => drop(ways.ready.remove(&place)),
+        }
+        let keys = ways.keys.get(&place).cloned().unwrap_or_default();
+        for key in keys {
+            let Some(of) = self.keys.get(&key) else { continue };
+            if of.rule == self.wanted(of.of) {
+                self.due.remove(&key);
+            } else {
+                self.due.insert(key);
             }
         }
         self.has_due()
@@ -195,12 +356,13 @@ impl KeyRules {
             // Its bits may be another's by now, so nothing it has written may stay.
             self.keys.clear();
             self.due.clear();
+            self.ways = None;
             return installed.into_iter().collect();
         }
         let (mut rules, mut others): (FxHashMap<KeyBits, Vec<Rule>>, Vec<Rule>) = Default::default();
         for rule in installed {
             let is_it = |of: Rule| (of.priority, &of.matching) == (rule.priority, &rule.matching);
-            let is_of = |key: &KeyBits| self.rules_of(key, KeyRule::Diverted).any(is_it);
+            let is_of = |key: &KeyBits| self.rules_of(key, &KeyRule::Diverted).any(is_it);
             match self.key_of(&rule).filter(is_of) {
                 Some(key) => rules.entry(key).or_default().push(rule),
                 None => others.push(rule),
@@ -209,12 +371,16 @@ impl KeyRules {
         for (key, there) in rules {
             let known = [KeyRule::Diverted].into_iter().chain(there.iter().filter_map(writes));
             let is_it = |of: &KeyRule| {
-                let all: Vec<Rule> = self.rules_of(&key, *of).collect();
+                let all: Vec<Rule> = self.rules_of(&key, of).collect();
                 let has = |rule: &Rule| there.iter().any(|there| does_the_same(rule, there));
                 all.len() == there.len() && all.iter().all(has)
             };
             match known.into_iter().find(is_it) {
-                Some(rule) => self.keys.entry(key).or_insert(Key { class: Some(0), rule }).rule = rule,
+                Some(rule) => {
+                    let rule_of = |of: Key| Key { rule: rule.clone(), ..of };
+                    let of = self.keys.remove(&key).map_or(Key { of: KeyClass::ABSENT, rule: rule.clone() }, rule_of);
+                    self.keys.insert(key, of);
+                }
                 None => others.extend(there),
             }
         }
@@ -229,9 +395,18 @@ impl KeyRules {
     }
 
     fn find_due(&mut self) {
-        let is_due = |(_, key): &(&KeyBits, &Key)| key.rule != self.wanted(key.class);
-        self.due = self.keys.iter().filter(is_due).map(|(key, _)| key.clone()).collect();
-        self.keys.retain(|_, key| key.class != Some(0) || key.rule != KeyRule::Absent);
+        let mut keys = std::mem::take(&mut self.keys);
+        self.due.clear();
+        for (key, of) in &mut keys {
+            let wanted = self.wanted(of.of);
+            if of.rule == wanted {
+                of.rule = wanted;
+            } else {
+                self.due.insert(key.clone());
+            }
+        }
+        self.keys = keys;
+        self.keys.retain(|_, key| key.of.class != Some(0) || key.rule != KeyRule::Absent);
     }
 
     /// Reports whether a rule is due for a change.
@@ -266,11 +441,13 @@ impl KeyRules {
         if self.is_ending {
             return Vec::new();
         }
+        let has_ways = self.has_ways();
         let is_hidden = |key: &Key, read: u64| {
-            key.rule.bits().zip(key.class).is_some_and(|(bits, class)| (bits ^ class) & read == 0)
+            let is_same = key.rule.bits().zip(key.of.class).is_some_and(|(bits, class)| (bits ^ class) & read == 0);
+            is_same && (!has_ways || !key.rule.leads_elsewhere(key.of.place))
         };
         let read = self.read;
-        self.change(|rules, key| is_hidden(key, read).then(|| rules.wanted(key.class)))
+        self.change(|rules, key| is_hidden(key, read).then(|| rules.wanted(key.of)))
     }
 
     /// Takes the changes by which due rules send to the controller.
@@ -283,20 +460,23 @@ impl KeyRules {
 
     /// Takes the changes by which due rules write the classes of their keys.
     pub fn finish(&mut self) -> Vec<Change> {
-        self.change(|rules, key| Some(rules.wanted(key.class)))
+        self.change(|rules, key| Some(rules.wanted(key.of)))
     }
 
     /// Returns the rules, as they are when all changes that were taken are done.
     pub fn rules(&self) -> impl Iterator<Item = Rule> {
-        self.keys.iter().flat_map(|(key, of)| self.rules_of(key, of.rule))
+        self.keys.iter().flat_map(|(key, of)| self.rules_of(key, &of.rule))
     }
 
-    /// Returns the rule of a key of this class.
-    fn wanted(&self, class: Option<u64>) -> KeyRule {
-        match class {
+    /// Returns the rule of a key that has this.
+    fn wanted(&self, of: KeyClass) -> KeyRule {
+        match of.class {
             None => KeyRule::Diverted,
             Some(0) => KeyRule::Absent,
-            Some(bits) => KeyRule::Writes { bits, mask: self.mask },
+            Some(bits) => {
+                let way = self.ways.as_ref().map(|ways| ways.to(of.place));
+                KeyRule::Writes { bits, mask: self.mask, way }
+            }
         }
     }
 
@@ -304,22 +484,22 @@ impl KeyRules {
     fn change(&mut self, to: impl Fn(&KeyRules, &Key) -> Option<KeyRule>) -> Vec<Change> {
         let mut changes = Vec::new();
         for key in std::mem::take(&mut self.due) {
-            let Some(before) = self.keys.get(&key).copied() else { continue };
-            let rule = to(self, &before).unwrap_or(before.rule);
+            let Some(before) = self.keys.get(&key).cloned() else { continue };
+            let rule = to(self, &before).unwrap_or_else(|| before.rule.clone());
             if rule != before.rule {
-                let is_there = [before.rule, rule].map(|rule| rule != KeyRule::Absent);
+                let is_there = [&before.rule, &rule].map(|rule| *rule != KeyRule::Absent);
                 let rules = |rule| self.rules_of(&key, rule);
                 match is_there {
-                    [true, true] => changes.extend(rules(rule).map(Change::Modify)),
-                    [false, _] => changes.extend(rules(rule).map(Change::Add)),
-                    [true, false] => changes.extend(rules(before.rule).map(Change::Delete)),
+                    [true, true] => changes.extend(rules(&rule).map(Change::Modify)),
+                    [false, _] => changes.extend(rules(&rule).map(Change::Add)),
+                    [true, false] => changes.extend(rules(&before.rule).map(Change::Delete)),
                 }
             }
-            if rule == KeyRule::Absent && before.class == Some(0) {
+            if rule == KeyRule::Absent && before.of.class == Some(0) {
                 self.keys.remove(&key);
                 continue;
             }
-            if rule != self.wanted(before.class) {
+            if rule != self.wanted(before.of) {
                 self.due.insert(key.clone());
             }
             self.keys.insert(key, Key { rule, ..before });
@@ -328,17 +508,19 @@ impl KeyRules {
     }
 
     /// Returns the rules of a key: one for each way in which a packet has its fields.
-    fn rules_of(&self, key: &KeyBits, rule: KeyRule) -> impl Iterator<Item = Rule> {
+    fn rules_of(&self, key: &KeyBits, rule: &KeyRule) -> impl Iterator<Item = Rule> + use<> {
         let instructions: Arc<[Instruction]> = match rule {
             KeyRule::Absent => [].into(),
             KeyRule::Diverted => to_controller(),
-            KeyRule::Writes { bits, mask } => {
-                let write = Instruction::WriteMetadata { metadata: bits, mask };
-                [write, Instruction::GotoTable(self.table + 1)].into()
+            KeyRule::Writes { bits, mask, way } => {
+                let way = way.iter().filter(|way| !way.actions.is_empty());
+                let way = way.map(|way| Instruction::WriteActions(way.actions.to_vec()));
+                let write = Instruction::WriteMetadata { metadata: *bits, mask: *mask };
+                way.chain([write, Instruction::GotoTable(self.table + 1)]).collect()
             }
         };
         let exact = self.look_up.fields().zip(key.iter()).map(|(field, bits)| Constraint::exact(field, *bits));
-        let matches = if rule == KeyRule::Absent { Vec::new() } else { ways(exact) };
+        let matches = if *rule == KeyRule::Absent { Vec::new() } else { matches_of(exact) };
         let rule = Rule { priority: PRIORITY, matching: Match::any(), instructions, cookie: self.cookie };
         matches.into_iter().map(move |matching| Rule { matching, ..rule.clone() })
     }
@@ -346,8 +528,14 @@ impl KeyRules {
 
 /// Returns what a rule writes, if it is one that a key can have.
 fn writes(rule: &Rule) -> Option<KeyRule> {
-    match rule.instructions[..] {
-        [Instruction::WriteMetadata { metadata, mask }, _] => Some(KeyRule::Writes { bits: metadata, mask }),
+    match &rule.instructions[..] {
+        [Instruction::WriteMetadata { metadata, mask }, _] => {
+            Some(KeyRule::Writes { bits: *metadata, mask: *mask, way: None })
+        }
+        [Instruction::WriteActions(actions), Instruction::WriteMetadata { metadata, mask }, _] => {
+            let way = Some(Way { actions: actions[..].into(), to: None });
+            Some(KeyRule::Writes { bits: *metadata, mask: *mask, way })
+        }
         _ => None,
     }
 }
@@ -360,7 +548,7 @@ fn does_the_same(a: &Rule, b: &Rule) -> bool {
 
 /// Returns the matches of packets that fit these constraints: one for each way to have their fields. There is none if
 /// no packet has all of them.
-fn ways(exact: impl Iterator<Item = Constraint>) -> Vec<Match> {
+fn matches_of(exact: impl Iterator<Item = Constraint>) -> Vec<Match> {
     let mut all: Vec<Vec<Constraint>> = vec![Vec::new()];
     for constraint in exact {
         let with = |before: &Vec<Constraint>, needs: &[Prerequisite]| {

@@ -44,8 +44,8 @@ use crate::network::Mac;
 use crate::state::{Cell, CellValue, Snapshot, Value};
 use crate::trace::Fields;
 
-pub(crate) use key_rules::KeyRules;
-pub(crate) use registers::{Classified, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
+pub(crate) use key_rules::{KeyClass, KeyRules};
+pub(crate) use registers::{Classified, OpenPaths, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 
 /// The values of the fields of a key, in order.
 pub(crate) type KeyBits = Box<[u128]>;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classes::Classes;
 use super::{Component, LookUp};
+use crate::ids::Name;
 use crate::report::Lowered;
 use crate::state::{Memorable, Value};
 use crate::trace::ReadMetadata;
@@ -50,6 +51,8 @@ pub(crate) struct Registers {
     is_source_lowered: bool,
     /// Why all look-ups are lowered, those included that nobody has asked yet.
     all_lowered: Option<Lowered>,
+    /// Whether one decision may be for all places that a look-up finds.
+    may_open: bool,
 }
 
 /// A look-up that has a table.
@@ -58,12 +61,22 @@ struct InUse {
     look_up: LookUp,
     /// There are none if the look-up has ended: it is lowered, or no leaf asks it any more.
     registers: BTreeMap<Component, Register>,
+    /// The paths that one decision may follow to all places that it finds, if there is such a decision.
+    #[serde(skip)]
+    open: Option<OpenPaths>,
     /// The bits of the registers that it had, which rules may still have.
     #[serde(skip)]
     ended_bits: u64,
     /// Whether no rule has to do with it any more, so that another may have its table.
     #[serde(skip)]
     is_vacant: bool,
+}
+
+/// The best paths from a switch by a link attribute, or by hop count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct OpenPaths {
+    /// The link attribute.
+    pub costs: Option<Name>,
 }
 
 /// Bits that hold the class of one component.
@@ -124,7 +137,32 @@ impl Registers {
             is_source_asked: false,
             is_source_lowered: false,
             all_lowered: None,
+            may_open: false,
         }
+    }
+
+    /// Lets one decision be for all places that a look-up finds.
+    #[must_use]
+    pub fn with_open_paths(self, may_open: bool) -> Registers {
+        Registers { may_open, ..self }
+    }
+
+    /// Reports whether one decision may be for all places that a look-up finds.
+    pub fn may_open(&self) -> bool {
+        self.may_open
+    }
+
+    /// Lets one decision follow these paths to all places that a look-up finds. The first paths that are asked for have
+    /// the look-up, until it ends. Returns whether the paths are those.
+    pub fn open(&mut self, look_up: &LookUp, paths: OpenPaths) -> bool {
+        let Some(at) = self.position(look_up).filter(|_| self.may_open) else { return false };
+        let of = &mut self.look_ups[at];
+        !of.registers.is_empty() && *of.open.get_or_insert_with(|| paths.clone()) == paths
+    }
+
+    /// Returns the paths to all places that a look-up finds, if one decision follows them.
+    pub fn open_paths(&self, number: usize) -> Option<&OpenPaths> {
+        self.look_ups.get(number)?.open.as_ref()
     }
 
     /// Creates registers that runs of f can share.
@@ -246,7 +284,8 @@ impl Registers {
 
     /// Gives a look-up a table that no other has.
     fn give_table(&mut self, look_up: &LookUp) -> usize {
-        let new = InUse { look_up: look_up.clone(), registers: BTreeMap::new(), ended_bits: 0, is_vacant: false };
+        let new =
+            InUse { look_up: look_up.clone(), registers: BTreeMap::new(), open: None, ended_bits: 0, is_vacant: false };
         match self.look_ups.iter().position(|of| of.is_vacant) {
             Some(at) => {
                 self.look_ups[at] = new;
@@ -301,10 +340,11 @@ impl Registers {
     /// Ends a look-up that no leaf asks any more. If f asks it again, no leaf can rest on it before [`Registers::vacate`].
     /// Returns it; `None` if it had ended.
     pub fn retire(&mut self, number: usize) -> Option<LookUp> {
-        let InUse { look_up, registers, ended_bits, .. } = self.look_ups.get_mut(number)?;
+        let InUse { look_up, registers, ended_bits, open, .. } = self.look_ups.get_mut(number)?;
         if registers.is_empty() {
             return None;
         }
+        *open = None;
         *ended_bits = std::mem::take(registers).values().fold(0, |all, register| all | register.mask());
         Some(look_up.clone())
     }
@@ -440,7 +480,12 @@ impl Memorable for Mutex<Registers> {
         let lowered = registers.lowerings.iter().filter(is_for_good).map(|(look_up, _)| look_up.clone()).collect();
         let Registers { look_ups, is_source_asked, .. } = registers.clone();
         // What can't be written is not remembered.
-        postcard::to_stdvec(&RememberedRegisters { look_ups, is_source_asked, lowered }).unwrap_or_default()
+        let open: Vec<Option<OpenPaths>> = look_ups.iter().map(|of| of.open.clone()).collect();
+        let bytes = postcard::to_stdvec(&RememberedRegisters { look_ups, is_source_asked, lowered });
+        match bytes {
+            Ok(bytes) if open.iter().any(Option::is_some) => postcard::to_extend(&open, bytes).unwrap_or_default(),
+            bytes => bytes.unwrap_or_default(),
+        }
     }
 }
 
@@ -448,9 +493,13 @@ impl Registers {
     /// Takes over the registers and classes of an earlier run, in the form of [`Memorable::bytes`], if no run has
     /// recorded anything and they fit. Damaged ones do not.
     pub fn adopt(&mut self, bytes: &[u8]) {
-        let Ok(RememberedRegisters { look_ups, is_source_asked, lowered }) = postcard::from_bytes(bytes) else {
-            return;
-        };
+        let Ok((remembered, rest)) = postcard::take_from_bytes(bytes) else { return };
+        let RememberedRegisters { mut look_ups, is_source_asked, lowered } = remembered;
+        // Runs from before there were open paths have written nothing here.
+        let open: Vec<Option<OpenPaths>> = postcard::from_bytes(rest).unwrap_or_default();
+        if self.may_open {
+            look_ups.iter_mut().zip(open).for_each(|(of, open)| of.open = open);
+        }
         let is_new = self.look_ups.is_empty() && self.lowered.is_empty();
         if !is_new || look_ups.len() > self.max_look_ups || !are_whole(&look_ups) {
             return;

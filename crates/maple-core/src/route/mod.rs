@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use maple_wire::{Field, PortNo};
 
 pub use copies::rewritten;
-pub(crate) use resolve::Goal;
+pub(crate) use resolve::{Goal, OpenGoal};
 pub use view::{Delivery, RouteView};
 
 use crate::network::{Hop, Location};
@@ -72,9 +72,40 @@ pub(crate) struct PathReads {
     end: Option<Location>,
     existence: AtomicBool,
     hops: AtomicBool,
+    /// The look-up that found the path's end, if f has observed no more of it than that it is there.
+    open: Option<OpenEnd>,
+}
+
+/// The end of a path that a look-up found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenEnd {
+    /// The field by which the look-up found it.
+    pub field: Field,
+    /// Whether the place is that of the packet's own host. If not, the packet stands for others.
+    pub is_known: bool,
+    /// Called when f reads the path: then the run observes the end.
+    pub on_read: fn(&Arc<PathReads>),
 }
 
 impl PathReads {
+    /// Returns the look-up that found the path's end, if the run has not observed the end when f made the path.
+    pub fn open_end(&self) -> Option<&OpenEnd> {
+        self.open.as_ref()
+    }
+
+    /// Reports whether f has read anything of the path.
+    pub fn are_any(&self) -> bool {
+        self.existence.load(Relaxed) || self.hops.load(Relaxed)
+    }
+
+    /// Records that f reads the path.
+    fn record(self: &Arc<PathReads>, what: impl FnOnce(&PathReads) -> &AtomicBool) {
+        what(self).store(true, Relaxed);
+        if let Some(open) = &self.open {
+            (open.on_read)(self);
+        }
+    }
+
     /// Returns the cells that the run depends on because f read the path; none if f did not.
     pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
         let path = match path {
@@ -438,14 +469,15 @@ impl Route {
 
     /// Creates the route of this path cell out of `to`, and the record of what f reads of it. `hops` are the path's
     /// hops at the time of the query. `is_there` reports whether the place `to` is there, for a path that leads to its
-    /// switch.
+    /// switch. `open`: a look-up has found the place.
     pub(crate) fn path(
         path: &Cell,
         to: Location,
         hops: Option<Arc<[Hop]>>,
         is_there: Option<bool>,
+        open: Option<OpenEnd>,
     ) -> (Route, Arc<PathReads>) {
-        let reads = Arc::new(PathReads { end: is_there.map(|_| to), ..PathReads::default() });
+        let reads = Arc::new(PathReads { end: is_there.map(|_| to), open, ..PathReads::default() });
         let hops = hops.filter(|_| is_there != Some(false));
         let unreachable = hops.is_none();
         let (mut branches, mut found) = (Vec::new(), Vec::new());

@@ -1,7 +1,5 @@
 //! What can be asked of a route. In a run of f, a question about a path is an observation, which the route records.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::Route;
 use crate::network::Hop;
 use crate::plan::{Branch, PathTo};
@@ -32,7 +30,7 @@ impl Route {
     /// ```
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
-        self.found.iter().for_each(|found| found.reads.existence.store(true, Relaxed));
+        self.found.iter().for_each(|found| found.reads.record(|reads| &reads.existence));
         self.unreachable
     }
 
@@ -98,7 +96,7 @@ impl Route {
 
     /// Records that f reads the hops that path queries found.
     fn look(&self) {
-        self.found.iter().for_each(|found| found.reads.hops.store(true, Relaxed));
+        self.found.iter().for_each(|found| found.reads.record(|reads| &reads.hops));
     }
 
     /// Returns the branches with the hops of their paths, without those branches for which no path was found.

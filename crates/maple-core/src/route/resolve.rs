@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, Version};
 
-use super::Route;
+use super::{OpenEnd, Route};
+use crate::look_ups::OpenPaths;
 use crate::network::{Location, OwnFrame, PortKind};
 use crate::plan::{
-    Branch, FRAME_BYTES, Flood, FrameError, MAX_FRAMES, Meter, OmittedPlace, Plan, Resolved, RouteError, SwitchHops,
-    is_settable,
+    Branch, FRAME_BYTES, Flood, FrameError, MAX_FRAMES, Meter, OmittedPlace, PathTo, Plan, Resolved, RouteError,
+    SwitchHops, is_settable,
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
 
@@ -20,6 +21,26 @@ pub(crate) enum Goal {
     Plan(Plan),
     /// Exactly these hops: the route has rewrites, or frames of f's own, or constraints have judged it.
     Fixed(Arc<Resolved>),
+    /// The best path to whatever place a look-up finds.
+    Open(OpenGoal),
+}
+
+/// Best paths from one switch to all places that a look-up finds. f has observed nothing of the places.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OpenGoal {
+    /// The switch where packets enter.
+    pub ingress: Dpid,
+    /// The paths.
+    pub paths: OpenPaths,
+}
+
+impl OpenGoal {
+    /// Returns the goal of packets for which the look-up finds this place.
+    pub fn ending_at(&self, place: Location) -> Goal {
+        let path = PathTo { from: self.ingress, to: place, costs: self.paths.costs.clone(), within: None };
+        let branch = Branch { path: Some(path), ..Branch::default() };
+        Goal::Plan(Plan::new(self.ingress, vec![branch], false, None))
+    }
 }
 
 impl Goal {
@@ -28,6 +49,7 @@ impl Goal {
         match self {
             Goal::Plan(plan) => plan.meter(),
             Goal::Fixed(resolved) => resolved.meter.as_ref(),
+            Goal::Open(_) => None,
         }
     }
 
@@ -36,22 +58,42 @@ impl Goal {
         match self {
             Goal::Plan(plan) => plan.sends_nowhere(),
             Goal::Fixed(resolved) => resolved.switches.is_empty() && resolved.own.is_empty(),
+            Goal::Open(_) => false,
         }
     }
 
-    /// Returns the hops that the goal resolves to in a state.
-    ///
-    /// # Errors
-    /// [`RouteError`] if the plan can't be followed in this state. A fixed goal has no error.
-    pub fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
+    /// Returns the hops that the goal resolves to in a state. `None` if the plan can't be followed in this state, or if
+    /// the hops depend on the packet.
+    pub fn now(&self, state: &Snapshot) -> Option<Arc<Resolved>> {
         match self {
-            Goal::Plan(plan) => state.route(plan),
-            Goal::Fixed(resolved) => Ok(Arc::clone(resolved)),
+            Goal::Plan(plan) => state.route(plan).ok(),
+            Goal::Fixed(resolved) => Some(Arc::clone(resolved)),
+            Goal::Open(_) => None,
         }
+    }
+
+    /// Returns the paths that it follows to all places, if it does.
+    pub fn as_open(&self) -> Option<&OpenGoal> {
+        if let Goal::Open(open) = self { Some(open) } else { None }
     }
 }
 
 impl Route {
+    /// Returns the best paths that the route follows to whatever a look-up finds, from a switch, and the look-up's end. `None`
+    /// if the route is anything but one such path.
+    pub(crate) fn open_paths(&self, ingress: Dpid) -> Option<(OpenPaths, &OpenEnd)> {
+        let [Branch { path: Some(path), .. }] = &self.branches[..] else { return None };
+        let plain = Branch { path: Some(path.clone()), ..Branch::default() };
+        let is_plain = self.branches[0] == plain && path.within.is_none() && path.from == ingress;
+        let has_more = self.is_multicast || self.meter.is_some() || !self.answers.is_empty() || self.passes.is_some();
+        let mut ends = self.found.iter().filter(|found| found.path == *path);
+        let reads = ends.next().map(|found| &found.reads).filter(|_| is_plain && !has_more)?;
+        if ends.next().is_some() || self.found.len() != 1 || reads.are_any() {
+            return None;
+        }
+        Some((OpenPaths { costs: path.costs.clone() }, reads.open_end()?))
+    }
+
     /// Resolves the route of a packet that enters at `ingress`. `ask` answers whether the packet has a field with a
     /// value under a mask, and records that in the trace.
     ///
@@ -98,6 +140,14 @@ impl Route {
         }
         let resolved = Arc::new(resolved);
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
+    }
+
+    /// Returns the hops of packets that enter at a switch. Nothing is read.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the route can't be followed.
+    pub(crate) fn hops_of_packet(&self, ingress: Dpid, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
+        state.route(&self.plan(ingress))
     }
 
     /// Returns the places that the route leaves out in this state because they are absent.

@@ -223,6 +223,7 @@ impl PacketHandle {
     /// passes, this is about its copies.
     pub(crate) fn can_follow(&self, route: &Route) -> bool {
         let mut state = self.0.state();
+        state.observe_ends();
         let RunState { subject, ingress, recorder, changes, result, .. } = &mut *state;
         let packet = subject.view(*ingress);
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);

@@ -29,6 +29,7 @@ impl PacketHandle {
     /// [`RouteError`] if the route can't be followed.
     pub(crate) fn hops_to_judge(&self, route: &Route) -> Result<Arc<Resolved>, RouteError> {
         let mut state = self.0.state();
+        state.observe_ends();
         let RunState { ingress, changes, result, routes, .. } = &mut *state;
         routes.is_judged = true;
         changes.passed_on(route).hops_now(ingress.switch, &mut result.txn)
@@ -36,8 +37,12 @@ impl PacketHandle {
 
     /// Reports whether a route has a loop now. This is not recorded as a question.
     pub(crate) fn loops(&self, route: &Route) -> bool {
-        let state = self.0.state();
-        route.may_loop() && state.changes.passed_on(route).loops_now(state.ingress.switch, &state.result.txn)
+        if !route.may_loop() {
+            return false;
+        }
+        let mut state = self.0.state();
+        state.observe_ends();
+        state.changes.passed_on(route).loops_now(state.ingress.switch, &state.result.txn)
     }
 
     /// Records that the packet must pass the switches of the route that it gets.

@@ -1,4 +1,4 @@
-//! Where a host is, as a run of f learns it.
+//! Where a host is, as a run of f learns it: the whole location, or no more than that there is one.
 
 use std::fmt;
 use std::panic::Location as Caller;
@@ -23,6 +23,9 @@ enum Known<'n> {
     At(Location),
     /// That it is where the packet of this run came in.
     WhereEntered(&'n Net),
+    /// That a look-up by this field of the packet found it. `at` is not known if the packet stands for others, and its
+    /// own host has gone.
+    Found { net: &'n Net, field: Field, at: Option<Location> },
 }
 
 impl<'n> HostLocation<'n> {
@@ -31,12 +34,17 @@ impl<'n> HostLocation<'n> {
         HostLocation(Known::WhereEntered(net))
     }
 
-    /// Returns the switch. Records no read of a field.
+    /// Creates the location of a host that a look-up by a field of the packet found.
+    pub(super) fn found(net: &'n Net, field: Field, at: Option<Location>) -> HostLocation<'n> {
+        HostLocation(Known::Found { net, field, at })
+    }
+
+    /// Returns the switch. Records no read of a field, but what a look-up found.
     #[track_caller]
     pub fn switch(self) -> Dpid {
         match self.0 {
-            Known::At(at) => at.switch,
             Known::WhereEntered(net) => net.0.packet().switch(),
+            Known::At(_) | Known::Found { .. } => self.location().switch,
         }
     }
 
@@ -46,7 +54,8 @@ impl<'n> HostLocation<'n> {
         self.location().port
     }
 
-    /// Returns switch and port. A read of `in_port`, if the location is that of the packet's source.
+    /// Returns switch and port. A read of `in_port`, if the location is that of the packet's source. Records what a
+    /// look-up found, if the host was found by one.
     #[track_caller]
     pub fn location(self) -> Location {
         match self.0 {
@@ -57,6 +66,21 @@ impl<'n> HostLocation<'n> {
                 let port = packet.read(Field::InPort, Field::InPort.full_mask(), source).unwrap_or_default();
                 Location::new(packet.switch(), PortNo(port as u32))
             }
+            Known::Found { net, field, at } => {
+                let source = caller(Caller::caller());
+                net.0.state().read_place(field, source);
+                // Of a host that has gone, the run just recorded that. It answers no packet.
+                at.unwrap_or(Location::new(net.0.packet().switch(), PortNo(0)))
+            }
+        }
+    }
+
+    /// Returns the place where a look-up by a field of the packet found the host, for a path that ends there. Records
+    /// nothing. `None` if the location is known otherwise.
+    pub(super) fn as_found(self) -> Option<(Field, Option<Location>)> {
+        match self.0 {
+            Known::Found { field, at, .. } => Some((field, at)),
+            Known::At(_) | Known::WhereEntered(_) => None,
         }
     }
 
@@ -66,12 +90,18 @@ impl<'n> HostLocation<'n> {
         self.known().unwrap_or_else(|| Location::new(self.switch(), PortNo(0)))
     }
 
-    /// Returns switch and port if they are known. `None`: it is only known that the packet came in there.
+    /// Returns switch and port if they are known. `None`: it is only known that the packet came in there, or that a
+    /// look-up found the host.
     pub fn known(self) -> Option<Location> {
         match self.0 {
             Known::At(at) => Some(at),
-            Known::WhereEntered(_) => None,
+            Known::WhereEntered(_) | Known::Found { .. } => None,
         }
+    }
+
+    /// Returns the field by which a look-up found the host, if the run has observed no more of it.
+    pub fn found_by(self) -> Option<Field> {
+        self.as_found().map(|(field, _)| field)
     }
 }
 
@@ -87,6 +117,7 @@ impl fmt::Debug for HostLocation<'_> {
         match self.0 {
             Known::At(at) => write!(f, "HostLocation({at})"),
             Known::WhereEntered(_) => f.write_str("HostLocation(where the packet entered)"),
+            Known::Found { field, .. } => write!(f, "HostLocation(where {field} was found)"),
         }
     }
 }

@@ -4,7 +4,7 @@ use maple_wire::Field;
 
 use super::{AccountItem, HostLocation, Net, Observe, RunState};
 use crate::look_ups::{Classified, Component, KeyBits, LookUp, LookUpTable, SOURCE_IS_HERE, lock};
-use crate::network::{Mac, PortKind};
+use crate::network::{Location, Mac, PortKind};
 use crate::policy_error::PolicyError;
 use crate::state::{Cell, CellValue, Value};
 use crate::trace::Source;
@@ -56,6 +56,10 @@ impl Net {
     fn place_by(&self, field: Field, source: Option<Source>) -> Option<HostLocation<'_>> {
         if field == Field::EthSrc && self.0.state().is_source_here(source.clone()) {
             return Some(HostLocation::where_entered(self));
+        }
+        let opened = self.0.state().find_open(field, source.as_ref());
+        if let Some(found) = opened {
+            return found.map(|at| HostLocation::found(self, field, at));
         }
         match self.find(&LookUp::of_host(field), Component::Value, source) {
             Some(Value::Location(at)) => Some(at.into()),
@@ -113,6 +117,44 @@ impl RunState {
         is_here
     }
 
+    /// Looks up whether there is a host whose address a field has, and observes no more. `None` if that takes more:
+    /// the field is not the destination, or the switch can't do it. Within that, `None` if there is no host, and its
+    /// location, if it is known.
+    fn find_open(&mut self, field: Field, source: Option<&Source>) -> Option<Option<Option<Location>>> {
+        let registers = self.registers.clone().filter(|_| field == Field::EthDst && self.slice.is_none())?;
+        if !lock(&registers).may_open() {
+            return None;
+        }
+        let look_up = LookUp::of_host(field);
+        let (cell, found) = self.look_up(&look_up, Component::Presence, source.cloned())?;
+        self.note(source, || AccountItem::Cell(cell.clone(), found.clone()));
+        let is_there = LookUp::value(found).is_some();
+        let assumed = lock(&registers).found(&look_up, Component::Value, self.assumed).flatten();
+        let now = LookUp::value(self.result.txn.look_up(cell));
+        let place = |value| if let Value::Location(at) = value { Some(at) } else { None };
+        Some(is_there.then(|| assumed.or(now).and_then(place)))
+    }
+
+    /// Observes where the host is whose address a field has, and returns it.
+    pub(super) fn read_place(&mut self, field: Field, source: Option<Source>) -> Option<Location> {
+        let look_up = LookUp::of_host(field);
+        let found = match self.look_up(&look_up, Component::Value, source.clone()) {
+            Some((cell, value)) => {
+                self.note(source.as_ref(), || AccountItem::Cell(cell, value.clone()));
+                value
+            }
+            None => {
+                let packet = self.subject.view(self.ingress);
+                let address = self.recorder.read(&packet, field, field.full_mask(), source.clone())?;
+                self.read(look_up.cell(&[address]))
+            }
+        };
+        match LookUp::value(found) {
+            Some(Value::Location(at)) => Some(at),
+            _ => None,
+        }
+    }
+
     fn in_tier(&self, source: Option<Source>) -> Option<Source> {
         match &self.tier {
             Some(tier) => source.map(|source| source.in_tier(tier)),
@@ -137,6 +179,13 @@ impl RunState {
         let key: KeyBits = of.fields().map(|field| self.recorder.peek(&packet, field)).collect();
         let assumed = lock(&registers).found(&own, component, self.assumed);
         let value = match assumed {
+            // Its own host may have gone: then the packet stands for others.
+            Some(Some(Value::None)) if matches!(own.table(), LookUpTable::Hosts) => {
+                match self.result.txn.look_up(own.cell(&key)) {
+                    CellValue::Location(Some(at)) => CellValue::Location(Some(at)),
+                    _ => CellValue::Location(Some(self.ingress)),
+                }
+            }
             Some(found) => own.cell_value(found),
             None => self.result.txn.look_up(own.cell(&key)),
         };

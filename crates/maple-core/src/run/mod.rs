@@ -12,10 +12,10 @@ use std::sync::Arc;
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
 use crate::ids::Name;
-use crate::look_ups::SharedRegisters;
+use crate::look_ups::{LookUp, SharedRegisters, lock};
 use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
-use crate::route::{Goal, OmittedPlace, PathReads, Resolved, Route, RouteView};
+use crate::route::{Goal, OmittedPlace, OpenGoal, PathReads, Resolved, Route, RouteError, RouteView};
 use crate::state::{Cell, Snapshot, Txn};
 use crate::trace::{Cond, Fields, ReadMetadata, Recorder, Source, Trace};
 
@@ -25,6 +25,7 @@ mod guarded;
 mod host_location;
 mod look_up;
 mod net;
+mod open_paths;
 mod packet;
 mod slice;
 mod tables;
@@ -78,8 +79,9 @@ struct RunState {
 /// The routes that f requested, and what constraints make of the one that it returns.
 #[derive(Default)]
 struct RunRoutes {
-    /// The paths that f requested, each with what f read of the result.
-    paths: Vec<(Cell, Arc<PathReads>)>,
+    /// The paths that f requested, each with what f read of the result, and whether the run has observed where it ends,
+    /// if a look-up found that.
+    paths: Vec<(Cell, Arc<PathReads>, bool)>,
     /// Whether a constraint has judged the hops. The leaf then keeps exactly these.
     is_judged: bool,
     /// Whether a constraint demands that the packet passes the switches of its route.
@@ -290,6 +292,9 @@ impl Run {
         let route = &self.with_floods(route);
         let mut state = self.state();
         state.result.made_at = route.made_at().cloned();
+        if let Some(open) = state.open_goal(route) {
+            return open.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() });
+        }
         let RunState { subject, ingress, recorder, result: Finished { txn, .. }, routes, .. } = &mut *state;
         let packet = subject.view(*ingress);
         // These are reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match
@@ -305,7 +310,7 @@ impl Run {
             let own = route.own_frames(came_in, &mut state.result.txn)?;
             state.result.left_out = match &planned.0 {
                 Goal::Plan(plan) => state.result.txn.peek().left_out(plan),
-                Goal::Fixed(_) => route.left_out(came_in.switch, state.result.txn.peek()),
+                Goal::Fixed(_) | Goal::Open(_) => route.left_out(came_in.switch, state.result.txn.peek()),
             };
             let keeps_way = state.routes.keeps_way && !planned.1.switches.is_empty();
             if own.is_empty() && !keeps_way {
@@ -340,7 +345,8 @@ impl Run {
     /// Ends the run. Returns `None` if the run has already ended.
     pub fn finish(&self) -> Option<Finished> {
         let mut state = self.state.borrow_mut().take()?;
-        for cell in state.routes.paths.iter().flat_map(|(path, reads)| reads.at(path)) {
+        let each = state.each || state.has_unobserved_reads();
+        for cell in state.routes.paths.iter().flat_map(|(path, reads, _)| reads.at(path)) {
             state.result.txn.read(cell);
         }
         let account = state.take_account();
@@ -349,12 +355,42 @@ impl Run {
         // What f prints, and what it is not allowed, people take for the doing of a packet that came.
         let Finished { has_output, violations, asks_first, .. } = &state.result;
         let is_for_people = *has_output || !violations.is_empty();
-        trace.needs_controller = state.each || state.is_made_up && (is_for_people || *asks_first);
+        trace.needs_controller = each || state.is_made_up && (is_for_people || *asks_first);
         Some(Finished { trace, account, ..state.result })
     }
 
     fn state(&self) -> RefMut<'_, RunState> {
         RefMut::map(self.state.borrow_mut(), |state| state.as_mut().expect("a handle was used after its run"))
+    }
+}
+
+impl RunState {
+    /// Returns the goal of a route that is the best path to whatever a look-up finds, with the hops of this packet. `None`
+    /// if the route is another one, or its switch has other open paths: then the run observes where all its paths end.
+    fn open_goal(&mut self, route: &Route) -> Option<Result<(Goal, Arc<Resolved>), RouteError>> {
+        let ingress = self.ingress.switch;
+        let is_free = !self.routes.is_judged
+            && !self.routes.keeps_way
+            && self.slice.is_none()
+            && self.result.txn.sends().is_empty();
+        let registers = self.registers.clone().filter(|_| is_free);
+        let open = registers
+            .zip(route.open_paths(ingress))
+            .filter(|(registers, (paths, end))| lock(registers).open(&LookUp::of_host(end.field), paths.clone()));
+        let Some((_, (paths, end))) = open else {
+            self.observe_ends();
+            return None;
+        };
+        let (is_known, of) = (end.is_known, OpenGoal { ingress, paths });
+        let state = self.result.txn.peek();
+        let resolved = match route.hops_of_packet(ingress, state) {
+            Ok(resolved) => resolved,
+            // Its own host has gone, so this says nothing of the packets that it stands for.
+            Err(_) if !is_known => Arc::default(),
+            Err(error) => return Some(Err(error)),
+        };
+        self.result.left_out = if is_known { route.left_out(ingress, state) } else { Vec::new() };
+        Some(Ok((Goal::Open(of), resolved)))
     }
 }
 

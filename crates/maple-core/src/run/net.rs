@@ -6,10 +6,10 @@ use std::panic::Location as Caller;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::{AccountItem, Run, slice};
+use super::{AccountItem, HostLocation, Run, open_paths, slice};
 use crate::network::{Location, Mac, OwnFrame};
 use crate::policy_error::PolicyError;
-use crate::route::Route;
+use crate::route::{OpenEnd, Route};
 use crate::state::{Cell, CellValue, Name};
 use crate::trace::caller;
 
@@ -128,9 +128,9 @@ impl Net {
     /// unreachable if `b` is absent: its switch is not there or has no such port, or the port leads to another switch.
     /// The run fails if f nevertheless returns that route, unless it is part of a [`Route::union`].
     #[track_caller]
-    pub fn shortest_path(&self, a: Location, b: Location) -> Route {
+    pub fn shortest_path<'n>(&self, a: Location, b: impl Into<HostLocation<'n>>) -> Route {
         let at = caller(Caller::caller());
-        self.path_to(a.switch, b, None).unwrap_or_else(Route::unreachable).from_line(at)
+        self.path_to(a.switch, b.into(), None).unwrap_or_else(Route::unreachable).from_line(at)
     }
 
     /// Returns the route of [`Net::shortest_path`] if `b` is absent, for callers that find paths by themselves. The run
@@ -145,7 +145,7 @@ impl Net {
     /// such cost); [`UTILISATION`](crate::network::UTILISATION) is one that Maple measures. Without costs of that name
     /// this makes the run fail.
     #[track_caller]
-    pub fn path(&self, a: Location, b: Location, costs: &str) -> Route {
+    pub fn path<'n>(&self, a: Location, b: impl Into<HostLocation<'n>>, costs: &str) -> Route {
         let at = caller(Caller::caller());
         self.try_path(a, b, costs)
             .unwrap_or_else(|error| {
@@ -165,8 +165,8 @@ impl Net {
     /// [`PolicyError::NoSuchCosts`] if links have no costs of that name. The run depends on that as on any answer, and
     /// may go on.
     #[track_caller]
-    pub fn try_path(&self, a: Location, b: Location, costs: &str) -> Result<Route, PolicyError> {
-        let route = self.path_to(a.switch, b, Some(costs.into()));
+    pub fn try_path<'n>(&self, a: Location, b: impl Into<HostLocation<'n>>, costs: &str) -> Result<Route, PolicyError> {
+        let route = self.path_to(a.switch, b.into(), Some(costs.into()));
         route.ok_or_else(|| PolicyError::NoSuchCosts { name: costs.into(), known: self.cost_names() })
     }
 
@@ -229,17 +229,27 @@ impl Net {
         value
     }
 
-    /// Returns the best path, before f has read it. Returns `None` if no link cost has that name.
+    /// Returns the best path, before f has read it. Returns `None` if no link cost has that name. If a look-up found its
+    /// end, the run does not observe the end before f reads the path.
     #[track_caller]
-    fn path_to(&self, from: Dpid, to: Location, costs: Option<Name>) -> Option<Route> {
+    fn path_to(&self, from: Dpid, to: HostLocation<'_>, costs: Option<Name>) -> Option<Route> {
+        let found = to.as_found().filter(|_| self.0.state().slice.is_none());
+        let to = match found {
+            Some((_, at)) => at.unwrap_or(Location::new(from, PortNo(0))),
+            None => to.location(),
+        };
+        let open = found.map(|(field, at)| OpenEnd { field, is_known: at.is_some(), on_read: open_paths::on_read });
+        if open.is_some() {
+            open_paths::note_run(&self.0);
+        }
         let mut state = self.0.state();
         let path = Cell::Path { from, to: to.switch, costs, within: None };
         for cell in slice::paths(state.slice.as_ref(), path) {
             if let CellValue::Hops(found) = cell.evaluate(state.result.txn.peek()) {
                 let is_there = found.is_some().then(|| state.is_there(to));
-                let (route, reads) = Route::path(&cell, to, found, is_there);
+                let (route, reads) = Route::path(&cell, to, found, is_there, open);
                 state.note_state(Caller::caller(), || AccountItem::Path(cell.clone(), is_there == Some(true)));
-                state.routes.paths.push((cell, reads));
+                state.routes.paths.push((cell, reads, false));
                 return Some(route);
             }
             state.result.txn.read(cell);

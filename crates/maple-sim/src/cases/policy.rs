@@ -223,11 +223,11 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
             Some(Value::Int(port)) => Route::to([PortNo(port as u32)]),
             _ => self::answer(otherwise, pkt, net),
         },
-        Answer::Path { to, by_costs, otherwise } => match (switch_of(Who::Source, net), locate(*to, net)) {
+        Answer::Path { to, by_costs, otherwise } => match (switch_of(Who::Source, net), host_location(*to, net)) {
             (Some(from), Some(to)) => path(Location::new(from, PortNo(0)), to, *by_costs, net),
             _ => self::answer(otherwise, pkt, net),
         },
-        Answer::PathFromHere { to, by_costs, otherwise } => match locate(*to, net) {
+        Answer::PathFromHere { to, by_costs, otherwise } => match host_location(*to, net) {
             Some(to) => path(Location::new(pkt.switch(), PortNo(0)), to, *by_costs, net),
             None => self::answer(otherwise, pkt, net),
         },
@@ -238,7 +238,7 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-fn path(from: Location, to: Location, by_costs: bool, net: &Net) -> Route {
+fn path<'n>(from: Location, to: impl Into<HostLocation<'n>>, by_costs: bool, net: &Net) -> Route {
     if by_costs { net.path(from, to, COSTS) } else { net.shortest_path(from, to) }
 }
 

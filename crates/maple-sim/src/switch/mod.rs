@@ -37,6 +37,8 @@ pub struct SimSwitch {
     pub refuses_table: Option<u8>,
     /// Whether the switch accepts rules that write metadata.
     pub takes_metadata: bool,
+    /// Whether the switch accepts rules that write or clear action sets.
+    pub takes_action_sets: bool,
     /// The number of bytes of a packet that the switch sends to the controller.
     pub send_len: usize,
     /// Whether the switch keeps the packets that it sends only in part, until the controller answers.
@@ -90,6 +92,7 @@ impl SimSwitch {
             exact_tables: BTreeMap::new(),
             refuses_table: None,
             takes_metadata: true,
+            takes_action_sets: true,
             takes_meters: true,
             meters: BTreeMap::new(),
             send_len: usize::MAX,
@@ -183,6 +186,11 @@ impl SimSwitch {
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
         if !self.takes_metadata && request.instructions.iter().any(carries) {
             return Err(ErrorMsg { kind: 3, code: 3, data: Vec::new() });
+        }
+        let is_of_set =
+            |instruction: &Instruction| matches!(instruction, Instruction::WriteActions(_) | Instruction::ClearActions);
+        if !self.takes_action_sets && request.instructions.iter().any(is_of_set) {
+            return Err(ErrorMsg { kind: 3, code: 1, data: Vec::new() });
         }
         if self.refuses_table.is_some_and(|first| first <= request.table_id) {
             return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });

@@ -71,6 +71,16 @@ fn pairs() -> impl Iterator<Item = (u32, u32)> {
 }
 
 #[test]
+fn of_a_key_that_is_there_nobody_asks_what_happens_where_it_has_no_value() {
+    let asks_first = |pkt: &PacketHandle, net: &Net| {
+        let is_known = net.has_key(&LookUp::of_host(Field::EthDst), None);
+        if is_known { to_the_place(pkt, net) } else { Route::drop() }
+    };
+    let sim = network(Arc::new(asks_first), |_| {});
+    assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
+}
+
+#[test]
 fn packets_between_known_hosts_find_rules_that_no_packet_has_made() {
     let mut sim = network(Arc::new(to_the_place), |_| {});
     assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));

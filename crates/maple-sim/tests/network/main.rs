@@ -20,6 +20,7 @@ mod live;
 mod look_ups;
 mod measured_load;
 mod moves;
+mod open_routes;
 mod pacing;
 mod ports;
 mod profiles;

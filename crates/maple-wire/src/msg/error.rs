@@ -24,6 +24,10 @@ impl ErrorMsg {
     pub const HELLO_FAILED: u16 = 0;
     /// `OFPET_BAD_REQUEST`.
     pub const BAD_REQUEST: u16 = 1;
+    /// `OFPET_BAD_ACTION`.
+    pub const BAD_ACTION: u16 = 2;
+    /// `OFPET_BAD_INSTRUCTION` of 1.3.
+    pub const BAD_INSTRUCTION: u16 = 3;
 
     /// Returns the header of the request that failed, if the data contains one.
     pub fn request(&self) -> Option<Header> {

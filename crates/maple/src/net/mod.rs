@@ -202,7 +202,7 @@ impl Net {
     /// ```
     #[track_caller]
     pub fn shortest_path(&self, a: impl Place, b: impl Place) -> Route {
-        match (a.start(), b.place()) {
+        match (a.start(), b.end()) {
             (Some(a), Some(b)) => self.0.shortest_path(a, b),
             _ => Route::unreachable().from_line(Some(Source::here())),
         }
@@ -229,7 +229,7 @@ impl Net {
     /// ```
     #[track_caller]
     pub fn path(&self, a: impl Place, b: impl Place, costs: &str) -> Route {
-        match (a.start(), b.place()) {
+        match (a.start(), b.end()) {
             (Some(a), Some(b)) => self.0.path(a, b, costs),
             _ => Route::unreachable().from_line(Some(Source::here())),
         }
@@ -252,7 +252,7 @@ impl Net {
     /// and the run can continue.
     #[track_caller]
     pub fn try_path(&self, a: impl Place, b: impl Place, costs: &str) -> Result<Route, PolicyError> {
-        let route = match (a.start(), b.place()) {
+        let route = match (a.start(), b.end()) {
             (Some(a), Some(b)) => self.0.try_path(a, b, costs)?,
             _ => Route::unreachable(),
         };

@@ -47,6 +47,21 @@ pub trait Place {
     /// assert_eq!(at.start().map(|start| start.switch), Some(at.switch));
     /// ```
     fn start(self) -> Option<Location>;
+
+    /// Returns the place as the end of a path; `None` if there is no place. Records nothing of a destination that a look-up
+    /// found: the path may lead to whatever it finds.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// use maple::net::Place as _;
+    ///
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// let at = bench.port(1, 2);
+    /// assert_eq!(at.end().and_then(|end| end.known()), Some(at));
+    /// ```
+    fn end<'n>(self) -> Option<HostLocation<'n>>
+    where
+        Self: 'n;
 }
 
 impl Place for Location {
@@ -56,6 +71,10 @@ impl Place for Location {
 
     fn start(self) -> Option<Location> {
         Some(self)
+    }
+
+    fn end<'n>(self) -> Option<HostLocation<'n>> {
+        Some(self.into())
     }
 }
 
@@ -69,6 +88,13 @@ impl Place for HostLocation<'_> {
     fn start(self) -> Option<Location> {
         Some(HostLocation::start(self))
     }
+
+    fn end<'n>(self) -> Option<HostLocation<'n>>
+    where
+        Self: 'n,
+    {
+        Some(self)
+    }
 }
 
 impl<P: Place> Place for Option<P> {
@@ -80,5 +106,12 @@ impl<P: Place> Place for Option<P> {
     #[track_caller]
     fn start(self) -> Option<Location> {
         self?.start()
+    }
+
+    fn end<'n>(self) -> Option<HostLocation<'n>>
+    where
+        Self: 'n,
+    {
+        self?.end()
     }
 }

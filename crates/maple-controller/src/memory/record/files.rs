@@ -50,6 +50,9 @@ pub(crate) struct Header {
     /// The number of a switch's leaves up to which it was explored; 0 in recordings of versions that did not explore.
     #[serde(default)]
     pub explored_leaves: usize,
+    /// Whether one decision might be for all places that a look-up finds; not so in recordings of versions before.
+    #[serde(default)]
+    pub open_routes: bool,
 }
 
 /// The options and the state with which engines began.
@@ -101,6 +104,7 @@ impl Header {
             compiler: compiler.into(),
             look_up_tables: engine.look_up_tables,
             explored_leaves: engine.explored_leaves,
+            open_routes: engine.open_routes,
         }
     }
 

@@ -44,6 +44,8 @@ pub(super) struct OptionsForm {
     #[serde(skip)]
     look_up_tables: u8,
     #[serde(skip)]
+    open_routes: bool,
+    #[serde(skip)]
     explored_leaves: usize,
     /// Controllers leave it as it is.
     #[serde(skip, default = "max_classes")]

@@ -60,6 +60,7 @@ impl Recorded {
         let mut start = start.ok_or_else(|| RecordingError::damaged(&folder, 0, "it has no beginning"))?;
         start.options.look_up_tables = header.look_up_tables;
         start.options.explored_leaves = header.explored_leaves;
+        start.options.open_routes = header.open_routes;
         Ok(Recorded { folder, header, start, blocks, is_torn, end, sources, candidates })
     }
 

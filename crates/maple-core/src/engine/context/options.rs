@@ -74,6 +74,9 @@ pub struct Options {
     /// The maximum number of a switch's tables that are for look-ups. Without them, a look-up by a field of the packet is
     /// a read of the field.
     pub look_up_tables: u8,
+    /// Whether one decision may be for all places that a look-up finds. Then rules of keys write the way there, where a
+    /// switch has tables for look-ups.
+    pub open_routes: bool,
     /// The maximum number of different values of a table that look-ups of a switch can tell apart.
     pub max_classes: u16,
     /// The number of leaves of a switch up to which it is explored, so that packets find rules before the first one of
@@ -139,6 +142,7 @@ impl Default for Options {
             host_timeout: Duration::from_secs(300),
             max_rules: None,
             look_up_tables: 0,
+            open_routes: false,
             max_classes: u16::MAX,
             explored_leaves: 0,
             max_traces: None,

@@ -77,6 +77,7 @@ impl Decisions {
         let dpid = switch.dpid();
         let lost = switch.tree().leaves().collect::<Vec<LeafId>>();
         self.withdraw_all(fabric, lost);
+        self.end_ways(fabric, dpid);
         self.report_departed(fabric, departed);
         self.end_waits_for(fabric, dpid);
         // These barriers will not be answered.

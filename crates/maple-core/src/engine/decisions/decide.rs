@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maple_wire::Dpid;
+use maple_wire::{Dpid, Field};
 
 use super::Decisions;
 use super::leaf::{HeldPackets, LeafState};
@@ -18,7 +18,9 @@ use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::uses::EngineStore;
 use crate::engine::fabric::Fabric;
+use crate::engine::fabric::routes::{SharedRoute, WayState};
 use crate::ids::{DependentId, LeafId};
+use crate::network::Mac;
 use crate::policy_error::PolicyError;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Goal, Resolved};
@@ -49,6 +51,9 @@ impl Decisions {
         {
             self.retry_install(fabric, id);
         }
+        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_open()) {
+            return self.send_to_found(fabric, id, packet);
+        }
         let need_not_wait = self.need_not_wait(fabric, id);
         let has_sure_labels = !fabric.ctx.is_any_unconfirmed();
         // The rule still follows f's former decision.
@@ -71,6 +76,55 @@ impl Decisions {
             }
             _ => self.send_without_rule(fabric, id, packet),
         }
+    }
+
+    /// Forwards a packet of a leaf for all places to the place that is found for it. Without its way, it goes through the
+    /// controller. f decides it again if the decision is out of date, or if it can't be followed to that place.
+    fn send_to_found(&mut self, fabric: &mut Fabric, id: LeafId, received: ReceivedPacket) {
+        let dpid = received.at.switch;
+        // The run that made the leaf may have been the first to look up.
+        self.follow_tables(fabric, dpid);
+        let Some(goal) = self.leaves.get(&id).and_then(|leaf| leaf.goal.as_open()).cloned() else {
+            return self.undecided.add_misses([received]);
+        };
+        let is_active = self.leaves.get(&id).is_some_and(|leaf| leaf.state == LeafState::Active);
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        let found = switch.ingress.look_ups.open_place(&received.packet());
+        let destination = || received.packet().switch_value(Field::EthDst).map(Mac::from_bits);
+        let in_state = || fabric.ctx.store.snapshot().host(destination()?).map(|host| host.location);
+        let Some(place) = found.or_else(in_state) else {
+            // The host has gone, so the packet is of another leaf in the newest state.
+            return self.undecided.add_misses([received]);
+        };
+        let way = self.way_to(fabric, dpid, place).and_then(|way| fabric.routes.get(way));
+        let is_sure = is_active && !fabric.ctx.is_any_unconfirmed();
+        let way = way.filter(|way| is_sure && way.way() == Some(WayState::Used) && way.is_ready());
+        if let Some(actions) = way.map(SharedRoute::actions) {
+            if actions.is_empty() {
+                self.drop_found(fabric, id, &received);
+            }
+            let effect = fabric.switches.packet_out(&mut fabric.ctx, &received, actions);
+            fabric.ctx.add_all_after_rules(effect);
+            return;
+        }
+        let Some(route) = goal.ending_at(place).now(&fabric.ctx.store.snapshot()) else {
+            return self.decide(fabric, vec![received]);
+        };
+        // Checked last: a leaf that is current now was so when its goal was resolved.
+        if !fabric.ctx.store.is_current(id) {
+            self.withdraw(fabric, id);
+            return self.undecided.add_misses([received]);
+        }
+        if route.switches.is_empty() {
+            self.drop_found(fabric, id, &received);
+        }
+        fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, &self.origin_of(id), &received);
+    }
+
+    /// Counts a packet that is dropped because no path leads to the place that is found for it.
+    fn drop_found(&mut self, fabric: &mut Fabric, id: LeafId, received: &ReceivedPacket) {
+        let cause = DropCause::Policy(self.origin_of(id));
+        fabric.switches.drop_packet(&mut fabric.ctx, received, cause);
     }
 
     /// Reports whether a packet of a leaf that waits for labels is better sent without them, because labels have to

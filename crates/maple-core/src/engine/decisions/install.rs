@@ -47,6 +47,16 @@ impl Decisions {
         self.forward_held(fabric, id);
     }
 
+    /// Installs a leaf for all places, which had no capacity.
+    pub fn install_open(&mut self, fabric: &mut Fabric, id: LeafId) {
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
+        let since = leaf.waiting_since(fabric.ctx.now());
+        leaf.state = LeafState::Active;
+        let ingress = leaf.ingress();
+        fabric.ctx.stats.leaves_installed += 1;
+        Decisions::request_rule(fabric, ingress, id, since);
+    }
+
     /// Lets the controller forward the leaf's packets, because the leaf cannot have a rule. Withdraws a leaf that is
     /// being rerouted.
     pub fn forward_by_controller(&mut self, fabric: &mut Fabric, id: LeafId) {

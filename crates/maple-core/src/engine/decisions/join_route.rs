@@ -9,6 +9,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::{AtIngress, RouteKey, SharedRoute};
+use crate::engine::one_switch::action_sets::act_on_set;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{LeafId, RouteId};
 use crate::labels::Carriage;
@@ -21,6 +22,9 @@ impl Decisions {
         let goal = leaf.goal.clone();
         if !self.check_leaf_capacity(fabric, id) {
             return;
+        }
+        if goal.as_open().is_some() {
+            return self.install_open(fabric, id);
         }
         match self.join_goal(fabric, id, &goal) {
             Some(route_id) => self.install(fabric, id, route_id),
@@ -42,6 +46,12 @@ impl Decisions {
         if let Some(route_id) = fabric.routes.join(leaf, &key) {
             return Some(route_id);
         }
+        self.create_route(fabric, Some(leaf), key)
+    }
+
+    /// Makes a leaf join a new route. Without a leaf, the route is the way to a place that an open look-up finds. `None` if
+    /// there is no such route.
+    pub fn create_route(&mut self, fabric: &mut Fabric, leaf: Option<LeafId>, key: RouteKey) -> Option<RouteId> {
         let meter = fabric.meter_number(key.ingress, key.goal.meter()).ok()?;
         let (subscription, resolved) = match &key.goal {
             Goal::Plan(plan) => {
@@ -49,6 +59,7 @@ impl Decisions {
                 (Some(dependent), fabric.ctx.subscribe_to_plan(dependent, plan)?)
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
+            Goal::Open(_) => return None,
         };
         let switch = fabric.switches.get(&key.ingress);
         let looks_up = switch.is_some_and(|switch| !switch.layout().look_ups().is_empty());
@@ -69,6 +80,12 @@ impl Decisions {
         if !fabric.check_capacity(ingress) {
             leaf.state = LeafState::NoCapacity { from: fabric.ctx.now() + fabric.ctx.options.eviction_period };
             return LeafAction::Controller;
+        }
+        if leaf.is_open() {
+            leaf.state = LeafState::Active;
+            fabric.ctx.stats.leaves_installed += 1;
+            fabric.switches.wait(ingress, Waiter::RuleAdded(id, fabric.ctx.now()));
+            return LeafAction::Apply(act_on_set());
         }
         let key = route_key(fabric, &leaf.goal, &leaf.witness);
         let Some(route_id) = key.and_then(|key| self.join_route(fabric, id, key)) else {
@@ -95,6 +112,7 @@ impl Decisions {
 
     /// Undoes [`Decisions::prepare_leaf`] for a leaf that is not put into its tree after all.
     pub fn discard_prepared(fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) {
+        fabric.ctx.stats.leaves_installed -= u64::from(leaf.is_open() && leaf.state == LeafState::Active);
         let Some(route_id) = leaf.route_id.take() else { return };
         if leaf.state == LeafState::Active {
             // Its rule has not been sent.
@@ -113,6 +131,7 @@ fn route_key(fabric: &Fabric, goal: &Goal, packet: &ReceivedPacket) -> Option<Ro
     let carriage = match goal {
         Goal::Plan(_) => Carriage::plain(version, &packet.packet()),
         Goal::Fixed(route) => Carriage::for_route(route, ingress, version, &packet.packet())?,
+        Goal::Open(_) => return None,
     };
     Some(RouteKey { ingress, version, goal: goal.clone(), carriage })
 }

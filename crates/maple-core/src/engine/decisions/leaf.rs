@@ -7,8 +7,10 @@ use maple_wire::{Constraint, Dpid, Field};
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::ids::{RouteId, Time};
+use crate::network::Mac;
 use crate::remembered::Witness;
-use crate::route::Goal;
+use crate::route::{Goal, Resolved};
+use crate::state::Snapshot;
 use crate::trace::{ReadMetadata, Trace};
 
 /// f's answer for the packets that pass a trace. It lives at the shard of the ingress switch.
@@ -75,6 +77,20 @@ impl Leaf {
     /// Reports whether the leaf sends packets nowhere, whatever the topology is.
     pub fn drops(&self) -> bool {
         self.goal.sends_nowhere()
+    }
+
+    /// Reports whether the leaf sends packets to whatever place a look-up finds.
+    pub fn is_open(&self) -> bool {
+        self.goal.as_open().is_some()
+    }
+
+    /// Returns the hops of the witness packet in a state. `None` if the route can't be followed, or the packet's
+    /// destination has gone.
+    pub fn hops_of_witness(&self, state: &Snapshot) -> Option<Arc<Resolved>> {
+        let goal = self.newest_goal();
+        let Some(open) = goal.as_open() else { return goal.now(state) };
+        let destination = Mac::from_bits(self.witness.packet().switch_value(Field::EthDst)?);
+        open.ending_at(state.host(destination)?.location).now(state)
     }
 
     /// Returns the bits of the metadata that the leaf's packets have.

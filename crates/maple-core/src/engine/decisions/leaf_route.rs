@@ -12,18 +12,19 @@ use super::leaf::{Leaf, LeafState};
 use crate::compile::LeafAction;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::action_sets::act_on_set;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, RouteId, Time};
 use crate::route::Resolved;
 
 impl Decisions {
-    /// Returns the present resolution of a leaf's goal. `None` if there is no such route.
+    /// Returns the present resolution of a leaf's goal. `None` if there is no such route, or if it depends on the packet.
     pub fn resolved(fabric: &Fabric, leaf: &Leaf) -> Option<Arc<Resolved>> {
         let route_id =
             if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
         match route_id.and_then(|route_id| fabric.routes.get(route_id)) {
             Some(route) => Some(Arc::clone(route.resolved())),
-            None => leaf.newest_goal().now(&fabric.ctx.store.snapshot()).ok(),
+            None => leaf.newest_goal().now(&fabric.ctx.store.snapshot()),
         }
     }
 
@@ -43,6 +44,9 @@ impl Decisions {
     pub fn ingress_action(&self, fabric: &Fabric, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
+        if leaf.is_some_and(|leaf| leaf.is_open()) {
+            return LeafAction::Apply(act_on_set());
+        }
         let Some(route) = leaf.and_then(|leaf| fabric.routes.get(leaf.route_id?)) else {
             return LeafAction::Controller;
         };
@@ -68,6 +72,8 @@ impl Decisions {
     pub fn release(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         match leaf.state {
+            // The rules of keys say the ways.
+            _ if leaf.is_open() => {}
             LeafState::Active => self.stop_using_route(fabric, id, false),
             LeafState::Rerouting(ref reroute) => {
                 let route_id = reroute.route_id;

@@ -51,6 +51,7 @@ impl Decisions {
                 switch.ingress.look_ups.note_version(version);
             }
         }
+        self.follow_ways(fabric, dpid);
         self.free_classes(fabric, dpid);
         self.free_tables(fabric, dpid);
     }

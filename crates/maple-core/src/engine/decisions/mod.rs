@@ -18,6 +18,7 @@ pub(super) mod runs;
 pub(super) mod invalidate;
 pub(super) mod leaf_route;
 pub(super) mod send;
+pub(super) mod ways;
 
 // A leaf is installed. Its route changes.
 pub(super) mod install;
@@ -26,6 +27,7 @@ pub(super) mod route_news;
 // A leaf begins: it joins a route, and its tree.
 pub(super) mod add_leaf;
 pub(super) mod join_route;
+pub(super) mod join_way;
 pub(super) mod reroute;
 
 // The rules of switches.
@@ -56,6 +58,7 @@ use await_barriers::BarrierWaits;
 use leaves::Leaves;
 use recheck::Rechecks;
 use undecided::Undecided;
+use ways::PlaceWays;
 
 /// What f has decided at this shard.
 pub(super) struct Decisions {
@@ -66,6 +69,7 @@ pub(super) struct Decisions {
     pub undecided: Undecided,
     pub rechecks: Rechecks,
     pub barrier_waits: BarrierWaits,
+    pub ways: PlaceWays,
 }
 
 impl Decisions {
@@ -78,6 +82,7 @@ impl Decisions {
             undecided: Undecided::default(),
             rechecks: Rechecks::default(),
             barrier_waits: BarrierWaits::default(),
+            ways: PlaceWays::default(),
         }
     }
 
@@ -85,7 +90,7 @@ impl Decisions {
     pub fn copy(&self) -> Decisions {
         let mut leaves = self.leaves.clone();
         drop(leaves.take_held());
-        Decisions { leaves, ..Decisions::new(Arc::clone(&self.policy), false) }
+        Decisions { leaves, ways: self.ways.clone(), ..Decisions::new(Arc::clone(&self.policy), false) }
     }
 
     /// Publishes the leaves that came, changed or went since the last time ([`Effect::Remember`]).

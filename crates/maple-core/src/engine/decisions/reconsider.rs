@@ -90,7 +90,10 @@ impl Decisions {
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
         let stays = *leaf.newest_goal() == route;
-        if !same || !stays && !self.can_reroute(fabric, id) || fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
+        if !same
+            || !stays && !self.can_reroute(fabric, id, &route)
+            || fabric.ctx.store.commit(txn, Some(id.into())).is_err()
+        {
             return self.withdraw(fabric, id);
         }
         fabric.ctx.report_left_out(left_out, made_at.as_ref());

@@ -43,8 +43,9 @@ impl Decisions {
                 let mut effects = Vec::new();
                 let came = fabric.routes.learn(serial, port, news, fabric.ctx.now(), &mut effects);
                 match came {
-                    Some(RouteNews::Ready(leaves)) => {
-                        leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf))
+                    Some(RouteNews::Ready(route, leaves)) => {
+                        self.update_way(fabric, route);
+                        leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf));
                     }
                     Some(RouteNews::NextReady(route)) => self.switch_to_next_path(fabric, route),
                     Some(RouteNews::Refused(route, why)) => self.on_route_refused(fabric, route, why),
@@ -80,7 +81,10 @@ impl Decisions {
             self.leaves.forget_answers();
         }
         match changed {
-            PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf)),
+            PlanChange::Ready(leaves) => {
+                self.update_way(fabric, id);
+                leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf));
+            }
             PlanChange::NextReady => self.switch_to_next_path(fabric, id),
             PlanChange::Asking | PlanChange::Nothing => {}
         }
@@ -103,6 +107,7 @@ impl Decisions {
         let leaves = fabric.leaves_of_route(id);
         fabric.with_routes(|routes, _, out| routes.close(id, out));
         self.withdraw_all(fabric, leaves);
+        self.replace_way(fabric, id);
     }
 
     /// Switches a route over to its next path, which is ready.
@@ -117,6 +122,7 @@ impl Decisions {
             switch.ingress.changed_actions.extend(leaves);
             former.into_iter().for_each(|serial| switch.tables.wait(Waiter::FormerPath { route_id: id, serial }));
         }
+        self.update_way(fabric, id);
         fabric.mark_dirty(ingress);
         fabric.sync_route_rules();
         waiting_leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf));
@@ -184,6 +190,7 @@ impl Decisions {
         if plan.is_some_and(|(dependent, _)| is_reconsidered(fabric, dependent)) {
             return;
         }
+        self.lose_way(fabric, id);
         for leaf in fabric.leaves_of_route(id) {
             if !is_reconsidered(fabric, leaf.into()) {
                 self.stop_using_lost_route(fabric, leaf, id);
@@ -193,6 +200,7 @@ impl Decisions {
 
     /// Sends the route's packets through the controller for a while.
     fn on_route_lost(&mut self, fabric: &mut Fabric, id: RouteId) {
+        self.lose_way(fabric, id);
         for leaf in fabric.leaves_of_route(id) {
             self.stop_using_lost_route(fabric, leaf, id);
         }

@@ -59,7 +59,8 @@ impl Decisions {
         let of_key = switch.ingress.look_ups.describe_key(table_id, &rule);
         let why = of_key.unwrap_or_else(|| self.why(fabric, switch, &rule, subject));
         let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
-        TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }
+        let instructions = switch.tables.action_sets().to_switch(table_id, rule.instructions.to_vec()).into();
+        TableRule { table_id, counted, why, rule: Rule { cookie, instructions, ..rule }, leaf }
     }
 
     fn why(&self, fabric: &Fabric, switch: &Switch, rule: &Rule, subject: Option<Subject>) -> String {

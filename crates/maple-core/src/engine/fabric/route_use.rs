@@ -7,6 +7,7 @@ use super::routes::{Routes, SharedRoute};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::cookies::dependent_cookie;
+use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::labels::LabelEffect;
 
@@ -17,6 +18,25 @@ impl Fabric {
         let Some(ingress) = self.routes.get(route_id).map(|route| route.ingress()).expected() else { return };
         let others = self.routes.begin_use(route_id, leaf);
         others.into_iter().for_each(|other| self.change_action(ingress, other));
+    }
+
+    /// Ends the use of a route as the way of keys' rules, which change with the next update of the ingress switch. `stays`:
+    /// it is the way again when it is ready.
+    pub fn end_way(&mut self, route_id: RouteId, stays: bool) {
+        let Some(ingress) = self.routes.get(route_id).map(|route| route.ingress()).expected() else { return };
+        if !self.routes.end_way(route_id, stays) {
+            if !stays {
+                self.with_routes(|routes, _, out| routes.leave(route_id, true, out));
+            }
+            return;
+        }
+        match self.switches.get_mut(&ingress) {
+            Some(switch) => {
+                switch.tables.wait(Waiter::RuleRemoved { route_id, stays });
+                self.mark_dirty(ingress);
+            }
+            None => self.finish_route_use(route_id, stays, false),
+        }
     }
 
     /// Changes the routes, and then carries out what they ask for.

@@ -20,6 +20,8 @@ pub(in crate::engine) struct Layout {
     /// Whether the switch has these tables. If not, it has one, for all rules.
     has_pipeline: bool,
     look_ups: u8,
+    /// Whether rules of keys may write the action sets of packets.
+    has_action_sets: bool,
 }
 
 impl Layout {
@@ -28,22 +30,32 @@ impl Layout {
     pub fn new(capabilities: &Capabilities, options: &Options) -> Layout {
         let has_pipeline = capabilities.version == Version::Of13 && capabilities.tables >= 3;
         let look_ups = capabilities.tables.saturating_sub(OTHERS).min(options.look_up_tables);
-        if has_pipeline { Layout::with_look_ups(look_ups) } else { Layout::with_one_table() }
+        let has_action_sets = options.open_routes && capabilities.action_sets && look_ups > 0;
+        if has_pipeline {
+            Layout { has_action_sets, ..Layout::with_look_ups(look_ups) }
+        } else {
+            Layout::with_one_table()
+        }
     }
 
     /// Returns the layout with this number of tables for look-ups.
     pub fn with_look_ups(look_ups: u8) -> Layout {
-        Layout { has_pipeline: true, look_ups }
+        Layout { has_pipeline: true, look_ups, has_action_sets: false }
     }
 
     /// Returns the layout of a switch with one table.
     pub fn with_one_table() -> Layout {
-        Layout { has_pipeline: false, look_ups: 0 }
+        Layout { has_pipeline: false, look_ups: 0, has_action_sets: false }
     }
 
     /// Reports whether the switch has these tables, and not one for all rules.
     pub fn has_pipeline(self) -> bool {
         self.has_pipeline
+    }
+
+    /// Reports whether rules of keys may write the action sets of packets, and rules of leaves let these act.
+    pub fn has_action_sets(self) -> bool {
+        self.has_action_sets
     }
 
     /// Returns the tables of look-ups, in order.

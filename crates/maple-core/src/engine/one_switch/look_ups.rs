@@ -8,6 +8,7 @@
 //! route, and the switch has confirmed them.
 
 mod of_switch;
+mod open;
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ use super::counters::senders::Entrance;
 use super::layout::Layout;
 use crate::engine::context::options::Options;
 use crate::ids::DependentId;
-use crate::look_ups::{Component, KeyRules, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
+use crate::look_ups::{Component, KeyClass, KeyRules, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 use crate::network::{Location, Mac};
 use crate::report::Lowered;
 use crate::rule::{Rule, is_to_controller_only, to_controller};
@@ -104,7 +105,8 @@ impl Involved {
 impl LookUps {
     /// Creates the look-ups of a switch that has not recorded any.
     pub fn new(layout: Layout, options: &Options) -> LookUps {
-        let registers = Registers::new(layout.look_ups().len(), options.max_classes).shared();
+        let registers = Registers::new(layout.look_ups().len(), options.max_classes);
+        let registers = registers.with_open_paths(layout.has_action_sets()).shared();
         LookUps {
             registers,
             in_use: Vec::new(),
@@ -368,11 +370,13 @@ impl LookUps {
         let known = version.replace(state.version()).filter(|_| mask == rules.mask());
         match known.and_then(|version| look_up.written_since(state, version)) {
             Some(written) => {
-                let mut class = |value: Option<Value>| value.map_or(Some(0), |value| registers.bits(number, &value));
+                let mut class = |value: Option<Value>| {
+                    value.map_or(KeyClass::ABSENT, |value| key_class(&mut registers, number, &value))
+                };
                 rules.set(written.into_iter().map(|(key, value)| (key, class(value))))
             }
             None => {
-                let mut class = |(key, value): (_, Value)| (key, registers.bits(number, &value));
+                let mut class = |(key, value): (_, Value)| (key, key_class(&mut registers, number, &value));
                 let classes: FxHashMap<_, _> = look_up.entries(state).into_iter().map(&mut class).collect();
                 rules.set_all(mask, classes)
             }
@@ -383,7 +387,10 @@ impl LookUps {
         let registers = lock(&self.registers);
         registers.look_ups().len() != self.in_use.len()
             || self.sources.is_none() && registers.is_source_asked()
-            || self.in_use.iter().enumerate().any(|(number, of)| registers.mask(number) != of.rules.mask())
+            || self.in_use.iter().enumerate().any(|(number, of)| {
+                registers.mask(number) != of.rules.mask()
+                    || registers.open_paths(number).is_some() && !of.rules.has_ways()
+            })
     }
 
     /// Reports whether keys' rules are to change, or have changed and the switch has not confirmed it.
@@ -499,9 +506,13 @@ impl LookUps {
         let rules = &self.in_use.iter().find(|of| of.rules.table() == table)?.rules;
         let key = rules.key_of(rule)?;
         let registers = lock(&self.registers);
-        let found = match rule.instructions[..] {
-            [Instruction::WriteMetadata { metadata, mask }, _] => registers.found_by(rules.look_up(), metadata, mask),
-            _ => "not confirmed, so the controller decides".to_owned(),
+        let written = rule.instructions.iter().find_map(|instruction| match instruction {
+            Instruction::WriteMetadata { metadata, mask } => Some((*metadata, *mask)),
+            _ => None,
+        });
+        let found = match written {
+            Some((metadata, mask)) => registers.found_by(rules.look_up(), metadata, mask),
+            None => "not confirmed, so the controller decides".to_owned(),
         };
         Some(format!("maple: {} for {}: {found}", rules.look_up(), rules.look_up().key_text(&key)))
     }
@@ -515,6 +526,12 @@ impl LookUps {
     pub fn rules(&self) -> impl Iterator<Item = (u8, Vec<Rule>)> {
         self.in_use.iter().map(|of| (of.rules.table(), of.rules.rules().collect()))
     }
+}
+
+/// Returns what a key has that has this value.
+fn key_class(registers: &mut Registers, number: usize, value: &Value) -> KeyClass {
+    let place = if let Value::Location(place) = value { Some(*place) } else { None };
+    KeyClass { class: registers.bits(number, value), place }
 }
 
 /// What port and host say of a packet.

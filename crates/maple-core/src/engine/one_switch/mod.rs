@@ -1,5 +1,6 @@
 //! One switch of a shard: the state of its parts, and what needs nothing but this switch.
 
+pub(super) mod action_sets;
 pub(super) mod classifier;
 pub(super) mod cookies;
 pub(super) mod counters;
@@ -85,7 +86,7 @@ impl Switch {
             ports: Ports::new(dpid, layout, options),
             room: Room::new(has_pipeline, options),
             counters: Counters::default(),
-            tables: Tables::new(options.first_xid, capabilities.version, bundles),
+            tables: Tables::new(options.first_xid, capabilities.version, bundles).with_action_sets(layout),
             pacing: Pacing::default(),
             renamed: TranslatedCookies::default(),
             restoring: None,
@@ -99,7 +100,7 @@ impl Switch {
     /// earlier run, the copy does not know its rules. If the switch has no connection, the copy behaves as if it had
     /// one.
     pub fn copy(&self, options: &Options) -> Switch {
-        let unknown = || Tables::new(options.first_xid, self.version(), false);
+        let unknown = || Tables::new(options.first_xid, self.version(), false).with_action_sets(self.layout);
         Switch {
             layout: self.layout,
             ingress: self.ingress.copy(),
@@ -194,11 +195,14 @@ impl Switch {
         }
     }
 
-    /// Leaves out the rules that packets don't reach, and puts the others into the tables of this layout.
+    /// Leaves out the rules that packets don't reach, and puts the others into the tables of this layout, in the form
+    /// that rules have here.
     pub fn arrange(&self, flows: &mut Vec<FlowStats>) {
+        let sets = self.tables.action_sets();
         flows.retain_mut(|flow| {
             let table = self.table_of_report(flow.table_id);
             flow.table_id = table.unwrap_or_default();
+            flow.instructions = sets.of_switch(flow.table_id, std::mem::take(&mut flow.instructions));
             table.is_some()
         });
     }

@@ -19,7 +19,7 @@ impl Switch {
             priority: rule.priority,
             cookie: rule.cookie,
             matching: rule.matching,
-            instructions: rule.instructions.to_vec(),
+            instructions: self.tables.action_sets().to_switch(table_id, rule.instructions.to_vec()),
         };
         self.tables.installed().map(flow).collect()
     }

@@ -50,7 +50,7 @@ impl Difference {
         after: DecisionSummary,
         state: &Snapshot,
     ) -> Difference {
-        let before = leaf.newest_goal().now(state).unwrap_or_default();
+        let before = leaf.hops_of_witness(state).unwrap_or_default();
         let before = DecisionSummary::from_run(&before, leaf.witness.at, &leaf.trace);
         Difference::between(kind, &leaf.witness, before, after)
     }

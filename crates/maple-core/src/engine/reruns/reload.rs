@@ -135,7 +135,7 @@ impl Reload {
         let (kind, decision) = match outcome {
             RunOutcome::Answer((goal, resolved), finished) => {
                 let old = self.compared.as_ref().unwrap_or(&state);
-                let before = || leaf.newest_goal().now(old).unwrap_or_default();
+                let before = || leaf.hops_of_witness(old).unwrap_or_default();
                 let is_same = leaf.newest_goal() == goal && self.compared.is_none();
                 let kind = if is_same { None } else { DifferenceKind::between(&before(), resolved) };
                 let Some(kind) = kind else {
@@ -238,7 +238,7 @@ fn change_over(
         (leaf.witness.clone(), *leaf.newest_goal() == goal, finished.trace.asks_like(&leaf.trace));
     // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
     let stays = if has_same_trace {
-        has_same_goal || decisions.can_reroute(fabric, id)
+        has_same_goal || decisions.can_reroute(fabric, id, &goal)
     } else {
         has_same_goal && !leaf.is_rerouting()
     };

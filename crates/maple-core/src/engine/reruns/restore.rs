@@ -261,6 +261,10 @@ impl Restore {
         if !restoring.is_some_and(Restoring::are_rules_known) {
             return;
         }
+        if fabric.switches.get(&dpid).is_some_and(|switch| switch.layout().has_action_sets()) {
+            // The ways of keys' rules need labels too.
+            decisions.follow_tables(fabric, dpid);
+        }
         decisions.collect(fabric, dpid);
         confirm_labels(fabric, dpid);
         let Fabric { ctx, switches, routes, .. } = fabric;
@@ -387,7 +391,7 @@ fn labels_pushed_by(rule: &Rule) -> Vec<(PortNo, u16)> {
     let mut pushed = Vec::new();
     let mut id = None;
     for instruction in rule.instructions.iter() {
-        let Instruction::ApplyActions(actions) = instruction else { continue };
+        let (Instruction::ApplyActions(actions) | Instruction::WriteActions(actions)) = instruction else { continue };
         for action in actions {
             match action {
                 Action::SetVlanVid(vid) => id = Some(*vid),

@@ -10,7 +10,7 @@ pub(super) mod packet_out;
 pub(super) mod reread;
 pub(super) mod traffic;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use maple_wire::{Dpid, Field, Message};
@@ -42,6 +42,8 @@ pub(super) struct Switches {
     /// Switches that turned out to have fewer tables, each with the number that it announces, and that of the tables in
     /// which it takes rules.
     fewer_tables: BTreeMap<Dpid, (u8, u8)>,
+    /// Switches that refuse rules which write or clear action sets.
+    without_action_sets: BTreeSet<Dpid>,
     /// The switches of look-ups, by the dependents that these are for the store.
     look_ups: FxHashMap<DependentId, Dpid>,
     /// The number of times that classes were freed, or look-ups lowered. Traces from before may name other classes.
@@ -121,13 +123,24 @@ impl Switches {
         Some(tables)
     }
 
-    /// Forgets that a switch has fewer tables than it announces.
-    pub fn forget_fewer_tables(&mut self, dpid: Dpid) {
-        self.fewer_tables.remove(&dpid);
+    /// Notes that a switch refuses rules which write or clear action sets. Returns whether that is new.
+    pub fn note_no_action_sets(&mut self, dpid: Dpid) -> bool {
+        if self.without_action_sets.len() >= MAX_WITH_FEWER_TABLES {
+            self.without_action_sets.pop_first();
+        }
+        self.without_action_sets.insert(dpid)
     }
 
-    /// Returns what a switch can do: what it announces, unless it has shown that it has fewer tables.
+    /// Forgets that a switch has fewer tables than it announces, or no action sets.
+    pub fn forget_fewer_tables(&mut self, dpid: Dpid) {
+        self.fewer_tables.remove(&dpid);
+        self.without_action_sets.remove(&dpid);
+    }
+
+    /// Returns what a switch can do: what it announces, unless it has shown that it has fewer tables, or no action sets.
     pub fn effective_capabilities(&self, dpid: Dpid, announced: Capabilities) -> Capabilities {
+        let action_sets = announced.action_sets && !self.without_action_sets.contains(&dpid);
+        let announced = Capabilities { action_sets, ..announced };
         match self.fewer_tables.get(&dpid) {
             Some((before, tables)) if *before == announced.tables => Capabilities { tables: *tables, ..announced },
             _ => announced,

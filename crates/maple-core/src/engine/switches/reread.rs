@@ -31,8 +31,10 @@ impl Switches {
         let epoch = ctx.options.epoch;
         let is_temporary = |cookie| watch_number(epoch, cookie).is_some();
         let (ours, others): (Vec<_>, Vec<_>) = flows.into_iter().partition(|flow| is_ours(flow.cookie));
+        let sets = switch.tables.action_sets();
         let rules = ours.into_iter().filter(|flow| !is_temporary(flow.cookie)).map(|flow| {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
+            let instructions = sets.of_switch(table_id, instructions);
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
         });
         let can_say = |rule: &Rule| {

@@ -40,6 +40,8 @@ pub struct Case {
     pub lists: bool,
     /// The number of tables that switches may use for look-ups.
     pub look_up_tables: u8,
+    /// Whether one decision may be for all places that a look-up finds.
+    pub open_routes: bool,
     /// The number of leaves of a switch up to which it is explored.
     pub explored_leaves: usize,
     /// The maximum number of classes of a look-up.
@@ -58,6 +60,7 @@ impl Case {
         let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
         let (other, sliced, guards, lists) = (None, false, Vec::new(), seed.is_multiple_of(3));
         let look_up_tables = (seed % 5) as u8;
+        let open_routes = seed / 4 % 2 == 1;
         let explored_leaves = [0, 8, 400][(seed / 7 % 3) as usize];
         Case {
             seed,
@@ -72,6 +75,7 @@ impl Case {
             capacity,
             lists,
             look_up_tables,
+            open_routes,
             explored_leaves,
             max_classes: u16::MAX,
             keys_of_table: None,

@@ -315,6 +315,7 @@ fn options(case: &Case) -> Options {
         host_timeout,
         listener_filters: case.shape.heard.clone().into(),
         look_up_tables: case.look_up_tables,
+        open_routes: case.open_routes,
         explored_leaves: case.explored_leaves,
         max_classes: case.max_classes,
         flow_mod_rate: if case.seed.is_multiple_of(5) { NonZeroU32::new(1_000) } else { None },

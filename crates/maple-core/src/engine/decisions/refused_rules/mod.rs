@@ -54,6 +54,9 @@ impl Decisions {
         }
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let full = is_table_full(error, switch.version());
+        if !full && is_of_action_set(switch, table, rule, error) {
+            return do_without_action_sets(fabric, dpid, table, rule, error);
+        }
         if !full && is_needed(switch, table, rule) {
             return use_fewer_tables(fabric, dpid, table, rule, error);
         }
@@ -191,6 +194,28 @@ fn use_fewer_tables(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, err
     fabric.ctx.stats.refused_rules += 1;
     fabric.ctx.report(Report::FewerTables { switch: dpid, tables, what: what.into() });
     fabric.ctx.add_effect(Effect::Reconnect { dpid });
+}
+
+/// Reports whether a switch refuses a rule because of what it does to the action set of packets.
+fn is_of_action_set(switch: &Switch, table: u8, rule: &Rule, error: &ErrorMsg) -> bool {
+    let sent = switch.tables.action_sets().to_switch(table, rule.instructions.to_vec());
+    let is_blamed = |instruction: &Instruction| match instruction {
+        Instruction::WriteActions(_) => matches!(error.kind, ErrorMsg::BAD_ACTION | ErrorMsg::BAD_INSTRUCTION),
+        Instruction::ClearActions => error.kind == ErrorMsg::BAD_INSTRUCTION,
+        _ => false,
+    };
+    switch.layout().has_action_sets() && sent.iter().any(is_blamed)
+}
+
+/// Lets a switch do without action sets, which it does not have, with a new connection.
+fn do_without_action_sets(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
+    let Some(switch) = fabric.switches.known(dpid) else { return };
+    let what = refusal(switch.version(), table, rule, error);
+    // Each rule is refused.
+    if fabric.switches.note_no_action_sets(dpid) {
+        report_refusal(fabric, dpid, what);
+        fabric.ctx.add_effect(Effect::Reconnect { dpid });
+    }
 }
 
 /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.

@@ -52,8 +52,9 @@ use crate::ids::{DependentId, LeafId, RouteId, ShardId, Time};
 use crate::labels::{LabelEffect, Refusal};
 use crate::route::{Meter, Resolved};
 use path::{LabelledPath, PathState};
+use shared_route::RouteUses;
 
-pub(in crate::engine) use shared_route::{RouteKey, SharedRoute};
+pub(in crate::engine) use shared_route::{RouteKey, SharedRoute, WayState};
 
 /// The routes of a shard.
 #[derive(Clone, Debug)]
@@ -77,8 +78,8 @@ pub(in crate::engine) struct Routes {
 /// The consequence of news about a label for a route.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) enum RouteNews {
-    /// These leaves may be installed.
-    Ready(BTreeSet<LeafId>),
+    /// The route is ready, and these leaves may be installed.
+    Ready(RouteId, BTreeSet<LeafId>),
     /// The next path is ready.
     NextReady(RouteId),
     /// No leaf may use the route, and those that use it have to stop. Leaves that wait continue to wait.
@@ -145,11 +146,35 @@ impl Routes {
         Some(id)
     }
 
-    /// Makes a leaf join a new route, which resolves to `resolved` now, and asks for its labels. A route that follows a
-    /// plan has a `subscription` in the store.
+    /// Makes the route the way to a place that an open look-up finds, if it exists.
+    pub fn join_as_way(&mut self, key: &RouteKey) -> Option<RouteId> {
+        let id = *self.by_key.get(key)?;
+        let route = self.all.get_mut(&id)?;
+        route.members += 1;
+        route.uses.way = Some(WayState::Waiting);
+        Some(id)
+    }
+
+    /// Notes that rules of keys may lead along the route.
+    pub fn begin_way(&mut self, id: RouteId) {
+        let Some(route) = self.all.get_mut(&id).expected() else { return };
+        route.uses.count += 1;
+        route.uses.way = Some(WayState::Used);
+    }
+
+    /// Notes that no further rules of keys lead along the route. If `stays`, they may again when it is ready. Returns
+    /// whether they may have led along it: then that use goes on until the switch has confirmed their changes.
+    pub fn end_way(&mut self, id: RouteId, stays: bool) -> bool {
+        let Some(route) = self.all.get_mut(&id).expected() else { return false };
+        let was = std::mem::replace(&mut route.uses.way, stays.then_some(WayState::Waiting));
+        was == Some(WayState::Used)
+    }
+
+    /// Makes a leaf join a new route, which resolves to `resolved` now, and asks for its labels. Without a leaf, the route
+    /// is the way to a place that an open look-up finds. A route that follows a plan has a `subscription` in the store.
     pub fn create(
         &mut self,
-        leaf: LeafId,
+        leaf: Option<LeafId>,
         key: RouteKey,
         resolved: &Arc<Resolved>,
         subscription: Option<DependentId>,
@@ -179,8 +204,8 @@ impl Routes {
                 metadata: None,
                 refusals: 0,
                 members: 1,
-                leaves: FxHashSet::from_iter([leaf]),
-                users: 0,
+                leaves: leaf.into_iter().collect(),
+                uses: RouteUses { count: 0, way: leaf.is_none().then_some(WayState::Waiting) },
                 waiting_leaves: BTreeSet::new(),
             },
         );
@@ -239,7 +264,7 @@ impl Routes {
     }
 
     fn end_unused(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
-        if self.all.get(&id).is_some_and(|route| route.members == 0 && route.users == 0) {
+        if self.all.get(&id).is_some_and(|route| route.members == 0 && route.uses.count == 0) {
             self.close(id, out);
             self.release_all(id, confirmed, out);
             if let Some(route) = self.all.remove(&id) {
@@ -272,12 +297,15 @@ impl Routes {
     /// change, because they are to lead to the table of routes from now on.
     pub fn begin_use(&mut self, id: RouteId, leaf: LeafId) -> BTreeSet<LeafId> {
         let Some(route) = self.all.get_mut(&id).expected() else { return BTreeSet::new() };
-        route.users += 1;
+        route.uses.count += 1;
         if route.route_table.is_none() || route.metadata.is_some() || !route.may_have_rule() {
             return BTreeSet::new();
         }
-        let others =
-            if route.users > 1 { route.leaves().filter(|other| *other != leaf).collect() } else { BTreeSet::new() };
+        let others = if route.uses.count > 1 {
+            route.leaves().filter(|other| *other != leaf).collect()
+        } else {
+            BTreeSet::new()
+        };
         self.give_number(id);
         others
     }
@@ -317,9 +345,9 @@ impl Routes {
     /// that.
     pub fn end_use(&mut self, id: RouteId, now: Time, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id).expected() else { return };
-        route.users -= 1;
+        route.uses.count -= 1;
         if let PathState::Refused { retry } = route.path.state
-            && route.users == 0
+            && route.uses.count == 0
         {
             self.release_all(id, confirmed, out);
             out.push(LabelEffect::Wake(retry.max(now)));
@@ -346,7 +374,7 @@ impl Routes {
         until: Time,
         out: &mut Vec<LabelEffect>,
     ) -> PlanChange {
-        let is_lost = |route: &SharedRoute| route.has_lost_label() && route.users > 0;
+        let is_lost = |route: &SharedRoute| route.has_lost_label() && route.uses.count > 0;
         let changed = |route: &&mut SharedRoute| route.resolved != *resolved || is_lost(route);
         let Some(route) = self.all.get_mut(&id).filter(changed) else { return PlanChange::Nothing };
         route.resolved = Arc::clone(resolved);
@@ -359,7 +387,7 @@ impl Routes {
         }
         let path = LabelledPath::new(&route.key, resolved);
         let is_ready = path.state == PathState::Ready;
-        if route.users > 0 {
+        if route.uses.count > 0 {
             route.next = Some((path, until));
             self.request_labels(id, out);
             return if is_ready { PlanChange::NextReady } else { PlanChange::Asking };

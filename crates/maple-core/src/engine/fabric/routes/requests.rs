@@ -44,7 +44,7 @@ impl Routes {
                 }
                 route.refusals = 0;
                 // If another path is to follow, leaves wait for that one.
-                (!has_next).then(|| RouteNews::Ready(std::mem::take(&mut route.waiting_leaves)))
+                (!has_next).then(|| RouteNews::Ready(id, std::mem::take(&mut route.waiting_leaves)))
             }
             // Until the next path is ready, packets run into what is gone. No rule may lead back to this path.
             News::Refused(_) if has_next && !is_next => {
@@ -61,7 +61,7 @@ impl Routes {
     /// Asks again for refused labels whose time has come.
     pub fn retry(&mut self, now: Time, out: &mut Vec<LabelEffect>) {
         let is_due = |route: &SharedRoute| {
-            route.users == 0
+            route.uses.count == 0
                 && route.next.is_none()
                 && route.path.serial.is_none()
                 && matches!(route.path.state, PathState::Refused { retry } if retry <= now)
@@ -96,7 +96,7 @@ impl Routes {
         route.refusals += 1;
         let next = route.next.take();
         route.path.state = PathState::Refused { retry };
-        let is_unused = route.users == 0;
+        let is_unused = route.uses.count == 0;
         if let Some((mut next, _)) = next {
             // No rule has led along it.
             self.release_path(&mut next, true, out);

@@ -70,10 +70,27 @@ pub(in crate::engine) struct SharedRoute {
     pub(super) members: usize,
     /// The leaves that use it or wait for it.
     pub(super) leaves: FxHashSet<LeafId>,
-    /// The number of leaves for which the ingress switch may have rules.
-    pub(super) users: usize,
+    pub(super) uses: RouteUses,
     /// The leaves that wait for it to be ready.
     pub(super) waiting_leaves: BTreeSet<LeafId>,
+}
+
+/// The rules at the ingress switch that may lead along a route.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RouteUses {
+    /// The number of leaves for which there may be rules. The rules of keys count as those of one.
+    pub count: usize,
+    /// Whether rules of keys may lead along it, if it is the way to a place that an open look-up finds.
+    pub way: Option<WayState>,
+}
+
+/// Whether rules of keys may lead along a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum WayState {
+    /// They do not: the route is not ready.
+    Waiting,
+    /// They may.
+    Used,
 }
 
 impl SharedRoute {
@@ -104,12 +121,17 @@ impl SharedRoute {
 
     /// Reports whether enough leaves use it for a rule of its own in the table of routes.
     pub(super) fn may_have_rule(&self) -> bool {
-        self.users >= self.rule_from
+        self.uses.count - usize::from(self.uses.way == Some(WayState::Used)) >= self.rule_from
     }
 
     /// Returns the leaves that use it or wait for it.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
         self.leaves.iter().copied()
+    }
+
+    /// Returns whether rules of keys may lead along it, if it is the way to a place that an open look-up finds.
+    pub fn way(&self) -> Option<WayState> {
+        self.uses.way
     }
 
     /// Returns the switch where its packets enter.
@@ -121,7 +143,7 @@ impl SharedRoute {
     pub fn plan(&self) -> Option<(DependentId, &Plan)> {
         match &self.key.goal {
             Goal::Plan(plan) => Some((self.subscription?, plan)),
-            Goal::Fixed(_) => None,
+            Goal::Fixed(_) | Goal::Open(_) => None,
         }
     }
 

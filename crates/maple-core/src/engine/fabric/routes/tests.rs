@@ -51,12 +51,12 @@ fn is_release(effect: &LabelEffect) -> bool {
 fn labels_are_released_when_no_rule_leads_along_the_route() {
     let mut routes = Routes::new(ShardId(0));
     let mut out = Vec::new();
-    let id = routes.create(LeafId(1), key(&route()), &route(), None, WITH_TABLE, &mut out);
+    let id = routes.create(Some(LeafId(1)), key(&route()), &route(), None, WITH_TABLE, &mut out);
     assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id), "equal routes");
     let asked = asked(&mut out);
     assert!(out.is_empty());
     routes.wait(id, LeafId(1));
-    assert_eq!(make_ready(&mut routes, asked, &mut out), Some(RouteNews::Ready([LeafId(1)].into())));
+    assert_eq!(make_ready(&mut routes, asked, &mut out), Some(RouteNews::Ready(id, [LeafId(1)].into())));
     routes.begin_use(id, LeafId(1));
     // Both leave, one of them while its rule is being deleted.
     [1, 2].into_iter().for_each(|_| routes.leave(id, true, &mut out));
@@ -70,7 +70,7 @@ fn labels_are_released_when_no_rule_leads_along_the_route() {
 fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed() {
     let mut routes = Routes::new(ShardId(0));
     let mut out = Vec::new();
-    let id = routes.create(LeafId(1), key(&route()), &route(), None, WITH_TABLE, &mut out);
+    let id = routes.create(Some(LeafId(1)), key(&route()), &route(), None, WITH_TABLE, &mut out);
     let (serial, port) = asked(&mut out);
     routes.begin_use(id, LeafId(1));
     let refused = routes.learn(serial, port, &News::Refused(Refusal::NoLabel(Dpid(2))), Time(1), &mut out);
@@ -89,7 +89,7 @@ fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed
 /// A route with a leaf's rule, whose plan has just resolved to something else.
 fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let mut routes = Routes::new(ShardId(0));
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, out);
+    let id = routes.create(Some(LeafId(1)), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, out);
     let first = asked(out);
     make_ready(&mut routes, first, out);
     routes.begin_use(id, LeafId(1));
@@ -126,7 +126,7 @@ fn where_leaves_look_things_up_a_route_has_a_rule_once_two_leaves_use_it() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0));
     let at_ingress = AtIngress { rule_from: 2, ..WITH_TABLE };
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), at_ingress, &mut out);
+    let id = routes.create(Some(LeafId(1)), key(&route()), &route(), Some(DependentId(9)), at_ingress, &mut out);
     let first = asked(&mut out);
     make_ready(&mut routes, first, &mut out);
     let leads_to_table = |routes: &Routes| {
@@ -179,7 +179,7 @@ fn a_next_path_that_is_refused_or_late_ends_the_use_of_the_route() {
 fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0));
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, &mut out);
+    let id = routes.create(Some(LeafId(1)), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, &mut out);
     let (serial, port) = asked(&mut out);
     make_ready(&mut routes, (serial, port), &mut out);
     routes.begin_use(id, LeafId(1));
@@ -195,7 +195,7 @@ fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
 fn a_path_that_lost_a_label_while_the_plan_was_resolved_to_the_same_is_asked_for_again() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0));
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, &mut out);
+    let id = routes.create(Some(LeafId(1)), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, &mut out);
     let (serial, port) = asked(&mut out);
     make_ready(&mut routes, (serial, port), &mut out);
     routes.begin_use(id, LeafId(1));

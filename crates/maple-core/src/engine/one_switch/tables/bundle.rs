@@ -71,7 +71,7 @@ impl Tables {
         let mut sent = Vec::new();
         for (table, change) in changes {
             let xid = self.take_xid();
-            let message = Box::new(Message::FlowMod(super::flow_mod(table, &change, &in_turn)));
+            let message = Box::new(Message::FlowMod(super::flow_mod(table, &change, &in_turn, &self.action_sets)));
             out.push((xid, Message::BundleAdd(BundleAdd { bundle: number, flags: FLAGS, message })));
             self.sent.unconfirmed.push_back((xid, Unconfirmed::FlowMod { table, change: change.clone() }));
             sent.push((xid, table, change));

@@ -18,6 +18,7 @@ use maple_wire::msg::{FlowMod, FlowModCommand};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Requests, Tables};
+use crate::engine::one_switch::action_sets::ActionSets;
 use crate::ids::Time;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, key_of};
@@ -121,9 +122,10 @@ impl Tables {
 }
 
 /// Returns the message that makes a change in a table. The switch reports when the rule is gone.
-pub(super) fn flow_mod(table: u8, change: &Change, cookies: &Cookies) -> FlowMod {
+pub(super) fn flow_mod(table: u8, change: &Change, cookies: &Cookies, sets: &ActionSets) -> FlowMod {
     let mut flow_mod = change.flow_mod(table);
     if !matches!(change, Change::Delete(_)) {
+        flow_mod.instructions = sets.to_switch(table, flow_mod.instructions);
         flow_mod.flags |= FlowMod::SEND_FLOW_REM;
     } else if !cookies.is_empty()
         && let Some(cookie) = cookies.get(&(table, key_of(change.rule())))

@@ -42,6 +42,8 @@ use maple_wire::Version;
 use maple_wire::msg::Message;
 use rustc_hash::FxHashSet;
 
+use crate::engine::one_switch::action_sets::ActionSets;
+use crate::engine::one_switch::layout::Layout;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, InstalledRules, changes, key_of};
@@ -77,6 +79,8 @@ pub(in crate::engine) struct Tables {
     version: Version,
     /// Whether the switch takes bundles.
     has_bundles: bool,
+    /// The tables where packets may have an action set.
+    action_sets: ActionSets,
     /// The rules that the switch has, by table.
     installed: BTreeMap<u8, InstalledRules>,
     /// The entries that may differ from the switch, by table.
@@ -203,6 +207,7 @@ impl Tables {
         Tables {
             version,
             has_bundles,
+            action_sets: ActionSets::default(),
             installed: BTreeMap::new(),
             pending: BTreeMap::new(),
             shared: SharedTable::default(),
@@ -212,6 +217,17 @@ impl Tables {
             deletions: Deletions::default(),
             altered: FxHashSet::default(),
         }
+    }
+
+    /// Lets packets have an action set in the tables where this layout says so.
+    pub fn with_action_sets(self, layout: Layout) -> Tables {
+        let tables = layout.has_action_sets().then(|| layout.look_ups().start..=layout.ingress());
+        Tables { action_sets: ActionSets::in_tables(tables), ..self }
+    }
+
+    /// Returns the tables where packets may have an action set.
+    pub fn action_sets(&self) -> &ActionSets {
+        &self.action_sets
     }
 
     /// Reports whether it is known which rules the switch has, and it can be sent others.
@@ -464,12 +480,12 @@ impl Tables {
         let again = again(&changes, &at_last);
         for (table, change) in changes {
             let xid = self.take_xid();
-            out.push((xid, Message::FlowMod(flow_mod(table, &change, &in_turn))));
+            out.push((xid, Message::FlowMod(flow_mod(table, &change, &in_turn, &self.action_sets))));
             self.note(now, xid, table, change);
         }
         for (table, change) in again {
             let xid = self.take_xid();
-            out.push((xid, Message::FlowMod(flow_mod(table, &change, &at_last))));
+            out.push((xid, Message::FlowMod(flow_mod(table, &change, &at_last, &self.action_sets))));
             self.sent.unconfirmed.push_back((xid, Unconfirmed::FlowMod { table, change }));
         }
     }

@@ -114,6 +114,21 @@ impl<'a> Packets<'a> {
         }
     }
 
+    /// Reports whether a packet that has given these answers may have a class, as far as what it has found by the same
+    /// look-up says: a key that is there has a value.
+    pub fn may_also_have(&self, given: &[Item], mask: u64, class: u64) -> bool {
+        let Some(rules) = self.look_up(mask) else { return true };
+        let of_look_up = |item: &Item| match item {
+            Item::Read(Constraint { field: Field::Metadata, value, mask }) => {
+                Some((*mask as u64, *value as u64)).filter(|(mask, _)| mask & rules.mask() != 0)
+            }
+            _ => None,
+        };
+        let found: Vec<(u64, u64)> = given.iter().filter_map(of_look_up).chain([(mask, class)]).collect();
+        let fits = |bits: u64| found.iter().all(|(mask, value)| bits & mask == *value);
+        found.len() == 1 || fits(0) || rules.classes().any(fits)
+    }
+
     /// Returns the fields of keys that have a class, and of other look-ups of the same fields those that were given.
     fn keys(&self, given: &[Item], mask: u64, class: u64) -> Vec<Headers> {
         let Some(rules) = self.look_up(mask) else { return Vec::new() };

@@ -81,7 +81,7 @@ pub(super) fn open_questions(decisions: &Decisions, fabric: &mut Fabric, dpid: m
         open.insert((None, what.to_owned()), 1);
     }
     for opening in switch.tree().openings() {
-        if let Some(what) = still_open(&opening.missing, &packets, switch) {
+        if let Some(what) = still_open(&opening, &packets, switch) {
             *open.entry((source_of(decisions, switch, &opening), what)).or_default() += 1;
         }
     }
@@ -97,14 +97,17 @@ pub(super) fn open_questions(decisions: &Decisions, fabric: &mut Fabric, dpid: m
 
 /// Describes what is missing at a place of the tree after the exploration; `None` if no packet of a known host gets
 /// there.
-fn still_open(missing: &Missing, packets: &Packets<'_>, switch: &Switch) -> Option<String> {
-    match missing {
+fn still_open(opening: &Opening, packets: &Packets<'_>, switch: &Switch) -> Option<String> {
+    match &opening.missing {
         Missing::Side(cond, true) => packets.may_fit(cond).then(|| format!("no decision about packets with {cond}")),
         Missing::Side(cond, false) => Some(format!("no decision about packets without {cond}")),
         Missing::ValuesBeside(Field::Metadata, mask, present) => {
-            let missing = packets.possible_classes(*mask as u64).into_iter().map(u128::from);
-            let value = missing.into_iter().find(|class| present.binary_search(class).is_err())?;
-            let read = ReadMetadata { value: value as u64, mask: *mask as u64 };
+            let mask = *mask as u64;
+            let mut missing = packets.possible_classes(mask).into_iter();
+            let before = switch.tree().items_before(opening.node);
+            let is_missing = |class: &u64| present.binary_search(&u128::from(*class)).is_err();
+            let value = missing.find(|class| is_missing(class) && packets.may_also_have(&before, mask, *class))?;
+            let read = ReadMetadata { value, mask };
             let (question, answer) = lock(&switch.ingress.look_ups.registers()).describe(read)?;
             Some(format!("no decision where {question} is {answer}"))
         }

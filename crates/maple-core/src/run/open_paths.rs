@@ -1,0 +1,80 @@
+//! Paths whose end a look-up found, and of which a run has observed no more than that it is there.
+//!
+//! f may return such a path: then one decision is for all places that the look-up finds. If f reads the path, or the route
+//! is more than the path, the run observes the end, at that moment: what a run asks next must follow from what it has
+//! asked before. f reads a path through the route, which knows no run. So this thread's runs are noted here.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use super::{Run, RunState};
+use crate::route::PathReads;
+
+/// The maximum number of runs of a thread that are noted. Runs of a batch may be under way at the same time.
+const MAX_RUNS: usize = 1 << 16;
+
+thread_local! {
+    static RUNS: RefCell<Vec<Weak<RefCell<Option<RunState>>>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes a run that has made a path whose end a look-up found.
+pub(super) fn note_run(run: &Run) {
+    RUNS.with_borrow_mut(|runs| {
+        let is_it = |noted: &Weak<_>| Weak::as_ptr(noted) == Rc::as_ptr(&run.state);
+        if runs.last().is_some_and(is_it) {
+            return;
+        }
+        runs.retain(|noted| noted.upgrade().is_some_and(|state| !matches!(state.try_borrow().as_deref(), Ok(None))));
+        if runs.len() < MAX_RUNS {
+            runs.push(Rc::downgrade(&run.state));
+        }
+    });
+}
+
+/// Lets the run that made a path observe the path's end, because f reads the path. If that run is not this thread's,
+/// [`RunState::has_unobserved_reads`] says so when it ends.
+pub(super) fn on_read(reads: &Arc<PathReads>) {
+    let runs = RUNS.with_borrow(Clone::clone);
+    for run in runs.iter().rev().filter_map(Weak::upgrade) {
+        let Ok(mut state) = run.try_borrow_mut() else { continue };
+        if let Some(state) = state.as_mut()
+            && state.observe_end(reads)
+        {
+            return;
+        }
+    }
+}
+
+impl RunState {
+    /// Observes the end of a path that f made in this run. Returns whether it did so by now.
+    fn observe_end(&mut self, of: &Arc<PathReads>) -> bool {
+        let is_it = |(_, reads, _): &(_, Arc<PathReads>, bool)| Arc::ptr_eq(reads, of);
+        let Some(at) = self.routes.paths.iter().position(is_it) else { return false };
+        self.observe_end_of(at);
+        true
+    }
+
+    fn observe_end_of(&mut self, at: usize) {
+        let (_, reads, is_observed) = &mut self.routes.paths[at];
+        if let Some(open) = reads.open_end().filter(|_| !*is_observed) {
+            *is_observed = true;
+            let field = open.field;
+            self.read_place(field, None);
+        }
+    }
+
+    /// Observes the ends of all paths that f made.
+    pub(super) fn observe_ends(&mut self) {
+        (0..self.routes.paths.len()).for_each(|at| self.observe_end_of(at));
+    }
+
+    /// Reports whether f has read a path whose end the run has not observed, because that happened elsewhere than in the
+    /// run's thread. Then the trace says too little.
+    pub(super) fn has_unobserved_reads(&self) -> bool {
+        self.routes
+            .paths
+            .iter()
+            .any(|(_, reads, is_observed)| reads.open_end().is_some() && reads.are_any() && !is_observed)
+    }
+}

@@ -1,0 +1,252 @@
+//! One decision for all places that a look-up finds: the rules of keys say the ways.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::engine::{LookUpStatus, Options};
+use maple_core::network::{Location, Mac};
+use maple_core::policy::{Net, PacketHandle, Policy};
+use maple_core::route::Route;
+use maple_core::run::Observe as _;
+use maple_sim::{SimNetwork, SimSwitch};
+use maple_wire::msg::Message;
+use maple_wire::packet::build::Frame;
+use maple_wire::{Dpid, Field, Instruction, PortNo, Version};
+
+const SWITCHES: u64 = 4;
+
+/// The ports to the switch before and the switch after.
+const LINKS: [u32; 2] = [101, 102];
+
+fn options(open_routes: bool) -> Options {
+    // Hosts are silent for long while others talk.
+    let host_timeout = Duration::from_secs(1_000_000);
+    Options { look_up_tables: 3, open_routes, remember: true, host_timeout, ..Options::default() }
+}
+
+fn at(dpid: u64, port: u32) -> Location {
+    Location::new(Dpid(dpid), PortNo(port))
+}
+
+/// Where the host of this number is: as many hosts at each switch, each at a port of its own.
+fn place(host: u64) -> Location {
+    at(host % SWITCHES + 1, (host / SWITCHES) as u32 + 1)
+}
+
+fn mac(host: u64) -> [u8; 6] {
+    [2, 0, 0, 0, (host >> 8) as u8, host as u8]
+}
+
+fn frame(from: u64, to: u64) -> Vec<u8> {
+    Frame::ethernet(mac(to), mac(from)).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 80).payload(b"hello")
+}
+
+/// Floods to hosts that are not known, and sends to others by the shortest path.
+fn to_host(pkt: &PacketHandle, net: &Net) -> Route {
+    if pkt.is_multicast() {
+        return net.flood();
+    }
+    let locate = |field| net.locate_by(field, None).ok().flatten();
+    if locate(Field::EthDst).is_none() { net.flood() } else { to_known(pkt, net) }
+}
+
+/// Sends to hosts that are known by the shortest path, and drops what is for others.
+fn to_known(_: &PacketHandle, net: &Net) -> Route {
+    let locate = |field| net.locate_by(field, None).ok().flatten();
+    match (locate(Field::EthDst), locate(Field::EthSrc)) {
+        (Some(dst), Some(src)) => net.shortest_path(src.start(), dst),
+        _ => Route::drop(),
+    }
+}
+
+/// A line of switches, with a port more at each than it has hosts.
+fn line(policy: impl Policy + 'static, hosts: u64, options: &Options) -> SimNetwork {
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, options, 7);
+    for dpid in 1..=SWITCHES {
+        let ports = (1..=hosts.div_ceil(SWITCHES) as u32 + 1).chain(LINKS).map(PortNo);
+        sim.connect(SimSwitch::new(Dpid(dpid), Version::Of13), ports);
+    }
+    sim.run();
+    for dpid in 1..SWITCHES {
+        sim.add_link(at(dpid, LINKS[1]), at(dpid + 1, LINKS[0]));
+    }
+    sim.settle();
+    sim
+}
+
+/// Sends packets between all pairs of hosts. Returns the number of packet-ins.
+fn all_pairs(sim: &mut SimNetwork, hosts: u64) -> u64 {
+    let before = sim.stats().packet_ins;
+    for (from, to) in (0..hosts).flat_map(|from| (0..hosts).map(move |to| (from, to))).filter(|(from, to)| from != to) {
+        sim.inject(place(from), frame(from, to));
+        sim.run();
+        let places: Vec<Location> = sim.delivered.drain(..).map(|delivery| delivery.at).collect();
+        assert_eq!(places, [place(to)], "from {from} to {to}");
+    }
+    sim.stats().packet_ins - before
+}
+
+fn rules(sim: &SimNetwork) -> usize {
+    sim.switches().map(|switch| switch.flows().len()).sum()
+}
+
+/// Lets all hosts be known.
+fn announce(sim: &mut SimNetwork, hosts: u64) {
+    for host in 0..hosts {
+        let other = (host + 1) % hosts;
+        sim.inject(place(host), frame(host, other));
+        sim.run();
+    }
+    sim.settle();
+    sim.delivered.clear();
+}
+
+#[test]
+fn the_rules_of_all_pairs_grow_with_the_keys_and_labels_alone() {
+    let count = |hosts, is_open| {
+        let mut sim = line(to_host, hosts, &options(is_open));
+        announce(&mut sim, hosts);
+        all_pairs(&mut sim, hosts);
+        sim.settle();
+        assert_eq!(all_pairs(&mut sim, hosts), 0);
+        rules(&sim)
+    };
+    let (open, closed) = ([12, 24].map(|hosts| count(hosts, true)), [12, 24].map(|hosts| count(hosts, false)));
+    println!("{open:?} rules, {closed:?} without open routes");
+    // A rule for each key and each host of the switch, and those of the labels.
+    let labels = |hosts: usize| hosts / 4 * (1 + 4 + 4 + 1);
+    assert!(open[1] - open[0] <= (24 - 12) * 4 + 12 + labels(24) - labels(12), "{open:?}");
+    assert!(closed[1] - open[1] >= 24 * 3, "{closed:?} against {open:?}");
+}
+
+/// Returns the changes of rules that were sent since this was last called, by switch and table.
+fn changes(sim: &mut SimNetwork) -> BTreeMap<(Dpid, u8), usize> {
+    let mut all = BTreeMap::new();
+    for (dpid, message) in sim.messages.replace(Vec::new()).unwrap_or_default() {
+        if let Message::FlowMod(flow_mod) = message {
+            *all.entry((dpid, flow_mod.table_id)).or_default() += 1;
+        }
+    }
+    all
+}
+
+/// The table of the only look-up.
+const LOOK_UP: u8 = 1;
+const INGRESS: u8 = 4;
+
+#[test]
+fn a_host_that_moves_changes_its_key_at_each_switch_and_no_decision() {
+    let hosts: u64 = 12;
+    // Floods follow the ports of the network.
+    let to_known = |pkt: &PacketHandle, net: &Net| if pkt.is_multicast() { Route::drop() } else { to_known(pkt, net) };
+    let mut sim = line(to_known, hosts, &options(true));
+    announce(&mut sim, hosts);
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    changes(&mut sim);
+    // The first new place is one that no host has had, so its ways have to become ready. Another host is at the second.
+    for (new, most) in [(at(3, 4), 3), (place(1), 1)] {
+        sim.inject(new, frame(0, 1));
+        sim.run_for(Duration::from_secs(30));
+        sim.inject(new, frame(0, 1));
+        sim.run_for(Duration::from_secs(1));
+        let host = sim.store.snapshot().host(Mac(mac(0))).map(|host| host.location);
+        assert_eq!(host, Some(new));
+        sim.delivered.clear();
+        let sent = changes(&mut sim);
+        let leaves: usize = sent.iter().filter(|((_, table), _)| *table == INGRESS).map(|(_, count)| *count).sum();
+        assert_eq!(leaves, 0, "{sent:?}");
+        for dpid in [1, 4].map(Dpid) {
+            let keys = sent.get(&(dpid, LOOK_UP)).copied().unwrap_or_default();
+            assert!((1..=most).contains(&keys), "{keys} changes at switch {dpid}: {sent:?}");
+        }
+        for from in 2..hosts {
+            sim.inject(place(from), frame(from, 0));
+            sim.run();
+            let places: Vec<Location> = sim.delivered.drain(..).map(|delivery| delivery.at).collect();
+            assert_eq!(places, [new], "from {from}");
+        }
+    }
+}
+
+#[test]
+fn a_restart_changes_no_rule() {
+    let hosts: u64 = 8;
+    let mut sim = line(to_host, hosts, &options(true));
+    announce(&mut sim, hosts);
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    for shards in [1, 2, 3] {
+        changes(&mut sim);
+        sim.restart_controller(shards);
+        sim.run();
+        assert_eq!(all_pairs(&mut sim, hosts), 0, "{shards} shards");
+        assert_eq!(changes(&mut sim), BTreeMap::new(), "{shards} shards");
+    }
+}
+
+#[test]
+fn a_switch_without_action_sets_does_without() {
+    let hosts: u64 = 8;
+    let ways_of = |takes_action_sets| {
+        let policy: Arc<dyn Policy> = Arc::new(to_host);
+        let mut sim = SimNetwork::new(policy, 1, &options(true), 7);
+        for dpid in 1..=SWITCHES {
+            let mut switch = SimSwitch::new(Dpid(dpid), Version::Of13);
+            switch.takes_action_sets = takes_action_sets;
+            sim.connect(switch, (1..=hosts.div_ceil(SWITCHES) as u32).chain(LINKS).map(PortNo));
+        }
+        sim.run();
+        for dpid in 1..SWITCHES {
+            sim.add_link(at(dpid, LINKS[1]), at(dpid + 1, LINKS[0]));
+        }
+        // A switch that refuses something that its layout rests on connects again, and its ports are found again.
+        for _ in 0..2 {
+            sim.run_for(Duration::from_secs(1));
+            sim.settle_ports();
+        }
+        sim.settle();
+        announce(&mut sim, hosts);
+        all_pairs(&mut sim, hosts);
+        sim.settle();
+        assert_eq!(all_pairs(&mut sim, hosts), 0);
+        let writes = |instruction: &Instruction| matches!(instruction, Instruction::WriteActions(_));
+        let all = sim.switches().flat_map(|switch| switch.flows());
+        all.filter(|flow| flow.instructions.iter().any(writes)).count()
+    };
+    assert_eq!((ways_of(true), ways_of(false)), (hosts as usize * SWITCHES as usize, 0));
+}
+
+#[test]
+fn a_policy_that_looks_at_the_path_has_a_decision_for_each_place() {
+    let looks = |pkt: &PacketHandle, net: &Net| {
+        let route = to_host(pkt, net);
+        if route.is_unreachable() || pkt.equals(Field::TcpDst, 22, 0xffff, None) { Route::drop() } else { route }
+    };
+    let hosts: u64 = 8;
+    let mut sim = line(looks, hosts, &options(true));
+    announce(&mut sim, hosts);
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    assert_eq!(all_pairs(&mut sim, hosts), 0);
+    let writes = |instruction: &Instruction| matches!(instruction, Instruction::WriteActions(_));
+    let mut all = sim.switches().flat_map(|switch| switch.flows());
+    assert!(!all.any(|flow| flow.instructions.iter().any(writes)));
+    let of_eth_dst = |status: &LookUpStatus| status.look_up == "hosts[eth_dst]" && status.lowered.is_none();
+    assert!(sim.engines()[0].view().look_ups(Dpid(1)).unwrap_or_default().iter().any(of_eth_dst));
+}
+
+#[test]
+fn where_all_is_explored_no_packet_between_known_hosts_is_a_miss() {
+    let hosts: u64 = 12;
+    let mut sim = line(to_host, hosts, &Options { explored_leaves: 64, ..options(true) });
+    announce(&mut sim, hosts);
+    sim.run_for(Duration::from_secs(10));
+    sim.delivered.clear();
+    assert_eq!(all_pairs(&mut sim, hosts), 0);
+    for dpid in (1..=SWITCHES).map(Dpid) {
+        let explored = sim.engines()[0].view().exploration(dpid).expect("it is explored");
+        assert_eq!((explored.stopped, explored.open), (None, Vec::new()), "{dpid}");
+    }
+}
