@@ -10,8 +10,9 @@
 //!   ([`KeyRules::extend`]).
 //! * The leaves' rules do not change, and no other look-up's do. Then the rule changes at once: a packet passes one key
 //!   of the table ([`KeyRules::finish`]).
-//! * Only the way to the place that the key has changes, or becomes ready ([`KeyRules::set_way`]). No leaf's rule can
-//!   notice that, so the rule changes at once too.
+//! * Only the way to the place that the key has changes ([`KeyRules::set_way`]). To the controller it does so at once.
+//!   To another way it changes as a class does: the path may be another one because of what a leaf rests on too, and by
+//!   the old rule of such a leaf no packet may go the new way.
 //! * The look-up is lowered. Then its keys' rules go when no leaf's rule matches what they write ([`KeyRules::end`]).
 //! * Otherwise a packet could pass the key's rule of one state and a leaf's rule of another. So the key's rule sends to
 //!   the controller first ([`KeyRules::divert`]), then the other rules change, and then the rule gets the new class.
@@ -98,8 +99,6 @@ enum KeyRule {
 #[derive(Clone, Debug)]
 struct Way {
     actions: Arc<[Action]>,
-    /// The place where it leads; `None` if the rule was read.
-    to: Option<Location>,
 }
 
 /// Compares what the switch has. A rule that writes no action is equal to one without a way.
@@ -126,10 +125,14 @@ impl KeyRule {
         }
     }
 
-    /// Reports whether its packets may be on the way to another place than this one.
-    fn leads_elsewhere(&self, place: Option<Location>) -> bool {
-        let KeyRule::Writes { way, .. } = self else { return false };
-        way.as_ref().is_none_or(|way| way.to.is_none() || way.to != place)
+    /// Reports whether a packet goes no other way by `new` than by this rule, unless it goes to the controller.
+    fn leads_nowhere_else(&self, new: &KeyRule) -> bool {
+        let way = |rule: &KeyRule| match rule {
+            KeyRule::Writes { way: Some(way), .. } => Arc::clone(&way.actions),
+            _ => Arc::default(),
+        };
+        let new = way(new);
+        new == way(self) || new[..] == [Action::to_controller()]
     }
 }
 
@@ -171,7 +174,7 @@ impl KeyWays {
     fn to(&self, place: Option<Location>) -> Way {
         let ready = place.and_then(|place| self.ready.get(&place));
         let actions = ready.map_or_else(|| [Action::to_controller()].into(), Arc::clone);
-        Way { actions, to: place }
+        Way { actions }
     }
 }
 
@@ -276,15 +279,12 @@ impl KeyRules {
     pub fn set(&mut self, classes: impl IntoIterator<Item = (KeyBits, KeyClass)>) -> bool {
         for (key, of) in classes {
             let before = self.keys.get(&key);
-            let mut rule = before.map_or(KeyRule::Absent, |key| key.rule.clone());
+            let rule = before.map_or(KeyRule::Absent, |key| key.rule.clone());
             let place = before.and_then(|key| key.of.place);
             if let Some(ways) = &mut self.ways {
                 ways.move_key(&key, place, of.place);
             }
-            let wanted = self.wanted(of);
-            if rule == wanted {
-                // It may lead to another place by the same way.
-                rule = wanted;
+            if rule == self.wanted(of) {
                 self.due.remove(&key);
             } else {
                 self.due.insert(key.clone());
@@ -441,13 +441,12 @@ impl KeyRules {
         if self.is_ending {
             return Vec::new();
         }
-        let has_ways = self.has_ways();
-        let is_hidden = |key: &Key, read: u64| {
-            let is_same = key.rule.bits().zip(key.of.class).is_some_and(|(bits, class)| (bits ^ class) & read == 0);
-            is_same && (!has_ways || !key.rule.leads_elsewhere(key.of.place))
-        };
         let read = self.read;
-        self.change(|rules, key| is_hidden(key, read).then(|| rules.wanted(key.of)))
+        self.change(|rules, key| {
+            let is_same = key.rule.bits().zip(key.of.class).is_some_and(|(bits, class)| (bits ^ class) & read == 0);
+            let wanted = rules.wanted(key.of);
+            (is_same && key.rule.leads_nowhere_else(&wanted)).then_some(wanted)
+        })
     }
 
     /// Takes the changes by which due rules send to the controller.
@@ -533,7 +532,7 @@ fn writes(rule: &Rule) -> Option<KeyRule> {
             Some(KeyRule::Writes { bits: *metadata, mask: *mask, way: None })
         }
         [Instruction::WriteActions(actions), Instruction::WriteMetadata { metadata, mask }, _] => {
-            let way = Some(Way { actions: actions[..].into(), to: None });
+            let way = Some(Way { actions: actions[..].into() });
             Some(KeyRule::Writes { bits: *metadata, mask: *mask, way })
         }
         _ => None,

@@ -328,7 +328,7 @@ proptest! {
 }
 
 #[test]
-fn a_change_of_the_way_alone_need_not_wait_for_leaves_and_one_of_the_place_has_to() {
+fn a_way_changes_while_leaves_are_at_rest_and_to_the_controller_at_once() {
     let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
     let at = |port: u32| KeyClass { class: Some(1), place: Some(place(port)) };
     let key = || vec![80].into_boxed_slice();
@@ -339,11 +339,26 @@ fn a_change_of_the_way_alone_need_not_wait_for_leaves_and_one_of_the_place_has_t
     rules.set_way(place(2), actions(2));
     rules.finish().iter().for_each(|change| apply(&mut switch, change));
     rules.open();
-    rules.set_way(place(1), actions(3));
+    // Another way to the place, and another place of the same class.
+    for moves in [false, true] {
+        if moves {
+            rules.set([(key(), at(2))]);
+        } else {
+            rules.set_way(place(1), actions(3));
+        }
+        assert_eq!(rules.extend(), []);
+        assert!(rules.has_due());
+        let changes = rules.finish();
+        assert_eq!(changes.len(), switch.len(), "{changes:?}");
+        assert!(!rules.has_due());
+    }
+    // No way any more.
+    rules.set_way(place(2), None);
     let changes = rules.extend();
     assert_eq!(changes.len(), switch.len(), "{changes:?}");
     assert!(!rules.has_due());
-    rules.set([(key(), at(2))]);
+    // A way that becomes ready is another one.
+    rules.set_way(place(2), actions(2));
     assert_eq!(rules.extend(), []);
     assert!(rules.has_due());
 }

@@ -99,26 +99,30 @@ impl Decisions {
         let way = self.way_to(fabric, dpid, place).and_then(|way| fabric.routes.get(way));
         let is_sure = is_active && !fabric.ctx.is_any_unconfirmed();
         let way = way.filter(|way| is_sure && way.way() == Some(WayState::Used) && way.is_ready());
-        if let Some(actions) = way.map(SharedRoute::actions) {
-            if actions.is_empty() {
-                self.drop_found(fabric, id, &received);
-            }
-            let effect = fabric.switches.packet_out(&mut fabric.ctx, &received, actions);
-            fabric.ctx.add_all_after_rules(effect);
-            return;
-        }
-        let Some(route) = goal.ending_at(place).now(&fabric.ctx.store.snapshot()) else {
-            return self.decide(fabric, vec![received]);
-        };
-        // Checked last: a leaf that is current now was so when its goal was resolved.
+        let actions = way.map(SharedRoute::actions);
+        let resolve = || goal.ending_at(place).now(&fabric.ctx.store.snapshot());
+        let route = if actions.is_some() { None } else { resolve() };
+        // Checked last: a leaf that is current now was so when its place was found and its goal was resolved.
         if !fabric.ctx.store.is_current(id) {
             self.withdraw(fabric, id);
             return self.undecided.add_misses([received]);
         }
-        if route.switches.is_empty() {
-            self.drop_found(fabric, id, &received);
+        match (actions, route) {
+            (Some(actions), _) => {
+                if actions.is_empty() {
+                    self.drop_found(fabric, id, &received);
+                }
+                let effect = fabric.switches.packet_out(&mut fabric.ctx, &received, actions);
+                fabric.ctx.add_all_after_rules(effect);
+            }
+            (None, Some(route)) => {
+                if route.switches.is_empty() {
+                    self.drop_found(fabric, id, &received);
+                }
+                fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, &self.origin_of(id), &received);
+            }
+            (None, None) => self.decide(fabric, vec![received]),
         }
-        fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, &self.origin_of(id), &received);
     }
 
     /// Counts a packet that is dropped because no path leads to the place that is found for it.
