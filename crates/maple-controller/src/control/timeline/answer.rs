@@ -9,7 +9,7 @@ use maple_wire::Dpid;
 use serde_json::{Value, json};
 
 use super::Timeline;
-use super::clock::OrderedClock;
+use super::clock::{HELD, OrderedClock};
 use super::entry::{DropThen, Entry, Known, LineThen, RatesThen};
 use super::kept::{Kept, ON_DISK};
 use super::network::{NetworkChange, NetworkThen};
@@ -126,6 +126,10 @@ fn not_kept(field: &str, why: &str) -> RequestError {
     RequestError::at(field, text).of_kind(RefusalKind::NotKept)
 }
 
+fn late_disk(text: String) -> RequestError {
+    RequestError::at("", text).of_kind(RefusalKind::LateDisk)
+}
+
 fn refused(refused: Refused) -> RequestError {
     match refused {
         Refused::NotKept(field, why) => not_kept(field, &why),
@@ -133,9 +137,8 @@ fn refused(refused: Refused) -> RequestError {
             let field = "show.time_changes.to";
             RequestError::at(field, format!("{field}: must not be before from"))
         }
-        Refused::Late => {
-            RequestError::at("", "the disk has not answered in time".to_owned()).of_kind(RefusalKind::LateDisk)
-        }
+        Refused::Late => late_disk("the disk has not answered in time".to_owned()),
+        Refused::Disk(why) => late_disk(format!("the disk can't be read now: {why}")),
     }
 }
 
@@ -148,6 +151,8 @@ pub(super) enum Refused {
     Order,
     /// The disk has not answered in time.
     Late,
+    /// The system refuses to read what is kept, for this reason. It may do so later.
+    Disk(String),
 }
 
 /// A moment, by the clock as it is set now.
@@ -271,6 +276,12 @@ impl Timeline {
         match of(&|number, length| self.read(number, length)) {
             Ok(read) => Ok(Some(read)),
             Err(ReadError::Late) => Err(Refused::Late),
+            Err(ReadError::Refused(why)) => Err(Refused::Disk(why)),
+            // Reading it again would change nothing.
+            Err(ReadError::Unreadable(why)) if part.is_in_memory() => {
+                tracing::error!("the timeline: what is in memory can't be read: {why}");
+                Err(Refused::NotKept("", format!("what was kept can't be read: {why}")))
+            }
             Err(ReadError::Unreadable(why)) => {
                 if let Ok(kept) = self.kept().as_mut() {
                     kept.segments.lose(part.number, &why);
@@ -281,12 +292,15 @@ impl Timeline {
     }
 }
 
-/// Returns a moment by the timeline's clock; without one, the newest. What has happened since that is about to be kept.
+/// Returns a moment by the timeline's clock; without one, the newest. What has happened since that is about to be kept,
+/// unless nobody has looked for too long.
 fn own_time(kept: &Kept, time: Option<u64>, now: u64) -> u64 {
     let newest = kept.range().map_or(0, |(_, to)| to);
     match time {
         None => newest,
-        Some(time) if time <= now => kept.clock.own(time).min(newest),
+        Some(time) if time <= now && kept.clock.own(time) <= newest.saturating_add(HELD) => {
+            kept.clock.own(time).min(newest)
+        }
         Some(time) => kept.clock.own(time),
     }
 }

@@ -11,7 +11,7 @@ use super::entry::Pause;
 /// How far the clock may be from the time that has passed, in milliseconds.
 const SLACK: u64 = 2000;
 /// The time between two looks, in milliseconds, from which on the controller was held up.
-const HELD: u64 = 30_000;
+pub(super) const HELD: u64 = 30_000;
 /// A day, in milliseconds.
 const DAY: u64 = 24 * 3_600_000;
 

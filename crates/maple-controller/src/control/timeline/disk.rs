@@ -8,20 +8,21 @@
 //!            the disk's thread ──► a file for each segment
 //! ```
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::Timeline;
 use super::kept::{Kept, ON_DISK};
-use super::segments::{Block, Work, Written};
+use super::segments::{Block, UnreadableKind, Work, Written};
 use super::view::{ReadError, file_name};
 use crate::kept_files::{KeptFile, KeptFiles};
 
@@ -42,7 +43,8 @@ pub(super) struct ReadJob {
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Holds the lock on the folder.
+    /// The folder itself, with the lock on it. Files are opened by their names in it: whoever moves it away and makes
+    /// another one has that for another controller.
     locked: Option<File>,
 }
 
@@ -76,40 +78,82 @@ impl Folder {
     pub fn open(&mut self, kept: &mut Kept) -> io::Result<Vec<String>> {
         self.lock()?;
         let mut numbers = Vec::new();
-        for entry in std::fs::read_dir(&self.path)? {
+        for entry in Dir::read_from(self.place("").0)? {
             numbers.extend(number_of(&entry?.file_name().to_string_lossy()));
         }
         numbers.sort_unstable();
         let mut troubles = Vec::new();
         for number in numbers {
-            let path = self.path.join(file_name(number));
-            let trouble = match read_all(&path) {
+            let trouble = match self.read_all(number) {
                 Ok(bytes) => kept.read_file(number, &bytes),
+                Err(error) if is_of_the_moment(&error) => return Err(error),
                 Err(error) => {
-                    kept.segments.add_unreadable(number, error.to_string());
+                    let kind = match error.kind() {
+                        io::ErrorKind::InvalidInput => UnreadableKind::Foreign,
+                        _ => UnreadableKind::Refused,
+                    };
+                    kept.segments.add_unreadable(number, kind, error.to_string());
                     Some(format!("{error}; it is left as it is"))
                 }
             };
+            let path = self.path.join(file_name(number));
             troubles.extend(trouble.map(|trouble| format!("{}: {trouble}", path.display())));
         }
         Ok(troubles)
     }
 
+    /// Returns where a file is: its name, and the folder that it is relative to.
+    fn place(&self, name: &str) -> (BorrowedFd<'_>, PathBuf) {
+        match &self.locked {
+            Some(folder) => (folder.as_fd(), name.into()),
+            None => (CWD, self.path.join(name)),
+        }
+    }
+
+    /// Opens a segment's file.
+    fn open_segment(&self, number: u32, flags: OFlags) -> io::Result<File> {
+        let (folder, name) = self.place(&file_name(number));
+        let flags = flags | OFlags::CLOEXEC;
+        Ok(openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// Opens a segment's file to read it. What is no file is not waited for.
+    fn open_to_read(&self, number: u32) -> io::Result<File> {
+        let file = self.open_segment(number, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let is_file = file.metadata()?.is_file();
+        is_file.then_some(file).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"))
+    }
+
+    /// Reads a file that is not larger than all of the timeline.
+    fn read_all(&self, number: u32) -> io::Result<Vec<u8>> {
+        let (mut bytes, most) = (Vec::new(), ON_DISK.bytes.all as u64);
+        match self.open_to_read(number)?.take(most + 1).read_to_end(&mut bytes)? as u64 {
+            read if read <= most => Ok(bytes),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is too large to be a segment")),
+        }
+    }
+
     /// Reads the first bytes of a segment's file.
+    ///
+    /// # Errors
+    /// [`ReadError::Unreadable`] only if the file is gone, or shorter than that, or something else.
     pub fn read(&self, number: u32, length: usize) -> Result<Vec<u8>, ReadError> {
         let mut bytes = vec![0; length];
-        let file = File::open(self.path.join(file_name(number)));
-        match file.and_then(|file| file.read_exact_at(&mut bytes, 0)) {
+        match self.open_to_read(number).and_then(|file| file.read_exact_at(&mut bytes, 0)) {
             Ok(()) => Ok(bytes),
-            Err(error) => Err(ReadError::Unreadable(error.to_string())),
+            Err(error) => Err(match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => {
+                    ReadError::Unreadable(error.to_string())
+                }
+                _ => ReadError::Refused(error.to_string()),
+            }),
         }
     }
 
     /// Appends blocks to a file. A new file begins at 0.
     fn append(&self, number: u32, at: usize, blocks: &[Block]) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(at == 0).truncate(false).mode(0o600);
-        options.open(self.path.join(file_name(number)))?.write_all_at(&blocks.concat(), at as u64)
+        let flags = if at == 0 { OFlags::WRONLY | OFlags::CREATE } else { OFlags::WRONLY };
+        self.open_segment(number, flags)?.write_all_at(&blocks.concat(), at as u64)
     }
 
     /// Does what is to be done. What fails is to be done again.
@@ -141,10 +185,13 @@ impl Folder {
     fn work_on(&mut self, timeline: &Timeline, work: &Work) -> io::Result<()> {
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match work {
-            Work::Delete { number } => match std::fs::remove_file(self.path.join(file_name(*number))) {
-                Err(error) if !is_missing(&error) => Err(error),
-                _ => Ok(()),
-            },
+            Work::Delete { number } => {
+                let (folder, name) = self.place(&file_name(*number));
+                match unlinkat(folder, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => Ok(()),
+                    Err(error) => Err(error.into()),
+                }
+            }
             Work::Append { number, at, blocks, then } => {
                 let done = self.append(*number, *at, blocks);
                 let written = match &done {
@@ -216,15 +263,13 @@ pub(super) fn serve(timeline: &Timeline, mut folder: Folder, jobs: &Receiver<Rea
     }
 }
 
-/// Reads a file that is not larger than all of the timeline.
-fn read_all(path: &Path) -> io::Result<Vec<u8>> {
-    let (mut bytes, most) = (Vec::new(), ON_DISK.bytes.all as u64);
-    match File::open(path)?.take(most + 1).read_to_end(&mut bytes)? as u64 {
-        read if read <= most => Ok(bytes),
-        _ => Err(io::Error::other("it is too large to be a segment")),
-    }
+/// Reports whether an error says that the system is short of something, and nothing of the file.
+fn is_of_the_moment(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN))
 }
 
 fn number_of(name: &str) -> Option<u32> {
-    name.strip_suffix(".segment").filter(|number| number.len() == 8)?.parse().ok()
+    let number = name.strip_suffix(".segment")?.parse().ok()?;
+    (file_name(number) == name).then_some(number)
 }

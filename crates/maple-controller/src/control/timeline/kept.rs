@@ -12,7 +12,7 @@ use super::entry::{Begin, CountsThen, DropThen, Entry, Known, LineThen, Pause, R
 use super::follow::{FollowLimits, Follower};
 use super::format::{MAGIC, each_entry};
 use super::network::{NetworkChange, NetworkThen};
-use super::segments::{Bounds, Segments};
+use super::segments::{Bounds, Segments, UnreadableKind};
 use crate::control::answer::milliseconds;
 use crate::log::{Level, LogEntry};
 
@@ -121,8 +121,9 @@ impl Kept {
     /// with it, if something is.
     pub fn read_file(&mut self, number: u32, bytes: &[u8]) -> Option<String> {
         if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(bytes) {
-            self.segments.leave(number);
-            return Some("it is of another format; it is left as it is".to_owned());
+            let why = "it is of another format";
+            self.segments.add_unreadable(number, UnreadableKind::Foreign, why.to_owned());
+            return Some(format!("{why}; it is left as it is"));
         }
         let (last, mut begin, mut ended) = (self.now, None, self.now);
         let (whole, damage) = each_entry(bytes, |Stamped { time, entry }| {
@@ -149,7 +150,7 @@ impl Kept {
                 "its times are before those of the file before it"
             };
             let why = damage.unwrap_or_else(|| why.to_owned());
-            self.segments.add_unreadable(number, why.clone());
+            self.segments.add_unreadable(number, UnreadableKind::Damaged, why.clone());
             return Some(format!("{why}; it is left as it is"));
         };
         self.clock = OrderedClock::resume(self.clock.ahead(), ended);

@@ -30,6 +30,7 @@ mod tests;
 
 use std::io;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,8 +57,10 @@ const RATES: Duration = Duration::from_secs(5);
 /// How often the follower looks whether there is something new, and how long it rests at least after it has looked.
 const LOOK: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_millis(50);
-/// Looking takes at most one part of the time in so many.
+/// Looking takes at most one part of the time in so many, unless it takes longer than [`RATES`].
 const SHARE: u32 = 10;
+/// How long a run takes nothing as gone that it has not seen, at least: switches need a while to connect.
+const LEAST_GRACE: Duration = Duration::from_secs(60);
 /// A minute of the engines' time, in nanoseconds, and how long after it its drops are read.
 const MINUTE: u64 = 60_000_000_000;
 const LATE: u64 = 2_000_000_000;
@@ -91,7 +94,8 @@ pub(crate) struct TimelineWriter {
 
 impl TimelineWriter {
     /// Starts the threads; with a state file, the timeline is in a folder beside that. What a run has not seen stays as
-    /// an earlier one knew it for the time `grace`.
+    /// an earlier one knew it for the time `forget_after`, after which unreachable switches are forgotten, but for a
+    /// minute at least.
     ///
     /// # Errors
     /// The system's, if it refuses a thread.
@@ -99,25 +103,25 @@ impl TimelineWriter {
         handle: &Handle,
         clock: Clock,
         state_file: Option<&Path>,
-        grace: Duration,
+        forget_after: Duration,
     ) -> io::Result<TimelineWriter> {
         let (jobs, waiting) = bounded(WAITING);
         let folder = state_file.map(folder_of);
-        let timeline = Arc::new(Timeline::new(folder.is_some().then_some(jobs), grace));
+        let timeline = Arc::new(Timeline::new(folder.is_some().then_some(jobs), grace(forget_after)));
         handle.keeps_timeline(Arc::clone(&timeline));
         let mut writer = TimelineWriter { timeline: Arc::clone(&timeline), follower: None, disk: None };
         if let Some(folder) = folder {
             handle.files().keep(KeptFile::Timeline, &folder);
             let (own, files, (ending, ended)) = (Arc::clone(&timeline), handle.files().clone(), bounded(0));
             let serve = move || {
-                disk::serve(&own, Folder::new(folder), &waiting, &files);
+                own.watch(|| disk::serve(&own, Folder::new(folder), &waiting, &files));
                 drop::<Sender<()>>(ending);
             };
             std::thread::Builder::new().name("timeline-disk".into()).spawn(serve)?;
             writer.disk = Some(ended);
         }
         let handle = handle.clone();
-        let follow = move || timeline.follow(&handle, &clock);
+        let follow = move || timeline.watch(|| timeline.follow(&handle, &clock));
         writer.follower = Some(std::thread::Builder::new().name("timeline".into()).spawn(follow)?);
         Ok(writer)
     }
@@ -126,9 +130,8 @@ impl TimelineWriter {
 impl Drop for TimelineWriter {
     fn drop(&mut self) {
         self.timeline.ended.store(true, Ordering::Relaxed);
-        if self.follower.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread of the timeline panicked");
-        }
+        // A thread that panicked has said so.
+        drop(self.follower.take().map(JoinHandle::join));
         self.timeline.disk_ends.store(true, Ordering::Relaxed);
         // A disk that hangs does not hold the end up.
         if self.disk.take().is_some_and(|ended| ended.recv_timeout(PATIENCE) == Err(TIMED_OUT)) {
@@ -138,6 +141,17 @@ impl Drop for TimelineWriter {
 }
 
 const TIMED_OUT: crossbeam_channel::RecvTimeoutError = crossbeam_channel::RecvTimeoutError::Timeout;
+
+/// Returns how long a run takes nothing as gone that it has not seen.
+fn grace(forget_after: Duration) -> Duration {
+    forget_after.max(LEAST_GRACE)
+}
+
+/// Returns how long the follower rests after it has looked for the time `took`. That is the system's time: a look that
+/// was held up took no work.
+fn rest_after(took: Duration) -> Duration {
+    (took * (SHARE - 1)).clamp(REST, RATES)
+}
 
 /// Returns the folder beside a state file.
 fn folder_of(state_file: &Path) -> PathBuf {
@@ -172,6 +186,16 @@ impl Timeline {
 
     fn kept(&self) -> MutexGuard<'_, Result<Box<Kept>, String>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a thread's work. If it panics, nothing is kept any more, and requests are told so.
+    fn watch(&self, work: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            let thread = std::thread::current();
+            let why = format!("nothing is kept any more: the thread {} panicked", thread.name().unwrap_or_default());
+            tracing::error!("the timeline: {why}");
+            *self.kept() = Err(why);
+        }
     }
 
     fn has_ended(&self) -> bool {
@@ -225,7 +249,7 @@ impl Timeline {
                     minute = complete;
                 }
             }
-            self.rest(REST.max(began.elapsed() * (SHARE - 1)));
+            self.rest(rest_after(began.elapsed()));
         }
         // The shards may have ended.
         if let Ok(kept) = self.kept().as_mut() {

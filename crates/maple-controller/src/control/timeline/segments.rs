@@ -18,7 +18,7 @@ const SEGMENT_AGE: u64 = 2 * 3_600_000;
 const NETWORK: usize = 256 << 10;
 /// How long segments are kept, in milliseconds.
 const KEPT: u64 = 24 * 3_600_000;
-/// The number of files that can't be read up to which they are left in place.
+/// The number of damaged files up to which they are left in place.
 const UNREADABLE: usize = 64;
 /// The length of a run, in milliseconds, up to which it gives way before longer ones.
 const SHORT: u64 = 600_000;
@@ -65,6 +65,24 @@ pub(super) struct Written {
     pub until: u64,
 }
 
+/// A file that is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unreadable {
+    pub why: String,
+    pub kind: UnreadableKind,
+}
+
+/// The kind of a file that is not used. It says when the file is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnreadableKind {
+    /// It was read, and is damaged, or it is gone: deleted with what is as old, or for want of room.
+    Damaged,
+    /// The system refused to read it: deleted with what is as old.
+    Refused,
+    /// It is of another program or format: never deleted.
+    Foreign,
+}
+
 /// What is to be written, or deleted.
 #[derive(Debug)]
 pub(super) enum Work {
@@ -88,8 +106,8 @@ pub(super) struct Segments {
     bounds: Bounds,
     pub all: VecDeque<Segment>,
     next: u32,
-    /// The files that can't be read, by number, and why. They are left in place.
-    pub unreadable: BTreeMap<u32, String>,
+    /// The files that are not used, by number. They are left in place.
+    pub unreadable: BTreeMap<u32, Unreadable>,
     /// The segments before which something is missing because the disk refused it.
     pub refused: Vec<u32>,
     deleted: Vec<u32>,
@@ -113,26 +131,22 @@ impl Segments {
     /// Notes that the next segment goes on where this one ended, which had so many bytes then.
     pub fn check_end(&mut self, number: u32, size: u64) {
         if let Some(last) = self.all.back_mut().filter(|last| last.number == number && last.size as u64 != size) {
-            last.damage.get_or_insert_with(|| "its end is missing".to_owned());
+            last.damage.get_or_insert_with(|| "its end is missing: it was lost, or the disk refused it".to_owned());
         }
     }
 
     /// Notes a file that can't be read.
-    pub fn add_unreadable(&mut self, number: u32, why: String) {
-        self.leave(number);
-        self.unreadable.insert(number, why);
-    }
-
-    /// Notes a file of another format, which is left to the program that wrote it.
-    pub fn leave(&mut self, number: u32) {
+    pub fn add_unreadable(&mut self, number: u32, kind: UnreadableKind, why: String) {
         self.next = number.saturating_add(1);
+        self.unreadable.insert(number, Unreadable { why, kind });
     }
 
-    /// Notes that a segment can't be read any more.
+    /// Notes that a segment's file can't be read any more, or is gone.
     pub fn lose(&mut self, number: u32, why: &str) {
         let at = self.all.iter().position(|one| one.number == number && one.blocks.is_none());
         if at.and_then(|at| self.all.remove(at)).is_some() {
-            self.unreadable.insert(number, why.to_owned());
+            let (why, kind) = (why.to_owned(), UnreadableKind::Damaged);
+            self.unreadable.insert(number, Unreadable { why, kind });
         }
     }
 
@@ -213,12 +227,15 @@ impl Segments {
         while self.all.len() > 1 && self.all[1].began + KEPT < now {
             self.remove(0);
             let first = self.all[0].number;
-            let kept = self.unreadable.split_off(&first);
-            self.deleted.extend(std::mem::replace(&mut self.unreadable, kept).into_keys());
+            self.delete_unreadable(|number, kind| number < first && kind != UnreadableKind::Foreign);
         }
-        while self.unreadable.len() > UNREADABLE {
-            self.deleted.extend(self.unreadable.pop_first().map(|(number, _)| number));
-        }
+        let count = self.unreadable.values().filter(|one| one.kind == UnreadableKind::Damaged).count();
+        let mut beyond = count.saturating_sub(UNREADABLE);
+        self.delete_unreadable(|_, kind| {
+            let goes = beyond > 0 && kind == UnreadableKind::Damaged;
+            beyond -= usize::from(goes);
+            goes
+        });
         while self.all.len() > 1 && (self.size().0 > self.bounds.all || self.all.len() > self.bounds.count) {
             self.remove(self.least_worth());
         }
@@ -253,6 +270,16 @@ impl Segments {
             (segment.size, segment.ended, segment.blocks) = (segment.written.bytes, segment.written.until, None);
         }
         true
+    }
+
+    /// Deletes files that are not used, the oldest first.
+    fn delete_unreadable(&mut self, mut goes: impl FnMut(u32, UnreadableKind) -> bool) {
+        let deleted = &mut self.deleted;
+        self.unreadable.retain(|number, one| {
+            let is_gone = goes(*number, one.kind);
+            deleted.extend(is_gone.then_some(*number));
+            !is_gone
+        });
     }
 
     fn remove(&mut self, at: usize) {

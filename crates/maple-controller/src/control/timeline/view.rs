@@ -10,7 +10,7 @@ use super::entry::{Entry, Known, Pause, Stamped};
 use super::format::{each_entry, entry_at};
 use super::kept::Kept;
 use super::network::NetworkThen;
-use super::segments::Block;
+use super::segments::{Block, Unreadable};
 use crate::time::timestamp;
 
 /// A time of which not everything is kept.
@@ -29,8 +29,8 @@ pub(super) enum GapReason {
     Refused,
     /// It had to give way to what is newer.
     GaveWay,
-    /// A file can't be read.
-    Damaged(String),
+    /// A file can't be read. What was kept next may not go on there for another reason, too.
+    Damaged(String, Option<Pause>),
     /// A shard did not answer in time. Moments are kept, but counts and drops are missing.
     Late,
 }
@@ -44,7 +44,7 @@ impl GapReason {
             GapReason::Paused(Pause::Clock(_)) => "clock",
             GapReason::Refused => "disk",
             GapReason::GaveWay => "room",
-            GapReason::Damaged(_) => "damaged",
+            GapReason::Damaged(..) => "damaged",
             GapReason::Late => "late",
         }
     }
@@ -61,7 +61,11 @@ impl fmt::Display for GapReason {
             }
             GapReason::Refused => f.write_str("the disk refused to keep what happened"),
             GapReason::GaveWay => f.write_str("what happened gave way to what is newer"),
-            GapReason::Damaged(what) => write!(f, "what was kept can't be read ({what})"),
+            GapReason::Damaged(what, None) => write!(f, "what was kept can't be read ({what})"),
+            GapReason::Damaged(what, Some(pause)) => {
+                let pause = GapReason::Paused(*pause);
+                write!(f, "what was kept last can't be read ({what}), and then {pause}")
+            }
             GapReason::Late => f.write_str("a worker did not answer in time"),
         }
     }
@@ -86,7 +90,9 @@ enum Source {
 pub(super) enum ReadError {
     /// The disk has not answered in time.
     Late,
-    /// What was kept can't be read.
+    /// The system refuses to read what is kept, which is there as before for all that is known.
+    Refused(String),
+    /// What was kept can't be read: it is damaged, or gone.
     Unreadable(String),
 }
 
@@ -94,6 +100,11 @@ pub(super) enum ReadError {
 pub(super) type ReadFile<'a> = &'a dyn Fn(u32, usize) -> Result<Vec<u8>, ReadError>;
 
 impl Part {
+    /// Reports whether it is in memory.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.source, Source::Memory(_))
+    }
+
     /// Reads the entries in order.
     pub fn each(&self, read: ReadFile<'_>, mut each: impl FnMut(Stamped)) -> Result<(), ReadError> {
         let unreadable = |why: &dyn fmt::Display| ReadError::Unreadable(why.to_string());
@@ -142,11 +153,11 @@ impl Kept {
             let missing = one.number + 1..next.number;
             let unreadable = segments.unreadable.range(missing.clone()).next();
             let why = if let Some(damage) = &one.damage {
-                GapReason::Damaged(format!("{}, {damage}", file_name(one.number)))
+                GapReason::Damaged(format!("{}, {damage}", file_name(one.number)), next.after)
             } else if segments.refused.contains(&next.number) {
                 GapReason::Refused
-            } else if let Some((number, why)) = unreadable {
-                GapReason::Damaged(format!("{}: {why}", file_name(*number)))
+            } else if let Some((number, Unreadable { why, .. })) = unreadable {
+                GapReason::Damaged(format!("{}: {why}", file_name(*number)), next.after)
             } else if !missing.is_empty() {
                 GapReason::GaveWay
             } else {

@@ -101,6 +101,155 @@ fn a_file_that_goes_or_changes_while_the_controller_runs_becomes_a_gap() {
     assert!(lab.refusal(runs[1].0).contains("what is kept is from"));
 }
 
+/// Puts a link that leads to itself in the place of a file, so that the system refuses to open it.
+fn refuse(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).expect("it is there");
+    std::fs::remove_file(path).expect("it is ours");
+    std::os::unix::fs::symlink(path, path).expect("it is ours");
+    bytes
+}
+
+fn restore(path: &Path, bytes: &[u8]) {
+    std::fs::remove_file(path).expect("it is ours");
+    std::fs::write(path, bytes).expect("it is ours");
+}
+
+#[test]
+fn a_file_that_the_system_refuses_to_read_for_a_while_is_lost_neither_to_requests_nor_to_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (lab, runs) = three_runs(folder.path());
+    let path = segment(folder.path(), 2);
+    let bytes = refuse(&path);
+    assert!(matches!(lab.moment(runs[1].0), Err(Refused::Disk(_))));
+    let all = lab.timeline.span((None, None), lab.wall).expect_err("it can't be read now");
+    assert!(matches!(&all, Refused::Disk(why) if !why.is_empty()), "{all:?}");
+    restore(&path, &bytes);
+    assert_eq!((lab.then(runs[1].0), lab.gaps().len()), (runs[1].1.clone(), 3));
+    // What refuses at the start is left in place, and used by the next run.
+    let bytes = refuse(&path);
+    let mut lab = lab.restarted(HOUR);
+    lab.after(1000);
+    assert!(lab.refusal(runs[1].0).contains("can't be read (00000002.segment: "), "{}", lab.refusal(runs[1].0));
+    assert_eq!(lab.then(runs[2].0), runs[2].1);
+    restore(&path, &bytes);
+    assert_eq!(lab.restarted(HOUR).then(runs[1].0), runs[1].1);
+}
+
+#[test]
+fn no_number_of_files_that_the_system_refuses_to_read_is_deleted_for_want_of_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lab = Lab::in_files(folder.path());
+    for _ in 0..70 {
+        lab.change(linked());
+        lab.write();
+        lab = lab.restarted(1000);
+    }
+    let files: Vec<(PathBuf, Vec<u8>)> =
+        (1..=70).map(|number| segment(folder.path(), number)).map(|path| (path.clone(), refuse(&path))).collect();
+    let mut lab = lab.restarted(1000);
+    lab.change(linked());
+    lab.timeline.span((None, None), lab.wall).expect("of this run");
+    lab.after(1000);
+    lab.write();
+    for (path, bytes) in &files {
+        restore(path, bytes);
+    }
+    lab.write();
+    assert!(files.iter().all(|(path, _)| path.is_file()));
+    // Those that are damaged give way.
+    drop(lab);
+    files.iter().for_each(|(path, bytes)| std::fs::write(path, &bytes[..12]).expect("it is ours"));
+    let mut lab = Lab::in_files(folder.path());
+    lab.wall += HOUR;
+    lab.after(1000);
+    lab.write();
+    let is_there: Vec<bool> = files.iter().map(|(path, _)| path.is_file()).collect();
+    assert_eq!((&is_there[..6], is_there[6..].iter().all(|there| *there)), (&[false; 6][..], true));
+}
+
+#[test]
+fn an_end_that_is_cut_is_told_together_with_the_time_in_which_the_controller_did_not_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lab = Lab::in_files(folder.path());
+    lab.change(linked());
+    lab.change(vec![switch(3, true)]);
+    lab.write();
+    let path = segment(folder.path(), 1);
+    let bytes = std::fs::read(&path).expect("it is written");
+    std::fs::write(&path, &bytes[..bytes.len() - 3]).expect("it is ours");
+    let mut lab = lab.restarted(3 * HOUR);
+    lab.after(1000);
+    let (from, to, why) = lab.gap();
+    assert!(why.contains("00000001.segment, byte ") && why.ends_with("and then the controller did not run"), "{why}");
+    assert!(to - from >= 3 * HOUR);
+}
+
+#[test]
+fn a_file_whose_beginning_is_damaged_is_named_and_so_is_what_is_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (lab, runs) = three_runs(folder.path());
+    drop(lab);
+    let path = segment(folder.path(), 2);
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    bytes[0] ^= 1;
+    std::fs::write(&path, &bytes).expect("it is ours");
+    let looked = |folder: &Path| {
+        let mut lab = Lab::in_files(folder);
+        lab.wall += 5 * HOUR;
+        lab.after(1000);
+        let why = lab.refusal(runs[1].0);
+        (lab, why)
+    };
+    let (lab, why) = looked(folder.path());
+    assert!(why.contains("can't be read (00000002.segment: it is of another format)"), "{why}");
+    assert_eq!(std::fs::read(&path).expect("it is left"), bytes);
+    drop(lab);
+    // A pipe is not waited for.
+    std::fs::remove_file(&path).expect("it is ours");
+    assert!(Command::new("mkfifo").arg(&path).status().expect("it runs").success());
+    let (lab, why) = looked(folder.path());
+    assert!(why.contains("can't be read (00000002.segment: it is not a file)"), "{why}");
+    assert_eq!(lab.then(runs[2].0), runs[2].1);
+}
+
+#[test]
+fn numbers_of_nine_digits_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(segment(folder.path(), 99_999_999), "of another format").expect("it is ours");
+    let mut lab = Lab::in_files(folder.path());
+    let time = lab.change(linked());
+    lab.write();
+    assert!(folder.path().join("100000000.segment").is_file());
+    let mut lab = lab.restarted(HOUR);
+    assert_eq!(lab.then(time), lab.present());
+    lab.change(vec![switch(3, true)]);
+    lab.write();
+    assert!(folder.path().join("100000001.segment").is_file());
+}
+
+#[test]
+fn a_folder_that_was_moved_away_is_written_on_and_never_the_one_in_its_place() {
+    let outer = tempfile::tempdir().expect("a folder");
+    let (path, moved) = (outer.path().join("timeline"), outer.path().join("moved"));
+    let mut first = Lab::in_files(&path);
+    first.change(linked());
+    first.write();
+    std::fs::rename(&path, &moved).expect("it is ours");
+    let mut second = Lab::in_files(&path);
+    let of_second = second.change(vec![switch(7, true)]);
+    second.write();
+    let of_first = first.change(vec![switch(3, true)]);
+    first.write();
+    let (then_first, then_second) = (first.present(), second.present());
+    drop((first, second));
+    let read = |path: &Path, time| {
+        let lab = Lab::in_files(path);
+        assert!(lab.gaps().is_empty());
+        lab.timeline.moment(Some(time), time).expect("it is kept").network
+    };
+    assert_eq!((read(&path, of_second), read(&moved, of_first)), (then_second, then_first));
+}
+
 #[test]
 fn a_file_whose_end_is_missing_is_a_gap_though_the_next_one_went_on_there() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -110,18 +259,18 @@ fn a_file_whose_end_is_missing_is_a_gap_though_the_next_one_went_on_there() {
     lab.write();
     let short = std::fs::read(segment(folder.path(), 1)).expect("it is written");
     let lost = lab.change(vec![switch(3, true)]);
-    let last = lab.steadily(3 * HOUR);
+    lab.steadily(3 * HOUR);
     lab.write();
     assert!(segment(folder.path(), 2).is_file() && lab.gaps().is_empty());
     std::fs::write(segment(folder.path(), 1), short).expect("it is ours");
     let lab = lab.restarted(HOUR);
     assert_eq!(lab.then(first), then);
     assert!(
-        lab.refusal(lost).contains("can't be read (00000001.segment, its end is missing)"),
+        lab.refusal(lost).contains("can't be read (00000001.segment, its end is missing: "),
         "{}",
         lab.refusal(lost)
     );
-    let whys = lab.span(first, last - HOUR / 2).gaps;
+    let whys = lab.timeline.span((Some(first), None), lab.wall).expect("it is kept").gaps;
     assert_eq!((whys[0]["why"].as_str(), whys.as_array().map(Vec::len)), (Some("damaged"), Some(1)));
 }
 

@@ -16,13 +16,13 @@ use maple_core::state::{Store, SwitchInfo, Write};
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::Value;
 
-use super::Timeline;
 use super::answer::{Moment, Refused, Span};
 use super::clock::Reading;
 use super::disk::{Folder, ReadJob};
 use super::kept::Kept;
 use super::network::NetworkThen;
 use super::view::Gap;
+use super::{Timeline, grace, rest_after};
 use crate::log::{Level, LogEntry};
 
 const HOUR: u64 = 3_600_000;
@@ -285,6 +285,69 @@ fn a_restart_tells_when_nothing_was_kept_and_what_it_has_not_seen_is_not_gone() 
     assert_eq!(all.network, second.present(), "what has not come is gone");
     second.rate();
     assert_eq!(second.moment(late).expect("it is kept").known.unseen, 0);
+}
+
+#[test]
+fn a_run_that_forgets_switches_at_once_gives_those_of_the_run_before_time_to_connect() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let forgets_at_once = || Lab::with(Some(folder.path()), grace(Duration::ZERO));
+    let mut first = forgets_at_once();
+    first.change(linked());
+    first.write();
+    let (ended, before) = (first.wall, first.present());
+    drop(first);
+    let mut second = forgets_at_once();
+    second.wall = ended + HOUR;
+    let began = second.after(1000);
+    let then = second.moment(began).expect("it is kept");
+    assert_eq!((then.network.switches.len(), &then.network.ports, then.known.unseen), (2, &before.ports, 4));
+    let late = second.steadily(61_000);
+    assert_eq!(second.then(late), second.present());
+}
+
+#[test]
+fn a_look_that_was_held_up_makes_no_gap_of_its_own() {
+    let whens = [0, 3, 100, 3_400, 3_600_000].map(|took| rest_after(Duration::from_millis(took)));
+    assert_eq!(whens, [50, 50, 900, 5000, 5000].map(Duration::from_millis));
+}
+
+#[test]
+fn a_network_that_nobody_has_looked_at_for_long_is_not_told_as_that_of_now() {
+    let mut lab = Lab::in_memory();
+    let last = lab.change(linked());
+    lab.wall += 5000;
+    assert_eq!(lab.moment(lab.wall).expect("it is about to be kept").time, last);
+    lab.wall += 10 * 60_000;
+    assert!(lab.refusal(lab.wall).contains("this moment is not kept; what is kept is from "));
+    let span = lab.timeline.span((None, Some(lab.wall)), lab.wall).expect_err("its end is not kept");
+    assert!(matches!(span, Refused::NotKept("show.time_changes.to", _)), "{span:?}");
+    assert_eq!(lab.timeline.moment(None, lab.wall).expect("the newest").time, last);
+}
+
+#[test]
+fn a_thread_that_panics_ends_the_timeline_and_is_told() {
+    let mut lab = Lab::in_memory();
+    let time = lab.change(linked());
+    let timeline = &lab.timeline;
+    let work = || std::panic::resume_unwind(Box::new("of this test"));
+    let run = || timeline.watch(work);
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("timeline".into()).spawn_scoped(scope, run).expect("it starts");
+        thread.join().expect("the panic went no further");
+    });
+    assert_eq!(lab.refusal(time), "nothing is kept any more: the thread timeline panicked");
+}
+
+#[test]
+fn what_is_in_memory_and_can_t_be_read_is_refused_at_once() {
+    let mut lab = Lab::in_memory();
+    let time = lab.change(linked());
+    lab.kept(|kept| {
+        let blocks = kept.segments.all[0].blocks.as_mut().expect("it is in memory");
+        blocks[1] = blocks[1][..20].into();
+    });
+    assert_eq!(lab.refusal(time), "what was kept can't be read: it ends within an entry");
+    assert!(matches!(lab.timeline.span((None, None), time), Err(Refused::NotKept(..))));
 }
 
 #[test]
