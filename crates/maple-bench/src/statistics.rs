@@ -15,9 +15,9 @@ pub struct Statistics {
     pub name: String,
     /// The number of filters.
     pub filters: usize,
-    /// The share of source prefixes in each class of [`LENGTHS`].
+    /// The share of source prefixes in each class of prefix lengths.
     pub src_lengths: [f64; LENGTHS.len()],
-    /// The share of destination prefixes in each class of [`LENGTHS`].
+    /// The share of destination prefixes in each class of prefix lengths.
     pub dst_lengths: [f64; LENGTHS.len()],
     /// The share of filters on any protocol.
     pub any_protocol: f64,
