@@ -19,6 +19,9 @@ use super::play::Play;
 use super::shape::{Shape, driver};
 use super::tally::Tally;
 
+/// Seeds below this are the same in each run, and others are fresh.
+const FRESH: u64 = 1_000_000;
+
 /// Everything that a run of a test case depends on.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -60,7 +63,8 @@ impl Case {
         let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
         let (other, sliced, guards, lists) = (None, false, Vec::new(), seed.is_multiple_of(3));
         let look_up_tables = (seed % 5) as u8;
-        let open_routes = seed / 4 % 2 == 1;
+        // Open routes are no default yet: a run of all tests plays them with seeds that stay the same.
+        let open_routes = seed / 4 % 2 == 1 && (seed < FRESH || std::env::var_os("MAPLE_CASES").is_some());
         let explored_leaves = [0, 8, 400][(seed / 7 % 3) as usize];
         Case {
             seed,
