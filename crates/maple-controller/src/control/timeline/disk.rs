@@ -30,6 +30,9 @@ use crate::kept_files::{KeptFile, KeptFiles};
 const WRITE: Duration = Duration::from_millis(200);
 /// How often the thread tries again what the disk has refused.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a folder has to be locked before it counts as in use. A child process has all files of its parent until it
+/// executes its program, and so the lock of a timeline that has ended meanwhile.
+const IN_USE: Duration = Duration::from_secs(1);
 
 /// A request to read the first bytes of a segment's file.
 #[derive(Debug)]
@@ -59,12 +62,16 @@ impl Folder {
         if self.locked.is_none() {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
             let folder = File::open(&self.path)?;
-            match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) => {
-                    let why = "another controller keeps its timeline in this folder";
-                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+            let until = Instant::now() + IN_USE;
+            loop {
+                match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+                    Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(IN_USE / 100),
+                    Err(Errno::WOULDBLOCK) => {
+                        let why = "another controller keeps its timeline in this folder";
+                        return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+                    }
+                    locked => break locked?,
                 }
-                locked => locked?,
             }
             self.locked = Some(folder);
         }
