@@ -130,6 +130,8 @@ def test_a_disk_that_was_full(controller, disk, tmp_path, figure):
     wait_for("the file to be in order", lambda: fails(maple, "state") is None, timeout=30)
     assert put(maple, "after", "kept") is None
     assert gauge(port, "state") == 0
+    # The timeline is on the same disk, and each file is tried again at a pace of its own.
+    wait_for("every file to be in order", lambda: not any(file["fails"] for file in maple.show("controller")["files"]))
     assert "file-not-kept" not in found_by_doctor(maple)
     assert any("the state file" in text and "in order again" in text for text in errors(maple))
     expected = notes(maple)
