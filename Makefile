@@ -243,6 +243,8 @@ lint-rust: $(CARGO_DENY)
 	$(CARGO_DENY) --locked check licenses bans sources
 	cargo clippy --workspace --all-targets --features maple-python/bench -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet
+	# Links inside a crate, too.
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet --document-private-items
 	cargo package --workspace --exclude maple-python --exclude maple-sim --exclude maple-bench --no-verify --allow-dirty --quiet
 
 # The stubs are compared with the wheel that was installed last.

@@ -1,6 +1,6 @@
 //! The `maple` command as a library, for the Python wheel and for Rust programs that use its command line.
 //!
-//! [`run`] gives an [`App`](maple::App) the options of `maple run`. The wheel calls [`main_with`] with a
+//! [`run()`] gives an [`App`](maple::App) the options of `maple run`. The wheel calls [`main_with`] with a
 //! [`PolicyLoader`]; the Rust-only binary calls it without one.
 
 #![warn(clippy::match_bool)]

@@ -9,7 +9,7 @@
 //!
 //! | index | holds | question | shapes are |
 //! | --- | --- | --- | --- |
-//! | `trace/condition_index.rs` | the conditions of a long chain of tests, or of a list | which is the first that this packet fits? | slots: pairs of field and mask |
+//! | `trace/condition_index/` | the conditions of a long chain of tests, or of a list | which is the first that this packet fits? | slots: pairs of field and mask |
 //! | `tree/value_index.rs` | leaves, by what they state of one field | which may have this value? | masks of the field |
 //!
 //! The hash tables differ, because the questions do. One index for both would be slower for each.

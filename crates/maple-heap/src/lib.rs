@@ -97,7 +97,7 @@ fn is_aligned_anyway(size: usize, align: usize) -> bool {
 
 /// Counts an allocated piece, and returns it.
 #[inline]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "implementing an allocator is unsafe")]
 fn count_taken(piece: *mut u8) -> *mut u8 {
     if ASKERS.load(Ordering::Relaxed) > 0 {
         // SAFETY: each caller has this piece from mimalloc, or none, which has no bytes.
@@ -108,7 +108,7 @@ fn count_taken(piece: *mut u8) -> *mut u8 {
 
 /// Counts a piece that is about to be freed.
 #[inline]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "implementing an allocator is unsafe")]
 fn count_given_back(piece: *mut u8) {
     if ASKERS.load(Ordering::Relaxed) > 0 {
         // SAFETY: each caller got this piece from its own caller, and that one from this allocator, so from mimalloc.
@@ -120,7 +120,7 @@ fn count_given_back(piece: *mut u8) {
 // and the alignment that were asked for. If no alignment is asked for, mimalloc guarantees the required one
 // (`is_aligned_anyway`). Counting neither allocates nor panics: its cells are made with the thread and have nothing to
 // drop.
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "implementing an allocator is unsafe")]
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

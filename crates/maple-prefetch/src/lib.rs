@@ -35,7 +35,7 @@ pub fn prefetch_all<T: ?Sized>(place: &T) {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "prefetching is an intrinsic")]
 fn start_reading(place: *const i8) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: the instruction reads nothing that the program could see, writes nothing, and raises no exception
@@ -45,7 +45,7 @@ fn start_reading(place: *const i8) {
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "prefetching is an intrinsic")]
 fn start_reading(place: *const i8) {
     // SAFETY: a hint, which raises no exception whatever the address is (Arm ARM, C6.2, PRFM); it uses no stack and no
     // flags.

@@ -44,7 +44,7 @@ impl PyParallelPaths {
 
 /// The switches, the links and the hosts that are known now.
 #[pyfunction]
-#[allow(clippy::type_complexity)]
+#[allow(clippy::type_complexity, reason = "Python takes it apart at once")]
 pub fn network(py: Python<'_>) -> PyResult<(Vec<u64>, Vec<(PyLocation, PyLocation)>, Bound<'_, PyDict>)> {
     let state = host::store().snapshot();
     let switches = state.switches().map(|(dpid, _)| dpid.0).collect();

@@ -14,9 +14,9 @@ use crate::{eth_type, icmpv6_type, ip_proto};
 
 /// Passes all fields to a macro, in the order of their OXM numbers.
 ///
-/// After documentation, OXM name and variant of [`Field`](crate::Field) come the facts: the width in bits; the
-/// [kind of the values](crate::field::ValueKind); whether 1.3 allows a mask (`masked`) or not (`whole`); the prerequisites; what a match of OpenFlow 1.0 can say
-/// ([`In10`](crate::field::In10)); and whether an action of 1.0 sets the field (`set`) or none does (`fixed`).
+/// After documentation, OXM name and variant of `Field` come the facts: the width in bits; the kind of the values
+/// (`field::ValueKind`); whether 1.3 allows a mask (`masked`) or not (`whole`); the prerequisites; what a match of
+/// OpenFlow 1.0 can say (`field::In10`); and whether an action of 1.0 sets the field (`set`) or none does (`fixed`).
 ///
 /// ```
 /// use maple_wire::Field;

@@ -1,13 +1,12 @@
 //! The role of this controller at one switch, on one connection: what to ask, and whether it may change the switch.
 //!
 //! ```text
-//!              connected
-//!   ───────────────────► asks SLAVE ──────────► slave
-//!                            │                    │ lead
-//!                            │ lead               ▼
-//!                            └──────────────► asks MASTER ── granted ──► master ── "you are slave" ──► slave
-//!                                                 │                        │ follow
-//!                                                 └ refused: overtaken ◄───┘
+//!   connected, and            generation?                        slave?
+//!   no generation known ────► asks NOCHANGE ── its own ──► asks SLAVE ─────────► slave
+//!   a generation known, or 1.0 ──────────────────────────────────┘                │ lead
+//!   it leads ──────────────────────────────────────────────────► asks MASTER ◄────┘
+//!                                                                     │ granted ──► master
+//!                                                                     └ refused: overtaken
 //! ```
 //!
 //! The switch's latest word counts. A reply, an error and a status come in the order in which the switch said them, and
@@ -85,7 +84,7 @@ impl Fence {
         self.mastery
     }
 
-    /// The controller has become master by the store, in this generation. Returns what to send. Until the switch has
+    /// Notes that the controller has become master by the store, in this generation. Returns what to send. Until the switch has
     /// granted it, the controller is not master there, also if it was in a former generation: somebody else may have been
     /// in between.
     pub fn lead(&mut self, generation: u64) -> (Vec<Message>, Option<FenceChange>) {
@@ -100,7 +99,7 @@ impl Fence {
         (out, lost)
     }
 
-    /// The controller is not master by the store. `latest` is the generation of who is, if it is known. Returns what to
+    /// Notes that the controller is not master by the store. `latest` is the generation of who is, if it is known. Returns what to
     /// send.
     pub fn follow(&mut self, latest: Option<u64>) -> (Vec<Message>, Option<FenceChange>) {
         let mut out = Vec::new();

@@ -134,8 +134,8 @@ pub enum Event {
     Changed(Vec<Change>),
     /// The watch has ended, and changes can't be had any more.
     Missed,
-    /// This member, if it is master, seems to be gone: for example, its connection has ended. Whoever is told takes its place
-    /// at once. If it is there all the same, nothing is lost, since switches obey only one.
+    /// The member of this name, if it is master, seems to be gone: for example, the connection to it has ended. Whoever is told
+    /// takes its place at once. If it is there all the same, nothing is lost, since switches obey only one.
     Suspected(String),
     /// Somebody wants that another member becomes master.
     StepDown,

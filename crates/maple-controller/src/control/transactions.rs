@@ -189,7 +189,7 @@ impl Handle {
         let rounds = if self.shared.mailboxes.len() > 1 { 2 } else { 1 };
         let timeout = self.shared.deadlines.query;
         let is_confirmed =
-            self.distribute(commit) && (0..rounds).all(|_| self.wait_for_all(ShardMessage::Fence, timeout));
+            self.distribute(commit) && (0..rounds).all(|_| self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
         match (&self.shared.kept.pending_writes, persistent) {
             (Some(pending), Some(version)) if !pending.wait(version, timeout) => Err(ChangeError::NotKept),
             _ if !is_confirmed => Err(ChangeError::Unconfirmed),
@@ -207,7 +207,7 @@ impl Handle {
         let told = self.shared.mailboxes.iter().all(|mailbox| mailbox.send(message()));
         // Messages about ports and hosts that follow from it reach other shards with the first turn.
         let timeout = self.shared.deadlines.query;
-        let is_confirmed = told && (0..2).all(|_| self.wait_for_all(ShardMessage::Fence, timeout));
+        let is_confirmed = told && (0..2).all(|_| self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
         if is_confirmed { Ok(()) } else { Err(ChangeError::Unconfirmed) }
     }
 

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!            hello            features-reply          admit            all answers in
-//!   Hello ───────────► Features ───────────► Claimed ───────► DescriptionRequests ───────────────► Up
+//!   Hello ───────────► Features ───────────► Claimed ───────► Describe ───────────────► Up
 //! ```
 //!
 //! The first message must be a hello, and before `Up` only answers of the handshake have an effect. The session claims
 //! the datapath id before it asks for anything else, so that no two connections change one switch's tables. The owner
-//! asks its registry, and then calls [`Session::admit`] or [`Session::refuse`]. In `DescriptionRequests` the session
+//! asks its registry, and then calls [`Session::admit`] or [`Session::refuse`]. In `Describe` the session
 //! sends all requests at once: ports (1.3) and description, and in 1.3 a bundle. If the switch refuses one with an
 //! error, the session continues without that answer. The session asks a 1.3 switch for its configuration and sets a new
 //! one when the answer comes, but waits for neither. It sets the configuration of a 1.0 switch without asking. A

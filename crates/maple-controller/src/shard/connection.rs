@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     pub queued: Queued,
     pub moves: MigrationState,
     /// Whether it was logged that the switch's version cannot express a message.
-    pub is_unencodable_told: bool,
+    is_unencodable_told: bool,
 }
 
 /// What has been read from a connection, and what has not.

@@ -201,7 +201,7 @@ impl Shard {
                     self.act(slot);
                 }
             }
-            ShardMessage::Fence(to) => queries.fence(to),
+            ShardMessage::AwaitTurnEnd(to) => queries.await_turn_end(to),
             ShardMessage::Settle(to) => queries.settle(to, ctx),
             ShardMessage::Announce(switch) => ctx.events.push(switches.away.announced.announce(*switch)),
             ShardMessage::Resume(connection) => self.resume(connection),
@@ -476,7 +476,7 @@ impl Shard {
         if self.ctx.outgoing.is_congested() {
             return;
         }
-        self.queries.answer_fences();
+        self.queries.answer_at_turn_end();
         let is_done = self.ctx.events.is_empty() && self.turn.waiting() == 0 && !self.ctx.outgoing.has_own();
         self.ending.end_turn(&self.ctx.clock, is_done);
     }

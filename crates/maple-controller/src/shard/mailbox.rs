@@ -74,7 +74,7 @@ pub(crate) enum ShardMessage {
     /// Asks a query.
     Query(ShardQuery),
     /// Requests a reply when this turn has ended and all its messages to other shards are sent.
-    Fence(Sender<()>),
+    AwaitTurnEnd(Sender<()>),
     /// Requests a reply when the receiver's switches have confirmed all deletions of rules so far.
     Settle(Sender<()>),
     /// Announces a switch whose connection another process will hand over, so that the engine prepares for it.

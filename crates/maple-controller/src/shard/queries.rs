@@ -30,7 +30,7 @@ const MAX_COUNTING: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Queries {
     /// The threads that wait for the end of this turn.
-    fences: Vec<Sender<()>>,
+    at_turn_end: Vec<Sender<()>>,
     /// The threads that wait until rules are deleted, by the engine's token.
     settling: FxHashMap<u64, Sender<()>>,
     /// The threads that wait for a rule's counters, by the numbers of their questions.
@@ -50,8 +50,8 @@ pub(super) struct Queries {
 
 impl Queries {
     /// Adds a thread that waits for the end of this turn.
-    pub fn fence(&mut self, to: Sender<()>) {
-        self.fences.push(to);
+    pub fn await_turn_end(&mut self, to: Sender<()>) {
+        self.at_turn_end.push(to);
     }
 
     /// Adds a thread that waits until the switches have confirmed all deletions of rules so far.
@@ -62,13 +62,13 @@ impl Queries {
     }
 
     /// Answers the threads that wait for the end of this turn, once all its messages are sent.
-    pub fn answer_fences(&mut self) {
-        self.fences.drain(..).for_each(|to| _ = to.send(()));
+    pub fn answer_at_turn_end(&mut self) {
+        self.at_turn_end.drain(..).for_each(|to| _ = to.send(()));
     }
 
     /// Handles the confirmation of all deletions for which a thread waits. It is answered at the end of the turn.
     pub fn on_barriers_done(&mut self, token: u64) {
-        self.fences.extend(self.settling.remove(&token));
+        self.at_turn_end.extend(self.settling.remove(&token));
     }
 
     /// Passes the counters of a rule on.
@@ -88,7 +88,7 @@ impl Queries {
     /// Handles that a new policy decides. The thread that waits for it is answered at the end of the turn.
     pub fn on_adopted(&mut self, candidate: u64) {
         let waits = self.adopted.take_if(|(number, _)| *number == candidate);
-        self.fences.extend(waits.map(|(_, to)| to));
+        self.at_turn_end.extend(waits.map(|(_, to)| to));
     }
 
     /// Passes the news of a watch on. A client that is too slow misses news.

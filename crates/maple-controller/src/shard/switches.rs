@@ -1,6 +1,6 @@
 //! The switches of a shard: those with a connection, those that come back, and those without one.
 //!
-//! What a session reports of its switch arrives here ([`Switches::up`], [`Switches::on_message`], [`Switches::on_flows`])
+//! What a session reports of its switch arrives here ([`Switches::on_up`], [`Switches::on_message`], [`Switches::on_flows`])
 //! and becomes events of the engine, in [`Context::events`]; `turn.rs` passes them on. The engine's messages to a switch
 //! leave here, too ([`Switches::send`]).
 

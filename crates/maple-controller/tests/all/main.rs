@@ -4,8 +4,7 @@
 //! All tests share a process, and some run at the same time. Tests that count what the whole process has are in
 //! `tests/alone`.
 
-// The tests of `over_tls` are those of other modules.
-#![allow(clippy::duplicate_mod)]
+#![allow(clippy::duplicate_mod, reason = "the tests of `over_tls` are those of other modules")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -257,22 +257,6 @@ impl Emulation {
         self.inflict(Fault::Link { a, b, up: true })
     }
 
-    /// Takes a port down.
-    ///
-    /// # Errors
-    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
-    pub fn port_down(&self, dpid: Dpid, port: PortNo) -> Result<(), EmulationError> {
-        self.inflict(Fault::Port { dpid, port, up: false })
-    }
-
-    /// Takes a port up.
-    ///
-    /// # Errors
-    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
-    pub fn port_up(&self, dpid: Dpid, port: PortNo) -> Result<(), EmulationError> {
-        self.inflict(Fault::Port { dpid, port, up: true })
-    }
-
     /// Restarts a switch with empty tables. Its connection closes, and it connects again.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ use maple_sim::cases::{COSTS, Domain, HostAddresses, PacketSpec, Program, TABLES
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
+use crate::scripts::at;
+
 /// A part of a composition.
 #[derive(Clone, Debug)]
 enum Part {
@@ -102,10 +104,6 @@ struct FrameFate {
     /// The frame that the next policy sees, if this one passes.
     passes: Option<Vec<u8>>,
     copies: BTreeSet<(Location, Vec<u8>)>,
-}
-
-fn at(switch: u64, port: u32) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
 }
 
 impl Setting {

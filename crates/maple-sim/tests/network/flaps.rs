@@ -11,14 +11,12 @@ use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
+use crate::scripts::at;
+
 const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
 const EVERYBODY: Mac = Mac([0xff; 6]);
 const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
-
-fn at(switch: u64, port: u32) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
-}
 
 /// Floods broadcasts. Sends other packets to the known location of the destination, or nowhere if it is not known.
 fn strict(pkt: &PacketHandle, net: &Net) -> Route {

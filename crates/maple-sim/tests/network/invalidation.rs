@@ -10,9 +10,7 @@ use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 
-fn at(switch: u64, port: u32) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
-}
+use crate::scripts::at;
 
 fn mac(n: u64) -> Mac {
     Mac::from_bits(0x0200_0000_0000 + u128::from(n))

@@ -18,14 +18,12 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 use proptest::prelude::*;
 
+use crate::scripts::at;
+
 const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
 const POLL: Duration = Duration::from_secs(10);
 const FRAME: usize = 1000;
-
-fn at(switch: u64, port: u32) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
-}
 
 /// Returns where the host is whose address is in a field of the packet.
 fn locate(net: &Net, field: Field) -> Option<Location> {

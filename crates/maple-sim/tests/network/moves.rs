@@ -12,14 +12,12 @@ use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
+use crate::scripts::at;
+
 const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
 /// The port of every switch that leads to a host.
 const HOST: PortNo = PortNo(9);
-
-fn at(switch: u64, port: u32) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
-}
 
 fn host_at(switch: u64) -> Location {
     Location::new(Dpid(switch), HOST)

@@ -14,7 +14,7 @@ use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring_with, send, udp};
+use crate::scripts::{A, B, at, flow_mods, ring_with, send, udp};
 
 /// The number of TCP ports that the policies ask for.
 pub const PORTS: u16 = 200;
@@ -43,7 +43,7 @@ fn there(port: u16) -> [Delivery; 1] {
 }
 
 /// Creates a network that has decided packets to all ports.
-fn decided(policy: Arc<dyn Policy>, shards: u8, version: Version) -> SimNetwork {
+pub fn decided(policy: Arc<dyn Policy>, shards: u8, version: Version) -> SimNetwork {
     let mut sim = ring_with(&Options::default(), policy, 2, shards, version);
     for port in 1..=PORTS + 1 {
         send(&mut sim, at(1, 3), tcp(port));
@@ -56,8 +56,7 @@ fn reload(sim: &mut SimNetwork, policy: Arc<dyn Policy>) -> Vec<(Dpid, Message)>
     sim.messages = Some(Vec::new());
     sim.reload(policy);
     sim.run();
-    let messages = sim.messages.take().unwrap_or_default();
-    messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
+    flow_mods(sim)
 }
 
 /// Returns the rules of all switches, without their cookies.

@@ -10,9 +10,10 @@ use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::trace::Cond;
 use maple_sim::{Choices, SimNetwork};
-use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
+
+use crate::scripts::flow_mods;
 
 /// The number of switches in the ring, and of hosts in the network.
 const SWITCHES: u64 = 4;
@@ -191,12 +192,6 @@ impl Case {
         sim.restart_controller(1 + self.random.below(2) as u8);
         sim.run();
     }
-}
-
-/// Returns the changes of rules that were sent since the last call.
-fn flow_mods(sim: &mut SimNetwork) -> Vec<(Dpid, Message)> {
-    let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
-    messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
 }
 
 /// Returns seeds: some that are always the same, and some that are new each time.

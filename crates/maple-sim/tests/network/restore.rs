@@ -14,10 +14,10 @@ use maple_sim::Choices;
 use maple_sim::{Delivery, SimNetwork};
 use maple_wire::msg::{FlowModCommand, Message};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
+use maple_wire::{Constraint, Field, PortNo, Version};
 
-use crate::reload::{PORTS, list, tcp};
-use crate::scripts::{A, B, at, ring_with, send, udp};
+use crate::reload::{PORTS, decided, list, tcp};
+use crate::scripts::{A, B, at, flow_mods, ring_with, send, udp};
 
 /// Creates an access list in front of a decision for each connection. A rule's priority then depends on the order in
 /// which all packets came.
@@ -46,25 +46,12 @@ fn there(port: u16) -> Delivery {
     Delivery { at: at(2, 3), frame: tcp(port) }
 }
 
-fn decided(shards: u8, version: Version) -> SimNetwork {
-    let mut sim = ring_with(&Options::default(), list(&[22]), 2, shards, version);
-    for port in 1..=PORTS + 1 {
-        send(&mut sim, at(1, 3), tcp(port));
-    }
-    sim
-}
-
-fn flow_mods(sim: &mut SimNetwork) -> Vec<(Dpid, Message)> {
-    let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
-    messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
-}
-
 #[test]
 fn a_restart_changes_no_rule_and_loses_no_packet() {
     for (before, after, version) in
         [(1, 1, Version::Of13), (2, 1, Version::Of13), (2, 2, Version::Of13), (1, 2, Version::Of10)]
     {
-        let mut sim = decided(before, version);
+        let mut sim = decided(list(&[22]), before, version);
         assert!(sim.remembered() > usize::from(PORTS));
         for round in 0..3 {
             sim.messages = Some(Vec::new());

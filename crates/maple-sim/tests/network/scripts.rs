@@ -12,7 +12,7 @@ use maple_core::route::Route;
 use maple_core::state::{Counter, Stop, Value, Var, Write};
 use maple_sim::{Delivery, SimNetwork, SimSwitch};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, Packet, PortNo, Version};
+use maple_wire::{Dpid, Field, Message, Packet, PortNo, Version};
 
 pub const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
 pub const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
@@ -49,6 +49,12 @@ pub fn send(sim: &mut SimNetwork, from: Location, frame: Vec<u8>) -> Vec<Deliver
     sim.inject(from, frame);
     sim.run();
     std::mem::take(&mut sim.delivered)
+}
+
+/// Returns the flow-mods since the last time, or since recording of messages began, and goes on with recording.
+pub fn flow_mods(sim: &mut SimNetwork) -> Vec<(Dpid, Message)> {
+    let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
+    messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
 }
 
 /// Lets A, at port 3 of switch 1, and B, at this port, send each other packets until both are known.

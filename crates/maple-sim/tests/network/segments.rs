@@ -12,12 +12,10 @@ use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
+use crate::scripts::at;
+
 const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
 const EVERYBODY: Mac = Mac([0xff; 6]);
-
-fn at(switch: u64, port: u32) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
-}
 
 /// Returns options with which hosts may stay silent for a long time.
 fn options() -> Options {

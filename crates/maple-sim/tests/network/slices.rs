@@ -18,11 +18,9 @@ use maple_sim::cases::{Body, COSTS, Domain, HostAddresses, PacketSpec, Program, 
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
-type Part = Arc<dyn Policy>;
+use crate::scripts::at;
 
-fn at(switch: u64, port: u32) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
-}
+type Part = Arc<dyn Policy>;
 
 /// The part of the network that a slice has.
 #[derive(Clone, Debug)]

@@ -11,9 +11,7 @@ use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
-fn at(switch: u64, port: u32) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
-}
+use crate::scripts::at;
 
 fn mac(n: u64) -> Mac {
     Mac::from_bits(0x0200_0000_0000 + u128::from(n))

@@ -340,13 +340,6 @@ impl Switch {
         self.tell(|connection| connection.wants_flow_removed(why), message, out);
     }
 
-    /// Obeys one message of the first controller.
-    ///
-    /// The answer to a request that cannot be executed is an error with the request's first bytes.
-    pub fn handle_message(&mut self, now: Nanoseconds, header: Header, message: Message) -> Vec<Outgoing> {
-        self.handle_message_from(ControllerId::FIRST, now, header, message)
-    }
-
     /// Obeys one message of a controller, with whom a connection was opened.
     pub fn handle_message_from(
         &mut self,

@@ -30,7 +30,7 @@ const END: u8 = 255;
 
 /// The purpose of a message: option 53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names are those of RFC 2132")]
 pub enum DhcpMessageKind {
     Discover = 1,
     Offer,

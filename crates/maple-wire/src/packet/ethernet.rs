@@ -34,7 +34,7 @@ const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
 
 /// The link layer: the first tag, the type after it, and the start of the payload.
 ///
-/// The layer is one word, like [`NetworkLayer`](super::Network): from bit 0 on the type and the tag (16 bits each), the
+/// The layer is one word, like `NetworkLayer`: from bit 0 on the type and the tag (16 bits each), the
 /// payload's start (8), and the bits below.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link(u64);

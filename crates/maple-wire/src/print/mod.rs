@@ -1,9 +1,9 @@
 //! Prints messages, rules, matches and actions in the form of Open vSwitch's `ovs-ofctl`.
 //!
-//! * [`message`] prints a message as `ovs-ofctl ofp-print` does, but **on one line**: every run of white space in
+//! * [`message()`] prints a message as `ovs-ofctl ofp-print` does, but **on one line**: every run of white space in
 //!   what Open vSwitch prints, line ends included, is one space here, and there is none at either end.
 //! * [`flow_line`] and [`FlowLine`] print a rule as `ovs-ofctl dump-flows --no-stats` does.
-//! * [`matching`], [`actions`] and [`instructions`] print the parts of a rule, [`frame`] prints a packet.
+//! * [`matching()`], [`actions`] and [`instructions`] print the parts of a rule, [`frame()`] prints a packet.
 //!
 //! Where Open vSwitch has no text (fields, actions and instructions that it does not support, unknown ones, numbers
 //! without a name), this module prints in the same style, with OpenFlow's own names, or numbers and hex.

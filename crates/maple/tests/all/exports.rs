@@ -95,7 +95,7 @@ fn errors_of_parsing_have_names() {
 }
 
 /// What signatures mention and no test above makes.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "that it compiles is the test")]
 struct Named<T: FieldValue + Operand<T>, S: Stored, A: Access, R: Read, I: IntoRoute> {
     parameters: (T, S, A, R, I),
     questions: (Cond, Constraint, Field, Range, Source),

@@ -104,7 +104,7 @@ pub(super) struct Api {
     pub events: Arc<Events>,
     scrape: Scrape,
     /// How long a client may take to send the body of a request.
-    pub body_deadline: Duration,
+    body_deadline: Duration,
 }
 
 impl Api {

@@ -12,7 +12,7 @@
 //!   for the packets that are given up. So the part must find a level in use above that one. No level is added.
 //!
 //! Among all such bits, those that save most rules are chosen. Each block of packets that they make counts as a rule,
-//! because each may get a leaf of its own. The numbers are in [`Tuning`].
+//! because each may get a leaf of its own. The numbers are in [`Tuning`](crate::compile::tuning::Tuning).
 
 use maple_wire::{Constraint, Field};
 

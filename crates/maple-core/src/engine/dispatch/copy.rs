@@ -11,7 +11,7 @@ use crate::engine::reruns::samples::Samples;
 pub struct EngineCopy(pub(in crate::engine) Engine);
 
 impl EngineCopy {
-    /// Copies an engine for a [`Rehearsal`], without the packets that wait.
+    /// Copies an engine for a [`Rehearsal`](crate::engine::Rehearsal), without the packets that wait.
     pub(super) fn from_engine(engine: &Engine) -> EngineCopy {
         let fabric = engine.fabric.copy();
         EngineCopy(Engine {

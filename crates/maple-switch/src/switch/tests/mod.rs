@@ -41,7 +41,7 @@ impl TestSwitch {
     /// Sends a message from the controller. Returns the reaction of the switch.
     pub fn say(&mut self, message: Message) -> Vec<Outgoing> {
         let header = Header { version: self.switch.version() as u8, kind: 0, length: 8, xid: 7 };
-        self.switch.handle_message(self.now, header, message)
+        self.switch.handle_message_from(ControllerId::FIRST, self.now, header, message)
     }
 
     /// Runs a script. Returns the resulting errors, as `type/code`.

@@ -2,7 +2,7 @@
 //!
 //! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
 //! others alone. A switch that refuses something in several updates in a row gets no new rules for a while. After any
-//! refusal the switch is asked which rules it has ([`Switches::reread`]). That holds for a refused rule of a bundle as
+//! refusal the switch is asked which rules it has ([`Switches::reread`](crate::engine::switches::Switches::reread)). That holds for a refused rule of a bundle as
 //! well, although the bundle has changed nothing.
 
 use std::collections::BTreeSet;
