@@ -198,7 +198,7 @@ impl Registers {
     /// Returns what a look-up found, by the bits of a packet's metadata. `None` if it is not among these bits. Of a key
     /// that is only known to be there, the value is [`Value::None`].
     pub fn found(&self, look_up: &LookUp, component: Component, metadata: ReadMetadata) -> Option<Option<Value>> {
-        let register = self.look_ups.iter().find(|in_use| in_use.look_up == *look_up)?.registers.get(&component)?;
+        let register = self.look_ups[self.position(look_up)?].registers.get(&component)?;
         let mask = register.mask();
         if mask & metadata.mask != mask {
             return None;

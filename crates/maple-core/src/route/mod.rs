@@ -72,6 +72,8 @@ pub(crate) struct PathReads {
     end: Option<Location>,
     existence: AtomicBool,
     hops: AtomicBool,
+    /// Whether f has read where the path ends, and no more.
+    last: AtomicBool,
     /// The look-up that found the path's end, if f has observed no more of it than that it is there.
     open: Option<OpenEnd>,
 }
@@ -81,8 +83,8 @@ pub(crate) struct PathReads {
 pub(crate) struct OpenEnd {
     /// The field by which the look-up found it.
     pub field: Field,
-    /// Whether the place is that of the packet's own host. If not, the packet stands for others.
-    pub is_known: bool,
+    /// The place to which the path was made. `None`: the packet stands for others, and its own host has gone.
+    pub place: Option<Location>,
     /// Called when f reads the path: then the run observes the end.
     pub on_read: fn(&Arc<PathReads>),
 }
@@ -95,7 +97,7 @@ impl PathReads {
 
     /// Reports whether f has read anything of the path.
     pub fn are_any(&self) -> bool {
-        self.existence.load(Relaxed) || self.hops.load(Relaxed)
+        [&self.existence, &self.hops, &self.last].into_iter().any(|read| read.load(Relaxed))
     }
 
     /// Records that f reads the path.

@@ -83,7 +83,8 @@ impl Route {
         self.spelled_out().into_iter().flat_map(|branch| branch.hops)
     }
 
-    /// Returns the paths that the route follows, wherever they lead. This does not count as reading their hops.
+    /// Returns the paths that the route follows, wherever they lead. This does not count as reading their hops. A run
+    /// observes the end of a path, if it has not done so before.
     ///
     /// ```
     /// use maple_core::Route;
@@ -91,6 +92,7 @@ impl Route {
     /// assert_eq!(Route::flood().paths().count(), 0);
     /// ```
     pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
+        self.found.iter().for_each(|found| found.reads.record(|reads| &reads.last));
         self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
     }
 

@@ -68,9 +68,9 @@ impl<'n> HostLocation<'n> {
             }
             Known::Found { net, field, at } => {
                 let source = caller(Caller::caller());
-                net.0.state().read_place(field, source);
-                // Of a host that has gone, the run just recorded that. It answers no packet.
-                at.unwrap_or(Location::new(net.0.packet().switch(), PortNo(0)))
+                let found = net.0.state().read_found(field, at, source);
+                // The host of a packet that stands for others may have gone. Then the run answers no packet.
+                found.unwrap_or_else(|| Location::new(net.0.packet().ingress(), PortNo(0)))
             }
         }
     }

@@ -128,11 +128,24 @@ impl RunState {
         let look_up = LookUp::of_host(field);
         let (cell, found) = self.look_up(&look_up, Component::Presence, source.cloned())?;
         self.note(source, || AccountItem::Cell(cell.clone(), found.clone()));
-        let is_there = LookUp::value(found).is_some();
-        let assumed = lock(&registers).found(&look_up, Component::Value, self.assumed).flatten();
-        let now = LookUp::value(self.result.txn.look_up(cell));
-        let place = |value| if let Value::Location(at) = value { Some(at) } else { None };
-        Some(is_there.then(|| assumed.or(now).and_then(place)))
+        if LookUp::value(found).is_none() {
+            return Some(None);
+        }
+        Some(Some(self.value_of(&look_up, cell).flatten().and_then(place_of)))
+    }
+
+    /// Observes where the host is whose address a field has, and which was at this place when the run learned that there
+    /// is one. Returns the place. `None`: the packet stands for others, and its own host has gone.
+    pub(super) fn read_found(
+        &mut self,
+        field: Field,
+        before: Option<Location>,
+        source: Option<Source>,
+    ) -> Option<Location> {
+        let found = self.read_place(field, source);
+        // f may have used the place before, and the trace does not say that one.
+        self.each |= found.is_none() || found != before;
+        found
     }
 
     /// Observes where the host is whose address a field has, and returns it.
@@ -149,9 +162,23 @@ impl RunState {
                 self.read(look_up.cell(&[address]))
             }
         };
-        match LookUp::value(found) {
-            Some(Value::Location(at)) => Some(at),
-            _ => None,
+        LookUp::value(found).and_then(place_of)
+    }
+
+    /// Returns what a look-up finds for the packets of the run, in the form of [`LookUp::value`]: what they are assumed to
+    /// find, or what its own packet finds. `None` if nothing agrees with what is assumed: they find a value, but it is not
+    /// said which, and its own packet finds none. All that a run learns from a look-up follows from this.
+    fn value_of(&mut self, look_up: &LookUp, cell: Cell) -> Option<Option<Value>> {
+        let assumed = |of| {
+            let registers = self.registers.as_ref()?;
+            lock(registers).found(look_up, of, self.assumed)
+        };
+        match (assumed(Component::Value), assumed(Component::Presence)) {
+            (Some(value), None) => Some(value),
+            (Some(value), Some(present)) => (value.is_some() == present.is_some()).then_some(value),
+            (None, Some(None)) => Some(None),
+            (None, Some(Some(_))) => LookUp::value(self.result.txn.look_up(cell)).map(Some),
+            (None, None) => Some(LookUp::value(self.result.txn.look_up(cell))),
         }
     }
 
@@ -177,17 +204,16 @@ impl RunState {
         };
         let packet = self.subject.view(self.ingress);
         let key: KeyBits = of.fields().map(|field| self.recorder.peek(&packet, field)).collect();
-        let assumed = lock(&registers).found(&own, component, self.assumed);
-        let value = match assumed {
-            // Its own host may have gone: then the packet stands for others.
-            Some(Some(Value::None)) if matches!(own.table(), LookUpTable::Hosts) => {
-                match self.result.txn.look_up(own.cell(&key)) {
-                    CellValue::Location(Some(at)) => CellValue::Location(Some(at)),
-                    _ => CellValue::Location(Some(self.ingress)),
-                }
+        let found = self.value_of(&own, own.cell(&key));
+        let value = match (found, component, own.table()) {
+            (Some(found), ..) => own.cell_value(found),
+            (None, Component::Presence, LookUpTable::Hosts) => CellValue::Location(Some(self.ingress)),
+            (None, Component::Presence, LookUpTable::Named(_)) => CellValue::Value(Some(Value::None)),
+            (None, Component::Value, _) => {
+                // No answer agrees with what is known of the packets, so this one is for none of them.
+                self.each = true;
+                own.cell_value(None)
             }
-            Some(found) => own.cell_value(found),
-            None => self.result.txn.look_up(own.cell(&key)),
         };
         if self.is_made_up && !lock(&registers).may_foresee(&own, component) {
             self.result.asks_first = true;
@@ -204,4 +230,9 @@ impl RunState {
         }
         Some((of.cell(&key), value))
     }
+}
+
+/// Returns the place that a value is.
+fn place_of(value: Value) -> Option<Location> {
+    if let Value::Location(at) = value { Some(at) } else { None }
 }

@@ -30,6 +30,9 @@ mod packet;
 mod slice;
 mod tables;
 
+#[cfg(test)]
+mod tests;
+
 pub use account::{AccountItem, AccountStep, MAX_STEPS};
 pub(crate) use changes::FieldChanges;
 pub use guarded::Violation;
@@ -377,20 +380,20 @@ impl RunState {
         let open = registers
             .zip(route.open_paths(ingress))
             .filter(|(registers, (paths, end))| lock(registers).open(&LookUp::of_host(end.field), paths.clone()));
-        let Some((_, (paths, end))) = open else {
+        let Some((_, (paths, _))) = open else {
             self.observe_ends();
             return None;
         };
-        let (is_known, of) = (end.is_known, OpenGoal { ingress, paths });
-        let state = self.result.txn.peek();
+        let (goal, state) = (OpenGoal { ingress, paths }, self.result.txn.peek());
+        // Where a packet that stands for others would go says nothing of these.
+        let is_for_others = self.assumed.mask != 0;
         let resolved = match route.hops_of_packet(ingress, state) {
             Ok(resolved) => resolved,
-            // Its own host has gone, so this says nothing of the packets that it stands for.
-            Err(_) if !is_known => Arc::default(),
+            Err(_) if is_for_others => Arc::default(),
             Err(error) => return Some(Err(error)),
         };
-        self.result.left_out = if is_known { route.left_out(ingress, state) } else { Vec::new() };
-        Some(Ok((Goal::Open(of), resolved)))
+        self.result.left_out = if is_for_others { Vec::new() } else { route.left_out(ingress, state) };
+        Some(Ok((Goal::Open(goal), resolved)))
     }
 }
 

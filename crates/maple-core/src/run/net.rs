@@ -238,7 +238,7 @@ impl Net {
             Some((_, at)) => at.unwrap_or(Location::new(from, PortNo(0))),
             None => to.location(),
         };
-        let open = found.map(|(field, at)| OpenEnd { field, is_known: at.is_some(), on_read: open_paths::on_read });
+        let open = found.map(|(field, place)| OpenEnd { field, place, on_read: open_paths::on_read });
         if open.is_some() {
             open_paths::note_run(&self.0);
         }

@@ -59,8 +59,8 @@ impl RunState {
         let (_, reads, is_observed) = &mut self.routes.paths[at];
         if let Some(open) = reads.open_end().filter(|_| !*is_observed) {
             *is_observed = true;
-            let field = open.field;
-            self.read_place(field, None);
+            let (field, place) = (open.field, open.place);
+            self.read_found(field, place, None);
         }
     }
 
