@@ -96,6 +96,11 @@ def here(pkt: Packet) -> Location:
     return Location(pkt.switch, int(pkt.in_port))
 
 
+def start(pkt: Packet) -> Location:
+    """Where paths of the packet start: at its switch. The port does not matter, so it is not read."""
+    return Location(pkt.switch, 1)
+
+
 def came_by(pkt: Packet, places: Iterable[Location]) -> bool:
     """Whether the packet came in by one of these ports: a test for each."""
     return any(pkt.switch == at.switch and pkt.in_port == at.port for at in places)

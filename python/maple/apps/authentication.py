@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from maple import Location, Mac, Net, Packet, Policy, Route, Table, drop, pass_
-from maple.apps._common import MacLike, Place, app, came_by, here, mac_of, place_of
+from maple.apps._common import MacLike, Place, app, came_by, here, mac_of, place_of, start
 
 
 def authentication(
@@ -57,7 +57,7 @@ def authentication(
             there = place or net.locate(desk)
             if there is None and pkt.arp_op == 1:
                 return pass_()
-            return net.shortest_path(here(pkt), there)
+            return net.shortest_path(start(pkt), there)
         return drop()
 
     return app(authenticate, "authentication")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import maple
 from maple import Net, Packet, Policy, Query, Route, hops, pass_
 from maple._maple import FIELDS
-from maple.apps._common import app, here
+from maple.apps._common import app
 
 Hops = tuple[tuple[int, int], ...]
 
@@ -43,7 +43,7 @@ def ecmp(*, by: Iterable[str] | None = None, ways: int = 8) -> Policy:
         dst = net.locate(pkt.eth_dst)
         if dst is None or dst.switch == pkt.switch:
             return pass_()
-        paths = shortest_paths(here(pkt).switch, dst.switch, ways)
+        paths = shortest_paths(pkt.switch, dst.switch, ways)
         if len(paths) < 2:
             return pass_()
         fields = _flow(pkt) if given is None else given

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from maple import Net, Packet, Policy, Route, drop, flood
-from maple.apps._common import app, here
+from maple.apps._common import app, start
 
 
 def routing(*, weight: str | None = None, flood_unknown: bool = True) -> Policy:
     """Sends packets to where their destination is: the last tier of most compositions. It never passes.
 
-    Multicasts and broadcasts are flooded. The path begins at the port where the packet came in, so tiers before this
-    one may change ``eth_src``.
+    Multicasts and broadcasts are flooded. The path begins at the switch where the packet came in, so tiers before this
+    one may change ``eth_src``, and packets of all its ports share a decision.
 
     >>> from maple.apps import routing
     >>> routing()
@@ -29,7 +29,7 @@ def routing(*, weight: str | None = None, flood_unknown: bool = True) -> Policy:
         if dst is None:
             return flood() if flood_unknown else drop()
         if weight is None:
-            return net.shortest_path(here(pkt), dst)
-        return net.path(here(pkt), dst, weight=weight)
+            return net.shortest_path(start(pkt), dst)
+        return net.path(start(pkt), dst, weight=weight)
 
     return app(decide, "routing")
