@@ -42,12 +42,14 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
         counted(topology.switches.len(), "switch"),
         args.emulation.version(),
         counted(topology.hosts.len(), "host"),
-        args.controller
+        listed(&args.controllers)
     ));
-    let mut options = options(topology.clone(), args.controller, &args.emulation);
+    let [first, others @ ..] = &args.controllers[..] else { anyhow::bail!("an emulated network needs a controller") };
+    let mut options = options(topology.clone(), *first, &args.emulation);
+    options.controllers.extend(others);
     options.traffic = args.emulation.traffic.map(|duration| traffic(&args.emulation, duration));
     let emulation = Emulation::start(options)?;
-    let mut report = ConnectionReport::new(args.controller);
+    let mut report = ConnectionReport::new(&args.controllers);
     let done = if args.emulation.has_commands() {
         commands(&args.emulation, topology, &emulation, &mut report, &stop)
     } else {
@@ -140,28 +142,33 @@ fn missing(switches: &[SwitchStats]) -> String {
 
 /// Reports once that the controller is missing, and when it connects.
 struct ConnectionReport {
-    controller: SocketAddr,
+    controllers: String,
     is_reported: bool,
 }
 
 impl ConnectionReport {
-    fn new(controller: SocketAddr) -> ConnectionReport {
-        ConnectionReport { controller, is_reported: false }
+    fn new(controllers: &[SocketAddr]) -> ConnectionReport {
+        ConnectionReport { controllers: listed(controllers), is_reported: false }
     }
 
     fn update(&mut self, stats: &Stats) {
         match &stats.trouble {
             Some(why) if !self.is_reported => {
-                print_line(format_args!("controller {}: {why}; trying again until it is there", self.controller));
+                print_line(format_args!("controller {}: {why}; trying again until it is there", self.controllers));
                 self.is_reported = true;
             }
             None if self.is_reported && stats.switches.iter().any(|switch| switch.connected) => {
-                print_line(format_args!("controller {}: connected", self.controller));
+                print_line(format_args!("controller {}: connected", self.controllers));
                 self.is_reported = false;
             }
             _ => {}
         }
     }
+}
+
+/// Returns the addresses of controllers, for people.
+fn listed(controllers: &[SocketAddr]) -> String {
+    controllers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the options of the network.

@@ -64,9 +64,15 @@ impl EmulationArgs {
 pub struct EmulateArgs {
     /// The network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     pub topology: String,
-    /// The controller's address
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6653", value_parser = address)]
-    pub controller: SocketAddr,
+    /// The controller's address; of several controllers all, with commas
+    #[arg(
+        long = "controller",
+        value_name = "ADDR,…",
+        default_value = "127.0.0.1:6653",
+        value_delimiter = ',',
+        value_parser = address
+    )]
+    pub controllers: Vec<SocketAddr>,
     #[command(flatten)]
     pub emulation: EmulationArgs,
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use maple_switch::ControllerId;
 use maple_switch::time::Nanoseconds;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token, Waker};
@@ -32,11 +33,12 @@ pub(super) struct DriverLoop {
     inbox: mpsc::Receiver<LoopRequest>,
     network: EmulatedNetwork,
     names: Vec<(String, Dpid)>,
+    /// The connections of the first switch, by controller, then those of the second one, and so on.
     connections: Vec<Connection>,
-    controller: SocketAddr,
+    controllers: Vec<SocketAddr>,
     start: Instant,
-    /// The reason why no switch has a connection.
-    trouble: Option<io::ErrorKind>,
+    /// Why the last attempt to reach each controller failed, if it did.
+    troubles: Vec<Option<io::ErrorKind>>,
     traffic: TrafficState,
     settle: Duration,
 }
@@ -60,8 +62,14 @@ impl DriverLoop {
         let start = Instant::now();
         let poll = Poll::new()?;
         let names: Vec<_> = options.topology.switches.iter().map(|s| (s.name.clone(), s.dpid)).collect();
-        let waker = Arc::new(Waker::new(poll.registry(), Token(names.len()))?);
-        let network_options = crate::NetworkOptions { connects: false, ..options.network };
+        let controllers = options.controllers;
+        let count = names.len() * controllers.len();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(count))?);
+        let number = u16::try_from(controllers.len()).map_err(io::Error::other)?;
+        if number == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "switches need a controller").into());
+        }
+        let network_options = crate::NetworkOptions { connects: false, controllers: number, ..options.network };
         let mut network = EmulatedNetwork::with_options(&options.topology, network_options);
         for (after, fault) in options.faults {
             network.check_fault(&fault)?;
@@ -72,10 +80,10 @@ impl DriverLoop {
             Some(options) => TrafficState::Waiting { options, expectation, connected_since: None },
             None => TrafficState::None,
         };
-        let connections = (0..names.len()).map(|i| Connection::new(Token(i), start)).collect();
-        let (controller, settle) = (options.controller, options.settle);
+        let connections = (0..count).map(|i| Connection::new(Token(i), start)).collect();
+        let (troubles, settle) = (vec![None; controllers.len()], options.settle);
         let driver =
-            DriverLoop { poll, inbox, network, names, connections, controller, start, trouble: None, traffic, settle };
+            DriverLoop { poll, inbox, network, names, connections, controllers, start, troubles, traffic, settle };
         Ok((driver, waker))
     }
 
@@ -138,30 +146,41 @@ impl DriverLoop {
             TrafficState::Running(traffic) => traffic.next_flow().map(until),
             TrafficState::None | TrafficState::Waiting { .. } => None,
         };
-        let free = self.connections.iter().zip(&self.names).filter(|(_, (_, dpid))| !self.network.is_cut(*dpid));
-        let attempt = free.filter_map(|(connection, _)| connection.next_attempt()).min();
+        let connections = self.connections.iter().enumerate();
+        let free = connections.filter(|(at, _)| !self.network.is_cut(self.end_of(*at).0));
+        let attempt = free.filter_map(|(_, connection)| connection.next_attempt()).min();
         let attempt = attempt.map(|at| at.saturating_duration_since(Instant::now()));
         [event, flow, attempt].into_iter().flatten().fold(MAX_SLEEP, Duration::min)
     }
 
+    /// Returns the switch and the controller of a connection.
+    fn end_of(&self, at: usize) -> (Dpid, ControllerId) {
+        let (switch, controller) = (at / self.controllers.len(), at % self.controllers.len());
+        (self.names[switch].1, ControllerId(controller as u16))
+    }
+
     fn attempts(&mut self, now: Instant) {
-        for (connection, (_, dpid)) in self.connections.iter_mut().zip(&self.names) {
-            if !self.network.is_cut(*dpid)
-                && let ConnectionProgress::Refused(why) = connection.attempt(now, self.controller, self.poll.registry())
+        for at in 0..self.connections.len() {
+            let (dpid, controller) = self.end_of(at);
+            let place = usize::from(controller.0);
+            if !self.network.is_cut(dpid)
+                && let ConnectionProgress::Refused(why) =
+                    self.connections[at].attempt(now, self.controllers[place], self.poll.registry())
             {
-                self.trouble = Some(why);
+                self.troubles[place] = Some(why);
             }
         }
     }
 
     fn socket_ready(&mut self, at: usize, scratch: &mut [u8]) -> Result<(), EmulationError> {
-        let (now, dpid) = (Instant::now(), self.names[at].1);
+        let (now, (dpid, controller)) = (Instant::now(), self.end_of(at));
+        let place = usize::from(controller.0);
         match self.connections[at].complete(now) {
             ConnectionProgress::Opened => {
-                self.trouble = None;
-                self.network.connect(dpid)?;
+                self.troubles[place] = None;
+                self.network.connect_to(dpid, controller)?;
             }
-            ConnectionProgress::Refused(why) => self.trouble = Some(why),
+            ConnectionProgress::Refused(why) => self.troubles[place] = Some(why),
             ConnectionProgress::Nothing | ConnectionProgress::Closed => {}
         }
         let mut bytes = Vec::new();
@@ -170,20 +189,20 @@ impl DriverLoop {
         // effect before its cause.
         self.network.run_until(nanoseconds(self.start.elapsed()));
         if !bytes.is_empty() {
-            self.network.from_controller(dpid, &bytes)?;
+            self.network.bytes_from(dpid, controller, &bytes)?;
         }
         if progress == ConnectionProgress::Closed {
             // Bytes that arrived before the end still count.
             self.network.run_until(self.network.now());
-            self.network.disconnect(dpid)?;
+            self.network.disconnect_from(dpid, controller)?;
         }
         Ok(())
     }
 
-    /// Forwards messages of a switch.
+    /// Forwards messages of a switch to a controller.
     fn forward(&mut self, at: usize, now: Instant) -> Result<(), EmulationError> {
-        let dpid = self.names[at].1;
-        for event in self.network.take_control(dpid) {
+        let (dpid, controller) = self.end_of(at);
+        for event in self.network.take_control_for(dpid, controller) {
             match event {
                 ControlEvent::Opened => {}
                 ControlEvent::Message(bytes) => self.connections[at].send(&bytes),
@@ -191,7 +210,7 @@ impl DriverLoop {
             }
         }
         if self.connections[at].write(now) == ConnectionProgress::Closed {
-            self.network.disconnect(dpid)?;
+            self.network.disconnect_from(dpid, controller)?;
         }
         Ok(())
     }
@@ -237,7 +256,7 @@ impl DriverLoop {
         };
         Stats {
             elapsed: self.start.elapsed(),
-            trouble: self.trouble.map(|why| why.to_string()),
+            trouble: self.trouble().map(|why| why.to_string()),
             switches: self.switch_stats(),
             hosts: self.host_stats(),
             pairs: self.network.pairs().clone(),
@@ -248,15 +267,21 @@ impl DriverLoop {
         }
     }
 
+    /// Returns why the last attempts failed, if no controller was reached.
+    fn trouble(&self) -> Option<io::ErrorKind> {
+        let all: Option<Vec<io::ErrorKind>> = self.troubles.iter().copied().collect();
+        all?.first().copied()
+    }
+
     fn switch_stats(&self) -> Vec<SwitchStats> {
-        let one = |((name, dpid), connection): (&(String, Dpid), &Connection)| {
+        let one = |((name, dpid), connections): (&(String, Dpid), &[Connection])| {
             let switch = self.network.switch(*dpid)?;
             let counters = switch.counters();
             Some(SwitchStats {
                 name: name.clone(),
                 dpid: *dpid,
                 connected: switch.is_connected(),
-                connections: connection.count,
+                connections: connections.iter().map(|connection| connection.count).sum(),
                 rules: switch.tables().iter().map(|t| t.len()).sum(),
                 packet_ins: counters.packet_ins,
                 packet_outs: counters.packet_outs,
@@ -265,7 +290,7 @@ impl DriverLoop {
                 ambiguous_matches: switch.ambiguous_matches(),
             })
         };
-        self.names.iter().zip(&self.connections).filter_map(one).collect()
+        self.names.iter().zip(self.connections.chunks(self.controllers.len())).filter_map(one).collect()
     }
 
     fn host_stats(&self) -> Vec<HostStats> {

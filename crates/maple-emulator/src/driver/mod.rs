@@ -1,4 +1,4 @@
-//! The network in real time: every switch connected to a controller over TCP.
+//! The network in real time: every switch connected to one or several controllers over TCP.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -49,8 +49,8 @@ use driver_loop::{DriverLoop, LoopRequest};
 pub struct EmulationOptions {
     /// The network.
     pub topology: Topology,
-    /// The address to which the switches connect.
-    pub controller: SocketAddr,
+    /// The addresses of the controllers, at least one. Each switch connects to all of them.
+    pub controllers: Vec<SocketAddr>,
     /// The behaviour of the network, with the OpenFlow version of its switches.
     pub network: NetworkOptions,
     /// The traffic, if any. It starts when every switch has been connected for [`EmulationOptions::settle`].
@@ -72,7 +72,7 @@ impl EmulationOptions {
             NetworkOptions { control_delay: 0, connects: false, log_limit: 10_000, ..NetworkOptions::new(version) };
         EmulationOptions {
             topology,
-            controller,
+            controllers: vec![controller],
             network,
             traffic: None,
             settle: Duration::from_secs(2),
@@ -102,7 +102,7 @@ pub struct Stats {
     /// The time since its start.
     pub elapsed: Duration,
     /// The reason why the last attempt to reach the controller failed, such as `connection refused`; `None` once one
-    /// has succeeded.
+    /// has succeeded. With several controllers, that of the first one, if none was reached.
     pub trouble: Option<String>,
     /// The switches, in the topology's order.
     pub switches: Vec<SwitchStats>,
@@ -129,7 +129,7 @@ pub struct SwitchStats {
     pub dpid: Dpid,
     /// Whether it has a connection with an agreed version.
     pub connected: bool,
-    /// The number of its TCP connections so far.
+    /// The number of its TCP connections so far, to all controllers.
     pub connections: u64,
     /// Rules in all its tables.
     pub rules: usize,

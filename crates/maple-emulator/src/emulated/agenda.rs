@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use maple_switch::time::Nanoseconds;
 use maple_wire::{Dpid, PortNo};
 
+use super::channel::ChannelId;
 use super::faults::Fault;
 use super::frames::InFlight;
 
@@ -17,11 +18,11 @@ pub(super) enum Event {
     /// A frame reaches the host that is plugged in there.
     AtHost(Dpid, PortNo, InFlight),
     /// A control message of a connection reaches the switch.
-    ControlToSwitch(Dpid, u64, Vec<u8>),
+    ControlToSwitch(ChannelId, u64, Vec<u8>),
     /// A control message of a connection reaches the controller.
-    ControlToController(Dpid, u64, Vec<u8>),
+    ControlToController(ChannelId, u64, Vec<u8>),
     /// A switch wants to connect.
-    Connect(Dpid, u64),
+    Connect(ChannelId, u64),
     /// A rule's timeout may be over.
     SwitchTimer(Dpid),
     /// The next frame may leave by a port whose rate is bounded.

@@ -1,8 +1,10 @@
-//! The control channel of a switch: a connection that can be slow, lossy, cut or half open.
+//! The control channel between a switch and one of its controllers: a connection that can be slow, lossy, cut or half open.
 
 use std::collections::VecDeque;
 
+use maple_switch::ControllerId;
 use maple_switch::time::Nanoseconds;
+use maple_wire::Dpid;
 
 use crate::random::Random;
 
@@ -39,7 +41,14 @@ pub(super) enum Direction {
     ToController,
 }
 
-/// The state of a switch's channel.
+/// Names the channel between a switch and one of its controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChannelId {
+    pub dpid: Dpid,
+    pub controller: ControllerId,
+}
+
+/// The state of a channel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
     /// Whether a connection is open.

@@ -12,6 +12,9 @@ pub enum NetworkError {
     /// No switch of this datapath id.
     #[error("no switch has the datapath id {0}")]
     NoSwitch(Dpid),
+    /// No controller of this number.
+    #[error("switches have no controller of number {0}")]
+    NoController(u16),
     /// No port of this number.
     #[error("switch {0} has no port {1}")]
     NoPort(Dpid, PortNo),
@@ -90,34 +93,36 @@ impl EmulatedNetwork {
         if !self.nodes.contains_key(&dpid) {
             return Err(NetworkError::NoSwitch(dpid));
         }
-        self.hang_up(dpid, false);
+        self.hang_up_all(dpid);
         self.disturb(dpid);
         let node = self.nodes.get_mut(&dpid).expect("it was there above");
         node.switch.restart();
         node.timer = None;
         self.update_carriers(dpid);
-        self.reconnect_later(dpid);
+        self.reconnect_all_later(dpid);
         Ok(())
     }
 
-    /// Closes a switch's connection and keeps it from connecting until [`EmulatedNetwork::mend_control`].
+    /// Closes a switch's connections and keeps it from connecting until [`EmulatedNetwork::mend_control`].
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
     pub fn cut_control(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
-        self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel.cut = true;
+        let node = self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?;
+        node.channels.iter_mut().for_each(|channel| channel.cut = true);
         self.disturb(dpid);
-        self.hang_up(dpid, false);
+        self.hang_up_all(dpid);
         Ok(())
     }
 
-    /// Drops all messages between a switch and its controller, without notice to either, until
+    /// Drops all messages between a switch and its controllers, without notice to any of them, until
     /// [`EmulatedNetwork::mend_control`].
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
     pub fn half_open_control(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
-        self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel.half_open = true;
+        let node = self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?;
+        node.channels.iter_mut().for_each(|channel| channel.half_open = true);
         self.disturb(dpid);
         Ok(())
     }
@@ -128,25 +133,29 @@ impl EmulatedNetwork {
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
     pub fn mend_control(&mut self, dpid: Dpid) -> Result<(), NetworkError> {
-        let channel = &mut self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel;
-        let was_half_open = std::mem::take(&mut channel.half_open);
-        let was_cut = std::mem::take(&mut channel.cut);
+        let node = self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?;
+        let (mut was_half_open, mut was_cut) = (false, false);
+        for channel in &mut node.channels {
+            was_half_open |= std::mem::take(&mut channel.half_open);
+            was_cut |= std::mem::take(&mut channel.cut);
+        }
         self.disturb(dpid);
         if was_half_open {
-            self.hang_up(dpid, false);
+            self.hang_up_all(dpid);
         }
         if was_half_open || was_cut {
-            self.reconnect_later(dpid);
+            self.reconnect_all_later(dpid);
         }
         Ok(())
     }
 
-    /// Makes a switch's control channel slow or unreliable. The default repairs it.
+    /// Makes a switch's control channels slow or unreliable. The default repairs them.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
     pub fn control_faults(&mut self, dpid: Dpid, faults: ControlFaults) -> Result<(), NetworkError> {
-        self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?.channel.faults = faults;
+        let node = self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?;
+        node.channels.iter_mut().for_each(|channel| channel.faults = faults);
         Ok(())
     }
 

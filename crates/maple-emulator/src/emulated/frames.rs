@@ -6,6 +6,7 @@ use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
 
 use super::agenda::Event;
+use super::channel::ChannelId;
 use super::log::{Delivery, Drop, EnteredFrame, FrameId, Hop, Origin, Outcome};
 use super::{EmulatedNetwork, NetworkError, Wire};
 use crate::host::{ATTEMPTS, FlowId, FlowKind, StreamId, StreamSpec};
@@ -157,13 +158,13 @@ impl EmulatedNetwork {
         let record = self.nodes[&dpid].switch.record().clone();
         for item in outgoing {
             match item {
-                Outgoing::Message { xid, message, .. } => {
+                Outgoing::Message { controller, xid, message } => {
                     if let (Message::PacketIn(packet_in), Some(cause)) = (&message, &cause) {
                         let flight = through(cause, dpid, &record.steps, None, cause.flight.frame.clone());
                         self.note(&flight, Outcome::Controller(dpid));
                         self.punted.put(&packet_in.data, flight);
                     }
-                    self.send_to_controller(dpid, xid, &message);
+                    self.send_to_controller(ChannelId { dpid, controller }, xid, &message);
                 }
                 Outgoing::Frame { port, queue, frame } => {
                     if let Some(cause) = &cause {
@@ -171,7 +172,7 @@ impl EmulatedNetwork {
                         self.leave(dpid, port, queue, flight);
                     }
                 }
-                Outgoing::Close(_) => self.closed_by_switch(dpid),
+                Outgoing::Close(controller) => self.closed_by_switch(ChannelId { dpid, controller }),
             }
         }
         if let Some(cause) = &cause {

@@ -67,6 +67,9 @@ pub struct NetworkOptions {
     pub host_delay: Nanoseconds,
     /// The time in nanoseconds that a switch waits before it connects again.
     pub reconnect_delay: Nanoseconds,
+    /// The number of controllers, at least one. Each switch has a channel to each of them. Those after the first one are
+    /// named in [`EmulatedNetwork::connect_to`] and its like.
+    pub controllers: u16,
     /// Whether switches connect by themselves; otherwise [`EmulatedNetwork::connect`] makes them connect.
     pub connects: bool,
     /// Maximum number of switches on a frame's path. At least twice the number of switches.
@@ -88,6 +91,7 @@ impl NetworkOptions {
             control_delay: 50 * MICROSECOND,
             host_delay: MICROSECOND,
             reconnect_delay: 10 * MILLISECOND,
+            controllers: 1,
             connects: true,
             max_hops: 64,
             max_copies: 4_096,
@@ -117,11 +121,11 @@ pub struct EmulatedNetwork {
     records: Records,
 }
 
-/// A switch and its channel.
+/// A switch and its channels, by controller.
 #[derive(Debug)]
 struct Node {
     switch: Switch,
-    channel: Channel,
+    channels: Vec<Channel>,
     timer: Option<Nanoseconds>,
 }
 
@@ -188,9 +192,10 @@ impl EmulatedNetwork {
             for port in ports.remove(&spec.dpid).unwrap_or_default() {
                 switch.add_port(0, port);
             }
-            self.nodes.insert(spec.dpid, Node { switch, channel: Channel::default(), timer: None });
+            let channels = vec![Channel::default(); usize::from(self.options.controllers.max(1))];
+            self.nodes.insert(spec.dpid, Node { switch, channels, timer: None });
             if self.options.connects {
-                self.at(0, Event::Connect(spec.dpid, 0));
+                self.channels_of(spec.dpid).for_each(|channel| self.at(0, Event::Connect(channel, 0)));
             }
         }
     }
@@ -301,9 +306,9 @@ impl EmulatedNetwork {
         match event {
             Event::AtSwitch(dpid, port, flight) => self.frame_at_switch(dpid, port, flight),
             Event::AtHost(dpid, port, flight) => self.frame_at_host(dpid, port, flight),
-            Event::ControlToSwitch(dpid, epoch, bytes) => self.control_at_switch(dpid, epoch, &bytes),
-            Event::ControlToController(dpid, epoch, bytes) => self.control_at_controller(dpid, epoch, bytes),
-            Event::Connect(dpid, epoch) => self.try_connect(dpid, epoch),
+            Event::ControlToSwitch(channel, epoch, bytes) => self.control_at_switch(channel, epoch, &bytes),
+            Event::ControlToController(channel, epoch, bytes) => self.control_at_controller(channel, epoch, bytes),
+            Event::Connect(channel, epoch) => self.try_connect(channel, epoch),
             Event::SwitchTimer(dpid) => self.switch_timer(dpid),
             Event::Egress(dpid, port) => self.drain(dpid, port),
             Event::HostTimer(at) => self.host_timer(at),
