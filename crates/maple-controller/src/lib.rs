@@ -76,6 +76,6 @@ pub use counters::Counters;
 pub use gauge::Gauge;
 pub use memory::{PersistenceError, history, last_policy, offline, record, replay, takeover};
 pub use notice::Notice;
-pub use session::{CloseReason, Deadlines, OPENFLOW_PORT};
+pub use session::{CloseReason, ClusterRole, Deadlines, OPENFLOW_PORT, RoleNews};
 pub use shard::{FORGET_SWITCH_AFTER, QueueLimits};
 pub use time::{after, timestamp, until};

@@ -92,6 +92,7 @@ impl World {
         drop(declared);
         let (subscriptions, snoop) = LabSnooper::new(&options.snooping, &store)?;
         let setting = SimulationOptions {
+            in_cluster: false,
             shards: 1,
             clock: Arc::default(),
             store,

@@ -112,6 +112,21 @@ impl Fence {
         (out, lost)
     }
 
+    /// Reports whether this controller leads, is not master here, and waits for no answer. Whoever asks without a
+    /// generation unseats a master, and nobody asks again in its place.
+    pub fn is_unseated(&self) -> bool {
+        self.leads.is_some() && self.mastery.is_none() && self.asked.is_empty()
+    }
+
+    /// Asks again to be master, if the controller is unseated. Returns what to send.
+    pub fn ask_again(&mut self) -> Vec<Message> {
+        let mut out = Vec::new();
+        if self.is_unseated() {
+            self.ask_for_place(&mut out);
+        }
+        out
+    }
+
     /// Asks for the role that this controller should have here.
     fn ask_for_place(&mut self, out: &mut Vec<Message>) {
         match (self.leads, self.latest) {

@@ -142,3 +142,17 @@ fn in_1_0_roles_are_niciras_and_have_no_generations() {
         assert_eq!(fence.on_message(&message, false), (vec![], None));
     }
 }
+
+#[test]
+fn a_master_that_somebody_without_a_generation_has_unseated_asks_again() {
+    let mut fence = master();
+    assert_eq!(fence.ask_again(), [], "it is master");
+    assert_eq!(fence.on_message(&error(IS_SLAVE), false).1, Some(FenceChange::Lost));
+    assert_eq!(fence.ask_again(), [role(Role::MASTER, 5)]);
+    assert_eq!(fence.ask_again(), [], "the answer is to come");
+    assert_eq!(fence.on_message(&reply(Role::MASTER, 5), false).1, Some(FenceChange::Master(5)));
+    // Whoever follows asks for nothing.
+    fence.follow(Some(6));
+    assert_eq!(fence.on_message(&reply(Role::SLAVE, 6), false), (vec![], None));
+    assert_eq!(fence.ask_again(), []);
+}

@@ -34,7 +34,7 @@ mod timeline;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
@@ -62,6 +62,7 @@ use crate::memory::{Archive, ChangeHistory, PendingWrites};
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
+use crate::session::ClusterRole;
 use crate::shard::mailbox::{Mailbox, ShardMessage};
 use crate::shard::registry::Registry;
 
@@ -114,12 +115,19 @@ pub(crate) struct Shared {
     pub reloads: ReloadQueue,
     /// The controller's account of itself.
     pub about: About,
-    /// The state of takeovers by other processes.
-    pub takeover: TakeoverState,
+    pub succession: Succession,
     /// The map of the network.
     pub map: Mutex<NetworkMap>,
     /// What is kept of the last 24 hours, if anything is.
     pub timeline: OnceLock<Arc<Timeline>>,
+}
+
+/// Who serves the switches in this controller's place.
+pub(crate) struct Succession {
+    /// The state of takeovers by other processes.
+    pub takeover: TakeoverState,
+    /// What the cluster said last of this controller, if it is one of several, with a number that grows.
+    pub role: Option<Mutex<(u64, ClusterRole)>>,
 }
 
 /// The addresses where the controller listens.
@@ -178,6 +186,24 @@ impl Handle {
     /// Returns the policy of the earlier run that the state file describes.
     pub fn policy_before(&self) -> Option<&PolicyRecord> {
         self.shared.kept.policy_before.as_ref()
+    }
+
+    /// Tells a controller that is one of several
+    /// ([`OpenFlowOptions::in_cluster`](crate::OpenFlowOptions::in_cluster)) what it is. If it leads, it asks each switch to
+    /// be its master, and decides for those that grant it. Otherwise it is a standby at once. Returns `false` if it is the
+    /// only controller, or has ended.
+    pub fn set_role(&self, role: ClusterRole) -> bool {
+        let Some(known) = &self.shared.succession.role else { return false };
+        // While this is locked, the shards get all roles in the same order.
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = (known.0 + 1, role);
+        let number = known.0;
+        self.shared.mailboxes.iter().fold(true, |all, mailbox| mailbox.send(ShardMessage::Role(number, role)) && all)
+    }
+
+    /// Returns what this controller is, if it is one of several.
+    pub fn role(&self) -> Option<ClusterRole> {
+        self.shared.succession.role.as_ref().map(|known| known.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
 
     /// Returns the time at which the running policy was loaded.

@@ -32,7 +32,7 @@ impl NotedTakeover<'_> {
     /// Passes on the process, which is ready, to the program, which then ends.
     pub fn succeed(mut self, successor: Successor) {
         self.is_over = true;
-        *self.handle.shared.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
+        *self.handle.shared.succession.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
     }
 }
 
@@ -43,25 +43,29 @@ impl Drop for NotedTakeover<'_> {
             if let Some(archive) = &self.handle.shared.kept.archive {
                 drop(archive.journal.end_copy());
             }
-            self.handle.shared.takeover.is_begun.store(false, Ordering::Relaxed);
+            self.handle.shared.succession.takeover.is_begun.store(false, Ordering::Relaxed);
         }
     }
 }
 
 impl Handle {
-    /// Allows takeovers. The program then has to check [`Handle::successor`].
+    /// Allows takeovers. The program then has to check [`Handle::successor`]. A controller that is one of several allows
+    /// none: a process that takes its connections over would not know its roles.
     pub fn serve_successors(&self) {
-        self.shared.takeover.is_served.store(true, Ordering::Relaxed);
+        if self.shared.succession.role.is_some() {
+            return;
+        }
+        self.shared.succession.takeover.is_served.store(true, Ordering::Relaxed);
     }
 
     /// Returns the process that is ready to take over, once ([`crate::Controller::hand_over`]).
     pub fn successor(&self) -> Option<Successor> {
-        self.shared.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.shared.succession.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Begins a takeover by another process. Returns `None` if the program allows none, or one has begun already.
     pub(crate) fn begin_takeover(&self) -> Option<NotedTakeover<'_>> {
-        let TakeoverState { is_served, is_begun, .. } = &self.shared.takeover;
+        let TakeoverState { is_served, is_begun, .. } = &self.shared.succession.takeover;
         let may_begin = is_served.load(Ordering::Relaxed) && !is_begun.swap(true, Ordering::Relaxed);
         may_begin.then_some(NotedTakeover { handle: self, is_over: false })
     }

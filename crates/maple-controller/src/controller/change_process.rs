@@ -49,6 +49,9 @@ impl Controller {
     /// [`StartError`], as [`Controller::start`]; also if the other controller ends or keeps its state elsewhere. Until
     /// the sockets are requested, the other controller goes on after an error.
     pub fn take_over(options: ControllerOptions, takeover: Takeover) -> Result<Controller, StartError> {
+        if options.openflow.in_cluster {
+            return Err(StartError::TakeOverInCluster);
+        }
         let began = Instant::now();
         let store = Arc::clone(&options.store);
         let (mut preparing, switches) = PreparingTakeover::new(CheckedOptions::new(options)?, &takeover.copy)?;

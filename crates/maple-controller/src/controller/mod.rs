@@ -95,6 +95,17 @@ pub enum StartError {
     /// A run of handlers is to be recorded, but handlers do what they like with packets and time.
     #[error("a run of handlers can't be recorded: what they do depends on more than a recording has")]
     RecordedHandlers,
+    /// Handlers are to serve switches in a cluster.
+    #[error(
+        "handlers can't serve switches that have several controllers: what they do depends on more than their switch"
+    )]
+    HandlersInCluster,
+    /// A controller is to take the place of another process, and one of them is one of several.
+    #[error(
+        "a controller that is one of several takes over from no process: end the other one, and another controller becomes \
+         master meanwhile"
+    )]
+    TakeOverInCluster,
     /// The number of shards is too large.
     #[error("there can be at most {MAX_WORKERS} workers, not {0}")]
     TooManyWorkers(usize),

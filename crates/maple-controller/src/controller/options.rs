@@ -110,6 +110,10 @@ pub struct OpenFlowOptions {
     pub write_each: bool,
     /// The timing of discovery's probes.
     pub timing: Timing,
+    /// Whether this controller is one of several of the same switches. Then it decides for a switch only while that says
+    /// that it is its master, and is a standby until [`Handle::set_role`](crate::Handle::set_role) says that it leads. Not
+    /// with programs. Tables and variables are each controller's own, so nothing should write any. Default: no.
+    pub in_cluster: bool,
     /// How long a switch without a connection is kept, with its links, hosts and rules; `None`: without limit. With
     /// zero, a switch is forgotten as soon as its connection ends. A switch that the configuration names is kept in any
     /// other case. Default: [`FORGET_SWITCH_AFTER`].
@@ -126,6 +130,7 @@ impl Default for OpenFlowOptions {
             limits: QueueLimits::default(),
             write_each: false,
             timing: Timing::default(),
+            in_cluster: false,
             forget_switch_after: Some(FORGET_SWITCH_AFTER),
         }
     }

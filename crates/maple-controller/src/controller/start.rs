@@ -21,7 +21,8 @@ use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
 use crate::control::{
-    Endpoints, Handle, HttpServer, KeptMemory, Measures, MetricsServer, Shared, TakeoverState, TimelineWriter,
+    Endpoints, Handle, HttpServer, KeptMemory, Measures, MetricsServer, Shared, Succession, TakeoverState,
+    TimelineWriter,
 };
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
@@ -57,6 +58,9 @@ pub(super) struct CheckedOptions {
 
 impl CheckedOptions {
     pub fn new(mut options: ControllerOptions) -> Result<CheckedOptions, StartError> {
+        if options.openflow.in_cluster && options.programs.is_some() {
+            return Err(StartError::HandlersInCluster);
+        }
         let snoops = options.snooping.is_on() && options.programs.is_none();
         let snoop = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
         let subscriptions = Subscriptions::new(std::mem::take(&mut options.subscriptions))?;
@@ -197,7 +201,10 @@ impl StartingController {
             },
             reloads: ReloadQueue::default(),
             about: About::new(listening, options.openflow.tls.clone(), options.memory.state_file.clone(), key),
-            takeover: TakeoverState::default(),
+            succession: Succession {
+                takeover: TakeoverState::default(),
+                role: options.openflow.in_cluster.then(Mutex::default),
+            },
             map: Mutex::default(),
             timeline: OnceLock::new(),
         };
@@ -320,8 +327,9 @@ impl ShardCommons {
         outgoing: Outgoing,
     ) -> io::Result<ShardParts> {
         let (clock, registry, notices) = (self.clock.clone(), Arc::clone(&self.registry), self.notices.clone());
+        let ctx = Context::new(id, clock, registry, inbox, outgoing, notices);
         Ok(ShardParts {
-            ctx: Context::new(id, clock, registry, inbox, outgoing, notices),
+            ctx: ctx.in_cluster(options.openflow.in_cluster),
             io,
             tls: options.openflow.tls.clone(),
             discovery: Discovery::new(self.key, options.openflow.timing, u64::from_le_bytes(random()?))

@@ -9,7 +9,9 @@ use crate::log::Source;
 /// Returns the cause of a notice, and its area.
 pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
     match notice {
-        Notice::Connected { dpid, .. } | Notice::Disconnected { dpid, .. } => (Source::Switch(*dpid), "session"),
+        Notice::Connected { dpid, .. } | Notice::Disconnected { dpid, .. } | Notice::Role { dpid, .. } => {
+            (Source::Switch(*dpid), "session")
+        }
         Notice::Refused { peer, .. } | Notice::Protocol { peer, .. } => (Source::address(peer.ip()), "session"),
         Notice::HandlerFailed { dpid, .. } => (Source::Switch(*dpid), "policy"),
         Notice::ListenerFailed { .. }

@@ -22,7 +22,7 @@ use crate::discovery::Anomaly;
 use crate::kept_files::{Condition, FileNews};
 use crate::log::{Level, Log, LogLine};
 use crate::names::Names;
-use crate::session::{CloseReason, ProtocolWarning};
+use crate::session::{CloseReason, ProtocolWarning, RoleNews};
 use crate::snoop::IgnoreReason;
 use crate::time::after;
 use about::{about, policy_error};
@@ -65,6 +65,15 @@ pub enum Notice {
         peer: SocketAddr,
         /// The reason.
         reason: CloseReason,
+    },
+    /// The role of this controller, which is one of several, at a switch.
+    Role {
+        /// The switch.
+        dpid: Dpid,
+        /// The address of the peer.
+        peer: SocketAddr,
+        /// What has become of it.
+        news: RoleNews,
     },
     /// A connection ended before its handshake was done.
     Refused {
@@ -152,6 +161,7 @@ impl Notice {
             Notice::Client(ClientNews::LockedOut { .. }) => true,
             Notice::File(news) => !matches!(news.condition, Condition::Mended(..)),
             Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
+            Notice::Role { news, .. } => matches!(news, RoleNews::Overtaken(_) | RoleNews::Unsupported),
             Notice::Refused { .. } | Notice::Protocol { .. } | Notice::Discovery { .. } => true,
             Notice::HandlerFailed { .. }
             | Notice::ListenerFailed { .. }
@@ -170,6 +180,20 @@ impl std::fmt::Display for Notice {
                 write!(f, "switch {dpid} connected from {peer}, OpenFlow {version}, {description}")
             }
             Notice::Disconnected { dpid, peer, reason } => write!(f, "switch {dpid} at {peer} disconnected: {reason}"),
+            Notice::Role { dpid, peer, news } => match news {
+                RoleNews::Standby => write!(f, "switch {dpid} at {peer}: standby"),
+                RoleNews::Lost => write!(f, "switch {dpid} at {peer}: this controller is not its master any more"),
+                RoleNews::Overtaken(generation) => write!(
+                    f,
+                    "switch {dpid} at {peer} refuses this controller as master: it has seen generation {generation}, which is \
+                     later; nothing is decided for it here"
+                ),
+                RoleNews::Unsupported => write!(
+                    f,
+                    "switch {dpid} at {peer} refuses requests for a role, so it can't have several controllers; nothing is \
+                     decided for it"
+                ),
+            },
             Notice::Refused { peer, reason } => write!(f, "connection from {peer} ended: {reason}"),
             Notice::Protocol { peer, warning } => write!(f, "{peer} {warning}"),
             Notice::HandlerFailed { dpid, error, times: 1 } => {

@@ -10,7 +10,7 @@ use maple_wire::msg::stats::{Desc, ReplyBody, RequestBody};
 use maple_wire::msg::{
     BundleControl, Features, Header, PortReason, PortStatus, StatsReply, StatsRequest, SwitchConfig,
 };
-use maple_wire::{Message, Port, Version};
+use maple_wire::{Dpid, Message, Port, Version};
 
 use super::{CloseReason, Output, Phase, ProtocolWarning, Session, SwitchInfo};
 use crate::time::after;
@@ -87,6 +87,10 @@ impl DescriptionRequests {
 
     pub(super) fn deadline(&self) -> Time {
         self.deadline
+    }
+
+    pub(super) fn dpid(&self) -> Dpid {
+        self.features.dpid
     }
 
     /// Returns the name of a missing answer, for the log.

@@ -83,6 +83,11 @@ impl Keepalive {
         self.awaited.push_back((xid, now));
     }
 
+    /// Forgets the requests for which this does not hold. Their answers are not awaited any more.
+    pub(super) fn retain(&mut self, holds: impl Fn(u32) -> bool) {
+        self.awaited.retain(|(xid, _)| holds(*xid));
+    }
+
     pub(super) fn is_expected(&self, xid: u32) -> bool {
         self.awaited.iter().any(|(awaited, _)| *awaited == xid)
     }

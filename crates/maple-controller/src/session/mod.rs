@@ -16,6 +16,8 @@
 //! continues. There is a deadline for each phase of the handshake and for each request. If the switch is silent and no
 //! request is open, the session sends an echo request, which has a deadline too.
 //!
+//! A session of a controller that is one of several has a phase more, in which it is a standby (`roles.rs`).
+//!
 //! Transaction ids below [`ENGINE_XIDS`] belong to the session; the engine and handlers use the others.
 
 mod describe;
@@ -24,6 +26,7 @@ mod negotiate;
 mod output;
 mod ports;
 mod questions;
+mod roles;
 mod rule_pieces;
 mod rule_reading;
 mod table_sizes;
@@ -48,6 +51,8 @@ pub use output::{CloseReason, Output, ProtocolWarning, SwitchInfo};
 use ports::PortsRequest;
 use questions::Questions;
 pub use questions::{SwitchAnswer, SwitchQuestion};
+use roles::SwitchRole;
+pub use roles::{ClusterRole, RoleNews};
 use rule_pieces::AllRules;
 use rule_reading::RuleReading;
 pub use table_sizes::TableSize;
@@ -114,6 +119,8 @@ enum Phase {
     Features(Time),
     /// The session waits until the owner admits or refuses the datapath id.
     Claimed(Box<DescriptionRequests>),
+    /// This controller is one of several, and not the switch's master.
+    Standby,
     /// The session waits for ports and description.
     Describe(Box<DescriptionRequests>),
     /// The session is in use.
@@ -148,6 +155,8 @@ pub struct Session {
     warned: u8,
     /// The packets that came before the handshake was done, if the connection was handed over.
     early: Option<Vec<(u32, Message)>>,
+    /// The role at the switch, if this controller is one of several.
+    role: Option<Box<SwitchRole>>,
 }
 
 impl Session {
@@ -168,6 +177,7 @@ impl Session {
             next_xid: 1,
             warned: 0,
             early: None,
+            role: None,
         };
         session.request(Message::Hello(our_hello()), out);
         session
@@ -247,13 +257,20 @@ impl Session {
         self.keepalive.expect(xid, now);
     }
 
-    /// Grants the claim. Requests ports and description.
+    /// Grants the claim. Requests ports and description; in a cluster, when this controller is the switch's master.
     pub fn admit(&mut self, now: Time, out: &mut Vec<Output>) {
         // The session may have ended over what followed the claim.
-        if let Phase::Claimed(mut describe) = std::mem::replace(&mut self.phase, Phase::Closed) {
-            describe.begin(self, now, out);
-            self.phase = Phase::Describe(describe);
+        if let Phase::Claimed(describe) = std::mem::replace(&mut self.phase, Phase::Closed) {
+            match &self.role {
+                Some(_) => self.begin_standby(now, describe.dpid(), out),
+                None => self.ask_for_description(now, describe, out),
+            }
         }
+    }
+
+    fn ask_for_description(&mut self, now: Time, mut describe: Box<DescriptionRequests>, out: &mut Vec<Output>) {
+        describe.begin(self, now, out);
+        self.phase = Phase::Describe(describe);
     }
 
     /// Records that the switch has read or sent some bytes. So it is alive, though it may not have answered yet.
@@ -290,6 +307,10 @@ impl Session {
                 let reading = self.reading.as_ref().map(RuleReading::deadline);
                 Some(reading.into_iter().chain(self.next_piece()).fold(keepalive, Time::min))
             }
+            Phase::Standby => {
+                let again = self.role.as_ref().and_then(|role| role.again());
+                Some(again.into_iter().fold(self.keepalive.deadline(&self.deadlines, false), Time::min))
+            }
             Phase::Closed => None,
         }
     }
@@ -312,6 +333,10 @@ impl Session {
             Phase::Up if self.reading.as_ref().is_some_and(|reading| reading.deadline() <= now) => {
                 self.end(CloseReason::RequestTimeout(self.deadlines.request), out);
             }
+            Phase::Standby => {
+                self.ask_again(now, out);
+                self.keep_alive(now, out);
+            }
             Phase::Claimed(_) | Phase::Describe(_) | Phase::Up => self.keep_alive(now, out),
             Phase::Hello(_) | Phase::Features(_) | Phase::Closed => {}
         }
@@ -332,8 +357,11 @@ impl Session {
 
     /// Dispatches a message according to the phase.
     fn dispatch(&mut self, now: Time, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
+        let (is_closed, is_claimed) = (matches!(self.phase, Phase::Closed), self.claimed().is_some());
+        if is_closed || self.role.is_some() && self.take_role(now, header.xid, &message, out) {
+            return;
+        }
         match (&mut self.phase, message) {
-            (Phase::Closed, _) => {}
             (Phase::Up, message @ Message::PacketIn(_)) => out.push(Output::Deliver { xid: header.xid, message }),
             (_, message @ Message::PacketIn(_)) if self.early.as_ref().is_some_and(|all| all.len() < MAX_EARLY) => {
                 if let Some(early) = &mut self.early {
@@ -347,11 +375,12 @@ impl Session {
                 Ok(version) => self.on_negotiated(now, version, out),
                 Err(reason) => self.fail(header.xid, reason.into(), &[], out),
             },
-            (Phase::Hello(_) | Phase::Features(_), Message::Error(error)) => {
+            (Phase::Hello(_) | Phase::Features(_), Message::Error(error)) if !is_claimed => {
                 self.end(CloseReason::RefusedByPeer(error_text(&error)), out);
             }
             (_, Message::Hello(_)) => {}
-            (Phase::Features(_), Message::FeaturesReply(features)) => self.claim(features, out),
+            (Phase::Features(_), Message::FeaturesReply(features)) => self.claim(now, features, out),
+            (Phase::Standby, message) => self.on_standby_message(header, message, bytes, out),
             (_, message @ (Message::GetConfigReply(_) | Message::Error(_)))
                 if self.config_request == Some(header.xid) =>
             {
@@ -436,18 +465,35 @@ impl Session {
     /// Sets the negotiated version, and requests the features.
     fn on_negotiated(&mut self, now: Time, version: Version, out: &mut Vec<Output>) {
         self.version = version;
+        self.begin_role(now, out);
+        self.ask_for_features(now, out);
+    }
+
+    fn ask_for_features(&mut self, now: Time, out: &mut Vec<Output>) {
         self.request(Message::FeaturesRequest, out);
         self.phase = Phase::Features(after(now, self.deadlines.handshake));
     }
 
-    /// Takes the features, and claims the datapath id.
-    fn claim(&mut self, features: maple_wire::msg::Features, out: &mut Vec<Output>) {
+    /// Returns the switch, if its claim is granted and this controller is one of several.
+    fn claimed(&self) -> Option<Dpid> {
+        self.role.as_ref()?.dpid()
+    }
+
+    /// Takes the features, and claims the datapath id, unless that is done.
+    fn claim(&mut self, now: Time, features: maple_wire::msg::Features, out: &mut Vec<Output>) {
         if features.auxiliary_id != 0 {
             return self.fail(0, CloseReason::Auxiliary(features.auxiliary_id), &[], out);
         }
         let dpid: Dpid = features.dpid;
-        self.phase = Phase::Claimed(Box::new(DescriptionRequests::new(features)));
-        out.push(Output::Claim(dpid));
+        let describe = Box::new(DescriptionRequests::new(features));
+        match self.claimed() {
+            None => {
+                self.phase = Phase::Claimed(describe);
+                out.push(Output::Claim(dpid));
+            }
+            Some(claimed) if claimed == dpid => self.ask_for_description(now, describe, out),
+            Some(claimed) => self.end(CloseReason::OtherDpid(claimed, dpid), out),
+        }
     }
 
     /// Answers a message of a type that no switch sends, or that this version does not have, with an error.

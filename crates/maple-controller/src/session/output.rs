@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::negotiate::Incompatible;
 use super::questions::SwitchAnswer;
+use super::roles::RoleNews;
 use super::table_sizes::TableSize;
 use crate::printable::printable;
 use crate::tls::NotThisSwitch;
@@ -29,6 +30,8 @@ pub enum Output {
     Claim(Dpid),
     /// Reports that the handshake is done.
     Up(Box<SwitchInfo>),
+    /// Reports what has become of the role at the switch, if this controller is one of several.
+    Role(RoleNews),
     /// Reports all rules of the switch, as `Session::read_flows` requested.
     Flows(Vec<InstalledFlow>),
     /// Reports the switch's tables, as `Session::ask_for_table_sizes` requested.
@@ -193,6 +196,9 @@ pub enum CloseReason {
     /// tables.
     #[error("the switch takes no rules in some of its tables: it gets the layout for one table when it is back")]
     OneTable,
+    /// The switch has another datapath id than before on the same connection.
+    #[error("the switch says that it is {1}, on the connection on which it was {0}")]
+    OtherDpid(Dpid, Dpid),
     /// Another connection, which is alive, has this datapath id.
     #[error("datapath id {0} belongs to another connection, which is alive")]
     Duplicate(Dpid),

@@ -111,6 +111,12 @@ impl Session {
         }
     }
 
+    /// Ends all questions without an answer.
+    pub(super) fn abandon_questions(&mut self, out: &mut Vec<Output>) {
+        let open: Vec<u32> = self.questions.open.iter().map(|open| open.xid).collect();
+        open.into_iter().for_each(|xid| self.end_question(xid, SwitchAnswer::Unsupported, out));
+    }
+
     /// Ends a question with this answer, unless it has ended. Further parts of it are ignored.
     pub(super) fn end_question(&mut self, xid: u32, answer: SwitchAnswer, out: &mut Vec<Output>) {
         let Questions { open, ended } = &mut self.questions;

@@ -9,6 +9,7 @@ use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
 use crate::counters::Counters;
 use crate::notice::Notices;
+use crate::session::ClusterRole;
 use crate::time::Clock;
 
 /// What all parts of a shard need. It knows no part.
@@ -17,6 +18,8 @@ pub(crate) struct Context {
     pub clock: Clock,
     /// The time at which the turn began.
     pub now: Time,
+    /// What the cluster says of this controller, if it is one of several, with a number that grows.
+    pub role: Option<(u64, ClusterRole)>,
     pub registry: Arc<Registry>,
     pub inbox: Receiver<Vec<ShardMessage>>,
     pub outgoing: Outgoing,
@@ -36,6 +39,11 @@ impl Context {
         notices: Notices,
     ) -> Context {
         let (counters, events) = (Counters::default(), Vec::new());
-        Context { id, clock, now: Time(0), registry, inbox, outgoing, notices, counters, events }
+        Context { id, clock, now: Time(0), role: None, registry, inbox, outgoing, notices, counters, events }
+    }
+
+    /// Makes this controller one of several, if it is. It is a standby at first.
+    pub fn in_cluster(self, is_one_of_several: bool) -> Context {
+        Context { role: is_one_of_several.then(Default::default), ..self }
     }
 }

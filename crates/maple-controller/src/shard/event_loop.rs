@@ -53,7 +53,7 @@ use crate::memory::record::ShardRecorder;
 use crate::memory::takeover::HandedConnection;
 use crate::notice::Notice;
 use crate::program::Progress;
-use crate::session::{CloseReason, Output};
+use crate::session::{CloseReason, ClusterRole, Output};
 use crate::time::until;
 
 /// Maximum number of connections accepted in one turn. A storm of connections delays switches by no more than that.
@@ -186,6 +186,7 @@ impl Shard {
                 ctx.events.push(Event::Declare { number, facts });
                 switches.note_declared();
             }
+            ShardMessage::Role(number, role) => self.set_role(number, role),
             ShardMessage::Discovery(at, message) => switches.links.on_message(ctx.now, at, message),
             ShardMessage::Challenge { dpid, owner, claimant } => {
                 switches.on_challenge(dpid, owner, claimant, io, ctx);
@@ -216,6 +217,25 @@ impl Shard {
                     io.migrate(slot, to, ctx);
                 }
             }
+        }
+    }
+
+    /// Takes what the cluster says of this controller.
+    fn set_role(&mut self, number: u64, role: ClusterRole) {
+        self.ctx.role = Some((number, role));
+        let slots: Vec<usize> = self.io.connections().iter().map(|connection| connection.id.slot).collect();
+        for slot in slots {
+            self.follow_cluster(slot);
+        }
+    }
+
+    /// Tells a session what the cluster says of this controller.
+    fn follow_cluster(&mut self, slot: usize) {
+        if let Some(role) = self.ctx.role
+            && let Some((session, outputs)) = self.io.session(slot)
+        {
+            session.set_role(self.ctx.now, role, outputs);
+            self.act(slot);
         }
     }
 
@@ -273,6 +293,7 @@ impl Shard {
         if let Some(reason) = failure {
             self.close(id.slot, reason);
         } else if let Some(dpid) = claims {
+            self.follow_cluster(id.slot);
             self.switches.claim(id.slot, dpid, self.turn.engine(), &mut self.io, &mut self.ctx);
             self.act(id.slot);
         }
@@ -367,6 +388,7 @@ impl Shard {
                     switches.begin(slot, *info, io, ctx);
                 }
             }
+            Output::Role(news) => switches.on_role(slot, news, io, ctx),
             Output::Flows(flows) => switches.on_flows(slot, flows, io, ctx),
             Output::TableSizes(tables) => queries.on_table_sizes(slot, &tables, io),
             Output::Answered(number, answer) => queries.on_answered(slot, number, answer, io),

@@ -212,7 +212,7 @@ impl Io {
     pub fn open(&mut self, mut socket: Socket, peer: SocketAddr, ctx: &Context) -> OpenedConnection {
         let id = self.connections.reserve();
         let registered = socket.set_nodelay().and_then(|()| socket.register(self.poll.registry(), token(id.slot)));
-        let session = Session::new(ctx.now, self.deadlines, &mut self.outputs);
+        let session = Session::with_role(ctx.now, self.deadlines, ctx.role, &mut self.outputs);
         self.insert(id, socket, peer, session, ctx);
         OpenedConnection::new(id, registered)
     }

@@ -29,7 +29,7 @@ use super::socket::Socket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
 use crate::memory::takeover::{CopiedSwitch, HandedConnection};
-use crate::session::{SwitchAnswer, SwitchQuestion, TableSize};
+use crate::session::{ClusterRole, SwitchAnswer, SwitchQuestion, TableSize};
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
 
 /// Maximum number of batches in a mailbox. A shard sends at most one batch a turn, so the owner of a full mailbox is
@@ -48,6 +48,8 @@ pub(crate) enum ShardMessage {
     Event(Box<Event>),
     /// Replaces what is declared of ports and hosts.
     Declare { number: u64, facts: Arc<Facts> },
+    /// Takes what the cluster says of this controller, with a number that grows.
+    Role(u64, ClusterRole),
     /// Delivers a message from another shard's discovery, about this port.
     Discovery(Location, PeerMessage),
     /// Finds out whether the receiver's connection `owner` is alive: the connection `claimant` claims the same switch.

@@ -11,7 +11,7 @@ use maple_core::network::Location;
 use maple_wire::msg::{NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, Port, PortNo};
 
-use super::away::{AwaySwitches, ClosedConnections, DepartedSwitch, port_changes};
+use super::away::{AwaySwitches, ClosedConnections, ConnectionUse, DepartedSwitch, port_changes};
 use super::connection::{ConnectedSwitch, Connection};
 use super::context::Context;
 use super::io::Io;
@@ -21,7 +21,7 @@ use super::registry::{ConnectionId, DpidOwner};
 use super::to_switch;
 use crate::discovery::is_probe;
 use crate::notice::Notice;
-use crate::session::{CloseReason, ProtocolWarning, SwitchInfo, apply_port_status};
+use crate::session::{CloseReason, ProtocolWarning, RoleNews, SwitchInfo, apply_port_status};
 use crate::tls::Tls;
 
 /// The switches of a shard. A connected switch is known by the slot of its connection.
@@ -152,6 +152,8 @@ impl Switches {
         let Some(connection) = io.present(slot) else { return };
         ctx.counters.of_dp_connections += 1;
         connection.counters.connections += 1;
+        // It was, as long as another controller was its master.
+        ctx.registry.set_silent(dpid, false);
         connection.switch = Some(ConnectedSwitch::new(info));
         ctx.notices.publish(Notice::Connected {
             dpid,
@@ -159,6 +161,33 @@ impl Switches {
             version: info.version,
             description: info.text(),
         });
+    }
+
+    /// Handles what has become of the role at a claimed switch, if this controller is one of several.
+    pub fn on_role(&mut self, slot: usize, news: RoleNews, io: &mut Io, ctx: &mut Context) {
+        let Some(connection) = io.present(slot) else { return };
+        let (peer, Some(dpid)) = (connection.peer, connection.dpid) else {
+            return debug_assert!(false, "a session tells nothing of its role before its claim is granted");
+        };
+        if news == RoleNews::Lost {
+            self.lose(slot, io, ctx);
+        }
+        ctx.notices.publish(Notice::Role { dpid, peer, news });
+    }
+
+    /// Handles that this controller is not master of a switch any more. For the engine and for discovery the switch has no
+    /// connection from now on; but the connection stays, and the claim.
+    fn lose(&mut self, slot: usize, io: &mut Io, ctx: &mut Context) {
+        let Some((id, dpid, _)) = io.up(slot) else { return };
+        self.away.on_connection_end(id, &mut self.links, ctx);
+        io.connections_mut().disconnect(dpid);
+        let Some(connection) = io.present(slot) else { return };
+        ctx.counters.of_dp_disconnections += 1;
+        connection.counters.disconnections += 1;
+        self.closed.counters.add(dpid, std::mem::take(&mut connection.counters));
+        let info = connection.switch.take().filter(|switch| switch.in_use).map(|switch| Box::new(switch.into_info()));
+        ctx.registry.set_silent(dpid, true);
+        self.away.depart(DepartedSwitch { info, ..DepartedSwitch::forgotten(dpid) }, true, ctx);
     }
 
     /// Passes a switch whose handshake is done to the engine. A switch that the engine has continues if it describes
@@ -406,6 +435,7 @@ impl Switches {
         let (id, peer, dpid) = (connection.id, connection.peer, connection.dpid);
         self.away.on_connection_end(id, &mut self.links, ctx);
         let (is_served, switch) = (connection.is_served(), connection.switch.take());
+        let is_standby = connection.session().is_some_and(|session| session.is_standby());
         let (up, counters) = (switch.is_some(), &mut connection.counters);
         counters.disconnections += u64::from(up);
         let counters = *counters;
@@ -420,12 +450,17 @@ impl Switches {
                 self.closed.counters.add(dpid, counters);
             }
             if up && !is_served {
-                self.away.depart(departure, &reason, ctx);
+                // A switch that is to have another layout begins anew when it is back.
+                let may_stay = !matches!(reason, CloseReason::Stopping | CloseReason::OneTable);
+                self.away.depart(departure, may_stay, ctx);
+            } else if let Some(open) = self.away.departure_of(dpid) {
+                // It was lost to another controller in this turn.
+                (open.connection, open.claimants) = (departure.connection, departure.claimants);
             } else {
                 self.away.free(departure, engine, &mut self.links, ctx);
             }
         }
-        self.closed.report(peer, dpid, up, reason, ctx);
+        self.closed.report(peer, dpid, ConnectionUse { up, is_standby }, reason, ctx);
     }
 }
 

@@ -28,7 +28,7 @@ use crate::kept_files::KeptFiles;
 use crate::listener::{Subscription, Subscriptions};
 use crate::memory::record::{RecordOptions, RecordWriter, Recording, RecordingError};
 use crate::notice::{Notice, Notices};
-use crate::session::Deadlines;
+use crate::session::{ClusterRole, Deadlines};
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 pub use crate::shard::memory_socket::SwitchEnd;
 use crate::shard::registry::Registry;
@@ -66,6 +66,8 @@ pub struct SimulationOptions {
     pub limits: QueueLimits,
     /// How long a switch without a connection is kept; `None`: without limit. With zero, it is not kept at all.
     pub forget_after: Option<Duration>,
+    /// Whether the controller is one of several, and a standby until [`Simulation::set_role`] says otherwise.
+    pub in_cluster: bool,
     /// The subscriptions of listeners. Their conditions replace those in `engine`.
     pub subscriptions: Vec<Subscription>,
 }
@@ -156,6 +158,13 @@ impl Simulation {
         let number = self.shards[0].shard.engine().store().number_declaration();
         for shard in 0..self.shards.len() {
             self.send(shard, vec![ShardMessage::Declare { number, facts: Arc::clone(facts) }]);
+        }
+    }
+
+    /// Tells the shards what the cluster says of this controller, with a number that grows.
+    pub fn set_role(&mut self, number: u64, role: ClusterRole) {
+        for shard in 0..self.shards.len() {
+            self.send(shard, vec![ShardMessage::Role(number, role)]);
         }
     }
 
@@ -259,7 +268,8 @@ impl SimulatedShard {
         let engine_options =
             Options { listener_filters: Arc::clone(subscriptions.conditions()), ..options.engine.clone() };
         let (clock, to_others) = (Clock::Simulated(Arc::clone(clock)), Outgoing::new(id, mailboxes));
-        let ctx = Context::new(id, clock, Arc::clone(registry), inbox, to_others, notices.clone());
+        let ctx = Context::new(id, clock, Arc::clone(registry), inbox, to_others, notices.clone())
+            .in_cluster(options.in_cluster);
         let io = IoParts {
             poll,
             deadlines: options.deadlines,

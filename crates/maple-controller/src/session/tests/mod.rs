@@ -4,6 +4,7 @@ mod handshake;
 mod liveness;
 mod ports;
 mod questions;
+mod roles;
 mod rules;
 mod streams;
 mod tables;

@@ -17,23 +17,43 @@ pub(in crate::shard) struct ClosedConnections {
     refusals: RefusalFilter,
 }
 
+/// What a connection was used for until its end.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) struct ConnectionUse {
+    /// Whether its handshake was done, so that the engine had its switch.
+    pub up: bool,
+    /// Whether another controller may have been its switch's master.
+    pub is_standby: bool,
+}
+
 impl ClosedConnections {
-    /// Counts the end of a connection and reports it, once. `up` says whether its handshake was done.
-    pub fn report(&mut self, peer: SocketAddr, dpid: Option<Dpid>, up: bool, reason: CloseReason, ctx: &mut Context) {
-        count_end(&mut ctx.counters, &reason, up);
+    /// Counts the end of a connection and reports it, once.
+    pub fn report(
+        &mut self,
+        peer: SocketAddr,
+        dpid: Option<Dpid>,
+        used: ConnectionUse,
+        reason: CloseReason,
+        ctx: &mut Context,
+    ) {
+        count_end(&mut ctx.counters, &reason, used);
         match dpid {
             _ if matches!(reason, CloseReason::Silent | CloseReason::Stopping) => tracing::debug!(%peer, "{reason}"),
-            Some(dpid) if up => ctx.notices.publish(Notice::Disconnected { dpid, peer, reason }),
+            Some(dpid) if used.up || used.is_standby => {
+                ctx.notices.publish(Notice::Disconnected { dpid, peer, reason })
+            }
             _ if self.refusals.is_new(ctx.now, peer, &reason) => ctx.notices.publish(Notice::Refused { peer, reason }),
             _ => tracing::debug!(%peer, "connection ended: {reason}"),
         }
     }
 }
 
-fn count_end(counters: &mut Counters, reason: &CloseReason, up: bool) {
+fn count_end(counters: &mut Counters, reason: &CloseReason, used: ConnectionUse) {
     match reason {
         CloseReason::Silent => counters.of_silent_connections += 1,
-        _ if up => counters.of_dp_disconnections += 1,
+        _ if used.up => counters.of_dp_disconnections += 1,
+        // It was counted when the controller lost the switch, or never as a switch.
+        _ if used.is_standby => {}
         _ => counters.of_handshake_failures += 1,
     }
     match reason {

@@ -24,7 +24,7 @@ use maple_core::engine::{Engine, Event, InstalledFlow, Time};
 use maple_wire::Dpid;
 
 use crate::memory::Departed;
-use crate::session::{CloseReason, SwitchInfo};
+use crate::session::SwitchInfo;
 use crate::shard::connection::Connection;
 use crate::shard::context::Context;
 use crate::shard::io::Io;
@@ -36,7 +36,7 @@ use announced::{AnnouncedSwitch, AnnouncedSwitches, up};
 use returns::{ExpectedSwitch, attachment};
 
 pub(super) use announced::port_changes;
-pub(super) use closed::ClosedConnections;
+pub(super) use closed::{ClosedConnections, ConnectionUse};
 pub(super) use departed::DepartedSwitch;
 pub(super) use returns::{ReturningSwitches, announce_presumed};
 pub use unreachable::FORGET_SWITCH_AFTER;
@@ -211,12 +211,16 @@ impl AwaySwitches {
         }
     }
 
-    /// Tells the engine that a switch has lost its connection.
-    pub fn depart(&mut self, departure: DepartedSwitch, reason: &CloseReason, ctx: &mut Context) {
+    /// Returns the departure of this switch that the engine has not handled yet.
+    pub fn departure_of(&mut self, dpid: Dpid) -> Option<&mut DepartedSwitch> {
+        self.departures.iter_mut().find(|departure| departure.dpid == dpid)
+    }
+
+    /// Tells the engine that a switch has lost its connection. If it may stay, and its rules were read, the engine keeps
+    /// it.
+    pub fn depart(&mut self, departure: DepartedSwitch, may_stay: bool, ctx: &mut Context) {
         let dpid = departure.dpid;
-        // A switch that is to have another layout begins anew when it is back.
-        let goes = matches!(reason, CloseReason::Stopping | CloseReason::OneTable);
-        let stays = departure.info.is_some() && self.unreachable.keeps() && !goes;
+        let stays = departure.info.is_some() && self.unreachable.keeps() && may_stay;
         ctx.events.push(if stays { Event::SwitchUnreachable { dpid } } else { Event::SwitchDown { dpid } });
         self.departures.push(departure);
     }

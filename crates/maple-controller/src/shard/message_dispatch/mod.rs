@@ -136,6 +136,10 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
     /// Passes a message to the session. Breaks if the session has ended.
     fn pass_to_session(&mut self, header: Header, message: &[u8]) -> ControlFlow<()> {
         self.session.on_message(self.now, header, message, self.out);
+        if !self.session.is_up() {
+            // This controller may not be the switch's master any more.
+            self.hits = None;
+        }
         if matches!(self.out.last(), Some(Output::Close(_))) {
             ControlFlow::Break(())
         } else {

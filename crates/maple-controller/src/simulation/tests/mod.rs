@@ -17,6 +17,7 @@ use crate::shard::testing::{packet_in, reply};
 mod claims;
 mod polls;
 mod returns;
+mod roles;
 
 const SWITCH: Dpid = Dpid(7);
 const SECOND: u64 = 1_000_000_000;
@@ -70,6 +71,7 @@ impl ShardsWithSwitches {
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
             forget_after: Some(forget_after),
+            in_cluster: false,
             subscriptions: Vec::new(),
         };
         let simulation = Simulation::new(&options).expect("a poll for each");

@@ -431,6 +431,7 @@ fn control(case: &Case, store: Arc<Store>) -> Control {
         ..Options::default()
     };
     let setting = SimulationOptions {
+        in_cluster: false,
         shards: case.shards,
         clock: Arc::default(),
         store,
