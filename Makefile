@@ -138,6 +138,7 @@ test-system: build
 	@if [ "$$(id -u)" = 0 ]; then \
 	    $(MAKE) --no-print-directory system-packages && \
 	    cargo test --workspace --features $(AS_IN_WHEEL) --no-run --quiet && \
+	    if [ -n '$(NODE)' ]; then (cd tests/browser && npm ci --silent --no-audit --no-fund); fi && \
 	    MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) tests/system/parallel.py; \
 	elif [ "$$CI" = true ]; then \
 	    echo 'make: the tests on Open vSwitch and Mininet need root, and may not be skipped in CI' >&2; exit 1; \
