@@ -66,7 +66,7 @@ export async function until(what, test) {
 }
 
 /** A port of the loopback interface that nobody uses, and that the system gives to no connection of others meanwhile. */
-async function freePort() {
+export async function freePort() {
   for (;;) {
     const port = 20_000 + Math.floor(12_000 * Math.random());
     const server = createServer();
@@ -80,7 +80,8 @@ async function freePort() {
   }
 }
 
-// Nothing outlives the tests, also when they are interrupted.
+// Nothing outlives the tests, also when they are interrupted. Each program has a listener.
+process.setMaxListeners(100);
 for (const signal of ["SIGINT", "SIGTERM"]) {
   process.once(signal, () => process.exit(1));
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import {after, before, test} from "node:test";
 
-import {Lab, until} from "./harness.js";
+import {freePort, Lab, until} from "./harness.js";
 
 /** @type {Lab} */
 let lab;
@@ -36,4 +36,27 @@ test("the page says that the controller is gone, comes back by itself, and shows
   await page.getByRole("button", {name: "Sign in"}).click();
   await page.getByText("4 switches").waitFor();
   assert.equal(await page.getByRole("alert").count(), 0);
+});
+
+test("without tokens nobody signs in, and the page comes back by itself after a restart", async () => {
+  const own = ["run", "policy.py", "--listen", `127.0.0.1:${await freePort()}`, "--http", `127.0.0.1:${await freePort()}`, "--control", "control-2"];
+  const begun = async () => {
+    const controller = lab.start(own);
+    [, lab.url] = await controller.printed(/HTTP API at (http:\S+)\/v1/);
+    return controller;
+  };
+  const first = await begun();
+  const network = lab.start(["emulate", "linear:3", "--controller", own[3], "--console"]);
+  const page = await lab.page({at: "#/network/switches", token: null});
+  await page.getByText("3 switches").waitFor();
+  await first.stop("SIGKILL");
+  await page.getByRole("alert").getByText(/No connection to the controller for/).waitFor();
+  assert.equal(await page.getByText("3 switches").count(), 1, "what was there is still shown");
+  await network.stop();
+  await begun();
+  lab.start(["emulate", "linear:5", "--controller", own[3], "--console"]);
+  await page.getByText("5 switches").waitFor();
+  await until("it is live again", async () => (await page.getByRole("alert").count()) === 0);
+  await page.getByText("live", {exact: true}).waitFor();
+  assert.equal(await page.getByLabel("Token").count(), 0);
 });
