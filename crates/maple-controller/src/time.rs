@@ -2,6 +2,7 @@
 
 #[cfg(feature = "simulation")]
 use std::sync::Arc;
+use std::sync::LazyLock;
 #[cfg(feature = "simulation")]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -33,6 +34,22 @@ impl Clock {
             Clock::Simulated(now) => Time(now.load(Ordering::Relaxed)),
         }
     }
+
+    /// Returns a clock that runs at the same rate, from any beginning, for what takes microseconds. A simulation has
+    /// none: there, nothing takes time.
+    pub fn stopwatch(&self) -> Option<fn() -> Time> {
+        match self {
+            Clock::Real(_) => Some(since_first),
+            #[cfg(feature = "simulation")]
+            Clock::Simulated(_) => None,
+        }
+    }
+}
+
+/// Returns the time since this was called first.
+fn since_first() -> Time {
+    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Time(FIRST.elapsed().as_nanos() as u64)
 }
 
 /// Returns the time this long after `time`.

@@ -23,7 +23,7 @@ pub trait Policy: Send + Sync {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError>;
 
     /// Decides several packets, in order, and returns one result for each. Bindings to a language with a global lock
-    /// take it once here.
+    /// take it once here, before [`Run::decide_each`].
     ///
     /// A panic in [`Policy::decide`] is the error of that packet alone.
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
@@ -31,7 +31,7 @@ pub trait Policy: Send + Sync {
             let decided = catch_unwind(AssertUnwindSafe(|| self.decide(&run.packet(), &run.net())));
             decided.unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the policy", &*panic))))
         };
-        runs.iter().map(decide).collect()
+        Run::decide_each(runs, decide)
     }
 
     /// Returns the policy that this one runs for its answers and only adds to, if there is one. What a policy says of

@@ -156,7 +156,7 @@ impl Policy for PythonPolicy {
                 let decide = AssertUnwindSafe(|| self.decide_one(py, &run.packet(), &run.net()));
                 catch_unwind(decide).unwrap_or_else(|_| Err(PolicyError::Exception("the policy panicked".into())))
             };
-            runs.iter().map(decide).collect()
+            Run::decide_each(runs, decide)
         })
     }
 

@@ -1,4 +1,5 @@
-//! The source of the policy, and what rests on each of its lines: decisions, rules, packets, drops and errors.
+//! The source of the policy, and what rests on each of its lines: decisions, rules, packets, drops and errors, and the
+//! runs that ended there.
 //!
 //! The files are those whose lines the policy's runs have named, and the one that the policy was loaded from. No request
 //! names a file.
@@ -73,9 +74,10 @@ pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {
 }
 
 fn line((number, heat): (&u32, &LineHeat)) -> Value {
-    let LineHeat { rests: LineUse { leaves, rules, packets }, drops, errors } = heat;
+    let LineHeat { rests: LineUse { leaves, rules, packets, misses, runs, time }, drops, errors } = heat;
     json!({
         "line": number, "packets": packets, "rules": rules, "leaves": leaves, "drops": drops, "errors": errors,
+        "misses": misses, "runs": runs, "seconds": time.as_secs_f64(),
     })
 }
 

@@ -162,6 +162,7 @@ impl StartingController {
         options.engine.epoch = epoch;
         // The time of engines begins with the clock.
         options.engine.wall_clock = SystemTime::now() - Duration::from_nanos(clock.now().0);
+        options.engine.stopwatch = clock.stopwatch();
         options.engine.remember |= known.is_some();
         let (recording, record) = begin_recording(&options, workers, &clock)?.unzip();
         let (notices, receiver) = Notices::new(Arc::clone(&options.names));

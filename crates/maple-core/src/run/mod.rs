@@ -8,10 +8,11 @@ use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
-use crate::ids::Name;
+use crate::ids::{Name, Time};
 use crate::look_ups::{LookUp, SharedRegisters, lock};
 use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
@@ -44,6 +45,8 @@ pub use packet::{Observe, PacketHandle};
 #[derive(Clone)]
 pub struct Run {
     state: Rc<RefCell<Option<RunState>>>,
+    /// The clock by which the run notes how long f takes, if it does.
+    stopwatch: Option<fn() -> Time>,
 }
 
 impl fmt::Debug for Run {
@@ -141,6 +144,8 @@ pub struct Finished {
     pub has_output: bool,
     /// Whether the packet is made up, and f looks up what no packet has looked up yet, for which the last table is kept.
     pub asks_first: bool,
+    /// How long f took; zero if that was not noted ([`Run::decide_each`]).
+    pub took: Duration,
 }
 
 impl Finished {
@@ -160,6 +165,7 @@ impl Finished {
             account: Vec::new(),
             has_output: false,
             asks_first: false,
+            took: Duration::ZERO,
         }
     }
 
@@ -208,7 +214,7 @@ impl Run {
             account: None,
             result: Finished::nothing(txn),
         };
-        Run { state: Rc::new(RefCell::new(Some(state))) }
+        Run { state: Rc::new(RefCell::new(Some(state))), stopwatch: None }
     }
 
     /// Lets the run record look-ups, with the registers of its ingress switch.
@@ -223,6 +229,50 @@ impl Run {
     pub(crate) fn assuming(self, metadata: ReadMetadata) -> Run {
         self.state().assumed = metadata;
         self
+    }
+
+    /// Lets the run note by a clock how long f takes.
+    #[must_use]
+    pub(crate) fn timed_by(self, stopwatch: Option<fn() -> Time>) -> Run {
+        Run { stopwatch, ..self }
+    }
+
+    /// Lets f decide each run of a batch, in order, and notes how long each takes: a policy that decides batches in its
+    /// own way ([`Policy::decide_batch`](crate::policy::Policy::decide_batch)) does so by this.
+    pub fn decide_each<T>(runs: &[Run], mut decide: impl FnMut(&Run) -> T) -> Vec<T> {
+        let stopwatch = runs.first().and_then(|run| run.stopwatch);
+        let mut before = stopwatch.map(|now| now());
+        let decide_one = |run: &Run| {
+            let answer = decide(run);
+            if let (Some(began), Some(now)) = (before, stopwatch) {
+                let ended = now();
+                before = Some(ended);
+                if let Some(state) = run.state.borrow_mut().as_mut() {
+                    state.result.took = Duration::from_nanos(ended.0.saturating_sub(began.0));
+                }
+            }
+            answer
+        };
+        runs.iter().map(decide_one).collect()
+    }
+
+    /// Returns how long f took; zero if that was not noted, or after [`Run::finish`].
+    pub(crate) fn took(&self) -> Duration {
+        self.state.borrow().as_ref().map(|state| state.result.took).unwrap_or_default()
+    }
+
+    /// Returns the line at which the run ended with f's answer: the one whose route a constraint refused, the one that
+    /// made the route, or the last one that asked something. `None` if no line is known, or after [`Run::finish`].
+    pub(crate) fn ended_at_line(&self, answer: &Result<Route, PolicyError>) -> Option<Source> {
+        let state = self.state.borrow();
+        let state = state.as_ref()?;
+        let refused = state.result.violations.last().and_then(|violation| violation.place.as_ref());
+        let made = match answer {
+            Ok(route) => route.made_at(),
+            Err(PolicyError::Route { made_at, .. }) => made_at.as_ref(),
+            Err(_) => None,
+        };
+        refused.or(made).cloned().or_else(|| state.recorder.last_source())
     }
 
     /// Marks the packet as one that nobody has sent. Then the answer does not last if f prints, or if it is not allowed.

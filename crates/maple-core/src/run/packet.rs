@@ -196,7 +196,7 @@ impl PacketHandle {
         state.result.logged.push(format!("{action} by {rule}").into());
     }
 
-    /// Returns the source line of the latest recorded observation, if it is known.
+    /// Returns the source line of the latest recorded observation whose line is known.
     pub fn last_source(&self) -> Option<Source> {
         self.0.state().recorder.last_source()
     }

@@ -64,10 +64,15 @@ impl Recorder {
         Recorder { of_headers: true, ..Recorder::default() }
     }
 
-    /// Returns the line of the latest item, if there is one and its line is known.
+    /// Returns the line of the latest item or list whose line is known.
     pub fn last_source(&self) -> Option<Source> {
-        let answered = self.lists.last().filter(|answer| answer.after == self.sources.len());
-        answered.map_or_else(|| self.sources.last().cloned().flatten(), |answer| answer.source.clone())
+        let item = self.sources.iter().enumerate().rev().find_map(|(at, source)| Some((at, source.as_ref()?)));
+        let list = self.lists.iter().rev().find_map(|answer| Some((answer.after, answer.source.as_ref()?)));
+        match (item, list) {
+            (Some((at, _)), Some((after, source))) if after > at => Some(source.clone()),
+            (None, Some((_, source))) => Some(source.clone()),
+            (item, _) => item.map(|(_, source)| source.clone()),
+        }
     }
 
     /// Returns the whole value of a field, if the items so far say it. Nothing is recorded.

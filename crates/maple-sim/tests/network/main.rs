@@ -16,6 +16,7 @@ mod invalidation;
 mod labels;
 mod leftovers;
 mod limits;
+mod lines;
 mod live;
 mod look_ups;
 mod measured_load;

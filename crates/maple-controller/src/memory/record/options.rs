@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use maple_core::compile::{RuleTable, TableTarget};
-use maple_core::engine::{LabelRange, Options};
+use maple_core::engine::{LabelRange, Options, Time};
 use maple_core::network::{Facts, Location};
 use maple_core::trace::Cond;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,9 @@ pub(super) struct OptionsForm {
     new_table: fn(TableTarget) -> RuleTable,
     epoch: u16,
     wall_clock: SystemTime,
+    /// A replay has no clock.
+    #[serde(skip)]
+    stopwatch: Option<fn() -> Time>,
     remember: bool,
     first_xid: u32,
     held_packets: usize,

@@ -48,10 +48,18 @@ fn each_line_has_what_rests_on_it() {
         emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
         at(drops)["drops"].as_u64() >= Some(1)
     });
+    let decided = at(drops);
+    let (misses, runs) = (decided["misses"].as_u64().expect("a count"), decided["runs"].as_u64().expect("a count"));
+    assert!(misses >= 1 && runs >= misses && decided["seconds"].as_f64() > Some(0.0), "{decided}");
+    let all = lines();
+    let sum = |name: &str| all.iter().map(|line| line[name].as_u64().expect("a count")).sum::<u64>();
+    let counts = served.maple.handle.stats().expect("the shards answer").total.engine;
+    assert!(sum("misses") <= counts.misses && sum("runs") <= counts.runs, "{all:?} and {counts:?}");
     let (both, dropped) = (at(line_of("packet.get(Field::EthType)")), at(line_of("packet.get(Field::Ipv4Dst)")));
     assert_eq!(dropped["drops"], 0, "this line asked, and another one dropped");
     assert!(dropped["leaves"].as_u64() >= Some(1) && dropped["rules"].as_u64() >= Some(1), "{dropped}");
     assert!(both["leaves"].as_u64() > dropped["leaves"].as_u64(), "{both} and {dropped}");
+    assert_eq!((&dropped["misses"], &dropped["runs"], &dropped["seconds"]), (&json!(0), &json!(0), &json!(0.0)));
     eventually("its rules have counted packets", || {
         emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
         at(line_of("packet.get(Field::Ipv4Dst)"))["packets"].as_u64() >= Some(1)

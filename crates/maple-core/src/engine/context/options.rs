@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::compile::{RuleTable, TableTarget};
+use crate::ids::Time;
 use crate::labels::LabelRange;
 use crate::network::{Facts, Location};
 use crate::trace::Cond;
@@ -27,6 +28,9 @@ pub struct Options {
     pub epoch: u16,
     /// The wall-clock time at the engine's time 0, because the times of f's writes are kept as wall-clock times.
     pub wall_clock: SystemTime,
+    /// A clock that never goes back, by which runs of f are timed for people; `None`: they aren't. What the engine decides
+    /// never depends on it.
+    pub stopwatch: Option<fn() -> Time>,
     /// Whether the engine publishes its leaves for the next run of the controller ([`crate::engine::Effect::Remember`]).
     pub remember: bool,
     /// The lowest transaction id that engines use. After the highest one they continue here.
@@ -123,6 +127,7 @@ impl Default for Options {
             new_table: RuleTable::new,
             epoch: 1,
             wall_clock: SystemTime::UNIX_EPOCH,
+            stopwatch: None,
             remember: false,
             first_xid: 0x8000_0000,
             held_packets: 64,

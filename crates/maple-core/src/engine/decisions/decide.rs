@@ -252,6 +252,9 @@ impl Decisions {
         fabric.ctx.report_violations(violations, received.at);
         fabric.ctx.report_logged(&logged, received);
         self.access_hits.count_packet(&trace);
+        if let Some(line) = &origin.line {
+            self.line_runs.count_miss(line);
+        }
         if trace.reads_missing_bytes {
             fabric.ctx.stats.short_captures += 1;
         }

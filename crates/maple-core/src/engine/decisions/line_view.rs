@@ -1,12 +1,15 @@
-//! What rests on each line of the policy: leaves, their rules, and the packets that these have counted.
+//! What rests on each line of the policy: leaves, their rules, and the packets that these have counted; and the runs of f
+//! that ended there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
 use super::Decisions;
 use super::leaf::Leaf;
+use super::line_runs::EndedRuns;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::ids::LeafId;
@@ -14,7 +17,8 @@ use crate::report::CounterKind;
 use crate::update::entry_key;
 
 /// What rests on a line of the policy's source. A leaf rests on each line that asked something in its run, and on the
-/// line that made its route.
+/// line that made its route. A run ended at the line that made its route, or whose route a constraint refused; without a
+/// route, at the last line that asked something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineUse {
     /// The number of leaves.
@@ -23,6 +27,13 @@ pub struct LineUse {
     pub rules: u64,
     /// The packets that these rules have counted, by the switches' last answers.
     pub packets: u64,
+    /// The packet-ins that f decided by a run which ended here, since the policy was loaded.
+    pub misses: u64,
+    /// The runs of f that ended here, since the policy was loaded: those for packet-ins, and all others, such as after a
+    /// change of what f had read.
+    pub runs: u64,
+    /// How long these runs took together; zero without [`Options::stopwatch`](crate::engine::Options::stopwatch).
+    pub time: Duration,
 }
 
 impl LineUse {
@@ -31,6 +42,9 @@ impl LineUse {
         self.leaves += other.leaves;
         self.rules += other.rules;
         self.packets = self.packets.saturating_add(other.packets);
+        self.misses += other.misses;
+        self.runs += other.runs;
+        self.time = self.time.saturating_add(other.time);
     }
 }
 
@@ -48,7 +62,7 @@ impl Decisions {
         };
         for (id, leaf) in self.leaves.iter() {
             let (rules, packets) = counted.get(id).copied().unwrap_or_default();
-            let own = LineUse { leaves: 1, rules, packets };
+            let own = LineUse { leaves: 1, rules, packets, ..LineUse::default() };
             if leaf.trace.lists.is_empty() {
                 let shared = (Arc::as_ptr(&leaf.trace.sources).addr(), Arc::as_ptr(&leaf.origin).addr());
                 alike.entry(shared).or_insert((leaf, LineUse::default())).1.add(own);
@@ -57,6 +71,10 @@ impl Decisions {
             }
         }
         alike.into_values().for_each(|(leaf, own)| add(leaf, own));
+        for (file, line, EndedRuns { runs, time, misses }) in self.line_runs.all() {
+            let own = LineUse { misses, runs, time, ..LineUse::default() };
+            by_line.entry((Arc::clone(file), line)).or_default().add(own);
+        }
         by_line
     }
 }

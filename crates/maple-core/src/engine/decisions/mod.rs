@@ -9,6 +9,7 @@ pub(super) mod count_reports;
 pub(super) mod disjoint;
 pub(super) mod leaf;
 pub(super) mod leaves;
+pub(super) mod line_runs;
 pub(super) mod undecided;
 
 // f runs.
@@ -56,6 +57,7 @@ use crate::engine::context::event::Effect;
 use crate::policy::Policy;
 use await_barriers::BarrierWaits;
 use leaves::Leaves;
+use line_runs::LineRuns;
 use recheck::Rechecks;
 use undecided::Undecided;
 use ways::PlaceWays;
@@ -65,6 +67,8 @@ pub(super) struct Decisions {
     pub policy: Arc<dyn Policy>,
     /// The packets that the rules of the policy's access lists have decided.
     pub access_hits: AccessHits,
+    /// The runs of the policy, for people.
+    pub line_runs: LineRuns,
     pub leaves: Leaves,
     pub undecided: Undecided,
     pub rechecks: Rechecks,
@@ -78,6 +82,7 @@ impl Decisions {
         Decisions {
             access_hits: AccessHits::new(&*policy),
             policy,
+            line_runs: LineRuns::default(),
             leaves: Leaves::new(remember),
             undecided: Undecided::default(),
             rechecks: Rechecks::default(),

@@ -57,17 +57,19 @@ impl Decisions {
             run.read_location(switch.version() == Version::Of10);
         }
         run.hear(&fabric.ctx.options.listener_filters);
+        let run = run.timed_by(fabric.ctx.options.stopwatch);
         Some(if received.is_made_up { run.on_made_up() } else { run })
     }
 
-    /// Runs f on a batch. Yields the tag of each run with its result.
+    /// Runs f on a batch, and counts the runs by line. Yields the tag of each run with its result.
     pub fn run_policy<T>(
         &mut self,
         fabric: &mut Fabric,
         runs: Vec<(Run, T)>,
     ) -> impl Iterator<Item = (T, RunOutcome)> + use<T> {
-        let policy = Arc::clone(&self.policy);
-        Decisions::run_with(fabric, &*policy, runs)
+        let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
+        let answers = self.counted_answers(fabric, &runs);
+        outcomes(runs, tags, answers)
     }
 
     /// Runs `policy` on a batch; it need not be the engine's own. Yields the tag of each run with its result.
@@ -77,18 +79,20 @@ impl Decisions {
         runs: Vec<(Run, T)>,
     ) -> impl Iterator<Item = (T, RunOutcome)> + use<T> {
         let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
-        fabric.ctx.stats.runs += runs.len() as u64;
-        let answers = if runs.is_empty() { Vec::new() } else { policy.decide_batch(&runs) };
-        let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
-        let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
-        runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (tag, outcome(&run, answer)))
+        let answers = answers(fabric, policy, &runs);
+        outcomes(runs, tags, answers)
     }
 
-    /// Runs f once.
+    /// Runs f once, and counts the run by line.
     pub fn run_once(&mut self, fabric: &mut Fabric, run: &Run) -> RunOutcome {
-        fabric.ctx.stats.runs += 1;
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
-        outcome(run, self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing))
+        outcome(run, self.counted_answers(fabric, std::slice::from_ref(run)).pop().unwrap_or_else(missing))
+    }
+
+    fn counted_answers(&mut self, fabric: &mut Fabric, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
+        let answers = answers(fabric, &*self.policy, runs);
+        runs.iter().zip(&answers).for_each(|(run, answer)| self.line_runs.count_run(run, answer));
+        answers
     }
 
     /// Drops a packet that may not enter the network where it is.
@@ -96,6 +100,23 @@ impl Decisions {
         fabric.ctx.stats.spoofed_drops += 1;
         fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NotAdmissible);
     }
+}
+
+/// Runs a policy on a batch.
+fn answers(fabric: &mut Fabric, policy: &dyn Policy, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
+    fabric.ctx.stats.runs += runs.len() as u64;
+    if runs.is_empty() { Vec::new() } else { policy.decide_batch(runs) }
+}
+
+/// Ends the runs of a batch, each when its result is asked for.
+fn outcomes<T>(
+    runs: Vec<Run>,
+    tags: Vec<T>,
+    answers: Vec<Result<Route, PolicyError>>,
+) -> impl Iterator<Item = (T, RunOutcome)> + use<T> {
+    let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
+    let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
+    runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (tag, outcome(&run, answer)))
 }
 
 /// Checks f's answer, and ends the run.

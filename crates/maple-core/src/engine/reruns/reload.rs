@@ -47,6 +47,7 @@ use crate::engine::context::trial::{Candidate, DecisionSummary, Difference, Diff
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::add_leaf::insert;
 use crate::engine::decisions::leaf::{shown, source_lines};
+use crate::engine::decisions::line_runs::LineRuns;
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
@@ -186,6 +187,7 @@ impl Reload {
         let mut decided = tried.map(|trying| trying.decided).unwrap_or_default();
         decisions.policy = candidate.policy;
         *samples = Samples::new(decisions.policy.samples());
+        decisions.line_runs = LineRuns::default();
         let had_lists = !std::mem::replace(&mut decisions.access_hits, AccessHits::new(&*decisions.policy)).is_empty();
         fabric.switches.values_mut().for_each(|switch| switch.counters.growth.change_policy(had_lists));
         fabric.ctx.forget_reports();
