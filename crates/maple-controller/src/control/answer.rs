@@ -1,6 +1,6 @@
 //! The answers to requests of the control socket, as JSON: `answers.json` describes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +11,7 @@ use maple_core::engine::{
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
+use maple_core::trace::Source;
 use maple_wire::msg::FlowMod;
 use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
@@ -311,10 +312,16 @@ fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
             "bytes": traffic.bytes,
             "bits_per_second": traffic.rate.map(|rate| rate.bits),
             "packets_per_second": traffic.rate.map(|rate| rate.packets),
+            "lines": traffic.lines.iter().map(line_of).collect::<BTreeSet<String>>(),
             "counted_seconds_ago": seconds(*age),
         })
     };
     Ok(traffic.iter().filter(|(one, _)| only.is_none_or(|dpid| one.switch == dpid)).map(one).collect())
+}
+
+/// Returns a source line without its tier, so that all rows about it are found by the same text.
+fn line_of(source: &Source) -> String {
+    format!("{}:{}", source.file, source.line)
 }
 
 /// Returns the port at which one of several hosts is that rules do not tell apart.
@@ -340,6 +347,7 @@ fn rule(version: Version, rule: &TableRule) -> Value {
         "n_packets": rule.counted.map(|count| count.packets),
         "n_bytes": rule.counted.map(|count| count.bytes),
         "leaf": rule.leaf.map(|leaf| leaf.0),
+        "line": rule.line.as_ref().map(line_of),
         "flow": flow(version, rule),
         "why": rule.why,
     })

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use maple_core::engine::{CounterKind, Event, LiveNews, RuleCount, Trial};
+use maple_core::engine::{CounterKind, Event, LiveNews, RuleCount, Traffic, Trial};
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
@@ -142,7 +142,11 @@ impl Queries {
             }
             ShardQuery::Traffic(to) => {
                 let traffic = engine.view().switches().flat_map(|dpid| engine.view().traffic(dpid));
-                _ = to.send(traffic.map(|one| (one, until(one.time, now))).collect());
+                let with_age = |one: Traffic| {
+                    let age = until(one.time, now);
+                    (one, age)
+                };
+                _ = to.send(traffic.map(with_age).collect());
             }
             ShardQuery::Drops(minutes, to) => {
                 let drops = engine.view().switches().flat_map(|dpid| engine.view().drops(dpid, minutes));

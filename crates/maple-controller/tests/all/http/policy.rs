@@ -65,3 +65,29 @@ fn each_line_has_what_rests_on_it() {
         at(line_of("packet.get(Field::Ipv4Dst)"))["packets"].as_u64() >= Some(1)
     });
 }
+
+#[test]
+fn rules_and_flows_name_the_line_that_decided() {
+    let served = Served::new(TOKENS, |options| options.policy = Arc::new(policy));
+    let topology = Topology::parse("single:2").expect("a topology");
+    let emulation =
+        Emulation::start(EmulationOptions::new(topology, served.maple.address, Version::Of13)).expect("it starts");
+    eventually("the switch is there", || served.maple.handle.snapshot().switches().count() == 1);
+    let of = |line: &Value, text: &str| {
+        line.as_str().is_some_and(|line| line.ends_with(&format!("policy.rs:{}", line_of(text))))
+    };
+    eventually("a flow is dropped", || {
+        emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
+        let flows = served.read("/v1/flows");
+        let rows = flows["rows"].as_array().expect("rows");
+        rows.iter().any(|row| of(&row["lines"][0], "Route::drop()") || of(&row["lines"][1], "Route::drop()"))
+    });
+    let rules = served.read("/v1/rules");
+    let rows = rules["rows"].as_array().expect("rows");
+    let (decided, own): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|row| !row["leaf"].is_null());
+    assert!(own.iter().all(|row| row["line"].is_null()), "{own:?}");
+    let drops = |row: &&&Value| row["actions"] == "drop";
+    assert!(decided.iter().filter(drops).count() > 0, "{decided:?}");
+    assert!(decided.iter().filter(drops).all(|row| of(&row["line"], "Route::drop()")), "{decided:?}");
+    assert!(decided.iter().any(|row| of(&row["line"], "return Route::flood()")), "{decided:?}");
+}

@@ -14,7 +14,7 @@ use crate::ids::LeafId;
 use crate::labels::outline;
 use crate::report::CounterKind;
 use crate::rule::Rule;
-use crate::trace::show;
+use crate::trace::{Source, show};
 use crate::update::entry_key;
 
 /// A rule that the engine has installed in a switch, with its purpose.
@@ -26,6 +26,8 @@ pub struct TableRule {
     pub rule: Rule,
     /// The rule's leaf; `None` for the engine's own rules (classifier, table-miss) and barrier rules.
     pub leaf: Option<LeafId>,
+    /// The line of the policy that made the leaf's decision, if it is known.
+    pub line: Option<Source>,
     /// The rule's counters in the switch's last answer; `None` if there is none.
     pub counted: Option<RuleCount>,
     /// The rule's purpose in words: the source lines that decided, or the engine's reason.
@@ -56,11 +58,13 @@ impl Decisions {
             Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count)
         };
         let counted = newest.and_then(|round| count_in(round)).filter(|count| count.cookie == rule.cookie);
+        let decided = leaf.and_then(|leaf| self.leaves.get(&leaf));
+        let line = decided.and_then(|leaf| leaf.origin.line.clone());
         let of_key = switch.ingress.look_ups.describe_key(table_id, &rule);
         let why = of_key.unwrap_or_else(|| self.why(fabric, switch, &rule, subject));
         let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
         let instructions = switch.tables.action_sets().to_switch(table_id, rule.instructions.to_vec()).into();
-        TableRule { table_id, counted, why, rule: Rule { cookie, instructions, ..rule }, leaf }
+        TableRule { table_id, counted, why, rule: Rule { cookie, instructions, ..rule }, leaf, line }
     }
 
     fn why(&self, fabric: &Fabric, switch: &Switch, rule: &Rule, subject: Option<Subject>) -> String {

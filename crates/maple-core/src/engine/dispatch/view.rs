@@ -184,7 +184,8 @@ impl<'a> EngineView<'a> {
 
     /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
     pub fn traffic(self, dpid: Dpid) -> Vec<Traffic> {
-        self.0.fabric.switches.traffic(&self.0.fabric.ctx, dpid)
+        let line_of = |leaf| self.0.decisions.leaves.get(&leaf)?.origin.line.as_ref();
+        self.0.fabric.switches.traffic(&self.0.fabric.ctx, dpid, line_of)
     }
 
     /// Returns when a switch last answered with these counters.

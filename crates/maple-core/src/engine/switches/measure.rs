@@ -187,7 +187,7 @@ impl Switches {
             let span = answer.reading.at.0.saturating_sub(since.at.0);
             let traffic = match answer.what {
                 CounterKind::Rules => {
-                    traffic(|matching| pair(state, matching), epoch, table, &answer.reading, Some(since))
+                    traffic(|matching| pair(state, matching), |_, _| {}, epoch, table, &answer.reading, Some(since))
                 }
                 CounterKind::Ports => BTreeMap::new(),
             };

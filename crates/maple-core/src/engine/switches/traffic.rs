@@ -1,6 +1,6 @@
 //! Traffic: the counters of ports and rules as rates, by port and by pair of hosts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_wire::msg::stats::PortStats;
@@ -12,12 +12,12 @@ use crate::engine::context::event::RuleCount;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::counters::polls::{CountedRule, StatisticsReading};
-use crate::ids::Time;
+use crate::ids::{DependentId, LeafId, Time};
 use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::{Location, Mac};
 use crate::report::CounterKind;
 use crate::state::Snapshot;
-use crate::trace::ReadMetadata;
+use crate::trace::{ReadMetadata, Source};
 
 /// The counters of a port.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub struct PortCount {
 }
 
 /// The packets from one host to another, counted by rules at the switch where they entered.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// The switch.
     pub switch: Dpid,
@@ -47,6 +47,8 @@ pub struct Traffic {
     pub bytes: u64,
     /// The rate between the two newest answers; `None` before the second.
     pub rate: Option<Rate>,
+    /// The lines of the policy that made the decisions of these rules, in order; without those that are not known.
+    pub lines: Vec<Source>,
     /// When the switch answered.
     pub time: Time,
 }
@@ -96,8 +98,14 @@ impl Switches {
         counts
     }
 
-    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
-    pub fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
+    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked. `line_of`: the line
+    /// that made the decision of a leaf.
+    pub fn traffic<'a>(
+        &self,
+        ctx: &Context,
+        dpid: Dpid,
+        line_of: impl Fn(LeafId) -> Option<&'a Source>,
+    ) -> Vec<Traffic> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.counters.polls.readings(CounterKind::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
@@ -108,7 +116,13 @@ impl Switches {
             (from.map_or(from_at, Party::Host), to.map_or(to_at, Party::Host))
         };
         let table = switch.ingress_table();
-        let all = traffic(parties, ctx.options.epoch, table, newest, before.map(|before| &**before));
+        let mut lines: BTreeMap<(Party, Party), BTreeSet<&Source>> = BTreeMap::new();
+        let note_line = |pair: &(Party, Party), of: DependentId| {
+            if let Some(line) = line_of(of.possible_leaf()) {
+                lines.entry(*pair).or_default().insert(line);
+            }
+        };
+        let all = traffic(parties, note_line, ctx.options.epoch, table, newest, before.map(|before| &**before));
         let measured = |((from, to), sum): ((Party, Party), CounterSum)| Traffic {
             switch: dpid,
             from,
@@ -116,6 +130,7 @@ impl Switches {
             packets: sum.all.packets,
             bytes: sum.all.bytes,
             rate: span.map(|span| Rate::over_span(sum.grown.packets, sum.grown.bytes, span)),
+            lines: lines.get(&(from, to)).into_iter().flatten().copied().cloned().collect(),
             time: newest.at,
         };
         let is_present = |(_, sum): &((Party, Party), CounterSum)| sum.has_rules;
@@ -170,23 +185,26 @@ pub(in crate::engine) struct CounterSum {
     pub is_changed: bool,
 }
 
-/// Sums the counters of the leaves' rules by what their matches say of sender and receiver.
+/// Sums the counters of the leaves' rules by what their matches say of sender and receiver. `see` is called for each rule
+/// of the newest answer.
 pub(in crate::engine) fn traffic<K: Ord>(
     parties: impl Fn(&Match) -> K,
+    mut see: impl FnMut(&K, DependentId),
     epoch: u16,
     table: u8,
     now: &StatisticsReading,
     since: Option<&StatisticsReading>,
 ) -> BTreeMap<K, CounterSum> {
     let mut all: BTreeMap<K, CounterSum> = BTreeMap::new();
-    let is_counted = |of: u8, rule: &CountedRule| {
-        of == table && matches!(subject_of(epoch, rule.count.cookie), Some(Subject::Dependent(_)))
+    let dependent = |of: u8, rule: &CountedRule| match subject_of(epoch, rule.count.cookie) {
+        Some(Subject::Dependent(id)) if of == table => Some(id),
+        _ => None,
     };
     for (key @ (of, entry), rule) in &now.rules {
-        if !is_counted(*of, rule) {
-            continue;
-        }
-        let sum = all.entry(parties(&entry.matching())).or_default();
+        let Some(id) = dependent(*of, rule) else { continue };
+        let parties = parties(&entry.matching());
+        see(&parties, id);
+        let sum = all.entry(parties).or_default();
         let before = since.and_then(|since| {
             since.rules.get(key).filter(|before| rule.continues(before, now.since(since))).map(|before| before.count)
         });
@@ -200,7 +218,8 @@ pub(in crate::engine) fn traffic<K: Ord>(
         sum.grown.bytes = sum.grown.bytes.saturating_add(count.bytes - before.bytes);
     }
     for (key @ (of, entry), rule) in since.into_iter().flat_map(|since| &since.rules) {
-        if is_counted(*of, rule) && now.rules.get(key).is_none_or(|now| now.count.cookie != rule.count.cookie) {
+        if dependent(*of, rule).is_some() && now.rules.get(key).is_none_or(|now| now.count.cookie != rule.count.cookie)
+        {
             all.entry(parties(&entry.matching())).or_default().is_changed = true;
         }
     }
