@@ -25,8 +25,10 @@ const MAX_FILES: usize = 64;
 const MAX_LINES: usize = 10_000;
 /// Maximum number of bytes of the texts of all files in an answer.
 const MAX_TEXT: usize = 4 << 20;
+/// Maximum number of tiers before the line of an error.
+const MAX_TIERS: usize = 16;
 
-/// What rests on a line, what is dropped there, and the packets on which the policy failed there.
+/// What rests on a line, which runs ended there, what is dropped there, and the packets on which the policy failed there.
 #[derive(Clone, Copy, Debug, Default)]
 struct LineHeat {
     rests: LineUse,
@@ -104,14 +106,14 @@ fn heat(handle: &Handle) -> Result<Heat, LateShard> {
     Ok(heat)
 }
 
-/// Adds the packets on which the policy failed, at the innermost line of these files that the error names.
+/// Adds the packets on which the policy failed, at the innermost line of these files that the error's traceback names, or
+/// at the line that made a route which can't be followed.
 fn add_errors(handle: &Handle, heat: &mut Heat) -> Result<(), LateShard> {
     let files: BTreeSet<Arc<str>> = heat.keys().cloned().collect();
     for (error, packets) in handle.policy_errors()? {
-        let named = error.lines().rev().find_map(|line| {
-            let (file, number) = frame(line)?;
-            Some((files.get(file)?, number))
-        });
+        let known = |(file, number): (&str, u32)| Some((files.get(file)?, number));
+        let named = error.lines().rev().find_map(|line| known(frame(line)?));
+        let named = named.or_else(|| error.split(": ").take(MAX_TIERS).find_map(|part| known(place(part)?)));
         if let Some((file, number)) = named {
             let line = heat.entry(Arc::clone(file)).or_default().entry(number).or_default();
             line.errors = line.errors.saturating_add(packets);
@@ -127,9 +129,23 @@ fn frame(line: &str) -> Option<(&str, u32)> {
     Some((file, digits.parse().ok()?))
 }
 
+/// Reads the place of a route's error, `src/policy.rs:12`, which stands at the beginning or after the names of tiers.
+fn place(part: &str) -> Option<(&str, u32)> {
+    let (file, number) = part.rsplit_once(':')?;
+    Some((file, number.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_error_of_a_route_begins_with_a_line_or_with_tiers() {
+        let found = |text: &str| text.split(": ").find_map(place).map(|(file, line)| (file.to_owned(), line));
+        assert_eq!(found("src/policy.rs:12: there is no port 9"), Some(("src/policy.rs".to_owned(), 12)));
+        assert_eq!(found("tenant/red: a.py:3: there is no port 9"), Some(("a.py".to_owned(), 3)));
+        assert_eq!(found("there is no port 9"), None);
+    }
 
     #[test]
     fn a_line_of_a_traceback_names_a_file_and_a_line() {

@@ -6,7 +6,7 @@ use maple_core::Route;
 use maple_core::policy::{Net, PacketHandle};
 use maple_emulator::host::FlowKind;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
-use maple_wire::{Field, Version};
+use maple_wire::{Field, PortNo, Version};
 use serde_json::{Value, json};
 
 use super::{Served, TOKENS};
@@ -90,4 +90,32 @@ fn rules_and_flows_name_the_line_that_decided() {
     assert!(decided.iter().filter(drops).count() > 0, "{decided:?}");
     assert!(decided.iter().filter(drops).all(|row| of(&row["line"], "Route::drop()")), "{decided:?}");
     assert!(decided.iter().any(|row| of(&row["line"], "return Route::flood()")), "{decided:?}");
+}
+
+/// Sends IPv4 to a port that no switch has, and floods everything else.
+fn astray(packet: &PacketHandle, _: &Net) -> Route {
+    if packet.get(Field::EthType) != Some(0x0800) {
+        return Route::flood();
+    }
+    Route::to([PortNo(99)])
+}
+
+#[test]
+fn a_line_has_the_packets_on_which_it_failed() {
+    let served = Served::new(TOKENS, |options| options.policy = Arc::new(astray));
+    let topology = Topology::parse("single:2").expect("a topology");
+    let emulation =
+        Emulation::start(EmulationOptions::new(topology, served.maple.address, Version::Of13)).expect("it starts");
+    eventually("the switch is there", || served.maple.handle.snapshot().switches().count() == 1);
+    eventually("a packet has failed", || {
+        emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
+        served.maple.handle.stats().expect("the shards answer").total.engine.policy_errors >= 1
+    });
+    let answer = served.read("/v1/policy");
+    let files = answer["files"].as_array().expect("files");
+    let lines = files.iter().flat_map(|file| file["lines"].as_array().expect("lines"));
+    let failed: Vec<&Value> = lines.filter(|line| line["errors"] != 0).collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!((&failed[0]["line"], &failed[0]["misses"]), (&json!(line_of("Route::to([PortNo(99)])")), &json!(0)));
+    assert!(failed[0]["runs"].as_u64() >= failed[0]["errors"].as_u64(), "{failed:?}");
 }
