@@ -33,11 +33,23 @@ const SHARE = 4;
 /** A list with live events is read again after this time as well: connections of switches are no event. */
 export const SOON = 5000;
 
+/** What is fresh enough for all of these. */
+export function freshest(all: Iterable<Freshness>): Freshness {
+  let [live, always, text, every] = [false, false, false, Infinity];
+  for (const one of all) {
+    live ||= one.live === true;
+    always ||= one.always === true;
+    text ||= one.text === true;
+    every = Math.min(every, one.every ?? Infinity);
+  }
+  return {live, always, text, ...(every === Infinity ? {} : {every})};
+}
+
 class Resource<T> {
   readonly answer: Signal<Answer<T>> = signal({data: undefined, problem: null});
   private readonly path: string;
-  private readonly freshness: Freshness;
-  private users = 0;
+  /** What those who show it want. */
+  private readonly users = new Set<Freshness>();
   private tag: string | null = null;
   private isReading = false;
   private isStale = false;
@@ -47,24 +59,27 @@ class Resource<T> {
   private poll: ReturnType<typeof setTimeout> | undefined;
   private unlisten: (() => void) | undefined;
 
-  constructor(path: string, freshness: Freshness) {
+  constructor(path: string) {
     this.path = path;
-    this.freshness = freshness;
   }
 
-  use(): () => void {
-    this.users += 1;
-    if (this.users === 1) {
+  /** Keeps it as fresh as this user wants, until what it returns is called. */
+  use(wanted: Freshness): () => void {
+    const own = {...wanted};
+    this.users.add(own);
+    if (this.users.size === 1) {
       this.unlisten = listen((kind) => {
-        if (kind === "all" || this.freshness.live === true) {
+        if (kind === "all" || freshest(this.users).live === true) {
           this.refresh();
         }
       });
       this.refresh();
+    } else if (own.every !== undefined && !this.isReading) {
+      this.pollAgain();
     }
     return () => {
-      this.users -= 1;
-      if (this.users === 0) {
+      this.users.delete(own);
+      if (this.users.size === 0) {
         this.unlisten?.();
         clearTimeout(this.timer);
         clearTimeout(this.poll);
@@ -75,12 +90,12 @@ class Resource<T> {
 
   /** Reports whether a part of the page shows it. */
   isUsed(): boolean {
-    return this.users > 0;
+    return this.users.size > 0;
   }
 
   /** Reads it as soon as may be. */
   refresh(): void {
-    if (this.users === 0 || this.timer !== undefined) {
+    if (this.users.size === 0 || this.timer !== undefined) {
       return;
     }
     if (this.isReading) {
@@ -100,11 +115,12 @@ class Resource<T> {
     this.isReading = true;
     this.isStale = false;
     const began = performance.now();
+    const {always, text} = freshest(this.users);
     try {
-      if (this.freshness.text === true) {
+      if (text === true) {
         this.answer.value = {data: (await readText(this.path)) as T, problem: null};
       } else {
-        const {tag, data} = await read<T>(this.path, this.freshness.always === true ? null : this.tag);
+        const {tag, data} = await read<T>(this.path, always === true ? null : this.tag);
         this.tag = tag;
         if (data !== undefined || this.answer.value.problem !== null) {
           this.answer.value = {data: data ?? this.answer.value.data, problem: null};
@@ -120,12 +136,18 @@ class Resource<T> {
     const ended = performance.now();
     this.isReading = false;
     this.earliest = ended + Math.max(SPACING, (SHARE - 1) * (ended - began));
-    clearTimeout(this.poll);
-    if (this.users > 0 && this.freshness.every !== undefined) {
-      this.poll = setTimeout(() => this.tick(), this.freshness.every);
-    }
+    this.pollAgain();
     if (this.isStale) {
       this.refresh();
+    }
+  }
+
+  /** Waits for the time after which it is read again. */
+  private pollAgain(): void {
+    clearTimeout(this.poll);
+    const {every} = freshest(this.users);
+    if (this.users.size > 0 && every !== undefined) {
+      this.poll = setTimeout(() => this.tick(), every);
     }
   }
 
@@ -143,12 +165,12 @@ class Resource<T> {
 const resources = new Map<string, Resource<unknown>>();
 const MOST = 64;
 
-function resource<T>(path: string, freshness: Freshness): Resource<T> {
+function resource<T>(path: string): Resource<T> {
   const known = resources.get(path) as Resource<T> | undefined;
   if (known !== undefined) {
     return known;
   }
-  const made = new Resource<T>(path, freshness);
+  const made = new Resource<T>(path);
   resources.set(path, made as Resource<unknown>);
   if (resources.size > MOST) {
     const oldest = [...resources].find(([other, one]) => other !== path && !one.isUsed());
@@ -161,8 +183,9 @@ function resource<T>(path: string, freshness: Freshness): Resource<T> {
 
 /** Reads a path for as long as a part of the page shows it; nothing without a path. */
 export function useAnswer<T>(path: string | null, freshness: Freshness = {}): Answer<T> {
-  const own = path === null ? null : resource<T>(path, freshness);
-  useEffect(() => own?.use(), [own]);
+  const own = path === null ? null : resource<T>(path);
+  const {live, every, always, text} = freshness;
+  useEffect(() => own?.use(freshness), [own, live, every, always, text]);
   return own === null ? NOTHING : own.answer.value;
 }
 
