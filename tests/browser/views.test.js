@@ -112,6 +112,7 @@ test("why says what the policy asked, beside its source, and what would have to 
   await page.getByRole("button", {name: "Why?"}).click();
   await page.getByRole("heading", {name: "h3 (s8:1) → h5 (s11:1)"}).waitFor();
   await page.getByText("dropped", {exact: true}).waitFor();
+  await page.getByRole("heading", {name: "It would pass if"}).waitFor();
   await page.getByText("blocked[h3] were absent").waitFor();
   assert.match(page.url(), /from=h3&to=h5/);
   const marked = page.locator("tr.decides");
@@ -122,6 +123,11 @@ test("why says what the policy asked, beside its source, and what would have to 
   await page.keyboard.press("Enter");
   await page.getByText("forwarded", {exact: true}).first().waitFor();
   await page.getByRole("heading", {name: "s20:", exact: false}).first().waitFor();
+  const {hops} = await lab.ask("POST", "/v1/explain", {packet: {from: "h1", to: "h16", fields: {tcp_dst: "80"}}});
+  assert.ok(hops.length >= 3);
+  await page.getByRole("img", {name: new RegExp(`The packet's way is marked: links ${hops.length - 1}\\.`)}).waitFor();
+  const counts = page.getByRole("table", {name: "Rules that take the packet at s7"}).locator("tbody td:nth-child(5)");
+  await until("the counters of rules", async () => (await counts.allTextContents()).some((text) => /^[1-9]/.test(text)));
   await page.getByLabel("fields").fill("tcp_dst");
   await page.keyboard.press("Enter");
   await page.getByText("tcp_dst is not a field with its value").waitFor();
@@ -142,7 +148,10 @@ test("the policy's lines have what they do, and its decisions are a tree", async
   const source = page.getByRole("region", {name: "Source policy.py"});
   await until("counts", async () => /\d/.test(await source.locator("tr", {hasText: "return net.shortest_path"}).locator("td").first().textContent() ?? ""));
   await visit(page, "#/policy/decisions?switch=0000000000000008");
-  await page.getByRole("region", {name: "Decisions of the switch"}).getByText("blocked[eth_src]", {exact: false}).first().waitFor();
+  const decisions = page.getByRole("region", {name: "Decisions of the switch"});
+  await decisions.getByText("blocked[eth_src]", {exact: false}).first().waitFor();
+  const open = decisions.getByRole("table", {name: "Open questions"});
+  await open.getByRole("row", {name: /no decision about packets with .*udp_dst=53/}).first().getByRole("link", {name: /^policy\.py:/}).waitFor();
 });
 
 test("the map shows what the tables have, and is moved and searched by keys", async () => {
@@ -168,25 +177,41 @@ test("health has rates, times, shards and the log", async () => {
   await visit(page, "#/health");
   await page.getByText("until a rule is confirmed").first().waitFor();
   await page.getByRole("table", {name: "Shards"}).locator("tbody tr").first().waitFor();
-  await until("a rate", async () => /\d/.test(await page.getByRole("row", {name: /^packet-ins/}).first().locator("td").nth(1).textContent() ?? ""));
+  const decided = page.getByRole("row", {name: /^decisions by the policy/}).locator("td");
+  const misses = async () => (await lab.ask("GET", "/v1/stats")).engine.misses.toLocaleString("en");
+  await until("all decisions", async () => (await decided.nth(3).textContent()) === await misses());
+  await until("their rate", async () => (await decided.nth(1).textContent()) === "0");
+  assert.ok(await page.getByRole("table", {name: "to decide", exact: true}).locator(".bar-of").count() > 0, "a histogram");
+  const capacity = page.getByRole("table", {name: "Capacity: the fullest tables"}).locator("tbody tr");
+  await capacity.first().waitFor();
+  const shares = (await capacity.locator("td:nth-child(5)").allTextContents()).map(parseFloat);
+  assert.deepEqual(shares, [...shares].sort((a, b) => b - a), "the fullest first");
+  await capacity.first().getByRole("link").click();
+  await page.getByRole("table", {name: "Tables, as the switch says"}).waitFor();
+  await visit(page, "#/health/doctor");
+  await page.getByRole("heading", {name: "What was looked at"}).waitFor();
   await visit(page, "#/health/log?q=s8");
   await until("lines of the log", async () => (await rows("Log")).length > 0);
   await visit(page, "#/health/counters?q=flow_mods");
   await until("a counter", async () => (await rows("Counters")).some(([name]) => name === "flow_mods"));
 });
 
-test("no view has a fault that axe finds, light or dark, wide or narrow, and nothing is wider than the screen", async () => {
-  const views = ["network/switches", "network/map?at=s8", "network/drops", "switch/0000000000000008", "switch/0000000000000008/rules", "switch/0000000000000008/tables",
-    "why", "why?from=h3&to=h5", `policy?line=${BLOCKED}`, "policy/decisions", "change", "state", "state/table/blocked", "state/variable/mode", "health", "health/errors", "nothing"];
-  for (const [scheme, width] of [["light", 1280], ["dark", 360]]) {
+test("no view has a fault that axe finds, light or dark, and nothing is wider than the screen", async () => {
+  const own = "switch/0000000000000008";
+  const views = ["network/switches", "network/ports", "network/links", "network/hosts", "network/flows", "network/drops", "network/map?at=s8", own, `${own}/rules`,
+    `${own}/decisions`, `${own}/tables`, "why", "why?from=h3&to=h5", `policy?line=${BLOCKED}`, "policy/decisions", "change", "state", "state/table/blocked",
+    "state/variable/mode", "health", "health/doctor", "health/errors", "health/log", "health/counters", "nothing"];
+  for (const scheme of ["light", "dark"]) {
     await page.emulateMedia({colorScheme: scheme});
-    await page.setViewportSize({width, height: 800});
-    for (const view of views) {
-      await visit(page, `#/${view}`);
-      await until("it has been read", async () => !(await page.locator("main").textContent()).includes("reading …"));
-      await accessible(page, `${view}, ${scheme}, ${width}`);
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-      assert.ok(wide <= width, `${view} is ${wide} wide`);
+    for (const width of [360, 1280, 3840]) {
+      await page.setViewportSize({width, height: 800});
+      for (const view of views) {
+        await visit(page, `#/${view}`);
+        await until("it has been read", async () => !(await page.locator("main").textContent()).includes("reading …"));
+        await accessible(page, `${view}, ${scheme}, ${width}`);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(wide <= width, `${view} is ${wide} wide`);
+      }
     }
   }
 });

@@ -19,3 +19,10 @@ test("ids in a text become names, and parts of longer ids do not", () => {
   expect(NAMES.inText("dl_src=00:00:00:00:00:0a, to 0000000000000001:1; 00000000000000011, 00:00:00:00:00:0b"))
     .toBe("dl_src=h10, to s1:1; 00000000000000011, 00:00:00:00:00:0b");
 });
+
+test("routes have names where there are some, and addresses stay what they are", () => {
+  const names = new Names({switches: [{switch: "0000000000000011", name: "north"}, {switch: "0000000000000001", name: "s1"}], hosts: []});
+  expect(names.inRoute("by 1:4, 11:2, 5:1")).toBe("by s1:4, north:2, 5:1");
+  expect(names.inRoute("drop")).toBe("drop");
+  expect(names.inRoute("to fd00::1:4, 10.0.0.1:4, 00:00:00:00:00:01, 0000000000000011:2")).toBe("to fd00::1:4, 10.0.0.1:4, 00:00:00:00:00:01, north:2");
+});

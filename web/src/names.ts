@@ -1,6 +1,4 @@
 // The names of switches and hosts, in the place of ids where there are some.
-import {useMemo} from "preact/hooks";
-
 import {useAnswer} from "./api/resource";
 import type {NamesAnswer, Place} from "./api/types";
 
@@ -39,6 +37,14 @@ export class Names {
     return text.replace(IDS, (id) => this.switches.get(id) ?? this.hosts.get(id) ?? id);
   }
 
+  /** A route with names in the place of ids, which stand there without zeros in front: `by 1:4, 11:2`. */
+  inRoute(text: string): string {
+    return this.inText(text).replace(PLACES, (place, id: string, port: string) => {
+      const name = this.switches.get(id.padStart(16, "0"));
+      return name === undefined ? place : `${name}:${port}`;
+    });
+  }
+
   /** The id that a reader's word stands for. */
   id(word: string): string {
     return this.ids.get(word) ?? word;
@@ -53,6 +59,9 @@ export class Names {
 /** Datapath ids and hardware addresses. */
 const IDS = /\b(?:[0-9a-f]{16}|[0-9a-f]{2}(?::[0-9a-f]{2}){5})\b/g;
 
+/** Datapath ids without zeros in front, with ports. */
+const PLACES = /(?<![\w:.-])([0-9a-f]{1,16}):(\d+)(?![\w:.])/g;
+
 /** A datapath id without the zeros in front. */
 export function short(id: string): string {
   return id.replace(/^0+(?=.)/, "");
@@ -60,8 +69,13 @@ export function short(id: string): string {
 
 const NONE: NamesAnswer = {switches: [], hosts: []};
 
+/** The names that were made of the latest answers: all parts of the page share them. */
+const made = new WeakMap<NamesAnswer, Names>();
+
 /** The names as they are now. */
 export function useNames(): Names {
-  const {data} = useAnswer<NamesAnswer>("/v1/names", {live: true});
-  return useMemo(() => new Names(data ?? NONE), [data]);
+  const {data = NONE} = useAnswer<NamesAnswer>("/v1/names", {live: true});
+  const known = made.get(data) ?? new Names(data);
+  made.set(data, known);
+  return known;
 }

@@ -4,24 +4,21 @@ import type {ComponentChildren} from "preact";
 import type {Problem} from "./api/ask";
 import type {Written} from "./api/types";
 import {address, format} from "./address";
-import type {Names} from "./names";
-import {moment, parts} from "./text";
+import {useNames} from "./names";
+import {base, moment, parts} from "./text";
 
 /** The address of a source line. */
 export function lineHref(file: string, line: number): string {
   return format(["policy"], {file, line: String(line)});
 }
 
-/** A text whose source lines lead to the policy. */
-export function Lined({text: given, names}: {readonly text: string | null | undefined; readonly names?: Names}) {
-  const text = given == null ? null : names?.inText(given) ?? given;
-  if (text === null) {
-    return null;
-  }
-  return (
+/** A text with names in the place of ids, whose source lines lead to the policy. Their files have no folders there, so that the number is seen. */
+export function Lined({text}: {readonly text: string | null | undefined}) {
+  const names = useNames();
+  return text == null ? null : (
     <>
-      {parts(text).map((part, at) => (
-        typeof part === "string" ? part : <a key={at} href={lineHref(part.file, part.line)}>{part.text}</a>
+      {parts(names.inText(text)).map((part, at) => (
+        typeof part === "string" ? part : <a key={at} href={lineHref(part.file, part.line)} title={part.text}>{base(part.file)}:{part.line}</a>
       ))}
     </>
   );

@@ -1,7 +1,7 @@
 // Tests of how numbers, times and source lines read.
 import {describe, expect, test} from "vitest";
 
-import {base, fileOf, moment, natural, parts, scaled, span} from "./text";
+import {base, fileOf, moment, natural, parts, scaled, span, took, withLines} from "./text";
 
 test("numbers have three digits at most, and a prefix", () => {
   const all = [0, 7, 999, 1000, 12_345, 999_499, 999_500, 1e9, 3.14159].map((value) => scaled(value, "bit/s"));
@@ -9,7 +9,12 @@ test("numbers have three digits at most, and a prefix", () => {
 });
 
 test("spans have their largest unit", () => {
-  expect([0, 0.0123, 1.9, 119, 120, 7200, 172_800].map(span)).toEqual(["0 s", "12.3 ms", "1 s", "119 s", "2 min", "2 h", "2 d"]);
+  expect([0, 0.00005, 0.0123, 1.9, 119, 120, 7200, 172_800].map(span)).toEqual(["0 s", "50 µs", "12.3 ms", "1 s", "119 s", "2 min", "2 h", "2 d"]);
+});
+
+test("what something took is told to three digits", () => {
+  expect([0.000_000_8, 0.000_850_4, 0.000_999_6, 0.012_34, 0.25, 1.5, 99, 100, 7300].map(took)).toEqual(
+    ["0.80 µs", "850 µs", "1.00 ms", "12.3 ms", "250 ms", "1.50 s", "99 s", "100 s", "2 h"]);
 });
 
 test("a moment of another day has its day", () => {
@@ -30,6 +35,13 @@ describe("source lines", () => {
       "), ",
       {text: "policy.py:3", file: "policy.py", line: 3},
     ]);
+  });
+
+  test("are found in tracebacks, and written as elsewhere", () => {
+    const text = 'Traceback (most recent call last):\n  File "/etc/maple/acl.py", line 12, in f\nKeyError: 7';
+    expect(parts(text).filter((part) => typeof part !== "string")).toEqual([{text: 'File "/etc/maple/acl.py", line 12', file: "/etc/maple/acl.py", line: 12}]);
+    expect(withLines(text)).toContain("acl.py:12, in f");
+    expect(withLines('File "<string>", line 3, in f: a')).toBe('File "<string>", line 3, in f: a');
   });
 
   test("of a file with an unusual end have its folder", () => {

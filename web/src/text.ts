@@ -32,7 +32,17 @@ export function span(seconds: number): string {
       return `${Math.floor(seconds / size)} ${unit}`;
     }
   }
-  return seconds >= 1 || seconds === 0 ? `${Math.floor(seconds)} s` : `${scaled(seconds * 1000, "ms")}`;
+  return seconds >= 1 || seconds === 0 ? `${Math.floor(seconds)} s` : fraction(seconds);
+}
+
+/** How long something took, exactly to three digits below 100 s: `12.3 µs`, `1.50 s`. */
+export function took(seconds: number): string {
+  return seconds >= 99.95 ? span(seconds) : seconds >= 1 ? scaled(seconds, "s") : fraction(seconds);
+}
+
+/** A part of a second. */
+function fraction(seconds: number): string {
+  return seconds >= 0.0009995 ? scaled(seconds * 1e3, "ms") : scaled(seconds * 1e6, "µs");
 }
 
 /** A moment, in milliseconds since 1970, by the clock of the reader: with its day unless that is today. */
@@ -55,17 +65,18 @@ export function natural(text: string): string {
 /** A part of a text: words, or a line of a source file. */
 export type Part = string | {readonly text: string; readonly file: string; readonly line: number};
 
-const REFERENCE = /([\w./~+-]*\w\.[A-Za-z]\w*):(\d+)/g;
+const REFERENCE = /File "([^"\n]+)", line (\d+)|([\w./~+-]*\w\.[A-Za-z]\w*):(\d+)/g;
 
 /** How a policy's files end. A name with another end is a source file if it has a folder; else it may be a host: `c1.example.org:6653`. */
 const SOURCE = /\/|\.(?:py|rs|acl|txt|ya?ml|json|toml|csv|conf|cfg|list|rules)$/;
 
-/** Finds the source lines that a text names: `acl.py:12`. Addresses and hosts with ports are none. */
+/** Finds the source lines that a text names: `acl.py:12`, or the frame of a traceback. Addresses and hosts with ports are none. */
 export function parts(text: string): Part[] {
   const found: Part[] = [];
   let end = 0;
   for (const match of text.matchAll(REFERENCE)) {
-    const [whole, file = "", line = ""] = match;
+    const [whole, framed, framedLine, plain = "", plainLine] = match;
+    const [file, line] = framed === undefined ? [plain, plainLine] : [framed, framedLine];
     if (!SOURCE.test(file)) {
       continue;
     }
@@ -89,4 +100,9 @@ export function fileOf<T extends {readonly file: string}>(files: readonly T[], n
 /** The last part of a path. */
 export function base(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
+}
+
+/** A text in which source lines are written as `acl.py:12`, also those of a traceback, so that a search finds them. */
+export function withLines(text: string): string {
+  return parts(text).map((part) => (typeof part === "string" ? part : `${base(part.file)}:${part.line}`)).join("");
 }

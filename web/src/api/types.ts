@@ -66,6 +66,8 @@ export interface RuleRow {
   readonly n_packets: number | null;
   readonly n_bytes: number | null;
   readonly leaf: number | null;
+  /** The line that decided it. */
+  readonly line: string | null;
   readonly why: string | null;
 }
 
@@ -79,6 +81,8 @@ export interface FlowRow {
   readonly bytes: number;
   readonly bits_per_second: number | null;
   readonly packets_per_second: number | null;
+  /** The lines of the policy that decided it. */
+  readonly lines: readonly string[];
 }
 
 export interface DropRow {
@@ -146,6 +150,9 @@ export interface LineHeat {
   readonly leaves: number;
   readonly drops: number;
   readonly errors: number;
+  readonly misses: number;
+  readonly runs: number;
+  readonly seconds: number;
 }
 
 export interface SourceLine {
@@ -195,7 +202,7 @@ export interface Explanation {
   readonly leaf?: {readonly id: number; readonly under_way: string | null; readonly specialised_to: readonly string[]; readonly made_up: boolean} | null;
   readonly hops?: readonly {
     readonly at: Place;
-    readonly rules: readonly (Omit<RuleRow, "switch" | "why"> & {readonly why: string; readonly foreign: boolean})[];
+    readonly rules: readonly (Omit<RuleRow, "switch" | "line" | "why"> & {readonly why: string; readonly foreign: boolean})[];
     readonly missed_in_table: number | null;
     readonly meters: readonly number[];
     readonly outcomes: readonly {

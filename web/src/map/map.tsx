@@ -219,8 +219,9 @@ export function NetworkMap({network, chosen, way = NO_WAY, fitted, onChoose}: Ma
   const label = useMemo(() => {
     const [gone, down] = [network.switches.filter((one) => !one.connected).length, network.links.filter(({up}) => !up).length];
     return `Map: ${network.switches.length} switches, ${gone} of them without a connection, and ${network.links.length} links, `
-      + `${down} of them down. The tables have the same. Arrows move it, plus and minus zoom, 0 shows all.`;
-  }, [network]);
+      + `${down} of them down. ${way.size > 0 ? `The packet's way is marked: links ${way.size}. ` : ""}`
+      + "The tables have the same. Arrows move it, plus and minus zoom, 0 shows all.";
+  }, [network, way]);
   return (
     <div class="map">
       <canvas ref={canvas} tabIndex={0} role="img" aria-label={label} onKeyDown={onKeyDown} />

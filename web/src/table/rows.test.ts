@@ -1,7 +1,7 @@
 // Tests of search and order, which decide what people find.
 import {expect, test} from "vitest";
 
-import {type Cell, type Field, nextSort, order, search, windowOf} from "./rows";
+import {type Cell, exactly, type Field, nextSort, order, search, windowOf} from "./rows";
 
 interface Row {
   readonly name: string;
@@ -57,6 +57,13 @@ test("each word of a search has to be found, in its column if it names one", () 
   expect(search(ROWS, FIELDS, " ")).toBe(ROWS);
 });
 
+test("a column that has several parts is found by each of them, and by no part of a part", () => {
+  const fields: Field<string>[] = [{name: "lines", of: (row) => row}];
+  const rows = ["acl.py:2", "acl.py:12, acl.py:20", "acl.py:20"];
+  expect(search(rows, fields, "lines=acl.py:20")).toEqual(rows.slice(1));
+  expect(search(rows, fields, "lines=acl.py:2")).toEqual(["acl.py:2"]);
+});
+
 test("a column is sorted in one direction, in the other, and not", () => {
   expect([nextSort("", "rate", true), nextSort("-rate", "rate", true), nextSort("rate", "rate", true)]).toEqual(["-rate", "rate", ""]);
   expect([nextSort("-rate", "name", false), nextSort("name", "name", false), nextSort("-name", "name", false)]).toEqual(["name", "-name", ""]);
@@ -67,4 +74,13 @@ test("only rows that are seen are drawn, and some around them", () => {
   expect(windowOf(10_000, 2500, 500, 25)).toEqual({first: 90, end: 130});
   expect(windowOf(3, 0, 500, 25)).toEqual({first: 0, end: 3});
   expect(windowOf(3, 9999, 500, 25)).toEqual({first: 3, end: 3});
+});
+
+test("a word between quotes has spaces, and a quote that does not end goes on to the end", () => {
+  const fields: Field<string>[] = [{name: "switch", of: (row) => row}];
+  const rows = ["north core", "north edge", "core north"];
+  expect(search(rows, fields, exactly("switch", "north core"))).toEqual(["north core"]);
+  expect(search(rows, fields, '"north e')).toEqual(["north edge"]);
+  expect(search(rows, fields, "north core")).toEqual(["north core", "core north"]);
+  expect(search(rows, fields, '""')).toEqual(rows);
 });

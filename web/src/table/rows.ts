@@ -11,21 +11,38 @@ export interface Field<Row> {
   readonly of: (row: Row) => Cell;
 }
 
-/** The words of a search: each has to be found in some column, or in the one that stands before its colon. */
+/** What divides the parts of a cell that has several. */
+export const LISTS = ", ";
+
+/** A word of a search. Spaces belong to it between quotes. */
+const WORD = /(?:"[^"]*"?|[^\s"])+/g;
+
+/** The search for rows of which a column is this. */
+export function exactly(column: string, value: string): string {
+  return /\s/.test(value) ? `${column}="${value}"` : `${column}=${value}`;
+}
+
+/** The words of a search: each has to be found in some column, or be what is in the one that stands before its sign. */
 export function search<Row>(rows: readonly Row[], fields: readonly Field<Row>[], text: string): readonly Row[] {
-  const words = text.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const words = text.toLowerCase().match(WORD) ?? [];
   if (words.length === 0) {
     return rows;
   }
   const named = new Map(fields.map((field) => [field.name.toLowerCase(), field]));
-  const tests = words.map((word) => {
-    const colon = word.indexOf("=");
-    const field = colon > 0 ? named.get(word.slice(0, colon)) : undefined;
+  const tests = words.map((quoted) => {
+    const word = quoted.replaceAll('"', "");
+    const sign = word.indexOf("=");
+    const field = sign > 0 ? named.get(word.slice(0, sign)) : undefined;
     return field === undefined
       ? (row: Row) => fields.some((one) => shown(one.of(row)).includes(word))
-      : (row: Row) => shown(field.of(row)) === word.slice(colon + 1);
+      : (row: Row) => isOf(shown(field.of(row)), word.slice(sign + 1));
   });
   return rows.filter((row) => tests.every((test) => test(row)));
+}
+
+/** Reports whether a cell is this, or has it as a part. */
+function isOf(cell: string, value: string): boolean {
+  return cell === value || (cell.includes(LISTS) && cell.split(LISTS).includes(value));
 }
 
 function shown(cell: Cell): string {

@@ -111,7 +111,7 @@ export function Table<Row>({label, rows, columns, keyOf, wrong, href, leads, non
                 {columns.map(({name, of, show, numbers = false}) => {
                   const plain = show === undefined ? text(of(row)) : show(row);
                   const cell = name === (leads ?? columns[0]?.name) && href !== undefined ? <a href={href(row)}>{plain}</a> : plain;
-                  return <td key={name} class={numbers ? "number" : ""}>{cell}</td>;
+                  return <td key={name} class={numbers ? "number" : ""} title={why === null && typeof plain === "string" && plain !== "" ? plain : undefined}>{cell}</td>;
                 })}
               </tr>
             );

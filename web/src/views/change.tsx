@@ -143,7 +143,7 @@ function PlanText({plan, names}: {readonly plan: Plan; readonly names: Names}) {
             <caption class="unseen">Differences of the list</caption>
             <thead><tr><th scope="col">packets</th><th scope="col">was</th><th scope="col">now</th></tr></thead>
             <tbody>{list.differences.map((one, at) => (
-              <tr key={at}><td>{one.packets}</td><td>{one.old.action}: <Lined text={one.old.rule} /></td><td>{one.new.action}: <Lined text={one.new.rule} /></td></tr>
+              <tr key={at}><td>{names.inText(one.packets)}</td><td>{one.old.action}: <Lined text={one.old.rule} /></td><td>{one.new.action}: <Lined text={one.new.rule} /></td></tr>
             ))}</tbody>
           </table>
         </Section>
@@ -180,7 +180,7 @@ function PlanText({plan, names}: {readonly plan: Plan; readonly names: Names}) {
 }
 
 function DecisionText({decision, names}: {readonly decision: PlanDecision; readonly names: Names}) {
-  return <>{names.inText(decision.route)} <span class="soft"><Lined text={decision.lines} /></span></>;
+  return <>{names.inRoute(decision.route)} <span class="soft"><Lined text={decision.lines} /></span></>;
 }
 
 function RuleLine({sign, rule, names}: {readonly sign: "+" | "−" | "~" | "→"; readonly rule: PlanRule; readonly names: Names}) {

@@ -4,11 +4,12 @@ import {useEffect, useMemo, useState} from "preact/hooks";
 import {address, format} from "../address";
 import type {LogLine} from "../api/live";
 import {SOON, useAnswer} from "../api/resource";
-import type {ControllerAnswer, DoctorAnswer, ErrorRow, Finding, List, StatsAnswer} from "../api/types";
+import type {ControllerAnswer, DoctorAnswer, ErrorRow, Finding, List, StatsAnswer, TablesRow} from "../api/types";
 import {type Names, useNames} from "../names";
 import {Lined, Section, Tabs, title, Trouble} from "../parts";
 import {type Column, SearchBar, Table} from "../table/table";
-import {moment, scaled, span, whole} from "../text";
+import {moment, scaled, span, whole, withLines} from "../text";
+import {fullest} from "./capacity";
 import {histogram, quantile, rates, samples} from "./histogram";
 
 const TABS = ["overview", "doctor", "errors", "log", "counters"] as const;
@@ -16,11 +17,13 @@ const TABS = ["overview", "doctor", "errors", "log", "counters"] as const;
 const EVERY = 2000;
 /** The most moments of a rate that are kept, to show how it went. */
 const KEPT = 150;
+/** The number of tables of switches that are listed. */
+const FULLEST = 10;
 
 /** The rates that are shown first, by the names of counts. */
 const RATES: readonly (readonly [name: string, title: string])[] = [
-  ["packet_ins", "packet-ins"], ["misses", "decisions by the policy"], ["hits", "packet-ins with a decision"], ["flow_mods", "flow-mods"],
-  ["policy_errors", "failures of the policy"], ["conflicts", "repeated runs"],
+  ["of_packet_ins", "packet-ins"], ["hits", "packets with a decision"], ["misses", "decisions by the policy"], ["of_flow_mods", "flow-mods"],
+  ["policy_errors", "failures of the policy"], ["conflicts", "repeated runs"], ["of_shed", "packets shed"],
 ];
 
 /** Shows one part of the controller's account of itself. */
@@ -76,12 +79,12 @@ function Overview() {
             <caption class="unseen">Rates</caption>
             <thead><tr><th scope="col">what</th><th scope="col" class="number">a second</th><th scope="col">since this view is open</th><th scope="col" class="number">in all</th></tr></thead>
             <tbody>{RATES.map(([name, text]) => {
-              const own = measured?.rates.map((one) => one.get(name) ?? 0) ?? [];
-              const latest = own[own.length - 1];
+              const own = measured?.rates.flatMap((one) => one.get(name) ?? []) ?? [];
+              const [latest, total] = [own[own.length - 1], measured?.counts[name]];
               return (
                 <tr key={name}>
-                  <td>{text}</td><td class="number">{latest === undefined ? "" : scaled(latest, "")}</td>
-                  <td><Sparkline values={own} /></td><td class="number">{whole(measured?.counts[name])}</td>
+                  <td>{text}</td><td class="number">{latest === undefined ? "–" : scaled(latest, "")}</td>
+                  <td><Sparkline values={own} /></td><td class="number">{total === undefined ? "–" : whole(total)}</td>
                 </tr>
               );
             })}</tbody>
@@ -90,6 +93,7 @@ function Overview() {
         {metrics !== undefined && <Times metrics={metrics} />}
         {controller !== undefined && stats !== undefined && <Facts controller={controller} stats={stats} />}
         {metrics !== undefined && <Shards metrics={metrics} />}
+        <Capacity />
       </div>
     </div>
   );
@@ -181,6 +185,31 @@ function Shards({metrics}: {readonly metrics: string}) {
   );
 }
 
+/** The tables that have least room, as the switches say. */
+function Capacity() {
+  const {data, problem} = useAnswer<List<TablesRow>>("/v1/tables", {every: 30_000});
+  const names = useNames();
+  const rows = useMemo(() => fullest(data?.rows ?? [], FULLEST), [data]);
+  return (
+    <Section title="Capacity">
+      <Trouble problem={problem} />
+      {data !== undefined && rows.length === 0 && <p class="soft">No switch says how many rules its tables have room for.</p>}
+      {rows.length > 0 && (
+        <table class="plain">
+          <caption class="unseen">Capacity: the fullest tables</caption>
+          <thead><tr><th scope="col">switch</th><th scope="col" class="number">table</th><th scope="col" class="number">rules</th><th scope="col" class="number">room for</th><th scope="col" class="number">full</th></tr></thead>
+          <tbody>{rows.map((row) => (
+            <tr key={`${row.switch} ${row.table}`} class={row.share > 0.9 ? "wrong" : ""}>
+              <td><a href={format(["switch", row.switch, "tables"])}>{names.switch(row.switch)}</a></td><td class="number">{row.table}</td>
+              <td class="number">{whole(row.rules)}</td><td class="number">{whole(row.most)}</td><td class="number">{(100 * row.share).toFixed(row.share < 0.1 ? 2 : 0)} %</td>
+            </tr>
+          ))}</tbody>
+        </table>
+      )}
+    </Section>
+  );
+}
+
 /** What `maple doctor` says of the controller. */
 function Doctor() {
   const {data, problem} = useAnswer<DoctorAnswer>("/v1/doctor", {every: 30_000});
@@ -206,10 +235,10 @@ function FindingText({one, names}: {readonly one: Finding; readonly names: Names
   return (
     <Section title={`${one.level}: ${names.inText(one.what)}`}>
       <dl class="facts wide">
-        {one.where !== "" && <div><dt>where</dt><dd><Lined text={one.where} names={names} /></dd></div>}
+        {one.where !== "" && <div><dt>where</dt><dd><Lined text={one.where} /></dd></div>}
         {one.consequence !== "" && <div><dt>so</dt><dd>{names.inText(one.consequence)}</dd></div>}
         {one.mend !== "" && <div><dt>mend</dt><dd><code>{one.mend}</code></dd></div>}
-        <div><dt>more</dt><dd>{one.page}</dd></div>
+        <div><dt>more</dt><dd>in Maple's documentation, {one.page.replace(/^docs\//, "").replace(/#(.*)$/, ", under “$1”")}</dd></div>
       </dl>
     </Section>
   );
@@ -217,11 +246,12 @@ function FindingText({one, names}: {readonly one: Finding; readonly names: Names
 
 function Errors() {
   const {data, problem} = useAnswer<List<ErrorRow>>("/v1/errors?sort=-time", {live: true, every: SOON});
+  const names = useNames();
   const columns = useMemo<Column<ErrorRow>[]>(() => [
     {name: "time", title: "time", of: (row) => -row.time, show: (row) => moment(row.time), width: 20},
     {name: "packets", title: "packets", of: (row) => row.packets ?? null, show: (row) => whole(row.packets), width: 10, numbers: true},
-    {name: "text", title: "what", of: (row) => row.text, show: (row) => <Lined text={row.text} />, width: 100},
-  ], []);
+    {name: "text", title: "what", of: (row) => names.inText(withLines(row.text)), show: (row) => <Lined text={row.text} />, width: 100},
+  ], [names]);
   return (
     <>
       <SearchBar label="problems" one="problem" count={data?.total} />
@@ -233,12 +263,13 @@ function Errors() {
 
 function Log() {
   const {data, problem} = useAnswer<List<LogLine>>("/v1/log", {live: true});
+  const names = useNames();
   const columns = useMemo<Column<LogLine>[]>(() => [
     {name: "time", title: "time", of: (row) => -row.number, show: (row) => moment(row.time), width: 20},
     {name: "level", title: "level", of: (row) => row.level, width: 9},
     {name: "area", title: "area", of: (row) => row.area, width: 12},
-    {name: "text", title: "what", of: (row) => row.text, show: (row) => <Lined text={row.text} />, width: 110},
-  ], []);
+    {name: "text", title: "what", of: (row) => names.inText(withLines(row.text)), show: (row) => <Lined text={row.text} />, width: 110},
+  ], [names]);
   return (
     <>
       <SearchBar label="lines of the log" one="line of the log" count={data?.total} problems={data?.rows.filter((row) => levelTrouble(row) !== null).length ?? 0} />

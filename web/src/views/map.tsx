@@ -8,6 +8,7 @@ import {only, within} from "../map/graph";
 import {NetworkMap} from "../map/map";
 import {short, useNames} from "../names";
 import {chosen, Trouble} from "../parts";
+import {exactly} from "../table/rows";
 import {bits, whole} from "../text";
 
 /** How often the switches are asked for the counters of their ports, in milliseconds. */
@@ -50,7 +51,7 @@ export function MapView() {
         {own !== undefined && data !== undefined && (
           <aside class="side" aria-label="The chosen switch">
             <h2><a href={format(["switch", own.switch])}>{names.switch(own.switch)}</a></h2>
-            <p>{own.connected ? "connected" : <span class="wrong">not connected</span>}, <a href={format(["network", "hosts"], {q: `${names.switch(own.switch)}:`})}>{whole(own.hosts)} hosts</a></p>
+            <p>{own.connected ? "connected" : <span class="wrong">not connected</span>}, <a href={format(["network", "hosts"], {q: exactly("switch", names.switch(own.switch))})}>{whole(own.hosts)} {own.hosts === 1 ? "host" : "hosts"}</a></p>
             <table class="plain">
               <caption class="unseen">Links of the switch</caption>
               <thead><tr><th scope="col">port</th><th scope="col">leads to</th><th scope="col" class="number">rate</th></tr></thead>

@@ -7,9 +7,10 @@ import type {DropRow, FlowRow, HostRow, List, MapAnswer, MapLink, PortRow, Switc
 import {load} from "../map/graph";
 import {type Names, useNames} from "../names";
 import {Lined, lineHref, Tabs, title, Trouble} from "../parts";
+import {LISTS} from "../table/rows";
 import {SearchBar, type Column, Table} from "../table/table";
-import {bits, parts, span, whole} from "../text";
-import {switchHref} from "./links";
+import {base, bits, parts, span, whole} from "../text";
+import {flowHref, hostsAt, party, switchHref} from "./links";
 import {COUNTED, MapView} from "./map";
 
 const TABS = ["switches", "ports", "links", "hosts", "flows", "drops", "map"] as const;
@@ -167,6 +168,7 @@ function Hosts() {
     {name: "ipv4", title: "IPv4", of: (row) => row.ipv4.join(" "), width: 18},
     {name: "ipv6", title: "IPv6", of: (row) => row.ipv6.join(" "), width: 28},
     {name: "mac", title: "hardware address", of: (row) => row.mac, width: 19},
+    {name: "switch", title: "switch", of: (row) => names.switch(row.at.switch), width: 14},
   ], [names]);
   return (
     <>
@@ -186,15 +188,15 @@ function Flows() {
   // Without hosts the links would lead nowhere.
   const rows = hosts === undefined ? [] : data?.rows ?? [];
   const columns = useMemo<Column<FlowRow>[]>(() => {
-    const side = (mac: string | null, at: FlowRow["from_at"]) => (
-      mac !== null ? names.host(mac) : at !== null ? `hosts at ${names.place(at)}` : "any");
+    const lines = (row: FlowRow) => row.lines.join(LISTS);
     return [
-      {name: "from", title: "from", of: (row) => side(row.from, row.from_at), width: 20},
-      {name: "to", title: "to", of: (row) => side(row.to, row.to_at), width: 20},
+      {name: "from", title: "from", of: (row) => party(row.from, row.from_at, names), width: 20},
+      {name: "to", title: "to", of: (row) => party(row.to, row.to_at, names), width: 20},
       {name: "enters", title: "enters at", of: (row) => names.switch(row.switch), width: 12},
       {name: "rate", title: "rate", of: (row) => row.bits_per_second, show: (row) => bits(row.bits_per_second), width: 13, numbers: true},
       {name: "packets", title: "packets", of: (row) => row.packets, show: (row) => whole(row.packets), width: 13, numbers: true},
       {name: "bytes", title: "bytes", of: (row) => row.bytes, show: (row) => whole(row.bytes), width: 15, numbers: true},
+      {name: "line", title: "decided by", of: lines, show: (row) => <Lined text={lines(row)} />, width: 24},
     ];
   }, [names]);
   return (
@@ -210,34 +212,17 @@ function flowKey({switch: id, from, from_at, to, to_at}: FlowRow): string {
   return JSON.stringify([id, from, from_at, to, to_at]);
 }
 
-/** The hosts at each switch. */
-function hostsAt(rows: readonly HostRow[]): ReadonlyMap<string, readonly string[]> {
-  const all = new Map<string, string[]>();
-  for (const {at, mac} of rows) {
-    const own = all.get(at.switch) ?? [];
-    all.set(at.switch, own);
-    own.push(mac);
-  }
-  return all;
-}
-
-/** Why packets of a flow go where they go. Where its rules do not tell hosts apart, one at the switch stands for all. */
-function flowHref({switch: id, from, from_at, to, to_at}: FlowRow, names: Names, examples: ReadonlyMap<string, readonly string[]>): string {
-  const side = (mac: string | null | undefined, at: FlowRow["from_at"]) => (mac != null ? names.host(mac) : at !== null ? names.place(at) : "");
-  return format(["why"], {from: side(from, from_at) || side(examples.get(id)?.find((mac) => mac !== to), null), to: side(to, to_at)});
-}
-
 function Drops() {
   const {data, problem} = useAnswer<List<DropRow>>("/v1/drops?minutes=15", {every: SOON});
   const names = useNames();
   const rows = data?.rows ?? [];
   const columns = useMemo<Column<DropRow>[]>(() => [
-    {name: "line", title: "line", of: (row) => row.line ?? "no source line", width: 24},
+    {name: "line", title: "line", of: (row) => row.line ?? "no source line", show: (row) => (row.line === null ? "no source line" : base(row.line)), width: 24},
     {name: "packets", title: "packets", of: (row) => row.packets, show: (row) => whole(row.packets), width: 10, numbers: true},
     {name: "latest", title: "latest", of: (row) => row.latest, show: (row) => whole(row.latest), width: 9, numbers: true},
     {name: "host", title: "host", of: (row) => (row.host === null ? "several hosts" : names.host(row.host)), width: 20},
     {name: "at", title: "at", of: (row) => (row.at === null ? names.switch(row.switch) : names.place(row.at)), width: 12},
-    {name: "why", title: "why", of: (row) => (row.text === null ? row.why : `${row.why}: ${row.text}`), show: (row) => <Lined text={row.text === null ? row.why : `${row.why}: ${row.text}`} />, width: 44},
+    {name: "why", title: "why", of: (row) => names.inText(row.text === null ? row.why : `${row.why}: ${row.text}`), show: (row) => <Lined text={row.text === null ? row.why : `${row.why}: ${row.text}`} />, width: 44},
     {name: "example", title: "such as", of: (row) => (row.example === null ? null : names.inText(row.example)), width: 40},
   ], [names]);
   return (
@@ -256,6 +241,6 @@ function dropHref({line, host, at}: DropRow, names: Names): string {
   if (reference !== undefined && typeof reference !== "string") {
     return lineHref(reference.file, reference.line);
   }
-  return format(["why"], {from: host === null ? "" : names.host(host), at: at === null ? undefined : `${at.switch}:${at.port}`});
+  return format(["why"], {from: host === null ? "" : names.host(host), at: at === null ? undefined : names.place(at)});
 }
 

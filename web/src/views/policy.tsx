@@ -3,15 +3,15 @@ import {useEffect, useMemo, useRef} from "preact/hooks";
 
 import {address, choose, format} from "../address";
 import {useAnswer} from "../api/resource";
-import type {DropRow, ErrorRow, LineHeat, List, PolicyAnswer, PolicyFile, RuleRow, SwitchRow} from "../api/types";
-import {useNames} from "../names";
+import type {DropRow, ErrorRow, FlowRow, HostRow, LineHeat, List, PolicyAnswer, PolicyFile, RuleRow, SwitchRow} from "../api/types";
+import {type Names, useNames} from "../names";
 import {chosen, Lined, Listed, Section, Tabs, title, Trouble} from "../parts";
-import {base, fileOf, moment, parts, whole} from "../text";
+import {base, bits, fileOf, moment, parts, took, whole} from "../text";
 import {useSeen} from "../table/seen";
-import {windowOf} from "../table/rows";
+import {exactly, windowOf} from "../table/rows";
 import {Code} from "./code";
 import {heat} from "./source";
-import {ruleHref, switchHref} from "./links";
+import {flowHref, hostsAt, party, ruleHref, switchHref} from "./links";
 import {Tree} from "./tree";
 
 /** How often counts are read again: the controller asks the switches for them. */
@@ -22,10 +22,17 @@ const LINE = 20;
 const LISTED = 200;
 
 /** What of a line is counted. */
-const MEASURES = ["packets", "rules", "leaves", "drops", "errors"] as const;
+const MEASURES = ["packets", "misses", "seconds", "errors", "drops", "rules", "leaves"] as const;
 type Measure = (typeof MEASURES)[number];
-const TITLES: Readonly<Record<Measure, string>> = {
-  packets: "packets", rules: "rules", leaves: "decisions", drops: "drops", errors: "errors",
+/** What the counts are called, and what they mean. */
+const TITLES: Readonly<Record<Measure, readonly [title: string, means: string]>> = {
+  packets: ["packets", "what the rules of decisions that rest on the line have counted"],
+  misses: ["misses", "packets that came to the controller and were decided by a run that ended here"],
+  seconds: ["time", "how long all runs that ended here took together"],
+  errors: ["errors", "packets that were dropped because the policy failed here"],
+  drops: ["drops", "packets that the line dropped in the last 15 minutes"],
+  rules: ["rules", "the rules of decisions that rest on the line"],
+  leaves: ["decisions", "the decisions in whose run the line asked something, or made the route"],
 };
 
 /** Shows the source, or the decisions of a switch. */
@@ -58,7 +65,7 @@ function Source() {
           </select></label>
         )}
         <label>colour by <select value={measure} onChange={(event) => choose({heat: event.currentTarget.value})}>
-          {(measures.length > 0 ? measures : ["packets" as const]).map((name) => <option key={name} value={name}>{TITLES[name]}</option>)}
+          {(measures.length > 0 ? measures : ["packets" as const]).map((name) => <option key={name} value={name}>{TITLES[name][0]}</option>)}
         </select></label>
         <span class="count">{data === undefined ? "reading …" : file?.file ?? data.policy ?? ""}</span>
       </div>
@@ -101,7 +108,7 @@ function Text({file, text, measure, measures, line}: {
     <div class="scroll code" ref={scroller} tabIndex={0} role="region" aria-label={`Source ${base(file.file)}`}>
       <table class="source" aria-rowcount={lines.length + 1}>
         <thead><tr aria-rowindex={1}>
-          {measures.map((name) => <th key={name} scope="col" class="number">{TITLES[name]}</th>)}
+          {measures.map((name) => <th key={name} scope="col" class={`number${name === measure ? "" : " other"}`} title={TITLES[name][1]}>{TITLES[name][0]}</th>)}
           <th scope="col" class="number">line</th><th scope="col">source</th>
         </tr></thead>
         <tbody>
@@ -111,7 +118,7 @@ function Text({file, text, measure, measures, line}: {
             const own = counts.get(number);
             return (
               <tr key={number} aria-rowindex={number + 1} class={`heat${heat(own?.[measure] ?? null, most)}${number === line ? " chosen" : ""}`}>
-                {measures.map((name) => <td key={name} class={`number${bad(name) && (own?.[name] ?? 0) > 0 ? " wrong" : ""}`}>{count(own, name)}</td>)}
+                {measures.map((name) => <td key={name} class={`number${name === measure ? "" : " other"}${bad(name) && (own?.[name] ?? 0) > 0 ? " wrong" : ""}`}>{count(own, name)}</td>)}
                 <td class="number"><a href={format(["policy"], {file: file.file, line: String(number), heat: chosen("heat")})}
                   aria-current={number === line ? "true" : undefined}>{number}</a></td>
                 <td><Code text={source} /></td>
@@ -131,53 +138,99 @@ function bad(measure: Measure): boolean {
 
 function count(own: LineHeat | undefined, measure: Measure): string {
   const value = own?.[measure];
-  return value === undefined || value === 0 ? "" : whole(value);
+  return value === undefined || value === 0 ? "" : measure === "seconds" ? took(value) : whole(value);
 }
 
 /** What one line does in the network. */
 function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: number}) {
   const names = useNames();
-  const {data: rules, problem} = useAnswer<List<RuleRow>>("/v1/rules");
+  const here = `${file.file}:${line}`;
+  const of = (column: string) => new URLSearchParams({[column]: here, limit: String(LISTED), sort: column === "line" ? "-n_packets" : "-packets"}).toString();
+  const {data: rules, problem} = useAnswer<List<RuleRow>>(`/v1/rules?${of("line")}`, {every: EVERY});
+  const {data: flows} = useAnswer<List<FlowRow>>(`/v1/flows?${of("lines")}`, {every: EVERY});
   const {data: drops} = useAnswer<List<DropRow>>("/v1/drops?minutes=15", {every: EVERY});
   const {data: errors} = useAnswer<List<ErrorRow>>("/v1/errors", {every: EVERY});
   const is = (text: string | null) => text !== null && parts(text).some((part) => typeof part !== "string" && part.line === line && fileOf([file], part.file) !== undefined);
-  const ours = useMemo(() => rules?.rows.filter((row) => is(row.why)) ?? [], [rules, file, line]);
   const dropped = drops?.rows.filter((row) => is(row.line)) ?? [];
   const failed = errors?.rows.filter((row) => is(row.text)) ?? [];
   const own = file.lines.find((one) => one.line === line);
   return (
     <aside class="side" aria-label={`Line ${line}`}>
       <h2>Line {line} <a class="close" href={format(["policy"], {file: file.file, heat: chosen("heat")})} aria-label="Close">✕</a></h2>
-      <dl class="facts">
-        {MEASURES.filter((name) => own?.[name] != null).map((name) => <div key={name}><dt>{TITLES[name]}</dt><dd>{count(own, name) || "0"}</dd></div>)}
-      </dl>
+      {own === undefined ? <p class="soft">No run has asked or decided anything here.</p> : (
+        <dl class="facts">
+          {MEASURES.map((name) => <div key={name} title={TITLES[name][1]}><dt>{TITLES[name][0]}</dt><dd>{count(own, name) || "0"}</dd></div>)}
+          {own.runs > 0 && <div title="of all runs that ended here"><dt>a run</dt><dd>{took(own.seconds / own.runs)}</dd></div>}
+        </dl>
+      )}
       <Trouble problem={problem} />
-      <Section title={rules === undefined ? "Rules that name the line: reading …" : `Rules that name the line: ${whole(ours.length)}`}>
-        <ul class="plain-list">
-          {ours.slice(0, LISTED).map((row) => (
-            <li key={`${row.switch} ${row.table} ${row.priority} ${row.match}`}>
-              <a href={ruleHref(row)}>{names.switch(row.switch)}</a> <Listed text={row.match === "" ? "any" : names.inText(row.match)} /> → <Listed text={names.inText(row.actions)} />
-              {row.n_packets !== null && <span class="soft"> {whole(row.n_packets)} packets</span>}
-            </li>
-          ))}
-        </ul>
-        {ours.length > LISTED && <p class="soft">and {whole(ours.length - LISTED)} others</p>}
-      </Section>
       {dropped.length > 0 && (
         <Section title="Drops in 15 minutes">
           <ul class="plain-list">{dropped.map((row, at) => (
             <li key={at}>{whole(row.packets)} of {row.host === null ? "several hosts" : <a href={format(["why"], {from: names.host(row.host)})}>{names.host(row.host)}</a>} at <a href={switchHref(row.switch)}>{row.at === null ? names.switch(row.switch) : names.place(row.at)}</a>
               <div class="soft">{row.example !== null && names.inText(row.example)}</div></li>
           ))}</ul>
+          <p><a href={format(["network", "drops"], {q: exactly("line", dropped[0]?.line ?? "")})}>in the table of drops</a></p>
         </Section>
       )}
       {failed.length > 0 && (
         <Section title="Errors">
-          <ul class="plain-list">{failed.map((row, at) => <li key={at}>{moment(row.time)} <Lined text={row.text} /></li>)}</ul>
+          <ul class="plain-list">{failed.slice(0, LISTED).map((row, at) => <li key={at}>{moment(row.time)} <Lined text={row.text} /></li>)}</ul>
+          <p><a href={format(["health", "errors"], {q: `${base(file.file)}:${line}`})}>in the table of errors</a></p>
         </Section>
       )}
+      {flows !== undefined && flows.total > 0 && <DecidedFlows flows={flows} here={here} names={names} />}
+      <DecidedRules rules={rules} resting={own?.rules ?? 0} names={names} />
     </aside>
   );
+}
+
+/** The rules of the decisions that a line made, those that took most first. */
+function DecidedRules({rules, resting, names}: {readonly rules: List<RuleRow> | undefined; readonly resting: number; readonly names: Names}) {
+  const others = resting - (rules?.total ?? resting);
+  return (
+    <Section title={rules === undefined ? "Rules that it decided: reading …" : `Rules that it decided: ${whole(rules.total)}`}>
+      <ul class="plain-list">
+        {rules?.rows.map((row) => (
+          <li key={`${row.switch} ${row.table} ${row.priority} ${row.match}`}>
+            <a href={ruleHref(row)}>{names.switch(row.switch)}</a> <Listed text={row.match === "" ? "any" : names.inText(row.match)} /> → <Listed text={names.inText(row.actions)} />
+            {row.n_packets !== null && <span class="soft"> {packets(row.n_packets)}</span>}
+          </li>
+        ))}
+      </ul>
+      <Others of={rules} />
+      {others > 0 && <p class="soft">{whole(others)} rules more are of decisions that asked here and were made at other lines.</p>}
+    </Section>
+  );
+}
+
+/** The flows that a line decided, those with most packets first. */
+function DecidedFlows({flows, here, names}: {readonly flows: List<FlowRow>; readonly here: string; readonly names: Names}) {
+  const {data: hosts} = useAnswer<List<HostRow>>("/v1/hosts", {live: true});
+  const examples = useMemo(() => hostsAt(hosts?.rows ?? []), [hosts]);
+  return (
+    <Section title={`Flows that it decided: ${whole(flows.total)}`}>
+      <ul class="plain-list">
+        {flows.rows.map((row) => (
+          <li key={JSON.stringify([row.switch, row.from, row.from_at, row.to, row.to_at])}>
+            <a href={flowHref(row, names, examples)}>{party(row.from, row.from_at, names)} → {party(row.to, row.to_at, names)}</a> at <a href={switchHref(row.switch)}>{names.switch(row.switch)}</a>
+            <span class="soft"> {packets(row.packets)}{(row.bits_per_second ?? 0) > 0 && `, ${bits(row.bits_per_second)}`}{row.lines.length > 1 && ", with those of other lines"}</span>
+          </li>
+        ))}
+      </ul>
+      <Others of={flows} />
+      <p><a href={format(["network", "flows"], {q: exactly("line", here)})}>in the table of flows</a></p>
+    </Section>
+  );
+}
+
+function packets(count: number): string {
+  return `${whole(count)} ${count === 1 ? "packet" : "packets"}`;
+}
+
+/** How many rows a list has that were not asked for. */
+function Others({of}: {readonly of: List<unknown> | undefined}) {
+  return of !== undefined && of.total > of.rows.length ? <p class="soft">and {whole(of.total - of.rows.length)} others</p> : null;
 }
 
 function Decisions() {

@@ -6,6 +6,7 @@ import {SOON, useAnswer} from "../api/resource";
 import type {List, PortRow, RuleRow, SwitchRow, TablesRow} from "../api/types";
 import {type Names, useNames} from "../names";
 import {Lined, Tabs, title, Trouble} from "../parts";
+import {exactly} from "../table/rows";
 import {type Column, SearchBar, Table} from "../table/table";
 import {whole} from "../text";
 import {ruleHref} from "./links";
@@ -31,7 +32,7 @@ export function SwitchView() {
               <span class={trouble === null ? "" : "wrong"}>{trouble ?? `connected from ${row.peer ?? ""}`}</span>
               {" · "}OpenFlow {row.version} · {row.description === "" ? "no description" : row.description} · datapath id {row.switch}
               {" · "}<a href={format(["network", "map"], {at: names.switch(id), hops: "1"})}>on the map</a>
-              {" · "}<a href={format(["network", "hosts"], {q: `${names.switch(id)}:`})}>its hosts</a>
+              {" · "}<a href={format(["network", "hosts"], {q: exactly("switch", names.switch(id))})}>its hosts</a>
             </p>
           )}
       </div>
@@ -61,10 +62,12 @@ function ruleColumns(names: Names): Column<RuleRow>[] {
   return [
     {name: "table", title: "table", of: (row) => row.table, width: 7, numbers: true},
     {name: "priority", title: "priority", of: (row) => row.priority, width: 9, numbers: true},
-    {name: "match", title: "match", of: match, width: 44},
-    {name: "actions", title: "actions", of: (row) => names.inText(row.actions), width: 34},
+    {name: "match", title: "match", of: match, width: 36},
+    {name: "actions", title: "actions", of: (row) => names.inText(row.actions), width: 28},
     {name: "packets", title: "packets", of: (row) => row.n_packets, show: (row) => whole(row.n_packets), width: 11, numbers: true},
-    {name: "why", title: "made by", of: (row) => row.why, show: (row) => <Lined text={row.why} names={names} />, width: 44},
+    {name: "line", title: "decided by", of: (row) => row.line, show: (row) => <Lined text={row.line} />, width: 15},
+    {name: "why", title: "made by", of: (row) => (row.why === null ? null : names.inText(row.why)), show: (row) => <Lined text={row.why} />, width: 38},
+    {name: "decision", title: "decision", of: (row) => row.leaf, width: 12, numbers: true},
   ];
 }
 

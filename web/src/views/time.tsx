@@ -193,7 +193,7 @@ function Events({data, from, names}: {readonly data: TimeChanges | undefined; re
     {name: "time", title: "time", of: (row) => -row.time, show: (row) => moment(row.time), width: 20},
     {name: "level", title: "level", of: (row) => row.level, width: 9},
     {name: "area", title: "area", of: (row) => row.area, width: 12},
-    {name: "text", title: "what", of: (row) => names.inText(row.text), show: (row) => <Lined text={row.text} names={names} />, width: 90},
+    {name: "text", title: "what", of: (row) => names.inText(row.text), show: (row) => <Lined text={row.text} />, width: 90},
   ], [names]);
   return (
     <>
@@ -210,7 +210,7 @@ function Drops({data, names}: {readonly data: TimeChanges | undefined; readonly 
     {name: "line", title: "line", of: (row) => row.line ?? "no source line", show: (row) => <Lined text={row.line ?? "no source line"} />, width: 26},
     {name: "packets", title: "packets", of: (row) => row.packets, show: (row) => whole(row.packets), width: 12, numbers: true},
     {name: "switch", title: "switch", of: (row) => names.switch(row.switch), width: 14},
-    {name: "why", title: "why", of: (row) => row.why, show: (row) => <Lined text={row.why} names={names} />, width: 60},
+    {name: "why", title: "why", of: (row) => row.why, show: (row) => <Lined text={row.why} />, width: 60},
   ], [names]);
   return (
     <>

@@ -105,7 +105,7 @@ function Answer({answer, names}: {readonly answer: Explanation; readonly names: 
               <code>{names.inText(packet.summary)}</code> is <strong class={verdict === "forwarded" ? "good" : "wrong"}>{verdict}</strong>
               {line != null && <> by <Where line={line} /></>}
               {refusal !== undefined && <>: <Lined text={refusal} /></>}
-              {answer.route !== undefined && <> · route {names.inText(answer.route)}</>}
+              {answer.route !== undefined && <> · route {names.inRoute(answer.route)}</>}
             </p>
             {answer.agrees === false && <p class="wrong">The switches do something else than the policy decides.</p>}
             {answer.has_loop === true && <p class="wrong">The rules make a loop.</p>}
@@ -238,7 +238,7 @@ function Hops({hops, answer, names}: {readonly hops: NonNullable<Explanation["ho
                     <td class="number">{rule.table}</td><td class="number">{rule.priority}</td>
                     <td><Listed text={rule.match === "" ? "any" : names.inText(rule.match)} /></td><td><Listed text={names.inText(rule.actions)} /></td>
                     <td class="number">{whole(rule.n_packets)}</td>
-                    <td>{rule.foreign ? "a rule of others" : <Lined text={rule.why} names={names} />}</td>
+                    <td>{rule.foreign ? "a rule of others" : <Lined text={rule.why} />}</td>
                   </tr>
                 ))}
               </tbody>
@@ -272,7 +272,9 @@ function Way({answer}: {readonly answer: Explanation}) {
         pairs.add(pair(link.from.switch, link.to.switch));
       }
     }
-    return {way: pairs, part: map ?? {switches: [], links: []}};
+    // The load of links would look like the way.
+    const links = map?.links.map((link) => ({...link, bits_per_second: null})) ?? [];
+    return {way: pairs, part: {switches: map?.switches ?? [], links}};
   }, [answer, map]);
   return (
     <Section title="On the map">

@@ -1,0 +1,146 @@
+// From rules, flows, drops and errors to the line of the policy that they are from, and back, in two clicks at most; and
+// what is counted by line.
+import assert from "node:assert/strict";
+import {after, before, test} from "node:test";
+
+import {Lab, lineOf, POLICY, until, visit} from "./harness.js";
+
+const OWN = POLICY.replace("if pkt.udp_dst == 53:", 'if pkt.ipv4_src == "10.0.0.2" and pkt.ipv4_dst == "10.0.0.3":');
+const BLOCKED = lineOf("return drop()", OWN);
+const FAILS = lineOf("raise ValueError", OWN);
+const PATH = lineOf("return net.shortest_path", OWN);
+
+/** @type {Lab} */
+let lab;
+let page;
+let clicks;
+
+before(async () => {
+  lab = await Lab.begin();
+  await lab.write("policy.py", OWN);
+  const network = await lab.emulated("linear:4");
+  await until("all links", async () => (await lab.ask("GET", "/v1/map")).links.length === 3);
+  for (const [from, to] of [["h1", "h2"], ["h2", "h1"], ["h4", "h1"]]) {
+    await network.command(`${from} ping ${to}`, /answered in/);
+  }
+  await lab.ask("PUT", "/v1/state/tables/blocked/00:00:00:00:00:04", {value: true, settled: true});
+  await network.command("h4 ping h1", /h4 ping h1: no answer/);
+  await network.command("h2 ping h3", /h2 ping h3: no answer/);
+  page = await lab.page();
+});
+after(() => lab.end());
+
+function table(label) {
+  return page.getByRole("region", {name: label, exact: true});
+}
+
+function aside(line) {
+  return page.getByRole("complementary", {name: `Line ${line}`});
+}
+
+/** Begins at a place, from which clicks are counted. */
+async function begin(hash) {
+  clicks = 0;
+  await visit(page, hash);
+}
+
+async function click(locator) {
+  clicks += 1;
+  assert.ok(clicks <= 2, "two clicks are enough");
+  await locator.click();
+}
+
+/** Waits until the source shows that line as the chosen one. */
+async function showsLine(line) {
+  const text = OWN.split("\n")[line - 1].trim();
+  await until(`line ${line}`, async () => (await table("Source policy.py").locator("tr.chosen").textContent({timeout: 1000}).catch(() => "")).includes(text));
+}
+
+/** What the API has of a line. */
+async function counted(line) {
+  const {files} = await lab.ask("GET", "/v1/policy");
+  return files.find(({file}) => file.endsWith("policy.py")).lines.find((one) => one.line === line);
+}
+
+test("a rule leads to its line, and the line to the rule", async () => {
+  await begin("#/switch/0000000000000004/rules?q=actions%3Ddrop");
+  const rule = table("Rules of the switch").locator("tr[data-row]", {hasText: `policy.py:${BLOCKED}`}).first();
+  const cookie = new URL(await rule.getByRole("link").first().evaluate((link) => link.href.replace("#/", ""))).searchParams.get("rule");
+  await click(rule.getByRole("link", {name: `policy.py:${BLOCKED}`}));
+  await showsLine(BLOCKED);
+
+  await begin(`#/policy?line=${BLOCKED}`);
+  await aside(BLOCKED).getByText(/Rules that it decided: [1-9]/).waitFor();
+  await click(aside(BLOCKED).locator(`a[href*="${cookie}"]`));
+  await page.getByText("Rule of s4:").waitFor();
+  await click(page.locator(".verdict").getByRole("link", {name: `policy.py:${BLOCKED}`}));
+  await showsLine(BLOCKED);
+});
+
+test("a flow leads to its line, and the line to the flow", async () => {
+  await begin("#/network/flows?q=from%3Dh1+to%3Dh2+enters%3Ds1");
+  await click(table("Flows").locator("tr[data-row]").getByRole("link", {name: `policy.py:${PATH}`}));
+  await showsLine(PATH);
+
+  await begin(`#/policy?line=${PATH}`);
+  await click(aside(PATH).getByRole("link", {name: "h1 → h2", exact: true}).first());
+  await page.getByRole("heading", {name: "h1 (s1:1) → h2 (s2:1)"}).waitFor();
+  await begin(`#/policy?line=${PATH}`);
+  await click(aside(PATH).getByRole("link", {name: "in the table of flows"}));
+  const rows = table("Flows").locator("tr[data-row]");
+  await rows.filter({hasText: "h1"}).filter({hasText: "h2"}).first().waitFor();
+  for (const text of await rows.allTextContents()) {
+    assert.match(text, new RegExp(`policy\\.py:${PATH}`));
+  }
+});
+
+test("a drop leads to its line, and the line to the drop", async () => {
+  await begin("#/network/drops");
+  await click(table("Drops").getByRole("link", {name: `policy.py:${BLOCKED}`}).first());
+  await showsLine(BLOCKED);
+  await aside(BLOCKED).getByText("icmp 10.0.0.4 > 10.0.0.1 echo request").waitFor();
+  await click(aside(BLOCKED).getByRole("link", {name: "in the table of drops"}));
+  const row = table("Drops").locator("tr[data-row]").first();
+  await row.getByText("h4", {exact: true}).waitFor();
+  assert.match(await row.textContent(), new RegExp(`policy\\.py:${BLOCKED}`));
+});
+
+test("an error leads to its line, and the line to the error", async () => {
+  await begin("#/health/errors");
+  await click(table("Problems").getByRole("link", {name: `policy.py:${FAILS}`}).first());
+  await showsLine(FAILS);
+  await click(aside(FAILS).getByRole("link", {name: "in the table of errors"}));
+  await table("Problems").locator("tr[data-row]", {hasText: "no names here"}).first().waitFor();
+  assert.ok((await counted(FAILS)).errors >= 1);
+});
+
+test("a line has the packets that were decided there, and the time that took", async () => {
+  const {misses, runs, seconds} = await counted(PATH);
+  assert.ok(misses >= 2 && runs >= misses && seconds > 0, JSON.stringify({misses, runs, seconds}));
+  const all = (await lab.ask("GET", "/v1/policy")).files.flatMap((file) => file.lines);
+  const {engine} = await lab.ask("GET", "/v1/stats");
+  assert.ok(all.reduce((sum, one) => sum + one.misses, 0) <= engine.misses);
+  await visit(page, `#/policy?line=${PATH}&heat=misses`);
+  const columns = await table("Source policy.py").locator("thead th").allTextContents();
+  const cell = (name) => table("Source policy.py").locator("tr.chosen td").nth(columns.indexOf(name)).textContent();
+  assert.equal(await page.getByLabel("colour by").inputValue(), "misses");
+  await until("the count on the page", async () => (await cell("misses")) === String((await counted(PATH)).misses));
+  assert.match(await cell("time"), /^[\d.]+ (µs|ms|s)$/);
+  assert.match(await table("Source policy.py").locator("tr.chosen").getAttribute("class"), /heat[1-4]/);
+  await aside(PATH).getByText("a run").waitFor();
+});
+
+test("a decision of the tree leads to its rules, and to its line", async () => {
+  await visit(page, "#/switch/0000000000000004/decisions");
+  const tree = table("Decisions of the switch");
+  const node = tree.locator("pre > div", {hasText: `policy.py:${BLOCKED}`}).first();
+  assert.match(await node.textContent(), /decision \d+: [1-9]\d* rules?, /);
+  const number = /\d+/.exec(await node.getByRole("link").first().textContent())[0];
+  await node.getByRole("link").first().click();
+  const rows = table("Rules of the switch").locator("tr[data-row]");
+  await rows.first().waitFor();
+  const {rows: rules} = await lab.ask("GET", "/v1/switches/0000000000000004/rules");
+  const own = rules.filter((rule) => String(rule.leaf) === number);
+  assert.ok(own.length > 0);
+  await until("its rules and no others", async () => (await rows.count()) === own.length);
+});
