@@ -44,3 +44,28 @@ test("nothing that others choose becomes a part of the page", async () => {
   await seen(`#/policy?file=${encodeURIComponent(EVIL)}`);
   await until("no picture was asked for", async () => (await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => one.name.endsWith("/x")).length)) === 0);
 });
+
+test("a name that has more than letters, digits and a few signs names nothing", async () => {
+  const other = await Lab.begin();
+  try {
+    const switches = [{name: `${EVIL} 1`}, {name: "s2"}];
+    const hosts = [{name: EVIL, switch: `${EVIL} 1`}, {name: "h2", switch: "s2"}];
+    await other.write("evil.json", JSON.stringify({switches, hosts, links: [{a: `${EVIL} 1`, b: "s2"}]}));
+    const network = await other.emulated("evil.json");
+    await until("the link", async () => (await other.ask("GET", "/v1/map")).links.length === 1);
+    await network.command("h2 ping 10.0.0.1", /ping .*: answered/);
+    assert.ok(!JSON.stringify(await other.ask("GET", "/v1/names")).includes("img"));
+    const page = await other.page();
+    await visit(page, "#/network/hosts");
+    await page.getByRole("region", {name: "Hosts"}).getByRole("link", {name: "00:00:00:00:00:01", exact: true}).click();
+    await page.getByLabel("to", {exact: true}).fill("h2");
+    await page.getByRole("button", {name: "Why?"}).click();
+    await page.getByRole("heading", {name: /^00:00:00:00:00:01 .* → h2 /}).waitFor();
+    await visit(page, "#/network/map?at=1");
+    await page.getByRole("complementary", {name: "The chosen switch"}).getByRole("link", {name: "1 host", exact: true}).click();
+    await until("its host, and not the one of switch s2:1", async () => (await page.getByRole("region", {name: "Hosts"}).locator("tr[data-row]").count()) === 1);
+    assert.equal(await page.locator("main img, main script").count(), 0);
+  } finally {
+    await other.end();
+  }
+});

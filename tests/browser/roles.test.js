@@ -95,3 +95,28 @@ test("an administrator plans a change, reads it, applies it, and goes back", asy
   await page.getByRole("alert").getByText("/no/such/policy.py", {exact: false}).waitFor();
   await page.context().close();
 });
+
+test("a change runs at some switches first, is called a canary there, and then runs everywhere", async () => {
+  const page = await lab.page({at: "#/change"});
+  const policy = await lab.read("policy.py");
+  await lab.write("canary.py", policy.replace("if blocked.get(pkt.eth_src):", "if pkt.eth_src == \"00:00:00:00:00:01\":"));
+  const running = async () => (await lab.ask("GET", "/v1/controller")).policy;
+  const before = await running();
+  await page.getByRole("textbox", {name: "policy"}).fill(`${lab.folder}/canary.py`);
+  await page.getByRole("button", {name: "Plan", exact: true}).click();
+  await page.getByLabel("first only at").fill("0000000000000001");
+  await page.getByRole("button", {name: "Apply this plan"}).click();
+  await page.getByText(/^Done \(apply\)/).waitFor();
+  assert.match((await running()).canary, /canary\.py$/);
+  await page.getByText("decides at some switches").waitFor();
+  await page.getByRole("link", {name: /\(canary\)$/}).waitFor();
+  await page.getByRole("button", {name: "Run the canary everywhere"}).click();
+  await page.getByText(/^Done \(run everywhere\)/).waitFor();
+  const after = await running();
+  assert.deepEqual([after.canary, after.name.endsWith("canary.py")], [null, true]);
+  await until("the page no longer says canary", async () => (await page.getByText("decides at some switches").count()) === 0);
+  await page.getByRole("button", {name: "Roll back"}).click();
+  await page.getByText(/^Done \(roll back\)/).waitFor();
+  await until("it is the policy of before", async () => (await running()).name === before.name);
+  await page.context().close();
+});
