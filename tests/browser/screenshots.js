@@ -50,6 +50,9 @@ try {
   await visit(page, "#/change");
   await page.getByRole("button", {name: "Plan", exact: true}).click();
   await shoot("change", "#/change", () => page.getByText(/go otherwise; rules:/).waitFor());
+  await lab.ask("PUT", "/v1/state/tables/blocked/00:00:00:00:00:0f", {value: true});
+  await shoot("state", "#/state/table/blocked", () => page.getByText("2 keys").waitFor());
+  await shoot("time", "#/time", () => page.locator(".plot path").first().waitFor());
   await page.emulateMedia({colorScheme: "dark"});
   await shoot("health", "#/health", () => page.waitForFunction(() => document.querySelector("polyline")?.getAttribute("points").split(" ").length > 6));
 } finally {
