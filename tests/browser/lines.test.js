@@ -112,6 +112,9 @@ test("an error leads to its line, and the line to the error", async () => {
   await click(aside(FAILS).getByRole("link", {name: "in the table of errors"}));
   await table("Problems").locator("tr[data-row]", {hasText: "no names here"}).first().waitFor();
   assert.ok((await counted(FAILS)).errors >= 1);
+  await visit(page, "#/health/doctor");
+  await page.getByRole("heading", {name: /^warning: since its start \d+ packets were dropped because the policy failed on them/}).waitFor();
+  await page.getByText("in Maple's documentation, doctor.md, under “policy-fails”").waitFor();
 });
 
 test("a line has the packets that were decided there, and the time that took", async () => {
