@@ -64,3 +64,20 @@ proptest! {
         prop_assert_eq!(leaves, 3);
     }
 }
+
+#[test]
+fn packets_that_wait_at_a_new_port_go_with_their_switch() {
+    let mut world = ShardsWithSwitches::keeping(Duration::ZERO);
+    let line = world.connect(0);
+    world.settle(&[0], &line);
+    let frame = Frame::ethernet([2; 6], [4; 6]).raw(0x88b5, &[0; 46]);
+    line.send(world.now, &packet_in(Version::Of10, 9, NO_BUFFER, 1, &frame));
+    world.settle(&[0], &line);
+    line.hang_up();
+    world.settle(&[0], &line);
+    assert_eq!(world.simulation.stats(0).new_port_drops, 1);
+    // The time is over for which the packet would have waited.
+    world.now = after(world.now, Duration::from_secs(60));
+    world.settle(&[0], &line);
+    assert_eq!(world.simulation.stats(0).new_port_drops, 1);
+}

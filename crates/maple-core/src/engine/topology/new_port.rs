@@ -64,7 +64,10 @@ impl Topology {
     /// Drops the packets that have waited too long.
     pub fn expire_new_port_packets(fabric: &mut Fabric, dpid: Dpid) {
         let now = fabric.ctx.now();
-        drop_new_port_packets(fabric, dpid, |until, _| until <= now);
+        // The switch may have gone since the timer was set, and its packets with it.
+        if fabric.switches.contains_key(&dpid) {
+            drop_new_port_packets(fabric, dpid, |until, _| until <= now);
+        }
     }
 }
 
