@@ -145,14 +145,12 @@ pub(super) fn errors(errors: &BTreeMap<Arc<str>, usize>) -> Value {
 
 /// Answers with the rules of one switch or of all: one object for each switch.
 fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
-    let (only, switches) = selected(handle, "show.rules", only)?;
-    handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
-    let one = |switch: &SwitchStatus| {
-        let (rules, age) = handle.rules_with_age(switch.dpid)?;
-        let rules: Value = rules.iter().map(|r| rule(switch.version, r)).collect();
-        Ok(json!({ "switch": switch.dpid.to_string(), "rules": rules, "counted_seconds_ago": age.map(seconds) }))
-    };
-    switches.iter().map(one).collect()
+    let mut all = Vec::new();
+    each_switch_with_rules(handle, only, |SwitchStatus { dpid, version, .. }, rules, age| {
+        let rules: Value = rules.iter().map(|one| rule(*version, one)).collect();
+        all.push(json!({ "switch": dpid.to_string(), "rules": rules, "counted_seconds_ago": age }));
+    })?;
+    Ok(all.into())
 }
 
 /// Hands on the rules of one switch or of all, each with its switch and the age of its counters, one at a time: so a long
@@ -161,16 +159,27 @@ fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
 /// # Errors
 /// [`RequestError`] if there is no such switch, or if a shard is late. Some rules may have been handed on before.
 pub(super) fn each_rule(handle: &Handle, only: Option<&str>, mut each: impl FnMut(Value)) -> Result<(), RequestError> {
-    let (only, switches) = selected(handle, "show.rules", only)?;
-    handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
-    for SwitchStatus { dpid, version, .. } in &switches {
-        let (rules, age) = handle.rules_with_age(*dpid)?;
-        let (switch, age) = (dpid.to_string(), age.map(seconds));
+    each_switch_with_rules(handle, only, |SwitchStatus { dpid, version, .. }, rules, age| {
+        let switch = dpid.to_string();
         for one in rules {
             let mut row = rule(*version, &one);
             (row["switch"], row["counted_seconds_ago"]) = (switch.as_str().into(), age.into());
             each(row);
         }
+    })
+}
+
+/// Hands on the rules of one switch or of all, with the age of their counters in seconds.
+fn each_switch_with_rules(
+    handle: &Handle,
+    only: Option<&str>,
+    mut each: impl FnMut(&SwitchStatus, Vec<TableRule>, Option<f64>),
+) -> Result<(), RequestError> {
+    let (only, switches) = selected(handle, "show.rules", only)?;
+    handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
+    for switch in &switches {
+        let (rules, age) = handle.rules_with_age(switch.dpid)?;
+        each(switch, rules, age.map(seconds));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::request::Parts;
@@ -403,13 +403,9 @@ pub(super) fn response(api: &Api, head: &Parts, text: Vec<u8>) -> Response {
 /// Makes the response of a list, which is sent in parts.
 fn list_response(api: &Api, head: &Parts, list: ListText) -> Response {
     response_with(head, list.digest(), || {
-        let length = list.len();
-        let counted = api.lanes.count(length);
-        let parts = list.into_parts().map(move |part| {
-            // It counts until the last part is sent.
-            let _ = &counted;
-            Ok::<_, Infallible>(Bytes::from(part))
-        });
+        let (length, held) = (list.len(), api.lanes.count(list.held_bytes()));
+        // What is held counts until the last part is sent, and so does each part.
+        let parts = list.into_parts().map(move |part| Ok::<_, Infallible>(held.part(part)));
         let mut response = Response::new(Body::from_stream(stream::iter(parts)));
         response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
         response

@@ -88,7 +88,7 @@ impl Lanes {
         Unsent::bytes(text, &self.unsent)
     }
 
-    /// Counts the bytes of an answer that is sent in parts, until what this returns is dropped.
+    /// Counts the bytes that an answer holds which is sent in parts, until what this returns is dropped.
     pub fn count(&self, bytes: usize) -> CountedBytes {
         CountedBytes::new(bytes, &self.unsent)
     }
@@ -110,6 +110,11 @@ impl CountedBytes {
     fn new(bytes: usize, all: &Arc<AtomicUsize>) -> CountedBytes {
         all.fetch_add(bytes, Ordering::Relaxed);
         CountedBytes { bytes, all: Arc::clone(all) }
+    }
+
+    /// Makes a part of the answer, which counts too until it is sent.
+    pub fn part(&self, text: Vec<u8>) -> Bytes {
+        Unsent::bytes(text, &self.all)
     }
 }
 
@@ -153,5 +158,19 @@ mod tests {
         assert!(!lanes.are_watches_full() && lanes.enter(Lane::Memory).is_err());
         drop(body);
         assert!(lanes.enter(Lane::Memory).is_ok());
+    }
+
+    #[test]
+    fn a_part_of_an_answer_counts_until_it_is_sent() {
+        let lanes = Lanes::new();
+        let held = lanes.count(UNSENT);
+        assert!(lanes.enter(Lane::Memory).is_ok());
+        let part = held.part(vec![0; 1]);
+        assert!(lanes.enter(Lane::Memory).is_err());
+        drop(held);
+        assert!(lanes.enter(Lane::Memory).is_ok());
+        assert_eq!(lanes.unsent.load(Ordering::Relaxed), 1);
+        drop(part);
+        assert_eq!(lanes.unsent.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The text of a list: rows in blocks of memory, and the parts in which they are sent.
 //!
 //! Rows are sorted after they have become text. So the answer names stretches of the blocks in their order, and a part
-//! of it is copied when the client has read the ones before.
+//! of it is copied when the client has read the ones before. A page of a longer list keeps its own rows alone.
 
 use std::hash::Hasher as _;
 
@@ -30,13 +30,17 @@ pub(super) struct RowText {
 impl RowTexts {
     /// Adds the text of a row.
     pub fn add(&mut self, row: &Value) -> RowText {
+        self.append(row.to_string().as_bytes())
+    }
+
+    fn append(&mut self, row: &[u8]) -> RowText {
         if self.blocks.last().is_none_or(|block| block.len() >= BLOCK) {
             self.blocks.push(Vec::new());
         }
         let block = self.blocks.len() - 1;
         let text = &mut self.blocks[block];
         let from = text.len();
-        text.extend_from_slice(row.to_string().as_bytes());
+        text.extend_from_slice(row);
         RowText { block, from, to: text.len() }
     }
 
@@ -55,8 +59,15 @@ pub(super) struct ListText {
 }
 
 impl ListText {
-    /// Creates the text of a list with these rows.
-    pub fn new(texts: RowTexts, rows: Vec<RowText>, next: &Value, total: usize) -> ListText {
+    /// Creates the text of a list with these rows, which may be some of those that have become text.
+    pub fn new(mut texts: RowTexts, mut rows: Vec<RowText>, next: &Value, total: usize) -> ListText {
+        if rows.len() < total {
+            let mut own = RowTexts::default();
+            rows.iter_mut().for_each(|row| *row = own.append(texts.of(*row)));
+            texts = own;
+        }
+        texts.blocks.iter_mut().for_each(Vec::shrink_to_fit);
+        rows.shrink_to_fit();
         let (head, tail) = (format!("{{\"next\":{next},\"rows\":["), format!("],\"total\":{total}}}"));
         ListText { texts, rows, head: head.into_bytes(), tail: tail.into_bytes() }
     }
@@ -65,6 +76,12 @@ impl ListText {
     pub fn len(&self) -> usize {
         let rows: usize = self.rows.iter().map(|row| row.to - row.from).sum();
         self.head.len() + rows + self.rows.len().saturating_sub(1) + self.tail.len()
+    }
+
+    /// Returns how many bytes of memory it takes.
+    pub fn held_bytes(&self) -> usize {
+        let blocks: usize = self.texts.blocks.iter().map(Vec::capacity).sum();
+        blocks + self.rows.capacity() * size_of::<RowText>() + self.head.capacity() + self.tail.capacity()
     }
 
     /// Returns the digest of the whole text.
@@ -96,5 +113,32 @@ impl ListText {
             }
             Some(std::mem::take(&mut begun)).filter(|part| !part.is_empty())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_a_long_list_holds_its_own_rows_alone() {
+        let row = |number: u64| Value::from(format!("{number:01000}"));
+        let mut texts = RowTexts::default();
+        let rows: Vec<RowText> = (0..10_000).map(|number| texts.add(&row(number))).collect();
+        let page = ListText::new(texts, vec![rows[7000], rows[1]], &Value::Null, rows.len());
+        assert!(page.held_bytes() < 3000, "{}", page.held_bytes());
+        let (length, digest, text) = (page.len(), page.digest(), page.into_parts().flatten().collect::<Vec<u8>>());
+        let expected = format!("{{\"next\":null,\"rows\":[{},{}],\"total\":10000}}", row(7000), row(1));
+        assert_eq!((String::from_utf8_lossy(&text).as_ref(), length), (expected.as_str(), expected.len()));
+        assert_eq!(digest, SipHasher13::new().hash(&text).as_bytes());
+    }
+
+    #[test]
+    fn what_a_list_holds_is_about_its_text() {
+        let mut texts = RowTexts::default();
+        let rows: Vec<RowText> = (0..3000).map(|number| texts.add(&Value::from("x".repeat(number % 700)))).collect();
+        let all = ListText::new(texts, rows, &Value::Null, 3000);
+        let held = all.held_bytes();
+        assert!(held >= all.len() - 3000 && held <= all.len() + 3000 * size_of::<RowText>() + 1000, "{held}");
     }
 }
