@@ -128,6 +128,44 @@ def test_an_emulated_network_is_repeated_byte_for_byte(folder: Path, workers: st
     assert 0 < number(half, "events") < number(told, "events") and number(half, "seconds") <= 4
 
 
+def test_the_network_of_a_moment_is_shown_while_it_runs_and_by_its_recording(
+    folder: Path, start: Callable[..., Running]
+) -> None:
+    running = start()
+    network = emulate(running, 60)
+
+    def shown(*arguments: str) -> str:
+        return maple("show", "time", *arguments, "--control", running.control).stdout
+
+    def newest() -> tuple[str, str]:
+        """The newest moment that is kept, and how many switches, links and hosts there are."""
+        moment, _, counts = shown("--at", "1ms").partition("\n")[0].partition(": ")
+        return moment, counts
+
+    whole = "4 switches, 4 links, 4 hosts"
+    wait_for("the whole network", lambda: newest()[1] == whole)
+    first = newest()[0]
+    # A moment that is surely after the one of the look.
+    wait_for("a later moment", lambda: newest()[0] > first and newest()[1] == whole)
+    moment = newest()[0]
+    network.kill()
+    network.wait()
+    wait_for("no connection", lambda: shown("--at", "1ms").count(": not connected, ") == 4)
+    changes = shown("--from", moment)
+    assert changes.startswith(f"from {moment} to ") and changes.count(": unreachable\n") == 4, changes
+    assert shown().startswith("kept from ") and ", in memory: " in shown()
+    refused = maple("show", "time", "--at", "2020-01-01T00:00:00Z", "--control", running.control)
+    assert refused.returncode == 1 and "what is kept is from" in refused.stderr, refused.stderr
+    assert running.stop() == 0
+
+    told = replayed(folder, "--until", moment, "--network")
+    assert isinstance(told["network"], dict)
+    assert [len(told["network"][name]) for name in ("switches", "links", "hosts")] == [4, 4, 4]
+    assert all(switch["connected"] and switch["rules"] > 0 for switch in told["network"]["switches"])
+    printed = maple("replay", str(folder / "recordings"), "--until", moment, "--network").stdout
+    assert printed.count("\nlink ") == 4 and printed.startswith("switch 0000000000000001: connected, "), printed
+
+
 def test_reload_and_state_from_outside_are_repeated(folder: Path, start: Callable[..., Running]) -> None:
     running = start("--workers", "2")
     network = emulate(running, 8)

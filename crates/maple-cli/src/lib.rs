@@ -6,6 +6,7 @@
 #![warn(clippy::match_bool)]
 
 mod link_costs;
+mod moment;
 mod service;
 mod signal;
 mod usage_error;

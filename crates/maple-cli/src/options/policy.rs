@@ -144,6 +144,9 @@ pub struct ReplayArgs {
     /// Only up to this time: 2026-11-26T04:15:11Z as the recording's messages have it, or since its start, such as 90s
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
+    /// Print the switches, links and hosts at the end, and how many rules each switch had
+    #[arg(long)]
+    pub network: bool,
     /// Say which packets this policy would have decided otherwise, each in the state in which it came
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,

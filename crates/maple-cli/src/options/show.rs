@@ -113,6 +113,18 @@ pub enum ShowWhat {
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         last: u32,
     },
+    /// What the network was in the last 24 hours, and what changed between two moments
+    Time {
+        /// The switches, links and hosts at this moment: 15m (ago), 04:15, or 2026-11-26T04:15:11Z, in UTC
+        #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"])]
+        at: Option<String>,
+        /// What is another than at this moment, and what happened since
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Up to this moment [default: now]
+        #[arg(long, value_name = "TIME", requires = "from")]
+        to: Option<String>,
+    },
     /// All counters
     Stats,
     /// Recent errors

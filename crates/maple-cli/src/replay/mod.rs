@@ -1,6 +1,6 @@
 //! `maple replay`: replays a recording without a network, and compares another policy's decisions.
 
-mod moment;
+mod network;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use maple_core::policy::Policy;
 use maple_core::state::Store;
 use serde_json::{Value, json};
 
+use crate::moment;
 use crate::options::ReplayArgs;
 use crate::output::{Painted, are_errors_watched, json_text, print_line, print_painted, show_progress};
 use crate::plan::{count, packets};
@@ -50,7 +51,10 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     let (began, tells) = (Instant::now(), !args.json);
     let replayed = again.run(&recorded, comparison.as_ref(), tells)?;
     let other = comparison.map(|comparison| decisions(&comparison.found()));
-    let told = document(&recorded, &replayed, began.elapsed(), other);
+    let mut told = document(&recorded, &replayed, began.elapsed(), other);
+    if args.network {
+        told["network"] = network::network(&replayed);
+    }
     if args.json {
         print_line(json_text(&told));
     } else {
@@ -86,7 +90,7 @@ impl ReplayParameters<'_> {
         comparison: Option<&Arc<Comparison>>,
         tells: bool,
     ) -> anyhow::Result<Replayed> {
-        let until = self.until.map(|text| moment::parse(text, recorded)).transpose()?;
+        let until = self.until.map(|text| moment::of_recording(text, recorded)).transpose()?;
         let mut policies = self.policies(recorded)?;
         if let Some(comparison) = comparison {
             policies = policies.into_iter().map(|(number, policy)| (number, comparison.wrap(policy))).collect();
@@ -195,6 +199,7 @@ fn write(out: &mut Painted, told: &Value, args: &ReplayArgs) {
         let name = args.policy.as_deref().unwrap_or_default();
         text += &format!("{changed} of {all} packets would have gone otherwise by {name}\n");
     }
+    text += &network::text(&told["network"]);
     text += &format!(
         "{}: from {} to {}, {} shards\n{} events, {} messages to switches, {} of them flow-mods\n",
         plain(&told["recording"]),

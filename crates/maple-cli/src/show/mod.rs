@@ -5,6 +5,7 @@ mod counters;
 mod history;
 mod log;
 mod rules;
+mod time;
 mod topology;
 
 use std::fmt::Write as _;
@@ -48,6 +49,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::Leases => Show::Leases,
         ShowWhat::Controller => Show::Controller,
         ShowWhat::History { .. } => Show::History,
+        ShowWhat::Time { at, from, to } => time::question(at.as_deref(), (from.as_deref(), to.as_deref()))?,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
         ShowWhat::Version => Show::Version,
@@ -129,7 +131,9 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::AccessLists => access_list::text(answer),
         // `maple explain` queries these, or programs.
         Show::Dropped(_) | Show::Live(_) | Show::Map | Show::Policy | Show::Doctor => answer.to_string(),
-        Show::Time | Show::TimeAt(_) | Show::TimeChanges(_) => answer.to_string(),
+        Show::Time => time::overview(answer),
+        Show::TimeAt(_) => names.in_text(&time::moment(answer)),
+        Show::TimeChanges(_) => names.in_text(&time::changes(answer)),
     }
 }
 

@@ -24,7 +24,7 @@ pub use super::live::Live;
 pub use super::plan::Fingerprint;
 pub use super::protocol::{PROTOCOL, Protocol};
 pub use super::reload::{CanaryAt, Tolerance};
-pub use super::request::{Invalidate, PortText, Reload, Request, Show};
+pub use super::request::{Invalidate, PortText, Reload, Request, Show, TimeSpan};
 use super::request::{RequestError, parse};
 pub use super::schema::schema;
 pub use super::state::{StatePlace, StateRequest};

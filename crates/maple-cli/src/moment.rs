@@ -1,4 +1,4 @@
-//! The times of `maple replay --until`: clock times, or times since the start of the recording.
+//! Moments as users write them: clock times in UTC, times since the start of a recording, or times before now.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,25 +15,45 @@ const DAY: u64 = 86_400;
 ///
 /// # Errors
 /// If the text is not such a time, or if the time is before the recording's start.
-pub fn parse(text: &str, recorded: &Recorded) -> anyhow::Result<Time> {
+pub fn of_recording(text: &str, recorded: &Recorded) -> anyhow::Result<Time> {
     if let Ok(since) = duration(text) {
         return Ok(Time(since.as_nanos() as u64));
     }
     let began = recorded.began().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let moment = match text.split_once('T') {
-        Some((date, time)) => day(date).and_then(|day| Some(Duration::from_secs(day * DAY) + of_day(time)?)),
-        None => of_day(text).map(|time| {
-            let day = Duration::from_secs(began.as_secs() / DAY * DAY);
-            let moment = day + time;
-            if moment < began { moment + Duration::from_secs(DAY) } else { moment }
-        }),
-    };
+    let moment = of_clock(text, began)
+        .map(|(moment, has_day)| if !has_day && moment < began { moment + Duration::from_secs(DAY) } else { moment });
     let Some(moment) = moment else {
         bail!("{text:?} is not a time of a recording such as 90s since its start, 2026-11-26T04:15:11Z, or 04:15:11");
     };
     match moment.checked_sub(began) {
         Some(since) => Ok(Time(since.as_nanos() as u64)),
         None => bail!("the recording began later, at {}", recorded.timestamp(Time(0))),
+    }
+}
+
+/// Parses a moment before now: `15m` ago, `2026-11-26T04:15:11Z`, or `04:15` of today (of yesterday if that is still to
+/// come). Returns the time since 1970.
+///
+/// # Errors
+/// If the text is not such a time.
+pub fn before(text: &str, now: SystemTime) -> anyhow::Result<Duration> {
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    if let Ok(ago) = duration(text) {
+        return Ok(now.saturating_sub(ago));
+    }
+    match of_clock(text, now) {
+        Some((moment, false)) if moment > now => Ok(moment.saturating_sub(Duration::from_secs(DAY))),
+        Some((moment, _)) => Ok(moment),
+        None => bail!("{text:?} is not a moment such as 15m ago, 2026-11-26T04:15:11Z, or 04:15:11"),
+    }
+}
+
+/// Parses a time with its day, or a time of the day that has this moment. Returns the time since 1970, and whether the text
+/// has the day.
+fn of_clock(text: &str, of_day_of: Duration) -> Option<(Duration, bool)> {
+    match text.split_once('T') {
+        Some((date, time)) => Some((Duration::from_secs(day(date)? * DAY) + of_day(time)?, true)),
+        None => Some((Duration::from_secs(of_day_of.as_secs() / DAY * DAY) + of_day(text)?, false)),
     }
 }
 
@@ -81,6 +101,17 @@ mod tests {
             let read = Duration::from_secs(day(date).expect("a date") * DAY) + of_day(rest).expect("a time");
             assert_eq!(read.as_secs(), seconds, "{printed}");
         }
+    }
+
+    #[test]
+    fn a_moment_before_now_is_ago_of_today_or_of_yesterday() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(10 * DAY + 6 * 3600);
+        let read = |text: &str| before(text, now).map(|moment| moment.as_secs()).ok();
+        assert_eq!(read("15m"), Some(10 * DAY + 6 * 3600 - 900));
+        assert_eq!(read("04:15"), Some(10 * DAY + 4 * 3600 + 900));
+        assert_eq!(read("23:00:01"), Some(9 * DAY + 23 * 3600 + 1));
+        assert_eq!(read("1970-01-02T00:00:00Z"), Some(DAY));
+        assert_eq!((read("yesterday"), read("")), (None, None));
     }
 
     #[test]
