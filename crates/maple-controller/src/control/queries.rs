@@ -252,6 +252,21 @@ impl Handle {
         self.shared.mailboxes.iter().map(send).collect()
     }
 
+    /// Has all shards inspect their engines, between two turns of each, and waits for none of them. Returns the channels
+    /// of their answers in the shards' order; `None` for a shard whose mailbox is full.
+    pub(super) fn offer_all<T: Send + 'static>(
+        &self,
+        look: impl Fn(&Engine) -> T + Clone + Send + 'static,
+    ) -> Vec<Option<Receiver<T>>> {
+        let offer = |mailbox: &Mailbox| {
+            let ((sender, receiver), look) = (bounded(1), look.clone());
+            // The other thread may have stopped waiting.
+            let query = ShardQuery::Inspect(Box::new(move |engine| drop(sender.send(look(engine)))));
+            mailbox.offer(ShardMessage::Query(query)).is_ok().then_some(receiver)
+        };
+        self.shared.mailboxes.iter().map(offer).collect()
+    }
+
     /// Sends every shard one query. Returns the answers in the shards' order.
     pub(super) fn query_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Result<Vec<T>, LateShard> {
         self.query_all_within(self.shared.deadlines.query, query)

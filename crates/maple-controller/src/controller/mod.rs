@@ -227,11 +227,12 @@ impl Controller {
     }
 
     fn end(&mut self) {
+        // Before the connections end: the end of a controller is no change of the network.
+        self.timeline.take();
         self.handle.stop();
         self.control.take();
         self.metrics.take();
         self.http.take();
-        self.timeline.take();
         self.join();
         // The state file and the recording end after the shards, so that they have the last commits and turns.
         self.persistence.take();

@@ -182,17 +182,22 @@ impl Mailbox {
         (Mailbox { sender, waker }, receiver)
     }
 
-    /// Sends a message, or returns it if the mailbox is full.
-    #[cfg(test)]
-    pub(super) fn offer(&self, message: ShardMessage) -> Result<(), Box<ShardMessage>> {
+    /// Sends a message from a thread that is not a shard, or returns it if the mailbox is full.
+    pub fn offer(&self, message: ShardMessage) -> Result<(), Box<ShardMessage>> {
         sync::step();
         match self.sender.try_send(vec![message]) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {
                 sync::step();
-                self.waker.wake().expect("the shard's poll is there");
+                self.wake();
                 Ok(())
             }
             Err(TrySendError::Full(mut messages)) => Err(Box::new(messages.remove(0))),
+        }
+    }
+
+    fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            tracing::error!(%error, "can't wake a shard");
         }
     }
 

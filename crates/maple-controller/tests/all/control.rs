@@ -378,25 +378,25 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
 
 /// A gate that makes runs of f wait until a test opens it.
 #[derive(Clone, Default)]
-struct Gate {
+pub(crate) struct Gate {
     is_open: Arc<AtomicBool>,
     /// Whether a run waits, or has waited.
     met: Arc<AtomicBool>,
 }
 
 impl Gate {
-    fn pass(&self) {
+    pub(crate) fn pass(&self) {
         self.met.store(true, Ordering::SeqCst);
         while !self.is_open.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    fn open(&self) {
+    pub(crate) fn open(&self) {
         self.is_open.store(true, Ordering::SeqCst);
     }
 
-    fn is_met(&self) -> bool {
+    pub(crate) fn is_met(&self) -> bool {
         self.met.load(Ordering::SeqCst)
     }
 }

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use maple_core::network::{HostInfo, Location, PortInfo};
 use maple_wire::Dpid;
 use serde_json::{Value, json};
 
-use super::Timeline;
-use super::clock::{HELD, OrderedClock};
+use super::clock::{DRIFT, HELD, OrderedClock};
 use super::entry::{DropThen, Entry, Known, LineThen, RatesThen};
 use super::kept::{Kept, ON_DISK};
 use super::network::{NetworkChange, NetworkThen};
+use super::remembered::{SpanStart, Told};
 use super::view::{Gap, Part, ReadError, ReadFile};
+use super::{Reader, Timeline};
 use crate::control::Handle;
 use crate::control::answer::{host, kind, location, milliseconds};
 use crate::control::map;
@@ -168,7 +169,7 @@ pub(super) struct Moment {
 pub(super) struct Span {
     pub from: u64,
     pub to: u64,
-    pub before: NetworkThen,
+    pub before: Arc<NetworkThen>,
     pub after: NetworkThen,
     pub gaps: Value,
     pub happened: Happened,
@@ -189,7 +190,7 @@ impl Timeline {
     /// # Errors
     /// [`Refused`] if the moment is not kept, or the disk is late.
     pub(super) fn moment(&self, time: Option<u64>, now: u64) -> Result<Moment, Refused> {
-        let refused = |why| Refused::NotKept("show.time_at", why);
+        let (refused, reader) = (|why| Refused::NotKept("show.time_at", why), self.reader());
         loop {
             let (part, own, shown) = {
                 let kept = self.kept();
@@ -197,7 +198,7 @@ impl Timeline {
                 let own = own_time(kept, time, now);
                 (kept.part_of(own).map_err(refused)?, own, kept.clock.shown(own))
             };
-            if let Some((network, known)) = self.tried(&part, |read| part.network_at(read, own))? {
+            if let Some((network, known)) = self.tried(&part, &reader, |read| part.network_at(read, own))? {
                 return Ok(Moment { time: shown, network, known });
             }
         }
@@ -209,31 +210,48 @@ impl Timeline {
     /// # Errors
     /// [`Refused`] if the span is not kept, or the disk is late.
     pub(super) fn span(&self, span: (Option<u64>, Option<u64>), now: u64) -> Result<Span, Refused> {
+        let reader = self.reader();
         'again: loop {
             let Plan { from, to, parts, gaps, clock } = self.plan(span, now)?;
+            let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
+                return Err(Refused::NotKept("", "nothing is kept yet".to_owned()));
+            };
             // What was before the first look is told with it.
             let since = if span.0.is_none() { from } else { from + 1 };
-            let (mut before, mut after, mut happened) =
-                (NetworkThen::default(), NetworkThen::default(), Happened::default());
-            for (at, part) in parts.iter().enumerate() {
-                let (is_first, is_last) = (at == 0, at + 1 == parts.len());
+            let start = SpanStart { first: first.number, from, since, ahead: clock.ahead() };
+            let mut told = self.remembered().of(&start, last.number, Instant::now());
+            let (mut after, known) = (NetworkThen::default(), told.until);
+            for part in parts.iter().filter(|part| Some(part.number) > known) {
+                let (is_first, is_last) = (part.number == first.number, part.number == last.number);
+                if is_last && told.until != known {
+                    self.remembered().add(start, told.clone(), Instant::now());
+                }
                 let each = |read: ReadFile<'_>| {
                     part.each(read, |one| {
                         if is_first && one.time <= from {
-                            before.follow(&one.entry);
+                            Arc::make_mut(&mut told.before).follow(&one.entry);
                         }
                         if is_last && one.time <= to {
                             after.follow(&one.entry);
                         }
                         if (since..=to).contains(&one.time) {
-                            happened.add(clock.shown(one.time), one.entry);
+                            told.happened.add(clock.shown(one.time), one.entry);
                         }
                     })
                 };
-                if self.tried(part, each)?.is_none() {
-                    continue 'again;
+                match self.tried(part, &reader, each) {
+                    Ok(Some(())) => told.until = Some(part.number),
+                    Ok(None) => continue 'again,
+                    Err(refused) => {
+                        // Nothing of this part was read. The next request goes on here.
+                        if told.until != known && matches!(refused, Refused::Late | Refused::Disk(_)) {
+                            self.remembered().add(start, told, Instant::now());
+                        }
+                        return Err(refused);
+                    }
                 }
             }
+            let Told { before, happened, .. } = told;
             return Ok(Span { from: clock.shown(from), to: clock.shown(to), before, after, gaps, happened });
         }
     }
@@ -271,9 +289,10 @@ impl Timeline {
     fn tried<T>(
         &self,
         part: &Part,
+        reader: &Reader<'_>,
         of: impl FnOnce(ReadFile<'_>) -> Result<T, ReadError>,
     ) -> Result<Option<T>, Refused> {
-        match of(&|number, length| self.read(number, length)) {
+        match of(&|number, length| reader.read(number, length)) {
             Ok(read) => Ok(Some(read)),
             Err(ReadError::Late) => Err(Refused::Late),
             Err(ReadError::Refused(why)) => Err(Refused::Disk(why)),
@@ -317,12 +336,12 @@ fn gaps(kept: &Kept, from: u64, to: u64) -> Value {
 }
 
 fn rates_at(time: u64, rates: RatesThen) -> Value {
-    let RatesThen { span, counts, switches, links, hosts, changes, pending, left_out, .. } = rates;
-    let seconds = span as f64 / 1000.0;
-    let rate = |count: u64| (count as f64 / seconds * 1000.0).round() / 1000.0;
-    let counts = counts.filter(|_| span > 0);
+    let RatesThen { span, growth, switches, links, hosts, changes, pending, left_out, .. } = rates;
+    let growth = growth.filter(|growth| growth.span > 0);
+    let (counts, of) = (growth.map(|growth| growth.counts), growth.map_or(0, |growth| growth.span));
+    let rate = |count: u64| (count as f64 / of as f64 * 1_000_000.0).round() / 1000.0;
     json!({
-        "time": time, "seconds": seconds, "switches": switches, "links": links, "hosts": hosts, "changes": changes,
+        "time": time, "seconds": span as f64 / 1000.0, "switches": switches, "links": links, "hosts": hosts, "changes": changes,
         "pending": pending, "left_out": left_out,
         "packet_ins_per_second": counts.map(|counts| rate(counts.packet_ins)),
         "decisions_per_second": counts.map(|counts| rate(counts.decisions)),
@@ -388,7 +407,7 @@ fn links(before: &NetworkThen, after: &NetworkThen) -> Value {
 }
 
 /// What happened between two moments.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Happened {
     /// The latest lines, encoded.
     pub lines: VecDeque<Value>,

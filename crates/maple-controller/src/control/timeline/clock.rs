@@ -15,11 +15,31 @@ pub(super) const HELD: u64 = 30_000;
 /// A day, in milliseconds.
 const DAY: u64 = 24 * 3_600_000;
 
-/// What the two clocks of the system say, in milliseconds: that of the day, since 1970, and one that is never set.
+/// What two clocks say, in milliseconds: that of the day, since 1970, and that of the run, which is never set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
     pub wall: u64,
     pub passed: u64,
+}
+
+/// The time within which both clocks are read, in milliseconds, and how often that is tried.
+const AT_ONCE: u64 = 100;
+const TRIES: usize = 10;
+
+impl Reading {
+    /// Reads both clocks, again if something held that up: they are to be of one moment.
+    pub fn take(mut passed: impl FnMut() -> u64, mut wall: impl FnMut() -> u64) -> Reading {
+        let mut before = passed();
+        let mut tries = TRIES;
+        loop {
+            let (wall, after) = (wall(), passed());
+            tries -= 1;
+            if after.saturating_sub(before) <= AT_ONCE || tries == 0 {
+                return Reading { wall, passed: after };
+            }
+            before = after;
+        }
+    }
 }
 
 /// A time that goes forward only.
@@ -158,6 +178,30 @@ mod tests {
         assert_eq!(clock.read(at(NOW + 2 * HOUR, HOUR)), (NOW + 2 * HOUR + 5000, Some(Pause::Held)));
         let mut other = OrderedClock::resume(0, NOW);
         assert_eq!(other.read(at(NOW - 1000, 0)), (NOW + 1, Some(Pause::Stopped)));
+    }
+
+    #[test]
+    fn clocks_are_read_again_if_something_came_between() {
+        let hold_ups = [5000, 0, 3000, 1, 0];
+        let (now, mut turn) = (std::cell::Cell::new(0), 0);
+        let wall = || {
+            let before = NOW + now.get();
+            // What holds the thread up comes after this clock is read, and before the other one is.
+            now.set(now.get() + hold_ups[turn % hold_ups.len()]);
+            turn += 1;
+            before
+        };
+        let reading = Reading::take(|| now.get(), wall);
+        assert_eq!((reading, turn), (at(NOW + 5000, 5000), 2));
+        let mut always = 0;
+        let held = Reading::take(
+            || {
+                always += 1000;
+                always
+            },
+            || NOW,
+        );
+        assert_eq!(held.passed, 1000 * (TRIES as u64 + 1), "it ends");
     }
 
     proptest! {

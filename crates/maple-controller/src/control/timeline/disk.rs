@@ -33,6 +33,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How long a folder has to be locked before it counts as in use. A child process has all files of its parent until it
 /// executes its program, and so the lock of a timeline that has ended meanwhile.
 const IN_USE: Duration = Duration::from_secs(1);
+/// How long it is no trouble that a folder is in use: a predecessor waits for its disk at its end.
+const SUCCESSION: Duration = Duration::from_secs(10);
 
 /// A request to read the first bytes of a segment's file.
 #[derive(Debug)]
@@ -99,7 +101,7 @@ impl Folder {
                         io::ErrorKind::InvalidInput => UnreadableKind::Foreign,
                         _ => UnreadableKind::Refused,
                     };
-                    kept.segments.add_unreadable(number, kind, error.to_string());
+                    kept.segments.add_unreadable(number, kind, 0, error.to_string());
                     Some(format!("{error}; it is left as it is"))
                 }
             };
@@ -158,9 +160,17 @@ impl Folder {
     }
 
     /// Appends blocks to a file. A new file begins at 0.
-    fn append(&self, number: u32, at: usize, blocks: &[Block]) -> io::Result<()> {
+    fn append(&self, number: u32, at: usize, blocks: &[Block]) -> io::Result<File> {
         let flags = if at == 0 { OFlags::WRONLY | OFlags::CREATE } else { OFlags::WRONLY };
-        self.open_segment(number, flags)?.write_all_at(&blocks.concat(), at as u64)
+        let file = self.open_segment(number, flags)?;
+        file.write_all_at(&blocks.concat(), at as u64)?;
+        Ok(file)
+    }
+
+    /// Waits until a loss of power costs nothing of a file, and its name is in the folder.
+    fn make_safe(&self, file: &File) -> io::Result<()> {
+        file.sync_data()?;
+        self.locked.as_ref().map_or(Ok(()), File::sync_all)
     }
 
     /// Does what is to be done. What fails is to be done again.
@@ -168,7 +178,8 @@ impl Folder {
     /// # Errors
     /// The first error, with the path.
     pub fn work(&mut self, timeline: &Timeline) -> Result<(), (PathBuf, io::Error)> {
-        let todo = timeline.kept().as_mut().map_or_else(|_| Vec::new(), |kept| kept.segments.work());
+        let is_last = timeline.disk_ends.load(Ordering::Relaxed);
+        let todo = timeline.kept().as_mut().map_or_else(|_| Vec::new(), |kept| kept.segments.work(is_last));
         let (mut first, mut is_refused) = (Ok(()), false);
         for work in todo {
             let (Work::Append { number, .. } | Work::Delete { number }) = work;
@@ -200,20 +211,24 @@ impl Folder {
                 }
             }
             Work::Append { number, at, blocks, then } => {
-                let done = self.append(*number, *at, blocks);
-                let written = match &done {
-                    Ok(()) => *then,
+                let (written, done) = match self.append(*number, *at, blocks) {
+                    Ok(_) if !then.is_safe => (*then, Ok(())),
+                    // What the disk has refused once may be lost, though it takes it the second time.
+                    Ok(file) => match self.make_safe(&file) {
+                        Ok(()) => (*then, Ok(())),
+                        refused => (Written::default(), refused),
+                    },
                     // Somebody has deleted the file, or the folder: all of it is written again.
-                    Err(error) if is_missing(error) => {
+                    Err(error) if is_missing(&error) => {
                         self.locked = None;
-                        Written::default()
+                        (Written::default(), Ok(()))
                     }
-                    Err(_) => return done,
+                    Err(error) => return Err(error),
                 };
                 if let Ok(kept) = timeline.kept().as_mut() {
                     kept.segments.wrote(*number, written);
                 }
-                if written == Written::default() { Ok(()) } else { done }
+                done
             }
         }
     }
@@ -222,6 +237,7 @@ impl Folder {
 /// Opens the folder, serves requests, and writes what is new, until the timeline has ended.
 pub(super) fn serve(timeline: &Timeline, mut folder: Folder, jobs: &Receiver<ReadJob>, files: &KeptFiles) {
     let has_ended = || timeline.disk_ends.load(Ordering::Relaxed);
+    let since = Instant::now();
     while !has_ended() {
         let mut kept = timeline.empty();
         match folder.open(&mut kept) {
@@ -233,7 +249,9 @@ pub(super) fn serve(timeline: &Timeline, mut folder: Folder, jobs: &Receiver<Rea
             }
             Err(error) => {
                 *timeline.kept() = Err(format!("nothing is kept, because {}: {error}", folder.path.display()));
-                files.fails(KeptFile::Timeline, &folder.path, error.to_string());
+                if is_trouble(&error, since.elapsed()) {
+                    files.fails(KeptFile::Timeline, &folder.path, error.to_string());
+                }
                 let began = Instant::now();
                 while !has_ended() && began.elapsed() < RETRY {
                     std::thread::sleep(WRITE);
@@ -276,7 +294,24 @@ fn is_of_the_moment(error: &io::Error) -> bool {
     errno.is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN))
 }
 
+/// Reports whether it is trouble that the folder could not be opened for this time.
+fn is_trouble(error: &io::Error, time: Duration) -> bool {
+    error.kind() != io::ErrorKind::ResourceBusy || time >= SUCCESSION
+}
+
 fn number_of(name: &str) -> Option<u32> {
     let number = name.strip_suffix(".segment")?.parse().ok()?;
     (file_name(number) == name).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_predecessor_that_ends_late_is_no_trouble_and_anything_else_is_at_once() {
+        let of = |kind, seconds| is_trouble(&io::Error::from(kind), Duration::from_secs(seconds));
+        assert!(!of(io::ErrorKind::ResourceBusy, 5) && of(io::ErrorKind::ResourceBusy, 10));
+        assert!(of(io::ErrorKind::PermissionDenied, 0));
+    }
 }

@@ -1,5 +1,7 @@
 //! What the timeline keeps: the entries of segments.
 
+use std::ops::Add;
+
 use maple_wire::Dpid;
 use serde::{Deserialize, Serialize};
 
@@ -95,7 +97,7 @@ pub(super) struct RatesThen {
     /// The milliseconds that it is about.
     pub span: u64,
     /// The growth of counts; `None` if a shard did not answer, or for want of counts before.
-    pub counts: Option<CountsThen>,
+    pub growth: Option<Growth>,
     /// Whether a shard did not answer in time.
     pub late: bool,
     pub switches: u32,
@@ -111,11 +113,44 @@ pub(super) struct RatesThen {
 
 /// The growth of counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Growth {
+    /// The milliseconds in which they grew: longer than the span of an entry, if a shard had not answered before.
+    pub span: u64,
+    pub counts: CountsThen,
+}
+
+/// Counts of all shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CountsThen {
     pub packet_ins: u64,
     pub decisions: u64,
     pub flow_mods: u64,
     pub failures: u64,
+}
+
+impl Add for CountsThen {
+    type Output = CountsThen;
+
+    fn add(self, other: CountsThen) -> CountsThen {
+        CountsThen {
+            packet_ins: self.packet_ins.saturating_add(other.packet_ins),
+            decisions: self.decisions.saturating_add(other.decisions),
+            flow_mods: self.flow_mods.saturating_add(other.flow_mods),
+            failures: self.failures.saturating_add(other.failures),
+        }
+    }
+}
+
+impl CountsThen {
+    /// Returns how much they have grown since these counts.
+    pub fn growth_since(self, before: CountsThen) -> CountsThen {
+        CountsThen {
+            packet_ins: self.packet_ins.saturating_sub(before.packet_ins),
+            decisions: self.decisions.saturating_sub(before.decisions),
+            flow_mods: self.flow_mods.saturating_sub(before.flow_mods),
+            failures: self.failures.saturating_sub(before.failures),
+        }
+    }
 }
 
 impl LineThen {
@@ -135,18 +170,13 @@ impl DropThen {
 impl RatesThen {
     /// Joins this with what came after it.
     pub fn join(self, next: RatesThen) -> RatesThen {
-        let counts = match (self.counts, next.counts) {
-            (Some(a), Some(b)) => Some(CountsThen {
-                packet_ins: a.packet_ins + b.packet_ins,
-                decisions: a.decisions + b.decisions,
-                flow_mods: a.flow_mods + b.flow_mods,
-                failures: a.failures + b.failures,
-            }),
-            _ => None,
+        let growth = match (self.growth, next.growth) {
+            (Some(a), Some(b)) => Some(Growth { span: a.span + b.span, counts: a.counts + b.counts }),
+            (one, other) => one.or(other),
         };
         RatesThen {
             span: self.span + next.span,
-            counts,
+            growth,
             late: self.late || next.late,
             changes: self.changes.saturating_add(next.changes),
             left_out: self.left_out.saturating_add(next.left_out),

@@ -70,10 +70,11 @@ impl Follower {
         budget.spent(now, change.size());
     }
 
-    /// Changes the network towards a snapshot, as far as there is room. Returns what has changed.
+    /// Changes the network towards a snapshot, as far as there is room: wholly, if that takes none (`is_free`). Returns what
+    /// has changed.
     pub fn look(
         &mut self,
-        now: u64,
+        (now, is_free): (u64, bool),
         network: &mut NetworkThen,
         state: &Snapshot,
         is_away: impl Fn(Dpid) -> bool,
@@ -85,7 +86,7 @@ impl Follower {
         let hosts = state.hosts().map(|(mac, info)| (*mac, info));
         // Discovery needs a while to find out what is behind a port.
         let is_vague = |port: &PortInfo| port.up && port.kind == PortKind::New;
-        let mut turn = Turn { now, most: self.most, known: &mut known, all: &mut all };
+        let mut turn = Turn { now, is_free, most: self.most, known: &mut known, all: &mut all };
         turn.follow(&mut self.switches, &mut network.switches, switches, NetworkChange::Switch, |_| false);
         turn.follow(&mut self.ports, &mut network.ports, ports, NetworkChange::Port, is_vague);
         turn.follow(&mut self.hosts, &mut network.hosts, hosts, NetworkChange::Host, |_: &HostInfo| false);
@@ -112,6 +113,8 @@ impl<K: Ord> Followed<K> {
 /// One look, at one kind of parts after the other.
 struct Turn<'a> {
     now: u64,
+    /// Whether changes take nothing of the budgets.
+    is_free: bool,
     most: usize,
     known: &'a mut Known,
     all: &'a mut Vec<NetworkChange>,
@@ -155,7 +158,7 @@ impl Turn<'_> {
         for (key, value) in wanted.iter().cloned() {
             let change = change(key, value.clone());
             let entry = if self.all.is_empty() { LOOK } else { 0 };
-            if !followed.budget.spend(self.now, entry + change.size()) {
+            if !self.is_free && !followed.budget.spend(self.now, entry + change.size()) {
                 break;
             }
             put(kept, key, value);

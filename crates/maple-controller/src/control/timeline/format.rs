@@ -6,7 +6,7 @@ use super::entry::Stamped;
 use crate::memory::format::{Damaged, put, read};
 
 /// The start of each segment: four bytes that say what it is, and the number of its format.
-pub(super) const MAGIC: [u8; 8] = *b"MTL\0\0\0\0\x02";
+pub(super) const MAGIC: [u8; 8] = *b"MTL\0\0\0\0\x03";
 /// The number of bytes before an entry.
 const HEADER: usize = 8;
 

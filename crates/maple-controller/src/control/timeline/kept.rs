@@ -6,9 +6,10 @@ use maple_core::engine::Dropped;
 use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
+use super::ask::{Answers, AskingProgress};
 use super::budget::{Budget, Rate};
 use super::clock::{OrderedClock, Reading};
-use super::entry::{Begin, CountsThen, DropThen, Entry, Known, LineThen, Pause, RatesThen, Stamped, shortened};
+use super::entry::{Begin, CountsThen, DropThen, Entry, Growth, Known, LineThen, Pause, RatesThen, Stamped, shortened};
 use super::follow::{FollowLimits, Follower};
 use super::format::{MAGIC, each_entry};
 use super::network::{NetworkChange, NetworkThen};
@@ -91,7 +92,8 @@ pub(super) struct Rates {
     /// What the next entry says.
     next: RatesThen,
     since: Option<u64>,
-    counted: Option<CountsThen>,
+    /// The last counts, with their time.
+    counted: Option<(u64, CountsThen)>,
     /// Whether a shard did not answer in time.
     late: bool,
 }
@@ -122,7 +124,7 @@ impl Kept {
     pub fn read_file(&mut self, number: u32, bytes: &[u8]) -> Option<String> {
         if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(bytes) {
             let why = "it is of another format";
-            self.segments.add_unreadable(number, UnreadableKind::Foreign, why.to_owned());
+            self.segments.add_unreadable(number, UnreadableKind::Foreign, bytes.len(), why.to_owned());
             return Some(format!("{why}; it is left as it is"));
         }
         let (last, mut begin, mut ended) = (self.now, None, self.now);
@@ -150,12 +152,12 @@ impl Kept {
                 "its times are before those of the file before it"
             };
             let why = damage.unwrap_or_else(|| why.to_owned());
-            self.segments.add_unreadable(number, UnreadableKind::Damaged, why.clone());
+            self.segments.add_unreadable(number, UnreadableKind::Damaged, bytes.len(), why.clone());
             return Some(format!("{why}; it is left as it is"));
         };
         self.clock = OrderedClock::resume(self.clock.ahead(), ended);
         self.now = ended;
-        self.segments.add(number, begin, ended, whole, damage.clone());
+        self.segments.add(number, begin, ended, (whole, bytes.len() - whole), damage.clone());
         damage.map(|why| format!("{why}; what comes after that is left as it is, and not used"))
     }
 
@@ -195,6 +197,40 @@ impl Kept {
         self.segments.append(&Stamped { time: self.now, entry });
     }
 
+    /// Follows the network to a snapshot, and keeps the lines from this number on.
+    pub fn look_and_read(
+        &mut self,
+        (state, is_away): (&Snapshot, impl Fn(Dpid) -> bool),
+        lines: &[LogEntry],
+        next: &mut u64,
+    ) {
+        // Lines go to the segment that is there when they are written.
+        let begins_anew = self.begins_anew();
+        if begins_anew {
+            self.look(state, &is_away);
+        }
+        for line in lines {
+            self.leave_out(line.number - *next);
+            self.line(line);
+            *next = line.number + 1;
+        }
+        if !begins_anew {
+            self.look(state, is_away);
+        }
+    }
+
+    /// Keeps what shards have answered.
+    pub fn note(&mut self, progress: AskingProgress) {
+        match progress {
+            AskingProgress::Nothing | AskingProgress::Asked | AskingProgress::Ended => {}
+            AskingProgress::Late => self.rate(None, true),
+            AskingProgress::Answered(Answers { counts, drops }) => {
+                self.rate(Some(counts), false);
+                self.drop_packets(&drops);
+            }
+        }
+    }
+
     /// Follows the network to a snapshot.
     pub fn look(&mut self, state: &Snapshot, is_away: impl Fn(Dpid) -> bool) {
         let is_first = self.grace_end.is_none();
@@ -208,14 +244,16 @@ impl Kept {
         if self.now >= grace_end {
             self.follower.give_up_unseen();
         }
-        let (changes, known) = self.follower.look(self.now, &mut self.network, state, is_away);
+        // A segment begins with the whole network, so what has changed takes no further room there.
+        let begins = is_first || self.pause.is_some() || self.segments.is_full(self.now);
+        let (changes, known) = self.follower.look((self.now, begins), &mut self.network, state, is_away);
         self.known = Known { late: self.rates.late, ..known };
         self.rates.next.pending = known.pending + known.beyond;
         self.rates.next.changes = self.rates.next.changes.saturating_add(changes.len() as u32);
         if is_first || !changes.is_empty() {
             self.links = self.network.links().count() as u32;
         }
-        if is_first || self.pause.is_some() || self.segments.is_full(self.now) {
+        if begins {
             let (after, ahead, known) = (self.pause.take(), self.clock.ahead(), self.known);
             let former = self.segments.all.back().map_or(0, |last| last.size as u64);
             self.segments.begin(self.now, Begin { after, ahead, former, known, network: self.network.clone() });
@@ -277,24 +315,24 @@ impl Kept {
 
     /// Keeps how it went since the last time, by these counts. `late`: whether a shard did not answer in time.
     pub fn rate(&mut self, counts: Option<CountsThen>, late: bool) {
-        let growth = |before: CountsThen, now: CountsThen| CountsThen {
-            packet_ins: now.packet_ins.saturating_sub(before.packet_ins),
-            decisions: now.decisions.saturating_sub(before.decisions),
-            flow_mods: now.flow_mods.saturating_sub(before.flow_mods),
-            failures: now.failures.saturating_sub(before.failures),
+        let (now, rates) = (self.now, &mut self.rates);
+        let growth = |((since, before), counts): ((u64, CountsThen), CountsThen)| Growth {
+            span: now.saturating_sub(since),
+            counts: counts.growth_since(before),
         };
-        let rates = &mut self.rates;
         let own = RatesThen {
-            span: self.now.saturating_sub(rates.since.unwrap_or(self.now)),
-            counts: rates.counted.zip(counts).map(|(before, now)| growth(before, now)),
+            span: now.saturating_sub(rates.since.unwrap_or(now)),
+            growth: rates.counted.zip(counts).map(growth),
             late,
             switches: self.network.switches.len() as u32,
             links: self.links,
             hosts: self.network.hosts.len() as u32,
             ..rates.next
         };
-        rates.all.push_back((self.now, own));
-        (rates.since, rates.counted, rates.late) = (Some(self.now), counts, late);
+        rates.all.push_back((now, own));
+        // After a late answer, the next one tells what has grown since the one before.
+        rates.counted = counts.map(|counts| (now, counts)).or(rates.counted);
+        (rates.since, rates.late) = (Some(now), late);
         rates.next = RatesThen { pending: rates.next.pending, ..RatesThen::default() };
         self.append(Entry::Rates(own));
         self.known.late = late;

@@ -3,7 +3,7 @@
 //! A thread of its own, the follower, looks at the newest snapshot whenever something was published, and keeps how it
 //! differs from what is kept already. So a moment is made again of the network at the beginning of a segment and what
 //! changed after that. What comes and goes between two looks is in the lines of the log, which are kept too. Shards are
-//! asked for counts alone, every [`RATES`], and for drops once a minute.
+//! asked for counts alone, every [`RATES`], and for drops once a minute. The follower waits for none of them.
 //!
 //! ```text
 //!  snapshot ──► network: differences ─┐
@@ -14,6 +14,7 @@
 //! The lock is held while memory is changed or read, and never while a disk or a shard is waited for.
 
 mod answer;
+mod ask;
 mod budget;
 mod clock;
 mod disk;
@@ -22,14 +23,15 @@ mod follow;
 mod format;
 mod kept;
 mod network;
+mod remembered;
 mod segments;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::io;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,22 +40,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use maple_core::engine::Dropped;
 
 pub(super) use self::answer::{at, changes, overview};
+use self::ask::{Asking, AskingProgress, RATES};
 use self::clock::Reading;
 use self::disk::{Folder, ReadJob};
-use self::entry::CountsThen;
 use self::kept::{IN_MEMORY, Kept, ON_DISK};
+use self::remembered::Remembered;
 use self::view::ReadError;
 use super::Handle;
 use super::answer::milliseconds;
-use super::queries::LateShard;
 use crate::kept_files::KeptFile;
 use crate::time::Clock;
 
-/// How often counts are kept, and that nothing has happened.
-const RATES: Duration = Duration::from_secs(5);
 /// How often the follower looks whether there is something new, and how long it rests at least after it has looked.
 const LOOK: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_millis(50);
@@ -61,13 +60,13 @@ const REST: Duration = Duration::from_millis(50);
 const SHARE: u32 = 10;
 /// How long a run takes nothing as gone that it has not seen, at least: switches need a while to connect.
 const LEAST_GRACE: Duration = Duration::from_secs(60);
-/// A minute of the engines' time, in nanoseconds, and how long after it its drops are read.
-const MINUTE: u64 = 60_000_000_000;
-const LATE: u64 = 2_000_000_000;
-/// How long a request waits for the disk, and the end of the controller too.
+/// How long a request waits for the disk in all, and the end of the controller too.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The number of requests that wait for the disk.
-const WAITING: usize = 16;
+/// A millisecond of the run's clock.
+const MILLISECOND: u64 = 1_000_000;
+/// The number of requests that wait for the disk, besides the one that it works on. Further ones are refused at once: while a
+/// disk hangs, some of the threads that answer are free for what is in memory.
+const WAITING: usize = 2;
 
 /// What is kept of the last 24 hours.
 #[derive(Debug)]
@@ -79,6 +78,8 @@ pub(crate) struct Timeline {
     patience: Duration,
     /// How long after its beginning a run takes nothing as gone that it has not seen.
     grace: Duration,
+    /// What was told of spans lately.
+    remembered: Mutex<Remembered>,
     ended: AtomicBool,
     disk_ends: AtomicBool,
 }
@@ -169,6 +170,7 @@ impl Timeline {
             disk,
             patience: PATIENCE,
             grace,
+            remembered: Mutex::default(),
             ended: AtomicBool::new(false),
             disk_ends: AtomicBool::new(false),
         };
@@ -188,13 +190,19 @@ impl Timeline {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a thread's work. If it panics, nothing is kept any more, and requests are told so.
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a thread's work. If it panics, nothing is kept any more, requests are told so, and the other thread ends too.
     fn watch(&self, work: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             let thread = std::thread::current();
             let why = format!("nothing is kept any more: the thread {} panicked", thread.name().unwrap_or_default());
             tracing::error!("the timeline: {why}");
             *self.kept() = Err(why);
+            self.ended.store(true, Ordering::Relaxed);
+            self.disk_ends.store(true, Ordering::Relaxed);
         }
     }
 
@@ -202,53 +210,33 @@ impl Timeline {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Keeps what happens, until the end.
+    /// Keeps what happens, until the end, or until nothing can be kept any more.
     fn follow(&self, handle: &Handle, clock: &Clock) {
         while self.kept().is_err() && !self.has_ended() {
             std::thread::sleep(REST);
         }
-        let (start, mut line, mut version) = (Instant::now(), 0, None);
-        let mut minute = clock.now().0 / MINUTE;
-        let mut rated: Option<Instant> = None;
-        let reading = || Reading { wall: milliseconds(SystemTime::now()), passed: start.elapsed().as_millis() as u64 };
+        let (mut line, mut version) = (0, None);
+        let mut asking = Asking::new(clock.now().0);
+        let passed = || clock.now().0 / MILLISECOND;
+        let reading = || Reading::take(passed, || milliseconds(SystemTime::now()));
         while !self.has_ended() {
             let lines = handle.log_since(line, LOOK);
-            let is_rated = rated.is_none_or(|rated| rated.elapsed() >= RATES);
-            if lines.is_empty() && !is_rated && version == Some(handle.snapshot().version()) {
+            let progress = asking.go_on(Instant::now(), clock.now().0, |minutes| ask::ask(handle, &minutes));
+            let is_quiet = lines.is_empty() && matches!(progress, AskingProgress::Nothing);
+            if is_quiet && version == Some(handle.snapshot().version()) {
                 continue;
             }
-            let counts = is_rated.then(|| counts(handle));
-            let complete = clock.now().0.saturating_sub(LATE) / MINUTE;
-            // If a shard is late, these minutes are read the next time.
-            let drops = (is_rated && complete > minute).then(|| dropped(handle, minute..complete).ok()).flatten();
             let (began, state) = (Instant::now(), handle.snapshot());
             version = Some(state.version());
-            if let Ok(kept) = self.kept().as_mut() {
-                kept.advance(reading());
-                let begins_anew = kept.begins_anew();
-                let look = |kept: &mut Kept| kept.look(&state, |dpid| handle.shared().registry.is_away(dpid));
-                // Lines go to the segment that is there when they are written.
-                if begins_anew {
-                    look(kept);
+            match self.kept().as_mut() {
+                Ok(kept) => {
+                    kept.advance(reading());
+                    kept.look_and_read((&state, |dpid| handle.shared().registry.is_away(dpid)), &lines, &mut line);
+                    kept.note(progress);
                 }
-                for entry in &lines {
-                    // What was before this run is not missed.
-                    kept.leave_out(if line == 0 { 0 } else { entry.number - line });
-                    kept.line(entry);
-                    line = entry.number + 1;
-                }
-                if !begins_anew {
-                    look(kept);
-                }
-                if let Some(counts) = counts {
-                    kept.rate(counts.ok(), counts.is_err());
-                    rated = Some(began);
-                }
-                if let Some(drops) = drops {
-                    kept.drop_packets(&drops);
-                    minute = complete;
-                }
+                Err(_) => break,
             }
+            self.remembered().forget(Instant::now());
             self.rest(rest_after(began.elapsed()));
         }
         // The shards may have ended.
@@ -268,31 +256,32 @@ impl Timeline {
         }
     }
 
+    /// Returns what reads files for one request.
+    fn reader(&self) -> Reader<'_> {
+        Reader { timeline: self, left: Cell::new(self.patience) }
+    }
+}
+
+/// Reads files for one request.
+#[derive(Debug)]
+struct Reader<'a> {
+    timeline: &'a Timeline,
+    /// How long it still waits for the disk.
+    left: Cell<Duration>,
+}
+
+impl Reader<'_> {
     /// Reads the first bytes of a segment's file.
     fn read(&self, number: u32, length: usize) -> Result<Vec<u8>, ReadError> {
+        if self.left.get().is_zero() {
+            return Err(ReadError::Late);
+        }
         let (reply, answer) = bounded(1);
-        let disk = self.disk.as_ref().ok_or(ReadError::Late)?;
+        let disk = self.timeline.disk.as_ref().ok_or(ReadError::Late)?;
         disk.try_send(ReadJob { number, length, reply }).map_err(|_| ReadError::Late)?;
-        answer.recv_timeout(self.patience).map_err(|_| ReadError::Late)?
+        let began = Instant::now();
+        let read = answer.recv_timeout(self.left.get());
+        self.left.set(self.left.get().saturating_sub(began.elapsed()));
+        read.map_err(|_| ReadError::Late)?
     }
-}
-
-/// Returns what all shards have counted.
-fn counts(handle: &Handle) -> Result<CountsThen, LateShard> {
-    let total = handle.stats()?.total.engine;
-    let (packet_ins, decisions) = (total.packet_ins, total.misses);
-    Ok(CountsThen { packet_ins, decisions, flow_mods: total.flow_mods, failures: total.policy_errors })
-}
-
-/// Returns what was dropped in some minutes of the engines' time.
-fn dropped(handle: &Handle, minutes: Range<u64>) -> Result<Vec<Dropped>, LateShard> {
-    let mut all = Vec::new();
-    for shard in 0..handle.shared().mailboxes.len() {
-        let minutes = minutes.clone();
-        all.extend(handle.inspect_shard(shard, move |engine| {
-            let view = engine.view();
-            view.switches().flat_map(|dpid| view.drops_of_minutes(dpid, minutes.clone())).collect::<Vec<_>>()
-        })?);
-    }
-    Ok(all)
 }

@@ -1,8 +1,8 @@
 //! The segments of the timeline: which there are, and what of them waits to be written. Nothing here touches a disk.
 //!
 //! A segment is a whole network, and what happened after that. What is not in its file yet stays in memory, and the last
-//! segment stays whole in memory, as blocks that readers share. So there are two bounds: on all bytes, and on those that
-//! wait. The oldest segments give way, but short runs go first: a controller that starts again and again writes a whole
+//! segment stays whole in memory, as blocks that readers share. A segment that has ended stays there until the disk says
+//! that it would outlive a loss of power. So there are two bounds: on all bytes, and on those that wait. The oldest segments give way, but short runs go first: a controller that starts again and again writes a whole
 //! network each time, and that must not cost the day before.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -46,6 +46,8 @@ pub(super) struct Segment {
     /// The reason why it does not go on where the one before ended; `None` if it does.
     pub after: Option<Pause>,
     pub size: usize,
+    /// The bytes at the end of its file that can't be read.
+    unused: usize,
     /// The bytes of the network at its beginning.
     network: usize,
     /// Its bytes, unless all of them are in its file.
@@ -63,6 +65,8 @@ pub(super) struct Written {
     pub bytes: usize,
     /// The time up to which the file says what was.
     pub until: u64,
+    /// Whether the segment has ended, and a loss of power costs nothing of it.
+    pub is_safe: bool,
 }
 
 /// A file that is not used.
@@ -70,6 +74,8 @@ pub(super) struct Written {
 pub(super) struct Unreadable {
     pub why: String,
     pub kind: UnreadableKind,
+    /// The bytes of the file, or more; zero if nobody knows.
+    pub size: usize,
 }
 
 /// The kind of a file that is not used. It says when the file is deleted.
@@ -86,7 +92,7 @@ pub(super) enum UnreadableKind {
 /// What is to be written, or deleted.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Append these blocks at this place of a segment's file.
+    /// Append these blocks at this place of a segment's file. None, if it is only to be made safe.
     Append {
         number: u32,
         at: usize,
@@ -120,12 +126,20 @@ impl Segments {
         Segments { in_files, bounds, all, next: 1, unreadable, refused, deleted }
     }
 
-    /// Adds the segment of an earlier run. Numbers ascend.
-    pub fn add(&mut self, number: u32, begin: (u64, Option<Pause>), ended: u64, size: usize, damage: Option<String>) {
-        let (began, after) = begin;
-        let written = Written { blocks: 0, bytes: size, until: ended };
+    /// Adds the segment of an earlier run, which has the first `size` bytes of its file, `unused` bytes before its end.
+    /// Numbers ascend.
+    pub fn add(
+        &mut self,
+        number: u32,
+        (began, after): (u64, Option<Pause>),
+        ended: u64,
+        (size, unused): (usize, usize),
+        damage: Option<String>,
+    ) {
+        let written = Written { blocks: 0, bytes: size, until: ended, is_safe: true };
         self.next = number.saturating_add(1);
-        self.all.push_back(Segment { number, began, ended, after, size, network: 0, blocks: None, written, damage });
+        let (network, blocks) = (0, None);
+        self.all.push_back(Segment { number, began, ended, after, size, unused, network, blocks, written, damage });
     }
 
     /// Notes that the next segment goes on where this one ended, which had so many bytes then.
@@ -135,18 +149,18 @@ impl Segments {
         }
     }
 
-    /// Notes a file that can't be read.
-    pub fn add_unreadable(&mut self, number: u32, kind: UnreadableKind, why: String) {
+    /// Notes a file that can't be read, and that has about so many bytes.
+    pub fn add_unreadable(&mut self, number: u32, kind: UnreadableKind, size: usize, why: String) {
         self.next = number.saturating_add(1);
-        self.unreadable.insert(number, Unreadable { why, kind });
+        self.unreadable.insert(number, Unreadable { why, kind, size });
     }
 
     /// Notes that a segment's file can't be read any more, or is gone.
     pub fn lose(&mut self, number: u32, why: &str) {
         let at = self.all.iter().position(|one| one.number == number && one.blocks.is_none());
-        if at.and_then(|at| self.all.remove(at)).is_some() {
-            let (why, kind) = (why.to_owned(), UnreadableKind::Damaged);
-            self.unreadable.insert(number, Unreadable { why, kind });
+        if let Some(lost) = at.and_then(|at| self.all.remove(at)) {
+            let (why, kind, size) = (why.to_owned(), UnreadableKind::Damaged, lost.size + lost.unused);
+            self.unreadable.insert(number, Unreadable { why, kind, size });
         }
     }
 
@@ -167,8 +181,19 @@ impl Segments {
             (MAGIC.into(), encode(&Stamped { time, entry: Entry::Begin(Box::new(begin)) }).into());
         let size = magic.len() + network.len();
         let (blocks, written) = (Some(vec![magic, network]), Written::default());
-        let (began, ended, network) = (time, time, size);
-        self.all.push_back(Segment { number, began, ended, after, size, network, blocks, written, damage: None });
+        let (began, ended, network, unused) = (time, time, size, 0);
+        self.all.push_back(Segment {
+            number,
+            began,
+            ended,
+            after,
+            size,
+            unused,
+            network,
+            blocks,
+            written,
+            damage: None,
+        });
     }
 
     /// Appends an entry to the last segment.
@@ -186,13 +211,15 @@ impl Segments {
         }
     }
 
-    /// Returns what is to be done on the disk.
-    pub fn work(&mut self) -> Vec<Work> {
+    /// Returns what is to be done on the disk. `is_last`: nothing will be appended to the last segment any more.
+    pub fn work(&mut self, is_last: bool) -> Vec<Work> {
         let mut all: Vec<Work> = self.deleted.drain(..).map(|number| Work::Delete { number }).collect();
+        let growing = if is_last { None } else { self.all.back().map(|last| last.number) };
         for Segment { number, ended, size, blocks, written, .. } in &self.all {
             let Some(blocks) = blocks else { continue };
-            if written.bytes < *size {
-                let then = Written { blocks: blocks.len(), bytes: *size, until: *ended };
+            let has_ended = Some(*number) != growing;
+            if written.bytes < *size || has_ended && !written.is_safe {
+                let then = Written { blocks: blocks.len(), bytes: *size, until: *ended, is_safe: has_ended };
                 let (number, at, blocks) = (*number, written.bytes, blocks[written.blocks..].to_vec());
                 all.push(Work::Append { number, at, blocks, then });
             }
@@ -214,10 +241,11 @@ impl Segments {
         self.deleted.push(number);
     }
 
-    /// Gives up the blocks of segments that are in their files, except for the last one, which grows.
+    /// Gives up the blocks of segments that are safe in their files, except for the last one, which grows.
     fn release(&mut self) {
         let count = self.all.len().saturating_sub(1);
-        for segment in self.all.iter_mut().take(count).filter(|one| one.written.bytes == one.size) {
+        let is_safe = |one: &&mut Segment| one.written.is_safe && one.written.bytes == one.size;
+        for segment in self.all.iter_mut().take(count).filter(is_safe) {
             segment.blocks = None;
         }
     }
@@ -236,6 +264,8 @@ impl Segments {
             beyond -= usize::from(goes);
             goes
         });
+        // What is of no use goes first.
+        while self.size().0 > self.bounds.all && self.delete_damaged() {}
         while self.all.len() > 1 && (self.size().0 > self.bounds.all || self.all.len() > self.bounds.count) {
             self.remove(self.least_worth());
         }
@@ -282,6 +312,14 @@ impl Segments {
         });
     }
 
+    /// Deletes the oldest damaged file. Returns false if there is none.
+    fn delete_damaged(&mut self) -> bool {
+        let first = self.unreadable.iter().find(|(_, one)| one.kind == UnreadableKind::Damaged);
+        let first = first.map(|(number, _)| *number);
+        self.delete_unreadable(|number, _| Some(number) == first);
+        first.is_some()
+    }
+
     fn remove(&mut self, at: usize) {
         if let Some(gone) = self.all.remove(at)
             && self.in_files
@@ -290,9 +328,12 @@ impl Segments {
         }
     }
 
-    /// Returns the bytes of all segments, and the most that they may take.
+    /// Returns the bytes of all segments and damaged files, and the most that they may take. Files that are never deleted
+    /// for want of room don't count.
     pub fn size(&self) -> (usize, usize) {
-        (self.all.iter().map(|one| one.size).sum(), self.bounds.all)
+        let segments: usize = self.all.iter().map(|one| one.size + one.unused).sum();
+        let damaged = self.unreadable.values().filter(|one| one.kind == UnreadableKind::Damaged);
+        (segments + damaged.map(|one| one.size).sum::<usize>(), self.bounds.all)
     }
 
     /// Reports whether there are files.

@@ -1,13 +1,19 @@
 //! The last 24 hours: what was at a moment, and what is another at a later one.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use maple_core::network::Mac;
+use maple_core::{Net, PacketHandle, Route};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::{Dpid, Version};
 use serde_json::{Value, json};
 
 use super::{Ask, Served, TOKENS};
 use crate::common::eventually;
+use crate::control::Gate;
 
 /// A controller with a state file.
 fn served(folder: &Path) -> Served {
@@ -135,4 +141,56 @@ fn a_moment_that_is_not_kept_or_is_none_is_refused_with_its_name() {
         let said = served.ask(&Ask::get(&format!("/v1/time/{target}")));
         assert_eq!(said.refusal(), (status, field.to_owned()), "{target}: {}", said.body);
     }
+}
+
+/// Opens a gate when it goes, also when a test fails: the controller would wait for ever.
+struct OpenAtTheEnd(Gate);
+
+impl Drop for OpenAtTheEnd {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+#[test]
+fn while_a_worker_hangs_what_others_see_is_kept_as_it_happens() {
+    let (gate, is_trying) = (Gate::default(), Arc::new(AtomicBool::new(false)));
+    let (of_policy, waits) = (gate.clone(), Arc::clone(&is_trying));
+    let policy = move |packet: &PacketHandle, _: &Net| {
+        if packet.eth_src() == Mac([0, 0, 0, 0, 0, 3]) && waits.load(Ordering::SeqCst) {
+            of_policy.pass();
+        }
+        Route::flood()
+    };
+    let served = Served::new(TOKENS, |options| {
+        (options.policy, options.workers.count) = (Arc::new(policy), 2);
+        // Whoever waits for a worker waits longer than this test.
+        options.control.deadlines.query = Duration::from_secs(3600);
+    });
+    let emulation = ring(&served);
+    kept(&served, 4, 2);
+    let at = |dpid: u64| {
+        let all = served.maple.connected();
+        all.iter().find(|switch| switch.dpid == Dpid(dpid)).map(|switch| switch.shard)
+    };
+    // A switch of the other worker, and the next one in the ring.
+    let other = [1, 2, 4].into_iter().find(|dpid| at(*dpid) != at(3)).expect("each has some");
+    let _guard = OpenAtTheEnd(gate.clone());
+    is_trying.store(true, Ordering::SeqCst);
+    eventually("a worker hangs", || {
+        emulation.with_network(|network| network.announce("h3")).expect("it runs").expect("there is such a host");
+        gate.is_met()
+    });
+    eventually("it is late", || served.read("/v1/time/at")["late"] == true);
+    emulation.link_down(Dpid(other), Dpid(other % 4 + 1)).expect("there is such a link");
+    eventually("the end of the link is kept", || count(&served.read("/v1/time/at"), "links") == 3);
+    assert_eq!(served.read("/v1/time/at")["late"], true);
+    emulation.link_up(Dpid(other), Dpid(other % 4 + 1)).expect("there is such a link");
+    gate.open();
+    eventually("all is well again", || {
+        let now = served.read("/v1/time/at");
+        now["late"] == false && count(&now, "links") == 4
+    });
+    let gaps = served.read("/v1/time")["gaps"].clone();
+    assert!(gaps.as_array().expect("gaps").iter().all(|gap| gap["why"] == "late") && gaps[0].is_object(), "{gaps}");
 }

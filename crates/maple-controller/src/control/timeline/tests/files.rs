@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::process::Command;
-use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::*;
 use crate::control::timeline::disk::serve;
@@ -22,6 +22,15 @@ fn three_runs(path: &Path) -> (Lab, [(u64, NetworkThen); 3]) {
     });
     lab.after(1000);
     (lab, runs)
+}
+
+/// Waits until something is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn segment(folder: &Path, number: u32) -> PathBuf {
@@ -96,7 +105,7 @@ fn a_file_that_goes_or_changes_while_the_controller_runs_becomes_a_gap() {
     std::fs::write(segment(folder.path(), 1), "short").expect("it is ours");
     std::fs::remove_file(segment(folder.path(), 2)).expect("it is ours");
     let span = lab.timeline.span((None, None), lab.wall).expect("what is left can be shown");
-    assert_eq!((span.from, &span.before), (runs[2].0, &runs[2].1), "the first moment that can be read");
+    assert_eq!((span.from, &*span.before), (runs[2].0, &runs[2].1), "the first moment that can be read");
     assert_eq!(lab.then(runs[2].0), runs[2].1);
     assert!(lab.refusal(runs[1].0).contains("what is kept is from"));
 }
@@ -286,6 +295,26 @@ fn one_folder_is_for_one_controller() {
 }
 
 #[test]
+fn the_next_controller_goes_on_when_the_one_that_has_the_folder_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut first = Lab::in_files(folder.path());
+    let time = first.change(linked());
+    first.write();
+    let (jobs, waiting) = bounded(WAITING);
+    let timeline = Arc::new(Timeline::new(Some(jobs), Duration::ZERO));
+    let (own, path) = (Arc::clone(&timeline), folder.path().to_owned());
+    let thread = std::thread::spawn(move || serve(&own, Folder::new(path), &waiting, &KeptFiles::default()));
+    let said = || timeline.kept().as_ref().err().cloned().unwrap_or_default();
+    eventually("it says why", || said().contains("another controller keeps its timeline in this folder"));
+    let then = first.present();
+    drop(first);
+    eventually("it goes on", || timeline.kept().is_ok());
+    assert_eq!(timeline.moment(Some(time), time).expect("it is kept").network, then);
+    timeline.disk_ends.store(true, Ordering::Relaxed);
+    thread.join().expect("it ends");
+}
+
+#[test]
 fn a_disk_that_refuses_loses_nothing_as_long_as_there_is_room() {
     let folder = tempfile::tempdir().expect("a folder");
     let inside = folder.path().join("timeline");
@@ -333,7 +362,7 @@ fn a_disk_that_refuses_for_long_costs_the_oldest_of_what_waits_and_never_what_is
     let now = lab.change(vec![switch(3, true)]);
     let waiting: usize = lab.kept(|kept| {
         kept.segments
-            .work()
+            .work(false)
             .iter()
             .map(|work| match work {
                 super::super::segments::Work::Append { blocks, .. } => blocks.iter().map(|block| block.len()).sum(),
@@ -354,8 +383,8 @@ fn a_disk_that_refuses_for_long_costs_the_oldest_of_what_waits_and_never_what_is
 #[test]
 fn a_disk_that_hangs_delays_no_request_but_its_own() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (jobs, waiting) = bounded(16);
-    let mut timeline = Timeline::new(Some(jobs), Duration::ZERO);
+    let (jobs, waiting) = bounded(WAITING);
+    let mut timeline = Timeline::new(Some(jobs.clone()), Duration::ZERO);
     timeline.patience = Duration::from_millis(50);
     let timeline = Arc::new(timeline);
     // Nobody reads this pipe, so its writer hangs.
@@ -363,9 +392,7 @@ fn a_disk_that_hangs_delays_no_request_but_its_own() {
     let own = Arc::clone(&timeline);
     let path = folder.path().to_owned();
     let thread = std::thread::spawn(move || serve(&own, Folder::new(path), &waiting, &KeptFiles::default()));
-    while timeline.kept().is_err() {
-        std::thread::yield_now();
-    }
+    eventually("it is open", || timeline.kept().is_ok());
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
     let store = Store::new();
     store.update(|_| linked());
@@ -375,26 +402,23 @@ fn a_disk_that_hangs_delays_no_request_but_its_own() {
         kept.advance(Reading { wall: BEGIN + passed, passed });
         kept.look(&store.snapshot(), |_| false);
     };
-    let is_written = || timeline.kept().as_mut().expect("it is open").segments.work().is_empty();
+    let is_written = || timeline.kept().as_mut().expect("it is open").segments.work(false).is_empty();
     // Two segments are written, so the first one is in its file alone. The third one is to go into the pipe.
     for begin in [0, 4 * HOUR] {
         look(begin);
-        while !is_written() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        eventually("it is written", is_written);
     }
     look(8 * HOUR);
     store.update(|_| vec![switch(3, true)]);
     look(8 * HOUR + 1000);
     let now = timeline.moment(None, u64::MAX).expect("it is in memory");
     assert_eq!((now.network.switches.len(), now.network.links().count()), (3, 1));
-    // Sooner or later the thread hangs.
-    let on_disk = loop {
-        if let Err(refused) = timeline.moment(Some(BEGIN), u64::MAX) {
-            break refused;
-        }
-    };
-    assert_eq!(on_disk, Refused::Late);
+    // Sooner or later the thread hangs: then nobody takes the jobs of requests that have stopped waiting.
+    eventually("requests wait in vain", || {
+        let refused = timeline.moment(Some(BEGIN), u64::MAX).err();
+        assert!(matches!(refused, None | Some(Refused::Late)), "{refused:?}");
+        jobs.is_full()
+    });
     assert_eq!(timeline.moment(None, u64::MAX).expect("it is in memory").network, now.network);
     timeline.disk_ends.store(true, Ordering::Relaxed);
     // With both ends open, nobody hangs.

@@ -3,12 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::control::timeline::format::{MAGIC, entry_at};
 
-/// A step of a history. What it does is chosen by the first number.
-type Step = (u8, u32, bool);
+/// A step of a history. What it does is chosen by the first number, and the last one chooses a damage.
+type Step = (u8, u32, bool, u32);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    proptest::collection::vec((0u8..12, 0u32..6, any::<bool>()), 1..60)
+    proptest::collection::vec((0u8..12, 0u32..6, any::<bool>(), any::<u32>()), 1..60)
 }
 
 /// A look that was taken.
@@ -44,36 +45,38 @@ impl History {
         self.written = self.seen.len();
     }
 
-    /// Ends the run at once: what is not written is lost. Then a file may be damaged, or go.
-    fn crash(mut self, number: u32, is_damaged: bool) -> History {
+    /// Ends the run at once: what is not written is lost. Then a file may be damaged, or go. The next run comes `later`.
+    fn crash(mut self, later: u64, damage: Option<u32>) -> History {
         self.seen.iter_mut().skip(self.written).for_each(|seen| seen.is_lost = true);
         let mut names: Vec<PathBuf> = std::fs::read_dir(&self.lab.path)
             .expect("it is there")
             .map(|entry| entry.expect("it can be read").path())
             .collect();
         names.sort();
-        if is_damaged && !names.is_empty() {
-            let path = &names[number as usize % names.len()];
+        if let Some(damage) = damage.filter(|_| !names.is_empty()) {
+            let path = &names[damage as usize % names.len()];
             let mut bytes = std::fs::read(path).expect("it can be read");
-            let at = (number as usize * 7919) % bytes.len().max(1);
-            match number % 3 {
-                0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 0x20),
-                1 => bytes.truncate(at),
-                _ => bytes.clear(),
+            let place = (damage >> 8) as usize;
+            let at = place % bytes.len().max(1);
+            let ends = ends_of_entries(&bytes);
+            match (damage >> 4) % 6 {
+                0 | 1 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (place % 8)),
+                2 => bytes.truncate(at),
+                // As if the disk had refused the rest.
+                3 => bytes.truncate(ends.get(place % ends.len().max(1)).copied().unwrap_or_default()),
+                4 => bytes.clear(),
+                _ => std::fs::remove_file(path).expect("it is ours"),
             }
-            if bytes.is_empty() && number > 3 {
-                std::fs::remove_file(path).expect("it is ours");
-            } else {
+            if path.exists() {
                 std::fs::write(path, bytes).expect("it is ours");
             }
             let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
             self.seen.iter_mut().filter(|seen| Some(seen.number) == name).for_each(|seen| seen.is_lost = true);
         }
-        let later = u64::from(number) * 1_700_000;
         History { lab: self.lab.restarted(later), ..self }
     }
 
-    fn step(mut self, (what, number, is_so): Step) -> History {
+    fn step(mut self, (what, number, is_so, damage): Step) -> History {
         let location = at(1 + u64::from(number % 2), 2 + number);
         let write = match what {
             0 => switch(3, is_so),
@@ -104,7 +107,7 @@ impl History {
                 return self.looked(1000);
             }
             8 => {
-                let mut next = self.crash(number, is_so);
+                let mut next = self.crash(u64::from(number) * 1_700_000, is_so.then_some(damage));
                 next.written = next.seen.len();
                 return next.looked(1000);
             }
@@ -145,11 +148,33 @@ impl History {
                 Err(why) => prop_assert!(seen.is_lost || seen.own < first, "look {}: {:?}", at, why),
             }
         }
+        // A span is told as if nothing were remembered of it.
+        let middle = self.seen[self.seen.len() / 2].own;
+        let starts = [None, Some(self.lab.kept(|kept| kept.clock.shown(middle)))];
+        for from in starts {
+            let told = || {
+                let span = self.lab.timeline.span((from, None), u64::MAX);
+                span.map(|span| (span.from, span.to, span.before, span.after, span.happened))
+            };
+            let first = told();
+            prop_assert_eq!(&first, &told());
+            *self.lab.timeline.remembered() = Remembered::default();
+            prop_assert_eq!(&first, &told());
+        }
         let gaps = self.lab.gaps();
         prop_assert!(gaps.iter().all(|gap| gap.from <= gap.to));
         prop_assert!(gaps.windows(2).all(|two| two[0].to <= two[1].from), "gaps are in order");
         Ok(())
     }
+}
+
+/// The places at which whole entries of a file end.
+fn ends_of_entries(bytes: &[u8]) -> Vec<usize> {
+    let mut ends = vec![MAGIC.len().min(bytes.len())];
+    while let Ok((_, length)) = entry_at(&bytes[ends[ends.len() - 1]..]) {
+        ends.push(ends[ends.len() - 1] + length);
+    }
+    ends
 }
 
 proptest! {
@@ -168,7 +193,7 @@ proptest! {
         history.check()?;
         history.write();
         history.check()?;
-        history = history.crash(0, false);
+        history = history.crash(0, None);
         history.look(1000);
         history.check()?;
     }

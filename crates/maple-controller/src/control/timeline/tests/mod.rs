@@ -7,6 +7,7 @@ mod history;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::bounded;
@@ -19,10 +20,12 @@ use serde_json::Value;
 use super::answer::{Moment, Refused, Span};
 use super::clock::Reading;
 use super::disk::{Folder, ReadJob};
+use super::entry::{CountsThen, RatesThen};
 use super::kept::Kept;
 use super::network::NetworkThen;
+use super::remembered::Remembered;
 use super::view::Gap;
-use super::{Timeline, grace, rest_after};
+use super::{Timeline, WAITING, grace, rest_after};
 use crate::log::{Level, LogEntry};
 
 const HOUR: u64 = 3_600_000;
@@ -35,6 +38,8 @@ struct Lab {
     timeline: Timeline,
     /// The folder, if there is one.
     disk: Option<Folder>,
+    /// How often files were read for requests.
+    reads: Arc<AtomicUsize>,
     path: PathBuf,
     wall: u64,
     passed: u64,
@@ -96,11 +101,15 @@ impl Lab {
         }
         let path = path.map(Path::to_owned).unwrap_or_default();
         // Ends when nobody can ask any more.
-        let reader = Folder::new(path.clone());
+        let (reader, reads) = (Folder::new(path.clone()), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&reads);
         std::thread::spawn(move || {
-            waiting.iter().for_each(|job| drop(job.reply.send(reader.read(job.number, job.length))));
+            for job in &waiting {
+                count.fetch_add(1, Ordering::Relaxed);
+                drop(job.reply.send(reader.read(job.number, job.length)));
+            }
         });
-        Lab { store: Store::new(), timeline, disk, path, wall: BEGIN, passed: 0, away: BTreeSet::new() }
+        Lab { store: Store::new(), timeline, disk, reads, path, wall: BEGIN, passed: 0, away: BTreeSet::new() }
     }
 
     /// Ends this run and begins another one, a while later by the clock. The network is the same.
@@ -325,6 +334,129 @@ fn a_network_that_nobody_has_looked_at_for_long_is_not_told_as_that_of_now() {
 }
 
 #[test]
+fn a_span_that_is_asked_for_again_reads_no_file_again_and_is_told_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lab = Lab::in_files(folder.path());
+    lab.change(linked());
+    let (mut froms, mut number) = (vec![None], 0);
+    for turn in 0..5u64 {
+        for _ in 0..10 {
+            number += 1;
+            let line = line(number, lab.wall, Level::Info, "topology", "a link is up");
+            lab.kept(|kept| kept.line(&line));
+        }
+        froms.push(Some(lab.change(vec![switch(10 + turn, true)])));
+        lab.steadily(3 * HOUR);
+    }
+    lab.write();
+    let reads = |lab: &Lab| lab.reads.load(Ordering::Relaxed);
+    let span = |lab: &Lab, from| {
+        let Span { before, after, happened, .. } = lab.timeline.span((from, None), lab.wall).expect("it is kept");
+        (before, after, happened)
+    };
+    for from in froms {
+        let (none, told) = (reads(&lab), span(&lab, from));
+        let first = reads(&lab);
+        assert_eq!(span(&lab, from), told);
+        assert_eq!(reads(&lab), first, "the second time");
+        assert!(from.is_some() || first > none + 3);
+        // What comes is told, and costs nothing but the segment in memory.
+        number += 1;
+        let line = line(number, lab.wall, Level::Info, "topology", "another link");
+        lab.kept(|kept| kept.line(&line));
+        lab.change(vec![switch(100 + number, true)]);
+        let (before, after, happened) = span(&lab, from);
+        assert_eq!((reads(&lab), before, after), (first, told.0, lab.present()));
+        assert_eq!(happened.lines.len(), told.2.lines.len() + 1);
+        *lab.timeline.remembered() = Remembered::default();
+        assert_eq!(span(&lab, from).2, happened, "as if nothing were remembered");
+        // A segment ends, and is read once.
+        lab.steadily(3 * HOUR);
+        lab.write();
+        lab.change(vec![switch(200 + number, true)]);
+        span(&lab, from);
+        let last = reads(&lab);
+        span(&lab, from);
+        assert_eq!(reads(&lab), last);
+    }
+}
+
+#[test]
+fn a_request_waits_for_the_disk_for_a_limited_time_in_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lab = Lab::in_files(folder.path());
+    let first = lab.change(linked());
+    lab.steadily(21 * HOUR);
+    lab.write();
+    // A disk on which each reading takes a while, but not too long.
+    let (jobs, waiting) = bounded::<ReadJob>(WAITING);
+    (lab.timeline.disk, lab.timeline.patience) = (Some(jobs), Duration::from_millis(50));
+    let reader = Folder::new(lab.path.clone());
+    std::thread::spawn(move || {
+        for job in &waiting {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(job.reply.send(reader.read(job.number, job.length)));
+        }
+    });
+    let now = lab.wall;
+    let late = lab.timeline.span((None, None), now).expect_err("ten files take 200 ms");
+    assert_eq!(late, Refused::Late);
+    assert_eq!(lab.timeline.moment(None, now).expect("it is in memory").network, lab.present());
+    // Who asks again goes on there, and so comes to the end.
+    lab.timeline.patience = Duration::from_secs(3600);
+    let span = lab.timeline.span((None, None), now).expect("it is read");
+    assert_eq!((span.from, &*span.before, &span.after), (first, &lab.present(), &lab.present()));
+}
+
+#[test]
+fn a_request_that_finds_others_waiting_for_the_disk_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lab = Lab::in_files(folder.path());
+    let first = lab.change(linked());
+    lab.steadily(3 * HOUR);
+    lab.write();
+    // A disk that hangs: nobody takes what is to be read.
+    let (jobs, waiting) = bounded::<ReadJob>(WAITING);
+    (lab.timeline.disk, lab.timeline.patience) = (Some(jobs.clone()), Duration::from_secs(3600));
+    for _ in 0..WAITING {
+        jobs.try_send(ReadJob { number: 1, length: 0, reply: bounded(1).0 }).expect("there is room");
+    }
+    assert_eq!(lab.moment(first).expect_err("there is no room"), Refused::Late);
+    assert_eq!(lab.then(lab.wall), lab.present());
+    drop(waiting);
+}
+
+#[test]
+fn counts_of_a_time_in_which_a_shard_was_late_are_told_when_it_answers() {
+    let mut lab = Lab::in_memory();
+    lab.change(linked());
+    let counts = |packet_ins| Some(CountsThen { packet_ins, ..CountsThen::default() });
+    for (answer, is_late) in [(counts(10), false), (None, true), (None, true), (counts(40), false), (counts(50), false)]
+    {
+        lab.after(5000);
+        lab.kept(|kept| kept.rate(answer, is_late));
+    }
+    let told: Vec<RatesThen> = lab.kept(|kept| kept.rates.all.iter().map(|(_, rates)| *rates).collect());
+    let growth = |rates: RatesThen| rates.growth.map(|growth| (growth.span, growth.counts.packet_ins));
+    let all: Vec<_> = told.iter().copied().map(growth).collect();
+    assert_eq!(all, [None, None, None, Some((15_000, 30)), Some((5000, 10))]);
+    let joined = told.into_iter().reduce(RatesThen::join).expect("some");
+    assert_eq!((growth(joined), joined.span, joined.late), (Some((20_000, 40)), 20_000, true));
+}
+
+#[test]
+fn lines_that_were_lost_before_the_first_look_are_counted() {
+    let mut lab = Lab::in_memory();
+    lab.change(linked());
+    let (state, mut next) = (lab.store.snapshot(), 0);
+    let lines = [line(7, lab.wall, Level::Info, "control", "x"), line(9, lab.wall, Level::Error, "run", "y")];
+    lab.kept(|kept| kept.look_and_read((&state, |_| false), &lines, &mut next));
+    lab.rate();
+    let left_out = lab.kept(|kept| kept.rates.all.back().map(|(_, rates)| rates.left_out));
+    assert_eq!((left_out, next), (Some(8), 10), "0 to 6, and 8");
+}
+
+#[test]
 fn a_thread_that_panics_ends_the_timeline_and_is_told() {
     let mut lab = Lab::in_memory();
     let time = lab.change(linked());
@@ -336,6 +468,7 @@ fn a_thread_that_panics_ends_the_timeline_and_is_told() {
         thread.join().expect("the panic went no further");
     });
     assert_eq!(lab.refusal(time), "nothing is kept any more: the thread timeline panicked");
+    assert!(timeline.has_ended() && timeline.disk_ends.load(Ordering::Relaxed), "no thread goes on without the other");
 }
 
 #[test]

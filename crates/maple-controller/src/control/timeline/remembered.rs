@@ -1,0 +1,98 @@
+//! What was told of spans, as far as it can't change any more.
+//!
+//! A page asks for the time from one moment until now, again and again. What segments tell that have ended stays as it
+//! is, so each of them is read once for all these requests, and not at every event.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::answer::Happened;
+use super::network::NetworkThen;
+
+/// Maximum number of spans. Each takes a network and what its answer has, which the budgets of a day bound.
+const MOST: usize = 4;
+/// How long they are remembered after they were asked for.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// The beginning of a span, and the clock by which it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SpanStart {
+    /// The number of its first segment.
+    pub first: u32,
+    /// The earlier moment, and the first one of which it tells what happened.
+    pub from: u64,
+    pub since: u64,
+    /// How far the timeline's clock is ahead.
+    pub ahead: i64,
+}
+
+/// What the segments from the first one up to another tell.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    /// The number of the last one of them; `None`: there is none yet.
+    pub until: Option<u32>,
+    /// The network at the earlier moment.
+    pub before: Arc<NetworkThen>,
+    pub happened: Happened,
+}
+
+/// The spans that were asked for lately, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    all: VecDeque<(SpanStart, Told, Instant)>,
+}
+
+impl Remembered {
+    /// Returns what segments before this one tell, as far as it is remembered.
+    pub fn of(&mut self, start: &SpanStart, before: u32, now: Instant) -> Told {
+        let is_it = |(own, told, _): &(SpanStart, Told, Instant)| own == start && told.until < Some(before);
+        let found = self.all.iter().position(is_it).and_then(|at| self.all.remove(at));
+        let Some((start, told, _)) = found else { return Told::default() };
+        self.all.push_back((start, told.clone(), now));
+        told
+    }
+
+    /// Remembers what segments that have ended tell.
+    pub fn add(&mut self, start: SpanStart, told: Told, now: Instant) {
+        self.all.retain(|(own, ..)| *own != start);
+        if self.all.len() == MOST {
+            self.all.pop_front();
+        }
+        self.all.push_back((start, told, now));
+    }
+
+    /// Forgets what nobody has asked for lately.
+    pub fn forget(&mut self, now: Instant) {
+        self.all.retain(|(_, _, used)| now.saturating_duration_since(*used) < KEPT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(from: u64) -> SpanStart {
+        SpanStart { first: 1, from, since: from, ahead: 0 }
+    }
+
+    fn told(until: u32) -> Told {
+        Told { until: Some(until), ..Told::default() }
+    }
+
+    #[test]
+    fn few_spans_are_remembered_and_not_for_long() {
+        let (mut all, now) = (Remembered::default(), Instant::now());
+        (0..5).for_each(|from| all.add(start(from), told(2), now));
+        assert_eq!(all.of(&start(0), 9, now).until, None, "the oldest one gave way");
+        assert_eq!(all.of(&start(1), 9, now).until, Some(2));
+        all.add(start(9), told(2), now);
+        assert_eq!(all.of(&start(2), 9, now).until, None, "the one that was used last stayed");
+        assert_eq!((all.of(&start(1), 9, now).until, all.of(&start(1), 2, now).until), (Some(2), None));
+        all.add(start(1), told(3), now);
+        assert_eq!((all.all.len(), all.of(&start(1), 9, now).until), (MOST, Some(3)));
+        all.of(&start(3), 9, now + KEPT / 2);
+        all.forget(now + KEPT);
+        assert_eq!(all.all.len(), 1);
+    }
+}
