@@ -15,7 +15,7 @@ const moments = {};
 before(async () => {
   lab = await Lab.begin();
   await lab.write("maple.toml", [1, 2, 3, 4].map((id) => `[switches.s${id}]\ndpid = "${id}"\n[hosts.h${id}]\nmac = "00:00:00:00:00:0${id}"\n`).join(""));
-  controller = await lab.controller("--config", "maple.toml", "--state", "kept");
+  controller = await lab.controller("--config", "maple.toml", "--state", "kept", "--record", "recordings");
   network = lab.network("ring:4");
   await until("all links", async () => (await lab.ask("GET", "/v1/map")).links.length === 4);
   await network.command("h1 ping h2", /h1 ping h2: answered/);
@@ -68,6 +68,7 @@ test("a moment is shown as it was, and is called then, with a way back to now", 
   await at("hosts", null, moments.well);
   await until("the host where it was", async () => (await rows("Hosts")).some(([name, place]) => name === "h1" && place.startsWith("s1:")));
   await page.getByRole("status").filter({hasText: /^Then:/}).waitFor();
+  await page.getByText(/^This moment exactly, with the number of rules: maple replay \/.*recordings.* --until \S+Z --network$/).waitFor();
   await at("map", moments.well, moments.down);
   await page.getByRole("img", {name: /^Map: 4 switches, 0 of them without a connection, and 4 links, 1 of them down/}).waitFor();
   assert.match(page.url(), new RegExp(`from=${moments.well}&at=${moments.down}`));
@@ -110,7 +111,7 @@ test("what was before a restart of the controller is still there, and when none 
   await network.stop();
   await controller.stop("SIGKILL");
   await page.getByRole("alert").getByText(/No connection to the controller/).waitFor();
-  controller = await lab.controller("--config", "maple.toml", "--state", "kept");
+  controller = await lab.controller("--config", "maple.toml", "--state", "kept", "--record", "recordings");
   network = lab.network("ring:4");
   await page.getByLabel("Token").fill("the-token-of-readers");
   await page.getByRole("button", {name: "Sign in"}).click();
@@ -118,6 +119,7 @@ test("what was before a restart of the controller is still there, and when none 
   await differs();
   await at("hosts", null, moments.well);
   await until("the host where it was", async () => (await rows("Hosts")).some(([name, place]) => name === "h1" && place.startsWith("s1:")));
+  await until("it was before the recording of this run", async () => (await page.getByText(/This moment exactly/).count()) === 0);
   await at("changes", moments.well);
   await page.getByText(/The controller did not run from .* to /).waitFor();
   const [gap] = (await lab.ask("GET", "/v1/time")).gaps;

@@ -431,6 +431,7 @@ export interface TimeAt {
   readonly not_kept: number;
   readonly unseen: number;
   readonly late: boolean;
+  readonly replay: string | null;
   readonly switches: readonly TimeSwitch[];
   readonly links: readonly {readonly from: Place; readonly to: Place}[];
   readonly hosts: readonly HostRow[];

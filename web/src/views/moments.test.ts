@@ -35,7 +35,7 @@ const at = (id: string, port: number) => ({switch: id, port});
 test("switches of then stand where they are now, and one without a place beside its neighbours", () => {
   const one = (id: string, place: number | null) => ({switch: id, name: null, connected: true, hosts: 0, x: place, y: place});
   const then = {
-    time: 1, version: 1, pending: 0, not_kept: 0, unseen: 0, late: false, hosts: [], switches: [one("1", 10), one("2", null), one("3", null)],
+    time: 1, version: 1, pending: 0, not_kept: 0, unseen: 0, late: false, replay: null, hosts: [], switches: [one("1", 10), one("2", null), one("3", null)],
     links: [{from: at("1", 1), to: at("2", 1)}],
   };
   const map = mapThen(then, [{from: at("1", 2), to: at("3", 1), how: "gone"}, {from: at("1", 1), to: at("2", 1), how: "added"}]);
@@ -50,7 +50,7 @@ test("gaps and doubts say why", () => {
   const [from, to] = [new Date(2026, 0, 2, 3, 4, 5).getTime(), new Date(2026, 0, 2, 3, 4, 6).getTime()];
   expect(gapText({from, to, why: "stopped", text: "the controller did not run"})).toBe("The controller did not run from 2026-01-02 03:04:05 to 2026-01-02 03:04:06.");
   expect(gapText({from, to, why: "clock", text: "the clock was set back by 60 s"})).toBe("The clock was set back by 60 s, at 2026-01-02 03:04:06.");
-  const then = {time: 1, version: 1, hosts: [], switches: [], links: []};
+  const then = {time: 1, version: 1, replay: null, hosts: [], switches: [], links: []};
   expect(doubts({...then, pending: 0, not_kept: 0, unseen: 0, late: false})).toEqual([]);
   expect(doubts({...then, pending: 1, not_kept: 2000, unseen: 3, late: true}).map((text) => text.slice(0, 13))).toEqual([
     "1 parts of th", "2,000 further", "3 parts of th", "A worker did ",

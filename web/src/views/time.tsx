@@ -156,6 +156,7 @@ function Shown({tab, at, from}: {readonly tab: (typeof TABS)[number]; readonly a
       <Trouble problem={problem} />
       {differs !== undefined && differs.gaps.slice(-MAX_GAPS).map((gap) => <p key={`${gap.from} ${gap.why}`} class="warning">{gapText(gap)}</p>)}
       {differs !== undefined && differs.gaps.length > MAX_GAPS && <p class="warning">Of {whole(differs.gaps.length - MAX_GAPS)} earlier times not everything is kept either.</p>}
+      {of !== undefined && of.replay !== null && <p class="exactly">This moment exactly, with the number of rules: <code>{of.replay}</code></p>}
       {of !== undefined && doubts(of).map((text) => <p key={text} class="warning">{text}</p>)}
       {tab === "changes" && <Changes data={differs} names={names} />}
       {tab === "events" && <Events data={differs} from={from} names={names} />}

@@ -132,7 +132,8 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         // `maple explain` queries these, or programs.
         Show::Dropped(_) | Show::Live(_) | Show::Map | Show::Policy | Show::Doctor => answer.to_string(),
         Show::Time => time::overview(answer),
-        Show::TimeAt(_) => names.in_text(&time::moment(answer)),
+        // No name takes the place of a part of the command.
+        Show::TimeAt(_) => names.in_text(&time::moment(answer)) + &time::exactly(answer),
         Show::TimeChanges(_) => names.in_text(&time::changes(answer)),
     }
 }

@@ -86,6 +86,12 @@ pub fn moment(answer: &Value) -> String {
     text
 }
 
+/// Writes which command shows the network at a moment exactly, if there is one.
+pub fn exactly(answer: &Value) -> String {
+    let line = |command| format!("exactly, with the number of rules: {command}\n");
+    answer["replay"].as_str().map(line).unwrap_or_default()
+}
+
 /// Writes what changed between two moments, and what happened.
 pub fn changes(answer: &Value) -> String {
     let mut text =
@@ -188,6 +194,7 @@ mod tests {
     fn a_moment_and_what_is_not_sure_of_it_are_told() {
         let answer = json!({
             "time": AT, "version": 7, "pending": 2, "not_kept": 0, "unseen": 1, "late": false,
+            "replay": "maple replay r --until T --network",
             "switches": [{ "switch": "1", "name": null, "connected": false, "hosts": 1 }],
             "links": [{ "from": { "switch": "1", "port": 2 }, "to": { "switch": "2", "port": 3 } }],
             "hosts": [{ "mac": "m", "at": { "switch": "1", "port": 4 }, "ipv4": ["10.0.0.1"], "ipv6": [] }],
@@ -197,6 +204,8 @@ mod tests {
                         1 part of the network: shown as an earlier run knew them\n\
                         switch 1: not connected, 1 host\nlink 1:2 - 2:3\nhost m at 1:4 10.0.0.1\n";
         assert_eq!(moment(&answer), expected);
+        assert_eq!(exactly(&answer), "exactly, with the number of rules: maple replay r --until T --network\n");
+        assert_eq!(exactly(&json!({ "replay": null })), "");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use maple_core::engine::Time;
 use maple_core::network::{HostInfo, Location, PortInfo};
 use maple_wire::Dpid;
 use serde_json::{Value, json};
@@ -14,9 +15,10 @@ use super::kept::{Kept, ON_DISK};
 use super::network::{NetworkChange, NetworkThen};
 use super::remembered::{SpanStart, Told};
 use super::view::{Gap, Part, ReadError, ReadFile};
-use super::{Reader, Timeline};
+use super::{MILLISECOND, Reader, Timeline};
 use crate::control::Handle;
 use crate::control::answer::{host, kind, location, milliseconds};
+use crate::control::doctor::quoted;
 use crate::control::map;
 use crate::control::request::{RefusalKind, RequestError, TimeSpan};
 
@@ -70,7 +72,7 @@ pub(in crate::control) fn overview(handle: &Handle) -> Result<Value, RequestErro
 /// # Errors
 /// [`RequestError`] if the moment is not kept, or the disk is late.
 pub(in crate::control) fn at(handle: &Handle, time: Option<u64>) -> Result<Value, RequestError> {
-    let Moment { time, network: then, known } = timeline(handle)?.moment(time, now()).map_err(refused)?;
+    let Moment { time, network: then, known, passed } = timeline(handle)?.moment(time, now()).map_err(refused)?;
     let mut hosts: BTreeMap<Dpid, u64> = BTreeMap::new();
     for host in then.hosts.values() {
         *hosts.entry(host.location.switch).or_default() += 1;
@@ -92,10 +94,21 @@ pub(in crate::control) fn at(handle: &Handle, time: Option<u64>) -> Result<Value
         "not_kept": known.beyond,
         "unseen": known.unseen,
         "late": known.late,
+        "replay": passed.and_then(|passed| replay_command(handle, passed)),
         "switches": then.switches.iter().map(switch).collect::<Value>(),
         "links": then.links().map(link).collect::<Value>(),
         "hosts": then.hosts.iter().map(|(mac, info)| host(*mac, info)).collect::<Value>(),
     }))
+}
+
+/// Returns the command that prints the network at a time of this run, in milliseconds, as its recording has it. `None`
+/// without a recording that goes on.
+fn replay_command(handle: &Handle, passed: u64) -> Option<String> {
+    let recording = handle.recording().filter(|recording| recording.failure().is_none())?;
+    // With all that a look in this millisecond has seen, though the clocks may be a little apart.
+    let until = recording.timestamp(Time((passed + DRIFT + 2) * MILLISECOND));
+    let folder = std::path::absolute(recording.folder()).unwrap_or_else(|_| recording.folder().to_owned());
+    Some(format!("maple replay {} --until {until} --network", quoted(folder)))
 }
 
 /// Answers with what is another at one moment than at an earlier one, and what happened between them.
@@ -162,6 +175,8 @@ pub(super) struct Moment {
     pub time: u64,
     pub network: NetworkThen,
     pub known: Known,
+    /// The time of the run's clock, in milliseconds, if it was in this run.
+    pub passed: Option<u64>,
 }
 
 /// Two moments, and what happened between them.
@@ -192,14 +207,14 @@ impl Timeline {
     pub(super) fn moment(&self, time: Option<u64>, now: u64) -> Result<Moment, Refused> {
         let (refused, reader) = (|why| Refused::NotKept("show.time_at", why), self.reader());
         loop {
-            let (part, own, shown) = {
+            let (part, own, shown, passed) = {
                 let kept = self.kept();
                 let kept = kept.as_ref().map_err(|why| refused(why.clone()))?;
                 let own = own_time(kept, time, now);
-                (kept.part_of(own).map_err(refused)?, own, kept.clock.shown(own))
+                (kept.part_of(own).map_err(refused)?, own, kept.clock.shown(own), kept.run_times.passed(own))
             };
             if let Some((network, known)) = self.tried(&part, &reader, |read| part.network_at(read, own))? {
-                return Ok(Moment { time: shown, network, known });
+                return Ok(Moment { time: shown, network, known, passed });
             }
         }
     }

@@ -6,6 +6,8 @@
 //! hours leaves a gap, since a machine that was suspended looks the same. One that jumps by more than a day leaves none,
 //! or the jump would end the whole day.
 
+use std::collections::VecDeque;
+
 use super::entry::Pause;
 
 /// How far the clock may be from the time that has passed, in milliseconds.
@@ -122,6 +124,37 @@ impl OrderedClock {
     }
 }
 
+/// How far the two clocks may drift apart until that is noted, in milliseconds.
+pub(super) const DRIFT: u64 = 20;
+/// How often that is noted at most.
+const MOST: usize = 10_000;
+
+/// Which time of the run's clock each moment of this run was.
+#[derive(Debug, Default)]
+pub(super) struct RunTimes {
+    /// How far the timeline's clock is ahead of that of the run, from each of these times on.
+    all: VecDeque<(u64, i64)>,
+}
+
+impl RunTimes {
+    /// Notes that the timeline's clock says `own` when that of the run says `passed`.
+    pub fn note(&mut self, own: u64, passed: u64) {
+        let ahead = own as i64 - passed as i64;
+        if self.all.back().is_none_or(|(_, last)| last.abs_diff(ahead) > DRIFT) {
+            if self.all.len() == MOST {
+                self.all.pop_front();
+            }
+            self.all.push_back((own, ahead));
+        }
+    }
+
+    /// Returns the run's time at a moment, within [`DRIFT`]; `None` if that was before this run, or too long ago.
+    pub fn passed(&self, own: u64) -> Option<u64> {
+        let at = self.all.partition_point(|(from, _)| *from <= own).checked_sub(1)?;
+        Some(own.saturating_add_signed(-self.all[at].1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -178,6 +211,26 @@ mod tests {
         assert_eq!(clock.read(at(NOW + 2 * HOUR, HOUR)), (NOW + 2 * HOUR + 5000, Some(Pause::Held)));
         let mut other = OrderedClock::resume(0, NOW);
         assert_eq!(other.read(at(NOW - 1000, 0)), (NOW + 1, Some(Pause::Stopped)));
+    }
+
+    #[test]
+    fn each_moment_of_a_run_has_its_time_whatever_happens_to_the_clock() {
+        let (mut clock, mut times) = (OrderedClock::resume(0, NOW - HOUR), RunTimes::default());
+        let mut seen = Vec::new();
+        let (mut wall, mut passed) = (NOW as i64, 0);
+        for jump in [0, 1000, 0, -(HOUR as i64), 0, 3 * HOUR as i64, 30, 10, 10, 0, -500] {
+            (wall, passed) = (wall + 1000 + jump, passed + 1000);
+            let own = clock.read(at(wall as u64, passed)).0;
+            times.note(own, passed);
+            seen.push((own, passed));
+        }
+        for (own, passed) in seen {
+            let told = times.passed(own).expect("it is of this run");
+            assert!(told.abs_diff(passed) <= DRIFT, "{told} {passed}");
+        }
+        assert_eq!(times.passed(NOW - HOUR), None, "an earlier run");
+        (0..2 * MOST as u64).for_each(|number| times.note(NOW + 10 * HOUR + 100 * number, 50 * number));
+        assert_eq!(times.all.len(), MOST);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use maple_wire::Dpid;
 
 use super::ask::{Answers, AskingProgress};
 use super::budget::{Budget, Rate};
-use super::clock::{OrderedClock, Reading};
+use super::clock::{OrderedClock, Reading, RunTimes};
 use super::entry::{Begin, CountsThen, DropThen, Entry, Growth, Known, LineThen, Pause, RatesThen, Stamped, shortened};
 use super::follow::{FollowLimits, Follower};
 use super::format::{MAGIC, each_entry};
@@ -65,6 +65,7 @@ pub(super) const IN_MEMORY: Limits = Limits {
 pub(super) struct Kept {
     pub segments: Segments,
     pub clock: OrderedClock,
+    pub run_times: RunTimes,
     /// The time up to which everything is kept.
     pub now: u64,
     /// The network as it is kept, and how well it is known.
@@ -104,6 +105,7 @@ impl Kept {
         Kept {
             segments: Segments::new(in_files, limits.bytes),
             clock: OrderedClock::default(),
+            run_times: RunTimes::default(),
             now: 0,
             network: NetworkThen::default(),
             known: Known::default(),
@@ -180,6 +182,7 @@ impl Kept {
     pub fn advance(&mut self, reading: Reading) {
         let (now, pause) = self.clock.read(reading);
         self.now = now;
+        self.run_times.note(now, reading.passed);
         self.pause = self.pause.or(pause);
         self.segments.trim(now);
         let first = self.segments.all.front().map_or(0, |first| first.began);

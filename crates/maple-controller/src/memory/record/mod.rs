@@ -433,7 +433,12 @@ impl Recording {
 
     /// Returns the present time, for people: `2026-11-26T04:15:11.000Z`.
     pub fn now(&self) -> String {
-        timestamp_of(self.0.began, self.0.clock.now())
+        self.timestamp(self.0.clock.now())
+    }
+
+    /// Returns a time of the run as `maple replay --until` takes it.
+    pub(crate) fn timestamp(&self, at: Time) -> String {
+        timestamp_of(self.0.began, at)
     }
 
     /// Returns a text for the report of a crash: where the recording is, and when the crash was.

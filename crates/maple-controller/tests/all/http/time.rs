@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use maple_controller::record::{PolicySource, RecordOptions};
 use maple_core::network::Mac;
 use maple_core::{Net, PacketHandle, Route};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
@@ -193,4 +194,50 @@ fn while_a_worker_hangs_what_others_see_is_kept_as_it_happens() {
     });
     let gaps = served.read("/v1/time")["gaps"].clone();
     assert!(gaps.as_array().expect("gaps").iter().all(|gap| gap["why"] == "late") && gaps[0].is_object(), "{gaps}");
+}
+
+#[test]
+fn a_moment_names_the_command_that_shows_it_exactly_while_the_run_is_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recordings = folder.path().join("the recordings");
+    let options = RecordOptions {
+        folder: recordings.clone(),
+        limit: 1 << 30,
+        policy: PolicySource::Program,
+        compiler: "maple".into(),
+    };
+    let state = folder.path().join("state");
+    let recorded = Served::new(TOKENS, |own| {
+        own.memory.record = Some(options);
+        own.memory.state_file = Some(state);
+    });
+    let emulation = ring(&recorded);
+    let time = kept(&recorded, 4, 2);
+    let then = recorded.read(&format!("/v1/time/at?t={time}"));
+    let command = then["replay"].as_str().expect("a command").to_owned();
+    let run = recorded.maple.handle.recording().expect("it is recorded").folder().display().to_string();
+    let until = command.strip_prefix(&format!("maple replay '{run}' --until ")).expect("the recording of this run");
+    let until = until.strip_suffix(" --network").expect("it prints the network");
+    // The millisecond after that of the moment, by the clock of the run: both clocks were read at almost the same time.
+    let seconds = |text: &str| text.parse::<f64>().expect("seconds");
+    let day = Duration::from_millis(time % 86_400_000).as_secs_f64();
+    let parts: Vec<&str> = until.trim_end_matches('Z').split(['T', ':']).collect();
+    let told = seconds(parts[1]) * 3600.0 + seconds(parts[2]) * 60.0 + seconds(parts[3]);
+    let apart = (told - day).abs();
+    assert!(apart.min(86_400.0 - apart) < 2.0, "{until} {time}");
+    // What happens just before the end is kept too.
+    eventually("another host is seen", || {
+        emulation.with_network(|network| network.announce("h4")).expect("it runs").expect("there is such a host");
+        recorded.maple.handle.hosts().len() == 3
+    });
+    let last = kept(&recorded, 4, 3);
+    drop(recorded);
+    drop(emulation);
+
+    // The next run is not recorded, and the moment was before it.
+    let next = served(folder.path());
+    eventually("what was kept is read", || next.read("/v1/time")["from"].as_u64().is_some_and(|from| from <= time));
+    assert_eq!(next.read(&format!("/v1/time/at?t={time}"))["replay"], Value::Null);
+    assert_eq!(next.read("/v1/time/at")["replay"], Value::Null);
+    assert_eq!(count(&next.read(&format!("/v1/time/at?t={last}")), "hosts"), 3);
 }
