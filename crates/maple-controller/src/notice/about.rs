@@ -73,6 +73,7 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         Report::NotLabelled { ingress: dpid, .. }
         | Report::RuleRefused { switch: dpid, .. }
         | Report::FewerTables { switch: dpid, .. }
+        | Report::NoActionSets { switch: dpid, .. }
         | Report::LookUpLowered { switch: dpid, .. }
         | Report::BundleRefused { switch: dpid, .. }
         | Report::NotMetered { switch: dpid, .. }

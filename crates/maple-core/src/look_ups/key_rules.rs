@@ -12,18 +12,21 @@
 //!   of the table ([`KeyRules::finish`]).
 //! * Only the way to the place that the key has changes ([`KeyRules::set_way`]). To the controller it does so at once.
 //!   To another way it changes as a class does: the path may be another one because of what a leaf rests on too, and by
-//!   the old rule of such a leaf no packet may go the new way.
+//!   the old rule of such a leaf no packet may go the new way. From the controller to a way it changes as a class does
+//!   too, but the leaves' rules need not wait for it: with any of them the packets go to the controller, or do not take
+//!   the way.
 //! * The look-up is lowered. Then its keys' rules go when no leaf's rule matches what they write ([`KeyRules::end`]).
 //! * Otherwise a packet could pass the key's rule of one state and a leaf's rule of another. So the key's rule sends to
 //!   the controller first ([`KeyRules::divert`]), then the other rules change, and then the rule gets the new class.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_wire::field::Prerequisite;
 use maple_wire::{Action, Constraint, Instruction, Match};
 use rustc_hash::FxHashMap;
 
+use super::key_ways::{KeyWays, by_controller};
 use super::{KeyBits, LookUp};
 use crate::network::Location;
 use crate::rule::{Rule, to_controller};
@@ -64,17 +67,6 @@ pub(crate) struct KeyClass {
     pub place: Option<Location>,
 }
 
-/// The ways to places, where one decision is for all of them.
-#[derive(Clone, Debug, Default)]
-struct KeyWays {
-    /// The actions by which packets go to a place. Those for other places go to the controller.
-    ready: FxHashMap<Location, Arc<[Action]>>,
-    /// The keys that have each place.
-    keys: BTreeMap<Location, BTreeSet<KeyBits>>,
-    /// The places that a key has begun or ceased to have.
-    changed: BTreeSet<Location>,
-}
-
 /// A key that the table has, or whose rule has not gone yet.
 #[derive(Clone, Debug)]
 struct Key {
@@ -92,19 +84,13 @@ enum KeyRule {
     /// It sends to the controller.
     Diverted,
     /// It writes these bits under the mask, and the way to a place if it is the rule of an open look-up.
-    Writes { bits: u64, mask: u64, way: Option<Way> },
-}
-
-/// The way that a rule writes.
-#[derive(Clone, Debug)]
-struct Way {
-    actions: Arc<[Action]>,
+    Writes { bits: u64, mask: u64, way: Option<Arc<[Action]>> },
 }
 
 /// Compares what the switch has. A rule that writes no action is equal to one without a way.
 impl PartialEq for KeyRule {
     fn eq(&self, other: &KeyRule) -> bool {
-        let actions = |way: &Option<Way>| way.as_ref().map_or_else(Arc::default, |way| Arc::clone(&way.actions));
+        let actions = |way: &Option<Arc<[Action]>>| way.clone().unwrap_or_default();
         match (self, other) {
             (KeyRule::Absent, KeyRule::Absent) | (KeyRule::Diverted, KeyRule::Diverted) => true,
             (KeyRule::Writes { bits, mask, way }, KeyRule::Writes { bits: b, mask: m, way: w }) => {
@@ -128,11 +114,25 @@ impl KeyRule {
     /// Reports whether a packet goes no other way by `new` than by this rule, unless it goes to the controller.
     fn leads_nowhere_else(&self, new: &KeyRule) -> bool {
         let way = |rule: &KeyRule| match rule {
-            KeyRule::Writes { way: Some(way), .. } => Arc::clone(&way.actions),
+            KeyRule::Writes { way: Some(way), .. } => Arc::clone(way),
             _ => Arc::default(),
         };
         let new = way(new);
         new == way(self) || new[..] == [Action::to_controller()]
+    }
+}
+
+impl Key {
+    /// Reports whether the rule sends to the controller, or has the bits that it is to have (under this mask) and the
+    /// controller for its way. Then rules of leaves that let the way act send there too, and others do not know the way.
+    fn is_diverted(&self, mask: u64) -> bool {
+        match &self.rule {
+            KeyRule::Diverted => true,
+            KeyRule::Writes { bits, mask: written, way: Some(way) } => {
+                (self.of.class, mask) == (Some(*bits), *written) && *way == by_controller()
+            }
+            KeyRule::Writes { .. } | KeyRule::Absent => false,
+        }
     }
 }
 
@@ -144,37 +144,6 @@ impl KeyClass {
     #[cfg(test)]
     pub fn of_class(class: Option<u64>) -> KeyClass {
         KeyClass { class, place: None }
-    }
-}
-
-impl KeyWays {
-    /// Notes that a key has another place.
-    fn move_key(&mut self, key: &KeyBits, from: Option<Location>, to: Option<Location>) {
-        if from == to {
-            return;
-        }
-        if let Some(place) = from
-            && let Some(keys) = self.keys.get_mut(&place)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.keys.remove(&place);
-                self.changed.insert(place);
-            }
-        }
-        if let Some(place) = to {
-            if !self.keys.contains_key(&place) {
-                self.changed.insert(place);
-            }
-            self.keys.entry(place).or_default().insert(key.clone());
-        }
-    }
-
-    /// Returns the way that the rule of a key of this place is to write.
-    fn to(&self, place: Option<Location>) -> Way {
-        let ready = place.and_then(|place| self.ready.get(&place));
-        let actions = ready.map_or_else(|| [Action::to_controller()].into(), Arc::clone);
-        Way { actions }
     }
 }
 
@@ -298,7 +267,7 @@ impl KeyRules {
         self.has_due()
     }
 
-    /// Makes the rules of keys write the way to their place too. No way is ready.
+    /// Makes the rules of keys write the way to their place too. No way is wanted or ready.
     pub fn open_ways(&mut self) {
         if self.ways.is_some() {
             return;
@@ -314,28 +283,42 @@ impl KeyRules {
         self.ways.is_some()
     }
 
-    /// Removes and returns the places that a key has begun to have, or no key has any more, each with whether a key has
-    /// it.
-    pub fn take_changed_places(&mut self) -> Vec<(Location, bool)> {
-        let Some(ways) = &mut self.ways else { return Vec::new() };
-        let changed = std::mem::take(&mut ways.changed);
-        changed.into_iter().map(|place| (place, ways.keys.contains_key(&place))).collect()
+    /// Returns the ways to the places that keys have, if their rules say these.
+    pub fn ways(&self) -> Option<&KeyWays> {
+        self.ways.as_ref()
+    }
+
+    /// Returns the ways to the places that keys have, to be wanted, if the rules say these.
+    pub fn ways_mut(&mut self) -> Option<&mut KeyWays> {
+        self.ways.as_mut()
     }
 
     /// Returns the place that a packet's key has.
     pub fn place_of<P: Fields + ?Sized>(&self, packet: &P) -> Option<Location> {
-        self.keys.get(&self.look_up.key_of(packet)?)?.of.place
+        self.place_at(&self.look_up.key_of(packet)?)
+    }
+
+    /// Returns the place that a key has.
+    pub fn place_at(&self, key: &KeyBits) -> Option<Location> {
+        self.keys.get(key)?.of.place
     }
 
     /// Sets the way to a place; `None`: it is not ready, so the controller sends the packets. Returns whether a rule is
     /// due.
     pub fn set_way(&mut self, place: Location, way: Option<Arc<[Action]>>) -> bool {
-        let Some(ways) = &mut self.ways else { return false };
-        match way {
-            Some(actions) => drop(ways.ready.insert(place, actions)),
-            None => drop(ways.ready.remove(&place)),
-        }
-        let keys = ways.keys.get(&place).cloned().unwrap_or_default();
+        let keys = self.ways.as_mut().map(|ways| ways.set(place, way)).unwrap_or_default();
+        self.look_at(keys)
+    }
+
+    /// Notes that the switch has refused the way to the place that the key of a rule has. Returns whether rules are due.
+    pub fn refuse_way(&mut self, rule: &Rule) -> bool {
+        let place = self.key_of(rule).and_then(|key| self.keys.get(&key)?.of.place);
+        let keys = self.ways.as_mut().zip(place).map(|(ways, place)| ways.refuse(place));
+        self.look_at(keys.unwrap_or_default())
+    }
+
+    /// Finds out whether the rules of keys are due whose way has changed. Returns whether any rule is.
+    fn look_at(&mut self, keys: BTreeSet<KeyBits>) -> bool {
         for key in keys {
             let Some(of) = self.keys.get(&key) else { continue };
             if of.rule == self.wanted(of.of) {
@@ -414,15 +397,16 @@ impl KeyRules {
         !self.due.is_empty()
     }
 
-    /// Reports whether each rule that is due sends to the controller, so that the leaves' rules may change. Those of a
-    /// lowered look-up need not: leaves that depend on them only go.
+    /// Reports whether each rule that is due sends to the controller, or would where its way counts, so that the leaves'
+    /// rules may change. Those of a lowered look-up need not: leaves that depend on them only go.
     pub fn are_diverted(&self) -> bool {
-        self.is_ending || self.due.iter().all(|key| self.keys[key].rule == KeyRule::Diverted)
+        self.is_ending || self.due.iter().all(|key| self.keys[key].is_diverted(self.mask))
     }
 
     /// Ends the look-up, which is lowered. All rules are due to go.
     pub fn end(&mut self) {
         self.is_ending = true;
+        self.ways = None;
         self.set_all(0, FxHashMap::default());
     }
 
@@ -454,7 +438,7 @@ impl KeyRules {
         if self.is_ending {
             return Vec::new();
         }
-        self.change(|_, _| Some(KeyRule::Diverted))
+        self.change(|rules, key| (!key.is_diverted(rules.mask)).then_some(KeyRule::Diverted))
     }
 
     /// Takes the changes by which due rules write the classes of their keys.
@@ -512,8 +496,8 @@ impl KeyRules {
             KeyRule::Absent => [].into(),
             KeyRule::Diverted => to_controller(),
             KeyRule::Writes { bits, mask, way } => {
-                let way = way.iter().filter(|way| !way.actions.is_empty());
-                let way = way.map(|way| Instruction::WriteActions(way.actions.to_vec()));
+                let way = way.iter().filter(|way| !way.is_empty());
+                let way = way.map(|way| Instruction::WriteActions(way.to_vec()));
                 let write = Instruction::WriteMetadata { metadata: *bits, mask: *mask };
                 way.chain([write, Instruction::GotoTable(self.table + 1)]).collect()
             }
@@ -532,7 +516,7 @@ fn writes(rule: &Rule) -> Option<KeyRule> {
             Some(KeyRule::Writes { bits: *metadata, mask: *mask, way: None })
         }
         [Instruction::WriteActions(actions), Instruction::WriteMetadata { metadata, mask }, _] => {
-            let way = Some(Way { actions: actions[..].into() });
+            let way = Some(actions[..].into());
             Some(KeyRule::Writes { bits: *metadata, mask: *mask, way })
         }
         _ => None,

@@ -27,6 +27,7 @@
 
 mod classes;
 mod key_rules;
+mod key_ways;
 mod registers;
 
 #[cfg(test)]
@@ -45,6 +46,7 @@ use crate::state::{Cell, CellValue, Snapshot, Value};
 use crate::trace::Fields;
 
 pub(crate) use key_rules::{KeyClass, KeyRules};
+pub(crate) use key_ways::KeyWays;
 pub(crate) use registers::{Classified, OpenPaths, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 
 /// The values of the fields of a key, in order.

@@ -64,6 +64,9 @@ struct InUse {
     /// The paths that one decision may follow to all places that it finds, if there is such a decision.
     #[serde(skip)]
     open: Option<OpenPaths>,
+    /// Whether a run has asked for other paths than these since.
+    #[serde(skip)]
+    has_refused: bool,
     /// The bits of the registers that it had, which rules may still have.
     #[serde(skip)]
     ended_bits: u64,
@@ -153,11 +156,29 @@ impl Registers {
     }
 
     /// Lets one decision follow these paths to all places that a look-up finds. The first paths that are asked for have
-    /// the look-up, until it ends. Returns whether the paths are those.
+    /// the look-up, until it ends or [`Registers::close`] lets them go. Returns whether the paths are those.
     pub fn open(&mut self, look_up: &LookUp, paths: OpenPaths) -> bool {
         let Some(at) = self.position(look_up).filter(|_| self.may_open) else { return false };
         let of = &mut self.look_ups[at];
-        !of.registers.is_empty() && *of.open.get_or_insert_with(|| paths.clone()) == paths
+        if of.registers.is_empty() {
+            return false;
+        }
+        let is_it = *of.open.get_or_insert_with(|| paths.clone()) == paths;
+        of.has_refused |= !is_it;
+        is_it
+    }
+
+    /// Reports whether a run has asked for other paths to the places that a look-up finds than one decision follows.
+    pub fn has_refused_paths(&self, number: usize) -> bool {
+        self.look_ups.get(number).is_some_and(|of| of.open.is_some() && of.has_refused)
+    }
+
+    /// Lets other paths to the places that a look-up finds have it. No leaf may follow the former ones to all places, nor
+    /// rest on a place that it observed because of these. Returns the bits that say the places.
+    pub fn close(&mut self, number: usize) -> u64 {
+        let Some(of) = self.look_ups.get_mut(number) else { return 0 };
+        (of.open, of.has_refused) = (None, false);
+        of.registers.get(&Component::Value).map_or(0, Register::mask)
     }
 
     /// Returns the paths to all places that a look-up finds, if one decision follows them.
@@ -284,8 +305,14 @@ impl Registers {
 
     /// Gives a look-up a table that no other has.
     fn give_table(&mut self, look_up: &LookUp) -> usize {
-        let new =
-            InUse { look_up: look_up.clone(), registers: BTreeMap::new(), open: None, ended_bits: 0, is_vacant: false };
+        let new = InUse {
+            look_up: look_up.clone(),
+            registers: BTreeMap::new(),
+            open: None,
+            has_refused: false,
+            ended_bits: 0,
+            is_vacant: false,
+        };
         match self.look_ups.iter().position(|of| of.is_vacant) {
             Some(at) => {
                 self.look_ups[at] = new;
@@ -340,11 +367,11 @@ impl Registers {
     /// Ends a look-up that no leaf asks any more. If f asks it again, no leaf can rest on it before [`Registers::vacate`].
     /// Returns it; `None` if it had ended.
     pub fn retire(&mut self, number: usize) -> Option<LookUp> {
-        let InUse { look_up, registers, ended_bits, open, .. } = self.look_ups.get_mut(number)?;
+        let InUse { look_up, registers, ended_bits, open, has_refused, .. } = self.look_ups.get_mut(number)?;
         if registers.is_empty() {
             return None;
         }
-        *open = None;
+        (*open, *has_refused) = (None, false);
         *ended_bits = std::mem::take(registers).values().fold(0, |all, register| all | register.mask());
         Some(look_up.clone())
     }

@@ -403,6 +403,17 @@ pub enum Report {
         /// The error of the switch, and the rule that it is about.
         what: Arc<str>,
     },
+    /// A switch refuses rules which write or clear the action sets of packets. No decision is for all places there.
+    #[error(
+        "switch {switch} refuses action sets: from now on there is a decision for each place, and it connects again; it \
+         said so about {what}"
+    )]
+    NoActionSets {
+        /// The switch.
+        switch: Dpid,
+        /// The error of the switch, and the rule that it is about.
+        what: Arc<str>,
+    },
     /// A switch announced bundles, but refused one. Its updates take two steps instead.
     #[error("switch {switch} refused a bundle of changes ({why}); its updates take two steps from now on")]
     BundleRefused {

@@ -39,6 +39,8 @@ pub struct SimSwitch {
     pub takes_metadata: bool,
     /// Whether the switch accepts rules that write or clear action sets.
     pub takes_action_sets: bool,
+    /// A port that the switch does not accept in action sets, as if it had just gone.
+    pub refuses_in_set: Option<PortNo>,
     /// The number of bytes of a packet that the switch sends to the controller.
     pub send_len: usize,
     /// Whether the switch keeps the packets that it sends only in part, until the controller answers.
@@ -93,6 +95,7 @@ impl SimSwitch {
             refuses_table: None,
             takes_metadata: true,
             takes_action_sets: true,
+            refuses_in_set: None,
             takes_meters: true,
             meters: BTreeMap::new(),
             send_len: usize::MAX,
@@ -191,6 +194,14 @@ impl SimSwitch {
             |instruction: &Instruction| matches!(instruction, Instruction::WriteActions(_) | Instruction::ClearActions);
         if !self.takes_action_sets && request.instructions.iter().any(is_of_set) {
             return Err(ErrorMsg { kind: 3, code: 1, data: Vec::new() });
+        }
+        let is_refused =
+            |action: &Action| matches!(action, Action::Output { port, .. } if Some(*port) == self.refuses_in_set);
+        let leads_there =
+            |of: &Instruction| matches!(of, Instruction::WriteActions(actions) if actions.iter().any(is_refused));
+        if request.instructions.iter().any(leads_there) {
+            // OFPBAC_BAD_OUT_PORT.
+            return Err(ErrorMsg { kind: 2, code: 4, data: Vec::new() });
         }
         if self.refuses_table.is_some_and(|first| first <= request.table_id) {
             return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });

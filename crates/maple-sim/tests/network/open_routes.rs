@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{LookUpStatus, Options};
+use maple_core::engine::{Event, LookUpStatus, Options};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::run::Observe as _;
+use maple_core::state::Write;
 use maple_sim::{SimNetwork, SimSwitch};
 use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, Instruction, PortNo, Version};
+use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 
 const SWITCHES: u64 = 4;
 
@@ -187,6 +188,29 @@ fn a_restart_changes_no_rule() {
 }
 
 #[test]
+fn a_restart_with_the_option_changed_exchanges_what_differs_and_back() {
+    let hosts: u64 = 8;
+    let mut sim = line(to_host, hosts, &options(true));
+    announce(&mut sim, hosts);
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    let with_ways = (rules(&sim), ways(&sim));
+    assert_eq!(with_ways.1, (hosts * SWITCHES) as usize);
+    for (is_open, shards) in [(false, 2), (true, 1), (false, 1), (true, 2)] {
+        sim.set_options(|options| options.open_routes = is_open);
+        sim.restart_controller(shards);
+        sim.run();
+        for _ in 0..2 {
+            all_pairs(&mut sim, hosts);
+            sim.settle();
+        }
+        assert_eq!(all_pairs(&mut sim, hosts), 0);
+        let now = (rules(&sim), ways(&sim));
+        assert!(if is_open { now == with_ways } else { now.0 > with_ways.0 && now.1 == 0 }, "{is_open}: {now:?}");
+    }
+}
+
+#[test]
 fn a_switch_without_action_sets_does_without() {
     let hosts: u64 = 8;
     let ways_of = |takes_action_sets| {
@@ -216,6 +240,110 @@ fn a_switch_without_action_sets_does_without() {
         all.filter(|flow| flow.instructions.iter().any(writes)).count()
     };
     assert_eq!((ways_of(true), ways_of(false)), (hosts as usize * SWITCHES as usize, 0));
+}
+
+/// Returns the number of rules of keys that say a way to a place, at all switches.
+fn ways(sim: &SimNetwork) -> usize {
+    let says_way = |instruction: &Instruction| match instruction {
+        Instruction::WriteActions(actions) => *actions != [Action::to_controller()],
+        _ => false,
+    };
+    sim.switches().flat_map(SimSwitch::flows).filter(|flow| flow.instructions.iter().any(says_way)).count()
+}
+
+#[test]
+fn a_switch_has_ways_to_the_places_where_packets_go_and_to_no_others() {
+    let hosts: u64 = 12;
+    let mut sim = line(to_known, hosts, &options(true));
+    // Each host sends to the next one; that of its packets which came before the next one was known were dropped.
+    announce(&mut sim, hosts);
+    announce(&mut sim, hosts);
+    sim.settle();
+    assert_eq!(ways(&sim), hosts as usize, "one at each switch for each host of it that sends");
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    assert_eq!(ways(&sim), (hosts * SWITCHES) as usize);
+    assert_eq!(all_pairs(&mut sim, hosts), 0);
+}
+
+#[test]
+fn a_switch_that_refuses_one_way_has_the_others() {
+    let hosts: u64 = 8;
+    let mut sim = line(to_host, hosts, &options(true));
+    let (refused, port) = (place(4), place(4).port);
+    sim.switch(refused.switch).expect("it is there").refuses_in_set = Some(port);
+    announce(&mut sim, hosts);
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    let before = sim.stats().packet_ins;
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    // Those from the other host of the switch to the host at that port.
+    assert_eq!(sim.stats().packet_ins - before, 1);
+    assert_eq!(ways(&sim), (hosts * SWITCHES) as usize - 1);
+    let looks_up = |status: &LookUpStatus| status.look_up == "hosts[eth_dst]" && status.lowered.is_none();
+    for dpid in (1..=SWITCHES).map(Dpid) {
+        assert!(sim.engines()[0].view().look_ups(dpid).unwrap_or_default().iter().any(looks_up), "{dpid}");
+        assert_eq!(sim.engines()[0].view().action_sets(dpid), Some(true), "{dpid}");
+    }
+}
+
+#[test]
+fn a_decision_for_all_places_outlives_the_place_of_its_first_packet() {
+    let hosts: u64 = 8;
+    let policy = |pkt: &PacketHandle, net: &Net| if pkt.is_multicast() { Route::drop() } else { to_known(pkt, net) };
+    let mut sim = line(policy, hosts, &options(true));
+    announce(&mut sim, hosts);
+    all_pairs(&mut sim, hosts);
+    // Host 1 was the destination of the first packet of host 0.
+    sim.remove_port(place(1));
+    sim.settle();
+    sim.reload(Arc::new(policy));
+    sim.settle();
+    sim.delivered.clear();
+    let before = sim.stats().packet_ins;
+    for (from, to) in [(0, 2), (4, 3), (0, 5), (4, 7)] {
+        sim.inject(place(from), frame(from, to));
+        sim.run();
+        let places: Vec<Location> = sim.delivered.drain(..).map(|delivery| delivery.at).collect();
+        assert_eq!(places, [place(to)], "from {from} to {to}");
+    }
+    assert_eq!(sim.stats().packet_ins, before);
+}
+
+#[test]
+fn other_paths_have_the_look_up_when_no_decision_follows_the_first_ones() {
+    let hosts: u64 = 8;
+    let by_mode = |pkt: &PacketHandle, net: &Net| {
+        let locate = |field| net.locate_by(field, None).ok().flatten();
+        let by_costs = net.var("mode").is_some();
+        match (locate(Field::EthDst), locate(Field::EthSrc)) {
+            _ if pkt.is_multicast() => Route::drop(),
+            (Some(dst), Some(src)) if by_costs => net.path(src.start(), dst, "delay"),
+            (Some(dst), Some(src)) => net.shortest_path(src.start(), dst),
+            _ => Route::drop(),
+        }
+    };
+    let mut sim = line(by_mode, hosts, &options(true));
+    sim.tell(Event::Write(vec![Write::CostName("delay".into())]));
+    sim.settle();
+    announce(&mut sim, hosts);
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    let before = (rules(&sim), ways(&sim));
+    sim.tell(Event::Write(vec![Write::Var { name: "mode".into(), value: Some(1i64.into()) }]));
+    sim.settle();
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    all_pairs(&mut sim, hosts);
+    sim.settle();
+    assert_eq!(all_pairs(&mut sim, hosts), 0);
+    assert_eq!((rules(&sim), ways(&sim)), before);
+    // A restart changes nothing of that.
+    sim.restart_controller(2);
+    sim.run();
+    assert_eq!(all_pairs(&mut sim, hosts), 0);
+    assert_eq!((rules(&sim), ways(&sim)), before);
 }
 
 #[test]

@@ -78,6 +78,7 @@ impl Decisions {
         let lost = switch.tree().leaves().collect::<Vec<LeafId>>();
         self.withdraw_all(fabric, lost);
         self.end_ways(fabric, dpid);
+        self.ways.forget_switch(dpid);
         self.report_departed(fabric, departed);
         self.end_waits_for(fabric, dpid);
         // These barriers will not be answered.

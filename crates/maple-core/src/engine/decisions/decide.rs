@@ -96,8 +96,12 @@ impl Decisions {
             // The host has gone, so the packet is of another leaf in the newest state.
             return self.undecided.add_misses([received]);
         };
-        let way = self.way_to(fabric, dpid, place).and_then(|way| fabric.routes.get(way));
-        let is_sure = is_active && !fabric.ctx.is_any_unconfirmed();
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let is_wanted = switch.ingress.look_ups.want_way(place);
+        let way = if is_wanted { self.way_to(fabric, dpid, place) } else { None };
+        let is_taken = fabric.switches.get(&dpid).is_some_and(|switch| switch.ingress.look_ups.is_way_ready(place));
+        let is_sure = is_active && is_taken && !fabric.ctx.is_any_unconfirmed();
+        let way = way.and_then(|way| fabric.routes.get(way));
         let way = way.filter(|way| is_sure && way.way() == Some(WayState::Used) && way.is_ready());
         let actions = way.map(SharedRoute::actions);
         let resolve = || goal.ending_at(place).now(&fabric.ctx.store.snapshot());
@@ -121,8 +125,15 @@ impl Decisions {
                 }
                 fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, &self.origin_of(id), &received);
             }
-            (None, None) => self.decide(fabric, vec![received]),
+            (None, None) => self.decide_alone(fabric, received),
         }
+    }
+
+    /// Has f decide one packet that its leaf can't answer, and makes no leaf of the answer.
+    fn decide_alone(&mut self, fabric: &mut Fabric, received: ReceivedPacket) {
+        let Some(run) = new_run(fabric, &received) else { return };
+        let outcome = self.run_once(fabric, &run);
+        self.commit_run(fabric, outcome, received, false);
     }
 
     /// Counts a packet that is dropped because no path leads to the place that is found for it.
@@ -182,13 +193,13 @@ impl Decisions {
         let new = |received| Some((new_run(fabric, &received)?, received));
         let runs = packets.into_iter().filter_map(new).collect();
         for (received, outcome) in self.run_policy(fabric, runs) {
-            self.commit_run(fabric, outcome, received);
+            self.commit_run(fabric, outcome, received, true);
         }
     }
 
     /// Commits a run and does what it says. While the state changes under the run, it is repeated. A run that was
-    /// repeated too often runs alone, without other commits.
-    fn commit_run(&mut self, fabric: &mut Fabric, outcome: RunOutcome, received: ReceivedPacket) {
+    /// repeated too often runs alone, without other commits. `may_last`: its answer may become a leaf.
+    fn commit_run(&mut self, fabric: &mut Fabric, outcome: RunOutcome, received: ReceivedPacket, may_last: bool) {
         let mut lost = 0;
         let mut ended = Some(outcome);
         let store = Arc::clone(fabric.ctx.store.shared());
@@ -204,8 +215,9 @@ impl Decisions {
                 }
             };
             let done = match outcome {
-                RunOutcome::Answer((goal, route), finished) => {
-                    self.commit(fabric, goal, route, *finished, &received, exclusive)
+                RunOutcome::Answer(answer, mut finished) => {
+                    finished.trace.needs_controller |= !may_last;
+                    self.commit(fabric, answer, *finished, &received, exclusive)
                 }
                 RunOutcome::Waits(finished) => self.park(fabric, *finished, &received, exclusive),
                 RunOutcome::Failed(error, heard) => {
@@ -225,8 +237,7 @@ impl Decisions {
     fn commit(
         &mut self,
         fabric: &mut Fabric,
-        goal: Goal,
-        route: Arc<Resolved>,
+        (goal, route): (Goal, Arc<Resolved>),
         finished: Finished,
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,

@@ -34,6 +34,9 @@ impl Decisions {
         self.keep_counting_leaf(fabric, id, &leaf);
         fabric.ctx.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
+        if leaf.is_open() {
+            self.ways.note_ended_leaf(ingress);
+        }
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
             switch.ingress.table.remove(id);
             fabric.mark_dirty(ingress);

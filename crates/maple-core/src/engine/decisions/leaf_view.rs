@@ -28,7 +28,8 @@ impl Decisions {
         let leaf = self.leaves.get(&id)?;
         let specialised_to = leaf.extra_reads.iter().map(show).collect();
         let is_made_up = leaf.witness.is_made_up;
-        Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to, is_made_up })
+        let under_way = under_way(fabric, id, leaf).or_else(|| way_under_way(fabric, leaf, &received));
+        Some(LeafView { id, under_way, specialised_to, is_made_up })
     }
 
     /// Returns the witness packet of a leaf: f ran on it.
@@ -67,6 +68,14 @@ fn under_way(fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
         }
     };
     Some(text.to_owned())
+}
+
+/// Returns why the controller forwards a packet of a decision for all places, in words. `None` if the switch does.
+fn way_under_way(fabric: &Fabric, leaf: &Leaf, received: &ReceivedPacket) -> Option<String> {
+    let look_ups = &fabric.switches.get(&leaf.ingress()).filter(|_| leaf.is_open())?.ingress.look_ups;
+    let place = look_ups.open_place(&received.packet())?;
+    (!look_ups.is_way_ready(place))
+        .then(|| format!("the way to {place} is not ready, so the controller forwards its packets"))
 }
 
 /// The rules of a switch: ours, and the foreign ones that the last audit saw.

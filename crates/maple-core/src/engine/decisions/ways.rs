@@ -1,9 +1,10 @@
 //! The ways to the places that open look-ups find: the routes along which rules of keys lead.
 //!
 //! A decision for all places says no more than which paths it follows. Where they lead is said by the rules of keys, so for
-//! each place that a key has, one route is its *way*. It is a member of [`crate::engine::fabric::routes`] like a leaf: it
-//! has labels, follows its plan, and changes its path while packets flow. Until it is ready, and when it is lost, the
-//! rules of its keys send to the controller. There are at most as many ways as keys.
+//! each place that a key has and packets go to, one route is its *way*. It is a member of [`crate::engine::fabric::routes`]
+//! like a leaf: it has labels, follows its plan, and changes its path while packets flow. Until it is ready, and when it is
+//! lost, the rules of its keys send to the controller. The first packet that comes by such a rule wants the way, or
+//! exploration does so before. There are at most as many ways as keys.
 //!
 //! A rule of a key changes with an update of its own, which everything else of the switch waits for. So what waits for the
 //! confirmation of the switch's next update waits for the change of all keys' rules that are due by then.
@@ -17,7 +18,7 @@ use super::Decisions;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::WayState;
 use crate::ids::RouteId;
-use crate::network::Location;
+use crate::network::{Location, Mac};
 
 /// The routes that are ways, by switch and place.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,10 @@ pub(in crate::engine) struct PlaceWays {
     by_route: FxHashMap<RouteId, (Dpid, Location)>,
     /// The places whose route was closed, and which are to have another.
     lost: BTreeSet<(Dpid, Location)>,
+    /// The hosts to which rules of an earlier run said the ways, and for which that was not looked at.
+    earlier: BTreeMap<Dpid, BTreeSet<Mac>>,
+    /// The switches where a decision for all places has ended, and perhaps none is left.
+    ended_leaves: BTreeSet<Dpid>,
 }
 
 impl PlaceWays {
@@ -58,6 +63,39 @@ impl PlaceWays {
         self.lost = others;
         let lost: BTreeSet<(Dpid, Location)> = lost;
         lost.into_iter().map(|(_, place)| place).collect()
+    }
+
+    /// Notes that rules of an earlier run said the ways to hosts.
+    pub fn note_earlier(&mut self, dpid: Dpid, hosts: BTreeSet<Mac>) {
+        if !hosts.is_empty() {
+            self.earlier.insert(dpid, hosts);
+        }
+    }
+
+    /// Removes and returns the hosts to which rules of an earlier run said the ways.
+    pub fn take_earlier(&mut self, dpid: Dpid) -> BTreeSet<Mac> {
+        self.earlier.remove(&dpid).unwrap_or_default()
+    }
+
+    /// Notes that a decision for all places has ended, or one of an earlier run may not have come back.
+    pub fn note_ended_leaf(&mut self, dpid: Dpid) {
+        self.ended_leaves.insert(dpid);
+    }
+
+    /// Forgets a switch that has gone, which has no ways any more.
+    pub fn forget_switch(&mut self, dpid: Dpid) {
+        self.earlier.remove(&dpid);
+        self.ended_leaves.remove(&dpid);
+    }
+
+    /// Reports whether perhaps no decision for all places is left.
+    pub fn may_have_no_leaf(&self, dpid: Dpid) -> bool {
+        self.ended_leaves.contains(&dpid)
+    }
+
+    /// Notes that it was found out whether a decision for all places is left.
+    pub fn forget_ended_leaves(&mut self, dpid: Dpid) {
+        self.ended_leaves.remove(&dpid);
     }
 
     fn remove(&mut self, route: RouteId) -> Option<(Dpid, Location)> {
@@ -101,7 +139,7 @@ impl Decisions {
         }
     }
 
-    /// Ends a way, because no key has its place, or no decision is for all places. Returns its switch and place.
+    /// Ends a way, because nobody wants it any more. Returns its switch and place.
     pub fn end_way(&mut self, fabric: &mut Fabric, id: RouteId) -> Option<(Dpid, Location)> {
         let (dpid, place) = self.ways.remove(id)?;
         close_way(fabric, dpid, place);

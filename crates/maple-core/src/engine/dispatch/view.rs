@@ -167,6 +167,13 @@ impl<'a> EngineView<'a> {
         Some(switch.ingress.look_ups.status(switch.layout()))
     }
 
+    /// Reports whether one decision may be for all places that a look-up finds at a switch, which takes action sets. `None`
+    /// if the switch has no tables for look-ups, or the options don't allow it anywhere.
+    pub fn action_sets(self, dpid: Dpid) -> Option<bool> {
+        let switch = self.0.fabric.switches.get(&dpid).filter(|_| self.0.fabric.ctx.options.open_routes)?;
+        (!switch.layout().look_ups().is_empty()).then(|| switch.layout().has_action_sets())
+    }
+
     /// Returns the labels by which packets arrive at a switch; `None` if this shard does not serve it.
     pub fn labels(self, dpid: Dpid) -> Option<Vec<LabelView>> {
         self.0.fabric.switches.get(&dpid).map(|switch| switch.paths.labels.views())

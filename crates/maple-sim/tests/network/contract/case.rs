@@ -19,9 +19,6 @@ use super::play::Play;
 use super::shape::{Shape, driver};
 use super::tally::Tally;
 
-/// Seeds below this are the same in each run, and others are fresh.
-const FRESH: u64 = 1_000_000;
-
 /// Everything that a run of a test case depends on.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -63,8 +60,7 @@ impl Case {
         let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
         let (other, sliced, guards, lists) = (None, false, Vec::new(), seed.is_multiple_of(3));
         let look_up_tables = (seed % 5) as u8;
-        // Open routes are no default yet: a run of all tests plays them with seeds that stay the same.
-        let open_routes = seed / 4 % 2 == 1 && (seed < FRESH || std::env::var_os("MAPLE_CASES").is_some());
+        let open_routes = seed / 4 % 2 == 1;
         let explored_leaves = [0, 8, 400][(seed / 7 % 3) as usize];
         Case {
             seed,
@@ -269,6 +265,16 @@ impl Case {
     /// Reports whether a switch comes back with another version.
     pub fn changes_versions(&self) -> bool {
         self.scenario.steps.iter().any(|step| matches!(step, Step::RegainConnection { as_other: true, .. }))
+    }
+
+    /// Reports whether the next run of a controller has the other option of the two for open routes.
+    pub fn changes_open_routes(&self) -> bool {
+        (self.seed / 8).is_multiple_of(3)
+    }
+
+    /// Reports whether switches take action sets.
+    pub fn takes_action_sets(&self) -> bool {
+        self.seed / 8 % 7 != 3
     }
 
     /// Reports whether a switch has bundles, if it speaks 1.3.

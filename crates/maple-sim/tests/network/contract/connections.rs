@@ -62,6 +62,9 @@ impl Play<'_> {
             Knows::Nothing => {}
         }
         (self.dropped, self.way_drops) = (0, 0);
+        if self.case.changes_open_routes() {
+            self.sim.set_options(|options| options.open_routes = !options.open_routes);
+        }
         let reloads = self.sim.restart_controller(shards);
         if knows == Knows::Nothing {
             self.sim.forget_earlier_run();

@@ -330,6 +330,7 @@ fn switch(case: &Case, number: usize) -> SimSwitch {
     switch.tables = case.shape.tables[number];
     (switch.refuses_table, switch.takes_metadata) = case.shape.refused;
     switch.takes_meters = case.shape.takes_meters;
+    switch.takes_action_sets = case.takes_action_sets();
     let sizes = case.keys_of_table.into_iter().flat_map(|keys| (1..=case.look_up_tables).map(move |of| (of, keys)));
     switch.table_sizes.extend(sizes);
     switch.takes_bundles = version == Version::Of13 && case.has_bundles(dpid);

@@ -25,6 +25,13 @@ use crate::report::{Report, ReportKind, ReportSubject, rule_line};
 use crate::rule::Rule;
 use crate::update::key_of;
 
+/// The errors about instructions (1.3 §7.4.4.4) which say that a switch does not have one: `OFPBIC_UNKNOWN_INST` and
+/// `OFPBIC_UNSUP_INST`.
+const NOT_AN_INSTRUCTION: [u16; 2] = [0, 1];
+/// The errors about actions (1.3 §7.4.4.3) of switches that do not take them in a set: `OFPBAC_BAD_TYPE`, `TOO_MANY`,
+/// `MATCH_INCONSISTENT`, `UNSUPPORTED_ORDER`, `BAD_SET_TYPE`.
+const NOT_IN_SETS: [u16; 5] = [0, 7, 10, 11, 13];
+
 /// How long a switch that refused a host's rule gets no rules of hosts. This exceeds the time for which its table
 /// counts as full.
 const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
@@ -61,6 +68,9 @@ impl Decisions {
             return use_fewer_tables(fabric, dpid, table, rule, error);
         }
         let what = refusal(switch.version(), table, rule, error);
+        if is_of_way(switch, table, rule, error) {
+            return on_way_refused(fabric, dpid, table, rule, what);
+        }
         if self.give_up_look_ups(fabric, dpid, (table, rule), full) {
             return report_refusal(fabric, dpid, what);
         }
@@ -196,15 +206,34 @@ fn use_fewer_tables(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, err
     fabric.ctx.add_effect(Effect::Reconnect { dpid });
 }
 
-/// Reports whether a switch refuses a rule because of what it does to the action set of packets.
+/// Reports whether a switch refuses a rule because of what it does to the action set of packets: it does not have the
+/// instruction, or has actions that it does not take in a set.
 fn is_of_action_set(switch: &Switch, table: u8, rule: &Rule, error: &ErrorMsg) -> bool {
     let sent = switch.tables.action_sets().to_switch(table, rule.instructions.to_vec());
+    let lacks_it = error.kind == ErrorMsg::BAD_INSTRUCTION && NOT_AN_INSTRUCTION.contains(&error.code);
+    let not_in_sets = error.kind == ErrorMsg::BAD_ACTION && NOT_IN_SETS.contains(&error.code);
     let is_blamed = |instruction: &Instruction| match instruction {
-        Instruction::WriteActions(_) => matches!(error.kind, ErrorMsg::BAD_ACTION | ErrorMsg::BAD_INSTRUCTION),
-        Instruction::ClearActions => error.kind == ErrorMsg::BAD_INSTRUCTION,
+        Instruction::WriteActions(_) => lacks_it || not_in_sets,
+        Instruction::ClearActions => lacks_it,
         _ => false,
     };
     switch.layout().has_action_sets() && sent.iter().any(is_blamed)
+}
+
+/// Reports whether a switch refuses a key's rule because of the way that it writes: for example, a port of it has gone.
+fn is_of_way(switch: &Switch, table: u8, rule: &Rule, error: &ErrorMsg) -> bool {
+    let says_way = |instruction: &Instruction| matches!(instruction, Instruction::WriteActions(_));
+    let is_of_key = switch.layout().look_ups().contains(&table) && rule.instructions.iter().any(says_way);
+    switch.layout().has_action_sets() && is_of_key && error.kind == ErrorMsg::BAD_ACTION
+}
+
+/// Handles the refusal of the way that a key's rule writes. The controller sends its packets until the way is another one.
+fn on_way_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, what: String) {
+    report_refusal(fabric, dpid, what);
+    if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ingress.look_ups.refuse_way(table, rule)) {
+        fabric.mark_dirty(dpid);
+    }
+    fabric.switches.reread(&mut fabric.ctx, dpid);
 }
 
 /// Lets a switch do without action sets, which it does not have, with a new connection.
@@ -213,7 +242,8 @@ fn do_without_action_sets(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rul
     let what = refusal(switch.version(), table, rule, error);
     // Each rule is refused.
     if fabric.switches.note_no_action_sets(dpid) {
-        report_refusal(fabric, dpid, what);
+        fabric.ctx.stats.refused_rules += 1;
+        fabric.ctx.report(Report::NoActionSets { switch: dpid, what: what.into() });
         fabric.ctx.add_effect(Effect::Reconnect { dpid });
     }
 }

@@ -510,9 +510,10 @@ impl LookUps {
             Instruction::WriteMetadata { metadata, mask } => Some((*metadata, *mask)),
             _ => None,
         });
-        let found = match written {
-            Some((metadata, mask)) => registers.found_by(rules.look_up(), metadata, mask),
-            None => "not confirmed, so the controller decides".to_owned(),
+        let found = match (written, open::describe_way(rules, &key, rule)) {
+            (Some(_), Some(place_and_way)) => place_and_way,
+            (Some((metadata, mask)), None) => registers.found_by(rules.look_up(), metadata, mask),
+            (None, _) => "not confirmed, so the controller decides".to_owned(),
         };
         Some(format!("maple: {} for {}: {found}", rules.look_up(), rules.look_up().key_text(&key)))
     }

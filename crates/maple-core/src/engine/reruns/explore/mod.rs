@@ -15,8 +15,9 @@
 //! * of a read of few bits, each value; of other reads, the values that other places of the tree have.
 //!
 //! A pass goes on until no packet is left to try. It follows when the tree, the classes of keys or the hosts of a switch
-//! have changed, and begins at most once in [`PAUSE`]. What stays open is kept for people ([`Exploration`]): reads of
-//! values that nobody knows, places that no packet was found for, and packets for which f writes, waits or fails.
+//! have changed, and begins at most once in [`PAUSE`]. Where one decision is for all places that a look-up finds, a pass
+//! also wants the ways to these places. What stays open is kept for people ([`Exploration`]): reads of values that nobody
+//! knows, places that no packet was found for, and packets for which f writes, waits or fails.
 //!
 //! # Why it is correct
 //!
@@ -29,8 +30,9 @@
 //! A shard tries [`BATCH`] packets at a time, its switches in turn, so that packets are served in between. A turn that
 //! was long, because f is slow or others need the shard, is followed by a rest and by smaller ones. A switch that has
 //! not confirmed what was sent to it is left alone. Nothing is explored where the switch has
-//! [`Options::explored_leaves`](crate::engine::Options) leaves or half of its room for rules is used: these are for packets
-//! that come, and so is the last table for look-ups. Packets without a leaf are tried again after ever longer rests.
+//! [`Options::explored_leaves`](crate::engine::Options) leaves or half of its room for rules is used, and no way is wanted
+//! where it has as many: these are for packets that come, and so is the last table for look-ups. Packets without a leaf are
+//! tried again after ever longer rests.
 //! Switches without tables for look-ups are not explored, nor are policies with reads that are known not to be tracked, or
 //! that take too long.
 
@@ -207,8 +209,8 @@ fn can_be_explored(switch: &Switch) -> bool {
     !switch.layout().look_ups().is_empty() && switch.restoring.is_none() && !switch.is_unreachable()
 }
 
-/// Returns the number of open questions at a switch, with the bound that has stopped exploration there, and one if
-/// something has changed since.
+/// Returns the number of open questions at a switch, with the bound that has stopped exploration there, one if something
+/// has changed since, and one if there are places to which no way is ready.
 pub(in crate::engine) fn count_open(options: &Options, switch: &Switch) -> u64 {
     if options.explored_leaves == 0 || !can_be_explored(switch) {
         return 0;
@@ -216,7 +218,7 @@ pub(in crate::engine) fn count_open(options: &Options, switch: &Switch) -> u64 {
     let exploration = &switch.ingress.exploration;
     let is_outdated = exploration.seen != Some(seen_state(switch));
     let found = exploration.result.as_ref().map_or(0, |of| of.open.len() as u64 + u64::from(of.stopped.is_some()));
-    found + u64::from(is_outdated)
+    found + u64::from(is_outdated) + u64::from(switch.ingress.look_ups.count_unready_ways() > 0)
 }
 
 /// Returns what exploration has found at a switch. `None` if the switch is not explored.
@@ -237,6 +239,11 @@ pub(in crate::engine) fn found(decisions: &Decisions, options: &Options, switch:
     if switch.ingress.look_ups.key_rules().any(KeyRules::has_unclassified) {
         let what = "keys have no class, and their packets come to the controller".to_owned();
         result.open.push(OpenQuestion { source: None, what, count: 1 });
+    }
+    let ways = switch.ingress.look_ups.count_unready_ways();
+    if ways > 0 {
+        let what = "the controller forwards packets to a place, because the way there is not ready (yet)".to_owned();
+        result.open.push(OpenQuestion { source: None, what, count: ways });
     }
     if count > 0 {
         let what = "the controller forwards packets, because a decision has no rule (yet)".to_owned();
@@ -264,13 +271,15 @@ fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, batch: us
     decisions.follow_tables(fabric, dpid);
     let stopped = bound_reached(fabric, dpid);
     let untried = if stopped.is_none() { untried_packets(decisions, fabric, dpid, batch) } else { Vec::new() };
-    if untried.is_empty() {
+    let most = fabric.ctx.options.explored_leaves;
+    let ways = if stopped.is_none() { decisions.foresee_ways(fabric, dpid, batch, most) } else { 0 };
+    if untried.is_empty() && ways == 0 {
         let open = open_questions(decisions, fabric, dpid);
         let switch = fabric.switches.known_mut(dpid)?;
         switch.ingress.exploration.result = Some(Exploration { is_current: true, stopped, open });
         return None;
     }
-    let count = untried.len();
+    let count = untried.len() + ways;
     let run = |packet: ReceivedPacket| Some((Decisions::admissible_run(fabric, &packet)?, packet));
     let runs: Vec<(Run, ReceivedPacket)> = untried.into_iter().filter_map(run).collect();
     for (packet, outcome) in decisions.run_policy(fabric, runs) {

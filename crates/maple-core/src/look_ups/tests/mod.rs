@@ -3,18 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 
 use maple_wire::packet::Frame;
-use maple_wire::{Action, Dpid, Field, Instruction, Packet, PortNo};
+use maple_wire::{Dpid, Field, Instruction, Packet, PortNo};
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::registers::SOURCE_IS_HERE;
-use super::{Classified, Component, KeyBits, KeyClass, KeyField, KeyForm, KeyRules, LookUp, OpenPaths, Registers};
+use super::{Classified, Component, KeyBits, KeyClass, KeyField, KeyForm, KeyRules, LookUp, Registers};
 use crate::network::{HostInfo, Location, Mac};
 use crate::report::Lowered;
 use crate::rule::{Rule, is_to_controller_only};
 use crate::state::{Memorable, Store, Value, Write};
 use crate::trace::{Fields, ReadMetadata};
 use crate::update::Change;
+
+mod ways;
 
 const TABLE: u8 = 2;
 
@@ -226,163 +228,6 @@ proptest! {
             }
         }
     }
-}
-
-/// A place, by the number of its port.
-fn place(port: u32) -> Location {
-    Location::new(Dpid(1), PortNo(port))
-}
-
-/// The way that the rule of a key writes, if the switch has one.
-fn way(switch: &[Rule], key: u16) -> Option<Vec<Action>> {
-    let is_it = |rule: &&Rule| rule.matching.get(Field::TcpDst).is_some_and(|of| of.value == u128::from(key));
-    // The way for IPv4; that for IPv6 is the same.
-    let rule = switch.iter().find(is_it)?;
-    let written = rule.instructions.iter().find_map(|instruction| match instruction {
-        Instruction::WriteActions(actions) => Some(actions.clone()),
-        _ => None,
-    });
-    let goes_on = rule.instructions.iter().any(|instruction| matches!(instruction, Instruction::GotoTable(_)));
-    goes_on.then(|| written.unwrap_or_default())
-}
-
-/// Something that happens to keys with ways.
-#[derive(Clone, Debug)]
-enum WayStep {
-    /// A key has another place, or none.
-    Move(u16, Option<u32>),
-    /// The way to a place is ready, by this port, or is not.
-    Way(u32, Option<u32>),
-    Take(Take),
-}
-
-fn way_steps() -> impl Strategy<Value = Vec<WayStep>> {
-    let takes = prop_oneof![Just(Take::Extend), Just(Take::Divert), Just(Take::Finish), Just(Take::Learn)];
-    let step = prop_oneof![
-        (0..4u16, proptest::option::weighted(0.8, 0..3u32)).prop_map(|(key, to)| WayStep::Move(key, to)),
-        (0..3u32, proptest::option::of(0..3u32)).prop_map(|(to, port)| WayStep::Way(to, port)),
-        takes.prop_map(WayStep::Take),
-    ];
-    proptest::collection::vec(step, 1..60)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn keys_rules_write_the_way_to_the_place_that_the_key_has(steps in way_steps()) {
-        let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
-        rules.set_all(1, FxHashMap::default());
-        rules.open_ways();
-        // The naive form: which place each key has, and which way each place.
-        let (mut places, mut ways) = (BTreeMap::new(), BTreeMap::new());
-        let wanted = |places: &BTreeMap<u16, u32>, ways: &BTreeMap<u32, u32>, key: u16| {
-            let to = places.get(&key)?;
-            let action = ways.get(to).map_or_else(Action::to_controller, |port| Action::output(PortNo(*port)));
-            Some(vec![action])
-        };
-        for step in steps.into_iter().chain([WayStep::Take(Take::Finish)]) {
-            let take = match step {
-                WayStep::Move(key, to) => {
-                    places.remove(&key);
-                    places.extend(to.map(|to| (key, to)));
-                    let of = to.map_or(KeyClass::ABSENT, |to| KeyClass { class: Some(1), place: Some(place(to)) });
-                    rules.set([(vec![u128::from(key)].into_boxed_slice(), of)]);
-                    continue;
-                }
-                WayStep::Way(to, port) => {
-                    ways.remove(&to);
-                    ways.extend(port.map(|port| (to, port)));
-                    rules.set_way(place(to), port.map(|port| [Action::output(PortNo(port))].into()));
-                    continue;
-                }
-                WayStep::Take(take) => take,
-            };
-            if matches!(take, Take::Extend) {
-                // Leaves' rules may match all that the rules write.
-                rules.open();
-            }
-            let before: Vec<_> = (0..4).map(|key| way(&switch, key)).collect();
-            let changes = match take {
-                Take::Extend => rules.extend(),
-                Take::Divert => rules.divert(),
-                Take::Finish => rules.finish(),
-                Take::Learn => {
-                    prop_assert!(rules.learn(switch.clone()).is_empty());
-                    rules.divert()
-                }
-            };
-            changes.iter().for_each(|change| apply(&mut switch, change));
-            for key in 0..4 {
-                let (now, is_new) = (way(&switch, key), way(&switch, key) == wanted(&places, &ways, key));
-                prop_assert!(now == before[usize::from(key)] || now.is_none() || is_new, "key {key}: {now:?}");
-                prop_assert!(!matches!(take, Take::Finish) || is_new, "key {key}: {now:?}");
-            }
-        }
-        let of_places: std::collections::BTreeSet<Location> = places.values().map(|to| place(*to)).collect();
-        let changed = rules.take_changed_places();
-        let held = changed.iter().filter(|(_, has_key)| *has_key).map(|(place, _)| *place).collect();
-        prop_assert_eq!(of_places, held, "each place that a key has is told");
-        prop_assert_eq!(rules.take_changed_places(), []);
-    }
-}
-
-#[test]
-fn a_way_changes_while_leaves_are_at_rest_and_to_the_controller_at_once() {
-    let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
-    let at = |port: u32| KeyClass { class: Some(1), place: Some(place(port)) };
-    let key = || vec![80].into_boxed_slice();
-    let actions = |port: u32| Some([Action::output(PortNo(port))].into());
-    rules.set_all(1, [(key(), at(1))].into_iter().collect());
-    rules.open_ways();
-    rules.set_way(place(1), actions(1));
-    rules.set_way(place(2), actions(2));
-    rules.finish().iter().for_each(|change| apply(&mut switch, change));
-    rules.open();
-    // Another way to the place, and another place of the same class.
-    for moves in [false, true] {
-        if moves {
-            rules.set([(key(), at(2))]);
-        } else {
-            rules.set_way(place(1), actions(3));
-        }
-        assert_eq!(rules.extend(), []);
-        assert!(rules.has_due());
-        let changes = rules.finish();
-        assert_eq!(changes.len(), switch.len(), "{changes:?}");
-        assert!(!rules.has_due());
-    }
-    // No way any more.
-    rules.set_way(place(2), None);
-    let changes = rules.extend();
-    assert_eq!(changes.len(), switch.len(), "{changes:?}");
-    assert!(!rules.has_due());
-    // A way that becomes ready is another one.
-    rules.set_way(place(2), actions(2));
-    assert_eq!(rules.extend(), []);
-    assert!(rules.has_due());
-}
-
-#[test]
-fn the_first_paths_that_are_asked_for_have_the_look_up_until_it_ends() {
-    let by = |costs: Option<&str>| OpenPaths { costs: costs.map(Into::into) };
-    let of_host = LookUp::of_host(Field::EthDst);
-    let mut registers = Registers::new(1, u16::MAX).with_open_paths(true);
-    assert!(!registers.open(&of_host, by(None)), "nobody has asked for it");
-    assert!(matches!(registers.classify(&of_host, Component::Presence, None), Classified::As(_)));
-    assert!(registers.open(&of_host, by(Some("long"))) && registers.open(&of_host, by(Some("long"))));
-    assert!(!registers.open(&of_host, by(None)));
-    let mut next = Registers::new(1, u16::MAX).with_open_paths(true);
-    next.adopt(&std::sync::Mutex::new(registers.clone()).bytes());
-    assert!(next.open(&of_host, by(Some("long"))) && !next.open(&of_host, by(None)), "a restart keeps it");
-    let mut closed = Registers::new(1, u16::MAX);
-    closed.adopt(&std::sync::Mutex::new(registers.clone()).bytes());
-    assert!(!closed.open(&of_host, by(Some("long"))) && closed.open_paths(0).is_none());
-    registers.retire(0);
-    assert_eq!(registers.open_paths(0), None);
-    registers.vacate();
-    assert!(matches!(registers.classify(&of_host, Component::Presence, None), Classified::As(_)));
-    assert!(registers.open(&of_host, by(None)));
 }
 
 #[test]
