@@ -184,7 +184,9 @@ fn tables(switch: &Value) -> String {
         None => format!("switch {id} does not say how large its tables are\n"),
     };
     let look_ups: String = items(&switch["look_ups"]).map(look_up).collect();
-    tables + &look_ups
+    let refused = switch["action_sets"].as_bool() == Some(false);
+    let action_sets = format!("switch {id} refuses action sets: a decision for each place, and none for all\n");
+    tables + &look_ups + if refused { &action_sets } else { "" }
 }
 
 /// Writes a line for each label of a switch.

@@ -197,9 +197,11 @@ fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let one = |(switch, sizes): (&SwitchStatus, Option<Vec<TableSize>>)| {
         let tables = sizes.map(|sizes| sizes.iter().filter(has_some).map(table).collect::<Value>());
         let dpid = switch.dpid;
-        let look_ups = handle.inspect(dpid, move |engine| engine.view().look_ups(dpid))?.flatten();
+        let asked =
+            handle.inspect(dpid, move |engine| (engine.view().look_ups(dpid), engine.view().action_sets(dpid)))?;
+        let (look_ups, action_sets) = asked.unwrap_or_default();
         let look_ups = look_ups.map(|all| all.iter().map(look_up).collect::<Value>());
-        Ok(json!({ "switch": dpid.to_string(), "tables": tables, "look_ups": look_ups }))
+        Ok(json!({ "switch": dpid.to_string(), "tables": tables, "look_ups": look_ups, "action_sets": action_sets }))
     };
     switches.iter().zip(handle.table_sizes(&ids)).map(one).collect()
 }

@@ -134,6 +134,8 @@ ids! {
     RulesRefused "rules-refused",
     /// A switch can't do a look-up.
     LookUpLowered "look-up-lowered",
+    /// A switch can't have one decision for all places.
+    NoActionSets "no-action-sets",
     /// Somebody else changes rules.
     RulesChanged "rules-changed",
     /// There are no labels left.

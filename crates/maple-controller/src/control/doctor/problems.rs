@@ -18,6 +18,8 @@ const REFUSED: &str = " refused a rule: ";
 const FULL: &str = "_FULL";
 /// The part after the switch in the text about a look-up that a switch can't do.
 const LOWERED: &str = " does not look up ";
+/// The part after the switch in the text about a switch without action sets, and the words before the rule there.
+const ACTION_SETS: [&str; 2] = [" refuses action sets: ", "; it said so about "];
 /// A part of the text about packets that are not limited.
 const METERS: &str = "are not limited there";
 
@@ -66,6 +68,17 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         Finding::new(Severity::Warning, FindingId::LookUpLowered, switch)
             .what(format!("it does not look up {what}"))
             .so("there is a rule for each value of these fields there, and not one for all that have the same answer")
+            .mend("maple show tables")
+    }));
+    let no_sets: BTreeMap<&str, &str> = with(&ACTION_SETS[..1])
+        .into_iter()
+        .filter_map(|text| text.split_once(ACTION_SETS[0]))
+        .filter_map(|(switch, what)| Some((switch, what.split_once(ACTION_SETS[1])?.1)))
+        .collect();
+    found.extend(no_sets.into_iter().map(|(switch, what)| {
+        Finding::new(Severity::Note, FindingId::NoActionSets, switch)
+            .what(format!("it refuses rules with action sets: {what}"))
+            .so("a policy that sends packets to wherever their destination is has a decision for each place there")
             .mend("maple show tables")
     }));
     // Of each switch, the last refused rule counts. Full tables are counted and reported elsewhere.
@@ -198,6 +211,8 @@ mod tests {
         let (look_up, fields, why) = ("ports[eth_dst]".into(), "eth_dst".into(), Lowered::TableFull);
         let lowered = Report::LookUpLowered { switch: Dpid(1), look_up, fields, why };
         assert_eq!(ids(&lowered, &none), ["look-up-lowered"]);
+        let no_sets = Report::NoActionSets { switch: Dpid(1), what: "table=1, error OFPBIC_UNSUP_INST".into() };
+        assert_eq!(ids(&no_sets, &none), ["no-action-sets"]);
         assert!(ids(&Report::SwitchUp(Dpid(1)), &none).is_empty());
         let full = json!({ "engine": { "capacity_refusals": 1 } });
         assert_eq!(ids(&Report::RuleRefused { switch: Dpid(1), what: "no".into() }, &full), ["rules-refused"]);
