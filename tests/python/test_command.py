@@ -174,6 +174,23 @@ def test_a_terminal_that_closes_stops_nothing(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+def test_a_location_of_an_earlier_packet_is_refused_unless_it_was_read(tmp_path: Path) -> None:
+    def told(kept: str) -> str:
+        path = tmp_path / "keeps.py"
+        path.write_text(
+            "from maple import flood, policy\n\nKEPT = []\n\n@policy\ndef f(pkt, net):\n"
+            "    dst = net.locate(pkt.eth_dst)\n    if pkt.eth_dst.is_multicast or dst is None:\n"
+            "        return flood()\n"
+            f"    KEPT.append({kept})\n    return net.shortest_path(net.locate(pkt.eth_src), KEPT[0])\n"
+        )
+        done = maple("run", str(path), "--emulate", "linear:3", "--traffic", "2s", "--open-routes", "--explore", "0")
+        return done.stdout + done.stderr
+
+    refused = "RuntimeError: a location belongs to a run of the policy that is over"
+    assert refused in told("dst")
+    assert refused not in told("(dst.switch, dst.port)")
+
+
 def test_a_policy_prints_about_packets_that_came_and_about_no_others(tmp_path: Path) -> None:
     """Exploration runs the policy on packets that nobody has sent."""
     file, names = tmp_path / "talks.py", tmp_path / "names"

@@ -64,7 +64,9 @@ impl PyNet {
 
     fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
         let py = src.py();
-        let (Some(src), Some(dst)) = (start(src)?, PathEnd::of(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
+        let (Some(src), Some(dst)) = (start(src)?, PathEnd::of(dst, self.ticket)?) else {
+            return Ok(PyRoute(Route::unreachable()));
+        };
         let route = current::with_net(self.ticket, |net| {
             let dst = match dst {
                 PathEnd::At(at) => Some(HostLocation::from(at)),
@@ -102,17 +104,18 @@ fn start(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
 /// The end of a path.
 enum PathEnd {
     At(Location),
-    /// Where a look-up by this field of the packet finds a host.
+    /// Where a look-up by this field of the run's packet finds a host.
     Found(Field),
 }
 
 impl PathEnd {
-    /// Returns the end of a path, or `None` for the `None` of a host that was not found.
+    /// Returns the end of a path in a run, or `None` for the `None` of a host that was not found.
     ///
     /// # Errors
-    /// `TypeError` or `ValueError` if the object is not a location.
-    fn of(object: &Bound<'_, PyAny>) -> PyResult<Option<PathEnd>> {
-        let found = object.cast::<PyLocation>().ok().and_then(|location| location.get().found_by());
+    /// `TypeError` or `ValueError` if the object is not a location, `RuntimeError` if it is one of an earlier run that was
+    /// not read there.
+    fn of(object: &Bound<'_, PyAny>, run: Ticket) -> PyResult<Option<PathEnd>> {
+        let found = object.cast::<PyLocation>().ok().and_then(|location| location.get().found_by(run));
         match found {
             Some(field) => Ok(Some(PathEnd::Found(field))),
             None => Ok(place(object)?.map(PathEnd::At)),

@@ -112,18 +112,19 @@ impl PyLocation {
         PyLocation(Place::Found { run, field, known: OnceLock::new() })
     }
 
-    /// Returns the field by which a look-up found it, if the policy has used no more of it.
-    pub fn found_by(&self) -> Option<Field> {
+    /// Returns the field by which a look-up of this run found it, if the policy has used no more of it.
+    pub fn found_by(&self, run: Ticket) -> Option<Field> {
         match &self.0 {
-            Place::Found { field, known, .. } if known.get().is_none() => Some(*field),
+            Place::Found { run: of, field, known } if *of == run && known.get().is_none() => Some(*field),
             _ => None,
         }
     }
 
-    /// Returns the location in the core's form. A read of `in_port`, if it is that of the packet's source.
+    /// Returns the location in the core's form. A read of `in_port`, if it is that of the packet's source. Observes what a
+    /// look-up found, if that is the location.
     ///
     /// # Errors
-    /// `RuntimeError` if it is that of the source of an earlier packet and was not read.
+    /// `RuntimeError` if it is that of a host of an earlier packet and was not read.
     pub fn location(&self, py: Python<'_>) -> PyResult<Location> {
         let (run, known) = match &self.0 {
             Place::At(at) => return Ok(*at),
@@ -208,6 +209,7 @@ fn found(py: Python<'_>, run: Ticket, field: Field, known: &OnceLock<Location>) 
         return Ok(*at);
     }
     let source = source::here(py);
+    current::with_packet(run, "a location", |_| ())?;
     let at = current::with_net(run, |net| Ok(net.locate_by(field, source)?.map(HostLocation::location)))?;
     let at = at.map_err(|error: PolicyError| PyTypeError::new_err(error.to_string()))?;
     let at = at.ok_or_else(|| PyRuntimeError::new_err("the policy has written where the host is meanwhile"))?;
