@@ -143,6 +143,11 @@ impl Scope {
         self.ports().is_none_or(|ports| ports.contains(&at))
     }
 
+    /// Reports whether the scope has every host that is at one of its ports.
+    pub(crate) fn has_all_hosts(&self) -> bool {
+        self.0.limits.hosts.is_none()
+    }
+
     /// Reports whether the scope has a host that is at this port.
     pub fn has_host(&self, mac: Mac, at: Location) -> bool {
         self.has_port(at) && self.0.limits.hosts.as_ref().is_none_or(|hosts| hosts.contains(&mac))

@@ -92,10 +92,10 @@ impl RunState {
     fn is_source_here(&mut self, source: Option<Source>) -> bool {
         let field = Field::EthSrc;
         let is_asked_already = self.recorder.known(field).is_some();
-        let Some(registers) = self.registers.clone().filter(|_| self.track_hosts && self.slice.is_none()) else {
-            return false;
-        };
-        if is_asked_already || self.result.txn.wrote() || !self.changes.is_as_entered(field) {
+        let Some(registers) = self.registers.clone().filter(|_| self.track_hosts) else { return false };
+        // Where the slice has neither the port nor all hosts, it may lack the source though that is here.
+        let has_sources = self.slice.as_ref().is_none_or(|slice| slice.has_all_hosts() && slice.has_port(self.ingress));
+        if !has_sources || is_asked_already || self.result.txn.wrote() || !self.changes.is_as_entered(field) {
             return false;
         }
         let packet = self.subject.view(self.ingress);
@@ -196,11 +196,12 @@ impl RunState {
         if self.result.txn.wrote() || !of.fields().all(|field| self.changes.is_as_entered(field)) || is_known() {
             return None;
         }
-        let own = match of.table() {
-            LookUpTable::Named(table) => of.of_table(self.own(table)),
-            // A slice sees a part of the hosts.
-            LookUpTable::Hosts if self.slice.is_some() => return None,
-            LookUpTable::Hosts => of.clone(),
+        let (own, component) = match (of.table(), &self.slice) {
+            (LookUpTable::Named(table), _) => (of.of_table(self.own(table)), component),
+            (LookUpTable::Hosts, None) => (of.clone(), component),
+            // Whether a slice has a host follows from where the host is, unless it has only some hosts of its ports.
+            (LookUpTable::Hosts, Some(slice)) if slice.has_all_hosts() => (of.clone(), Component::Value),
+            (LookUpTable::Hosts, Some(_)) => return None,
         };
         let packet = self.subject.view(self.ingress);
         let key: KeyBits = of.fields().map(|field| self.recorder.peek(&packet, field)).collect();
@@ -228,6 +229,10 @@ impl RunState {
             }
             Classified::TooMany => self.each = true,
         }
+        let value = match (&self.slice, value) {
+            (Some(slice), CellValue::Location(at)) => CellValue::Location(at.filter(|at| slice.has_port(*at))),
+            (_, value) => value,
+        };
         Some((of.cell(&key), value))
     }
 }

@@ -14,6 +14,7 @@ mod guards;
 mod hosts;
 mod invalidation;
 mod labels;
+mod learned;
 mod leftovers;
 mod limits;
 mod lines;

@@ -313,6 +313,9 @@ impl Case {
         let (red, blue): (Vec<Location>, Vec<Location>) = network.edges.iter().copied().partition(|_| random.one_in(2));
         let slice = |name: &str| Slice::new(name, Composition::single(Arc::clone(&policy)));
         let red = slice("red").ports(red).links(links.into_iter().filter(|_| !random.one_in(3)));
+        let is_in_red = |_: &usize| random.one_in(2);
+        let in_red: Vec<Mac> = (0..network.hosts.len()).filter(is_in_red).map(|number| host(number).mac).collect();
+        let red = if self.seed.is_multiple_of(3) { red.hosts(in_red) } else { red };
         let slices = [red, slice("blue").ports(blue)];
         let slices = Composition::slices(slices, Composition::single(Arc::clone(&policy)), None).expect("ports differ");
         Arc::new(slices)
