@@ -90,6 +90,36 @@ fn the_command_line_has_precedence_over_the_file_and_the_file_over_defaults() {
     assert_eq!(strings(&both, "workers"), ["2"]);
 }
 
+/// Returns the lines about the HTTP API of a text, without the marks of comments.
+fn about_http(text: &str) -> String {
+    let keys = ["http = ", "http-tokens = ", "http-cert = ", "http-key = "];
+    let lines = text.lines().map(|line| line.trim_start_matches("# "));
+    lines.filter(|line| keys.iter().any(|key| line.starts_with(key))).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn the_http_api_is_configured_as_the_example_and_the_documentation_say() {
+    let page = include_str!("../../../../docs/configuration.md");
+    for text in [include_str!("../../../../contrib/maple.toml"), page] {
+        let file = about_http(text);
+        assert_eq!(file.lines().count(), 4, "{file}");
+        let all = matches(&format!("policy = \"builtin:flood\"\n{file}"), &[]);
+        let expected = [
+            ("http", "127.0.0.1:8653"),
+            ("http_tokens", "/etc/maple/tokens"),
+            ("http_cert", "/etc/maple/http.pem"),
+            ("http_key", "/etc/maple/http.key"),
+        ];
+        for (id, value) in expected {
+            assert_eq!(strings(&all, id), [value], "{id}");
+        }
+    }
+    let relative = matches("http = 8653\nhttp-tokens = \"tokens\"\n", &[]);
+    assert_eq!(strings(&relative, "http_tokens"), ["/etc/tokens"], "it begins in the folder of the file");
+    let number = wrong("http = \"everywhere\"\n");
+    assert!(number.len() == 1 && number[0].contains("http"), "{number:?}");
+}
+
 #[test]
 fn what_an_option_of_the_command_line_needs_may_be_in_the_file() {
     for (file, given) in [
