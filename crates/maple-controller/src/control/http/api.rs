@@ -16,6 +16,7 @@ use axum::{Extension, Router};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use siphasher::sip128::SipHasher13;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinError;
 
 use super::super::answer::{answer_to, each_rule};
@@ -195,22 +196,44 @@ async fn measure(
 /// Returns the client and the head of a request that only reads and has no parameters, if the client may send it.
 pub(super) fn admitted(api: &Api, peer: SocketAddr, request: Request) -> Result<(Client, Parts), Problem> {
     let (head, _) = request.into_parts();
-    let client = api.access.admit(&head, peer, Role::Read)?;
+    Ok((admitted_head(api, peer, &head)?, head))
+}
+
+/// Returns the client of a request with this head, which has no parameters, if it may read.
+pub(super) fn admitted_head(api: &Api, peer: SocketAddr, head: &Parts) -> Result<Client, Problem> {
+    let client = api.access.admit(head, peer, Role::Read)?;
     match parameters::in_query(head.uri.query().unwrap_or_default())?.keys().next() {
         Some(name) => Err(no_such_parameter(name)),
-        None => Ok((client, head)),
+        None => Ok(client),
     }
 }
 
 /// Notes a change that a client has asked for in the log.
 pub(super) fn note(api: &Api, client: &Client, peer: SocketAddr, what: &str, refused: Option<&Problem>) {
-    note_as(api, client, peer, what, (refused, true));
+    note_as(api, &client.name, peer, what, (refused, true));
+}
+
+/// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal.
+pub(super) fn noted(api: &Api, name: &Arc<str>, peer: SocketAddr, head: &Parts, problem: Problem) -> Problem {
+    note_as(api, name, peer, &what_is_asked(head, &Value::Null), (Some(&problem), false));
+    problem
+}
+
+/// Returns the name in the log of who shows nothing that is known. No token has a name with spaces.
+pub(super) fn unknown() -> Arc<str> {
+    "an unknown client".into()
 }
 
 /// Notes in the log what a client has asked for, which its role may not allow.
-fn note_as(api: &Api, client: &Client, peer: SocketAddr, what: &str, (refused, is_allowed): (Option<&Problem>, bool)) {
+fn note_as(
+    api: &Api,
+    client: &Arc<str>,
+    peer: SocketAddr,
+    what: &str,
+    (refused, is_allowed): (Option<&Problem>, bool),
+) {
     let news = ClientNews::Asked {
-        client: Arc::clone(&client.name),
+        client: Arc::clone(client),
         peer: peer.ip(),
         what: beginning(what),
         refused: refused.map(|problem| beginning(problem.detail())),
@@ -247,19 +270,19 @@ async fn serve(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let client = api.access.client(&head, peer)?;
-    if let Err(problem) = client.check(route.role) {
-        note_as(&api, &client, peer, &what_is_asked(&head, &Value::Null), (Some(&problem), false));
-        return Err(problem);
-    }
-    let mut given = Given { path: parameters::in_path(in_path)?, ..Given::default() };
-    let page = page(&api, route, &head, &mut given)?;
-    given.body = read_json(&api, route.has_body, &head.headers, body).await?;
+    let client = match api.access.client(&head, peer) {
+        Err(problem) if route.changes() => return Err(noted(&api, &unknown(), peer, &head, problem)),
+        client => client?,
+    };
+    client.check(route.role).map_err(|problem| noted(&api, &client.name, peer, &head, problem))?;
+    let mut given = Given::default();
+    let ready = prepared(&api, route, (&head, body), in_path, &mut given).await;
+    let (page, permit) = ready.inspect_err(|problem| {
+        if route.changes() {
+            note(&api, &client, peer, &what_is_asked(&head, &given.body), Some(problem));
+        }
+    })?;
     let _in_progress = InProgress::answer(&connection);
-    if given.body.get("place").is_some() && !given.path.is_empty() {
-        return Err(Problem::field(StatusCode::BAD_REQUEST, "place", "place: the path says it already"));
-    }
-    let permit = api.lanes.enter(route.lane)?;
     let of_thread = Arc::clone(&api);
     let answer = tokio::task::spawn_blocking(move || {
         let _permit = permit;
@@ -273,6 +296,23 @@ async fn serve(
         })
     });
     answer.await.map_err(failed)?
+}
+
+/// Reads the parts of a request, and takes the permit to answer it.
+async fn prepared(
+    api: &Api,
+    route: &Route,
+    (head, body): (&Parts, Body),
+    in_path: Result<RawPathParams, RawPathParamsRejection>,
+    given: &mut Given,
+) -> Result<(Option<Page>, OwnedSemaphorePermit), Problem> {
+    given.path = parameters::in_path(in_path)?;
+    let page = page(api, route, head, given)?;
+    given.body = read_json(api, route.has_body, &head.headers, body).await?;
+    if given.body.get("place").is_some() && !given.path.is_empty() {
+        return Err(Problem::field(StatusCode::BAD_REQUEST, "place", "place: the path says it already"));
+    }
+    Ok((page, api.lanes.enter(route.lane)?))
 }
 
 /// Reads the query: the route's own parameters, and those of lists.

@@ -1,10 +1,12 @@
 //! The path `/v1/session`: a browser exchanges a token for a cookie, asks who it is, and ends its session.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::request::parse_as;
 use super::access::{Client, Credential};
-use super::api::{Api, Peer, admitted, note, read_json};
+use super::api::{Api, Peer, admitted, admitted_head, note, noted, read_json, unknown};
 use super::problem::Problem;
 use super::sessions::set_cookie;
 
@@ -77,13 +79,19 @@ pub(super) async fn begin(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    api.access.check_site(&head)?;
-    let body = read_json(&api, true, &head.headers, body).await?;
-    let wrong = |refusal| Problem::from_refusal(&refusal, &refusal.field, &refusal.text, false);
-    let SignIn { token } = parse_as(body).map_err(wrong)?;
-    let (client, secret) = api.access.begin_session(&token, peer)?;
+    let begun = begun(&api, peer, &head, body).await;
+    let (client, secret) = begun.map_err(|problem| noted(&api, &unknown(), peer, &head, problem))?;
     note(&api, &client, peer, "POST /v1/session", None);
     Ok(answer(description(&client, true), Some(set_cookie(Some(&secret), api.access.has_tls))))
+}
+
+/// Begins the session that a request asks for. Returns the client, and what its cookie has.
+async fn begun(api: &Api, peer: SocketAddr, head: &Parts, body: Body) -> Result<(Client, String), Problem> {
+    api.access.check_site(head)?;
+    let body = read_json(api, true, &head.headers, body).await?;
+    let wrong = |refusal| Problem::from_refusal(&refusal, &refusal.field, &refusal.text, false);
+    let SignIn { token } = parse_as(body).map_err(wrong)?;
+    api.access.begin_session(&token, peer)
 }
 
 /// Ends the client's session.
@@ -92,7 +100,9 @@ pub(super) async fn end(
     Extension(Peer(peer)): Extension<Peer>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (client, _) = admitted(&api, peer, request)?;
+    let (head, _) = request.into_parts();
+    let client = admitted_head(&api, peer, &head);
+    let client = client.map_err(|problem| noted(&api, &unknown(), peer, &head, problem))?;
     let Credential::Session(session) = &client.shows else { return Ok(answer(json!({ "ended": false }), None)) };
     api.access.sessions.end(session);
     note(&api, &client, peer, "DELETE /v1/session", None);

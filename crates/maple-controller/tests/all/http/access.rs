@@ -68,6 +68,66 @@ fn a_change_that_the_role_does_not_allow_is_in_the_log_with_the_path_as_it_was_s
     );
 }
 
+/// The lines of the log about changes, from this one on.
+fn lines(served: &Served, from: usize) -> Vec<String> {
+    let log = served.read("/v1/log?area=control");
+    let rows = log["rows"].as_array().expect("rows").iter().skip(from);
+    rows.map(|row| row["text"].as_str().expect("a text").to_owned()).collect()
+}
+
+#[test]
+fn each_change_that_is_refused_is_in_the_log_whatever_the_reason() {
+    let served = Served::new(TOKENS, |options| {
+        options.control.http.as_mut().expect("it is there").ryu = true;
+    });
+    let value = json!({ "value": 1 });
+    let text = |body: &str| {
+        let mut ask = Ask::new("PUT", WRITE, STATE).with("Content-Type", "text/plain");
+        ask.body = Some(body.to_owned());
+        ask
+    };
+    let long = json!({ "value": "x".repeat(70_000) });
+    let cases = [
+        (Ask::new("PUT", WRITE, "").json(&value), 401, "an unknown client", WRITE, "a token is needed"),
+        (
+            Ask::new("PUT", WRITE, "not-a-token").json(&value),
+            401,
+            "an unknown client",
+            WRITE,
+            "this token is not known",
+        ),
+        (
+            Ask::new("PUT", WRITE, STATE).json(&value).with("Origin", "http://evil.example"),
+            403,
+            "an unknown client",
+            WRITE,
+            "a page of another site",
+        ),
+        (Ask::new("PUT", "/v1/state/variables/mode?x=1", STATE).json(&value), 400, "s", WRITE, "x: there is no such"),
+        (Ask::new("PUT", WRITE, STATE).json(&long), 413, "s", WRITE, "a body has at most"),
+        (text("{}"), 415, "s", WRITE, "the body has to be JSON"),
+        (Ask::new("PUT", WRITE, STATE).json(&json!({ "place": {} })), 400, "s", WRITE, "the path says it already"),
+        (Ask::new("PUT", WRITE, STATE).json(&json!({})), 400, "s", WRITE, "missing field"),
+        (
+            Ask::new("POST", "/v1/session", "").json(&json!({ "token": "not-a-token" })),
+            401,
+            "an unknown client",
+            "/v1/session",
+            "this token is not known",
+        ),
+        (Ask::new("DELETE", "/v1/session", ""), 401, "an unknown client", "/v1/session", "a token is needed"),
+        (Ask::new("POST", "/stats/flowentry/add", READ), 501, "r", "/stats/flowentry/add", "Maple writes the rules"),
+    ];
+    for (at, (ask, expected, who, path, why)) in cases.iter().enumerate() {
+        assert_eq!(status(&served, ask), *expected, "{ask:?}");
+        let lines = lines(&served, at);
+        let begins = format!("{who} at 127.0.0.1: {} {path}, refused: ", ask.method);
+        assert!(lines.len() == 1 && lines[0].starts_with(&begins) && lines[0].contains(why), "{ask:?}: {lines:?}");
+    }
+    assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts?x=1", READ)), 400);
+    assert_eq!(lines(&served, cases.len()), Vec::<String>::new(), "what only reads is not noted");
+}
+
 #[test]
 fn an_address_with_too_many_wrong_tokens_is_locked_out() {
     let served = Served::new(TOKENS, |_| {});
