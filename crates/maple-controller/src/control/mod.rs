@@ -47,7 +47,7 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 use self::about::About;
 pub use self::errors::ReportedError;
 pub use self::http::{HAS_PAGE, HttpDeadlines, HttpError, HttpOptions, TokensError};
-pub(crate) use self::http::{HttpServer, MetricsServer, Scrape};
+pub(crate) use self::http::{HttpServer, MetricsServer, Scrape, ScrapeError};
 pub(crate) use self::map::NetworkMap;
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;

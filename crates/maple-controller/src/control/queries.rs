@@ -127,12 +127,17 @@ impl Handle {
     }
 
     /// Asks a switch a question. The result is `None` if the switch does not answer in time.
-    pub(crate) fn ask_switch(&self, dpid: Dpid, question: SwitchQuestion) -> Option<SwitchAnswer> {
-        let shard = self.shared.registry.shard_of(dpid)?;
+    ///
+    /// # Errors
+    /// [`LateShard`] if the switch's shard does not pass the question on in time.
+    pub(crate) fn ask_switch(&self, dpid: Dpid, question: SwitchQuestion) -> Result<Option<SwitchAnswer>, LateShard> {
+        let Some(shard) = self.shared.registry.shard_of(dpid) else { return Ok(None) };
+        let shard = usize::from(shard.0);
         let (sender, receiver) = bounded(1);
-        let query = ShardQuery::Ask(dpid, question, sender);
-        self.shared.mailboxes.get(usize::from(shard.0))?.send(ShardMessage::Query(query));
-        receiver.recv_timeout(ANSWER_PATIENCE).ok()
+        self.shared.mailboxes[shard].send(ShardMessage::Query(ShardQuery::Ask(dpid, question, sender)));
+        // Queries are taken in their order, so the shard has passed the question on when it answers this one.
+        self.inspect_shard(shard, |_| ())?;
+        Ok(receiver.recv_timeout(ANSWER_PATIENCE).ok())
     }
 
     /// Requests fresh counters from all switches, or from one of them. Returns when all connected ones have answered,

@@ -1,7 +1,7 @@
 //! Asks the shards for copies of their counts, and writes them as metrics.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use maple_core::engine::Histogram;
 use prometheus_client::collector::Collector;
@@ -11,19 +11,22 @@ use prometheus_client::metrics::MetricType;
 use super::families::{self, Description, MetricKind};
 use super::process::Process;
 use super::rows::{Lines, Listed, SwitchRow, port_rows, switch_rows, switches};
-use crate::control::Handle;
+use crate::control::{Handle, LateShard};
 use crate::status::{ShardMetrics, ShardStats, SwitchMetrics};
 
 /// Exports the counts of a controller. If a shard does not answer, nothing is exported.
 pub(super) struct Exporter {
     handle: Handle,
+    /// The shard that did not answer the latest scrape, if one did not.
+    late: Arc<Mutex<Option<LateShard>>>,
     /// The policy lines that have rows of their own.
     lines: Mutex<Lines>,
 }
 
 impl Exporter {
-    pub fn new(handle: Handle) -> Exporter {
-        Exporter { handle, lines: Mutex::default() }
+    /// Creates it for a controller. Writes into `late` which shard did not answer a scrape.
+    pub fn new(handle: Handle, late: Arc<Mutex<Option<LateShard>>>) -> Exporter {
+        Exporter { handle, late, lines: Mutex::default() }
     }
 }
 
@@ -35,7 +38,10 @@ impl fmt::Debug for Exporter {
 
 impl Collector for Exporter {
     fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
-        let mut shards = self.handle.shard_metrics().map_err(|_| fmt::Error)?;
+        let mut shards = self.handle.shard_metrics().map_err(|late| {
+            *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(late);
+            fmt::Error
+        })?;
         let mut out = MetricsEncoder(encoder);
         let is_connected = |switch: &&SwitchMetrics| switch.now.is_some();
         let connected = |shard: &ShardMetrics| shard.switches.iter().filter(is_connected).count() as u64;

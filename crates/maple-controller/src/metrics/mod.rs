@@ -22,7 +22,7 @@ use axum::body::Bytes;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-use crate::control::{Handle, Scrape};
+use crate::control::{Handle, Scrape, ScrapeError};
 use classic::{CLASSIC, classic};
 use exporter::Exporter;
 pub use families::{Family, MetricKind, families};
@@ -41,17 +41,20 @@ pub(crate) fn scrape(handle: Handle) -> Scrape {
     Arc::new(move |accepts_openmetrics| {
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         let scraped = scraped(&mut last, &scrape)?;
-        Some(if accepts_openmetrics { (OPENMETRICS, scraped.text.clone()) } else { (CLASSIC, scraped.classic()) })
+        Ok(if accepts_openmetrics { (OPENMETRICS, scraped.text.clone()) } else { (CLASSIC, scraped.classic()) })
     })
 }
 
-/// Returns what makes the text of a scrape; `None` if a shard does not answer.
-fn exporting(handle: Handle) -> impl Fn() -> Option<String> + Send + Sync {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Exporter::new(handle)));
+/// Returns what makes the text of a scrape.
+fn exporting(handle: Handle) -> impl Fn() -> Result<String, ScrapeError> + Send + Sync {
+    let (mut registry, late) = (Registry::default(), Arc::default());
+    registry.register_collector(Box::new(Exporter::new(handle, Arc::clone(&late))));
     move || {
         let mut text = String::new();
-        encode(&mut text, &registry).ok().map(|()| text)
+        encode(&mut text, &registry).map(|()| text).map_err(|_| {
+            let late = late.lock().unwrap_or_else(PoisonError::into_inner).take();
+            late.map_or(ScrapeError::Unwritable, ScrapeError::Late)
+        })
     }
 }
 
@@ -69,17 +72,23 @@ impl Scraped {
     }
 }
 
-/// Returns the last scrape if it is still valid, or a new one. `None`: the scrape failed.
-fn scraped<'l>(last: &'l mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> Option<&'l mut Scraped> {
+/// Returns the last scrape if it is still valid, or a new one.
+///
+/// # Errors
+/// [`ScrapeError`] if the new one failed.
+fn scraped<'l>(
+    last: &'l mut Option<Scraped>,
+    scrape: &impl Fn() -> Result<String, ScrapeError>,
+) -> Result<&'l mut Scraped, ScrapeError> {
     let began = Instant::now();
-    if last.as_ref().is_none_or(|last| last.until <= began) {
-        *last = None;
+    let valid = last.take().filter(|last| last.until > began);
+    let new = || -> Result<Scraped, ScrapeError> {
         let text = scrape()?.into();
         let ended = Instant::now();
         let until = ended + ((ended - began) * REUSE_FACTOR).min(MAX_REST);
-        *last = Some(Scraped { text, classic: None, until });
-    }
-    last.as_mut()
+        Ok(Scraped { text, classic: None, until })
+    };
+    Ok(last.insert(valid.map_or_else(new, Ok)?))
 }
 
 #[cfg(test)]
@@ -94,14 +103,14 @@ mod tests {
         let scrape = || {
             count.set(count.get() + 1);
             std::thread::sleep(Duration::from_secs(1));
-            Some("up 1\n".to_owned())
+            Ok("up 1\n".to_owned())
         };
         for _ in 0..1000 {
-            assert_eq!(scraped(&mut last, &scrape).map(|scraped| scraped.text.clone()), Some("up 1\n".into()));
+            assert_eq!(scraped(&mut last, &scrape).map(|scraped| scraped.text.clone()), Ok("up 1\n".into()));
         }
         assert_eq!(count.get(), 1);
         last.as_mut().expect("it is there").until = Instant::now();
-        scraped(&mut last, &scrape);
+        assert!(scraped(&mut last, &scrape).is_ok());
         assert_eq!(count.get(), 2, "when its time is over");
     }
 }

@@ -49,7 +49,7 @@ pub use self::connections::HttpDeadlines;
 use self::events::Events;
 use self::failures::Failures;
 pub use self::page::HAS_PAGE;
-pub(crate) use self::scrape::{MetricsServer, Scrape};
+pub(crate) use self::scrape::{MetricsServer, Scrape, ScrapeError};
 use self::server::Server;
 use self::sessions::Sessions;
 use self::tokens::TokenFile;

@@ -5,6 +5,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use super::super::queries::LateShard;
 use super::super::request::{RefusalKind, RequestError};
 
 /// How many seconds a client is asked to wait before it asks again.
@@ -39,13 +40,18 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, RETRY_AFTER.into())
     }
 
+    /// Creates a refusal of a request that a shard did not answer in time.
+    pub fn late(shard: usize, detail: impl Into<String>) -> Problem {
+        Problem { shard: Some(shard), ..Problem::busy(detail) }
+    }
+
     /// Translates the refusal of a request that came from the part `field`, which is a part of the path if `in_path`.
     pub fn from_refusal(refusal: &RequestError, field: &str, detail: &str, in_path: bool) -> Problem {
         let status = match refusal.kind {
             RefusalKind::Wrong if in_path => StatusCode::NOT_FOUND,
             RefusalKind::Wrong => StatusCode::BAD_REQUEST,
             RefusalKind::Conflict => StatusCode::CONFLICT,
-            RefusalKind::Late(shard) => return Problem { shard: Some(shard), ..Problem::busy(detail) },
+            RefusalKind::Late(shard) => return Problem::late(shard, detail),
             RefusalKind::LateDisk => return Problem::busy(detail),
             RefusalKind::Unconfirmed => StatusCode::GATEWAY_TIMEOUT,
             RefusalKind::NotKept => StatusCode::NOT_FOUND,
@@ -81,6 +87,12 @@ impl Problem {
             all["shard"] = shard.into();
         }
         all
+    }
+}
+
+impl From<LateShard> for Problem {
+    fn from(late: LateShard) -> Problem {
+        Problem::late(late.shard, late.to_string())
     }
 }
 

@@ -15,14 +15,25 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::super::queries::LateShard;
 use super::api::{failed, wrong_method};
 use super::connections::{Connection, Connections, HttpDeadlines, InProgress};
 use super::problem::Problem;
 use super::server::Server;
 
-/// Makes the text of a scrape, in OpenMetrics if that is asked for, with the type of its content. `None`: a shard does
-/// not answer.
-pub(crate) type Scrape = Arc<dyn Fn(bool) -> Option<(&'static str, Bytes)> + Send + Sync>;
+/// Makes the text of a scrape, in OpenMetrics if that is asked for, with the type of its content.
+pub(crate) type Scrape = Arc<dyn Fn(bool) -> Result<(&'static str, Bytes), ScrapeError> + Send + Sync>;
+
+/// Why there is no text of a scrape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ScrapeError {
+    /// A shard does not answer in time. Without its part sums would go down.
+    #[error(transparent)]
+    Late(#[from] LateShard),
+    /// A metric has no text.
+    #[error("a metric can't be written")]
+    Unwritable,
+}
 
 /// The maximum number of connections of the server that has metrics alone.
 const MAX_SCRAPERS: usize = 32;
@@ -86,7 +97,10 @@ pub(super) async fn answer(
         let _permit = permit;
         scrape(is_open)
     });
-    scraped.await.map_err(failed)?.ok_or_else(|| Problem::busy("a worker did not answer in time"))
+    scraped.await.map_err(failed)?.map_err(|error| match error {
+        ScrapeError::Late(late) => late.into(),
+        ScrapeError::Unwritable => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    })
 }
 
 /// Returns the response with the text of a scrape.
@@ -104,9 +118,13 @@ mod tests {
 
     use super::*;
 
-    /// Returns a server whose scrapes have this text; `None`: they fail.
+    /// Returns a server whose scrapes have this text; `None`: shard 3 is late.
     fn serving(text: Option<&'static str>) -> MetricsServer {
-        let scrape = move |is_open| text.map(|text| (if is_open { "open" } else { "older" }, text.into()));
+        let late = LateShard { shard: 3, waited: Duration::from_secs(5) };
+        let scrape = move |is_open| match text {
+            Some(text) => Ok((if is_open { "open" } else { "older" }, text.into())),
+            None => Err(late.into()),
+        };
         MetricsServer::open(([127, 0, 0, 1], 0).into(), Arc::new(scrape)).expect("it listens")
     }
 
@@ -149,6 +167,7 @@ mod tests {
         let server = serving(None);
         let failed = answer_of(&server, "GET /metrics HTTP/1.1\r\n\r\n");
         assert!(failed.starts_with("HTTP/1.1 503 "), "a scrape that fails is no empty answer: {failed}");
+        assert!(failed.contains("\"shard\":3") && failed.contains("worker 3 did not answer within 5 s"), "{failed}");
     }
 
     #[test]

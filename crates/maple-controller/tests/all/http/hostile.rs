@@ -164,6 +164,7 @@ fn a_late_worker_is_named_and_what_needs_none_is_answered() {
     let served = Served::new(TOKENS, |options| {
         options.policy = Arc::new(policy);
         options.control.deadlines.query = Duration::from_millis(500);
+        options.control.http.as_mut().expect("it is there").ryu = true;
     });
     let topology = Topology::parse("linear:1").expect("a topology");
     let emulation =
@@ -185,6 +186,12 @@ fn a_late_worker_is_named_and_what_needs_none_is_answered() {
     assert!(answers.iter().all(|said| said.status == 503 && said.header("retry-after").is_some()), "{answers:?}");
     let late: Vec<&Said> = answers.iter().filter(|said| said.json()["shard"] == 0).collect();
     assert!(!late.is_empty() && late.iter().all(|said| said.body.contains("worker 0 did not answer within 0.5 s")));
+    for target in ["/metrics", "/stats/switches", "/stats/desc/1", "/v1.0/topology/links"] {
+        let said = served.get(target);
+        let (status, _) = said.refusal();
+        assert_eq!((status, &said.json()["shard"]), (503, &0.into()), "{target}: {said:?}");
+        assert!(said.header("retry-after").is_some() && said.body.contains("worker 0 did not answer"), "{said:?}");
+    }
     is_open.store(true, Ordering::SeqCst);
     eventually("it answers again", || served.get("/v1/switches").status == 200);
 }

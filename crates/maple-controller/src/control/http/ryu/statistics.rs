@@ -64,7 +64,7 @@ impl Asked {
 }
 
 fn ask(handle: &Handle, dpid: Dpid, question: SwitchQuestion) -> Result<SwitchAnswer, Problem> {
-    match handle.ask_switch(dpid, question) {
+    match handle.ask_switch(dpid, question)? {
         None => Err(Problem::busy("the switch does not answer in time")),
         Some(SwitchAnswer::TooMuch) => Err(Problem::busy("the switch has too much to answer")),
         Some(SwitchAnswer::Unsupported) => Err(unsupported()),

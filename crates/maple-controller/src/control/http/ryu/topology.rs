@@ -11,14 +11,12 @@ use super::InPath;
 use super::rules::port as port_number;
 use crate::control::Handle;
 use crate::control::http::problem::Problem;
-use crate::control::queries::LateShard;
 
 /// The ports of each connected switch.
 type Ports = BTreeMap<Dpid, Vec<Port>>;
 
 fn ports(handle: &Handle) -> Result<Ports, Problem> {
-    let late = |late: LateShard| Problem::busy(late.to_string());
-    let all = handle.shard_metrics().map_err(late)?.into_iter().flat_map(|shard| shard.switches);
+    let all = handle.shard_metrics()?.into_iter().flat_map(|shard| shard.switches);
     Ok(all.filter_map(|switch| Some((switch.dpid, switch.now?.ports.to_vec()))).collect())
 }
 
