@@ -72,16 +72,24 @@ def trouble(text: str) -> str:
     return f'<p class="wrong">{escape(text)}</p>'
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], wrong: Iterable[bool] = ()) -> str:
-    """A table. `wrong` says of each row whether something is wrong there."""
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    wrong: Iterable[bool] = (),
+    total: int | None = None,
+) -> str:
+    """A table. `wrong` says of each row whether something is wrong there, `total` how many rows there are if these are
+    only the first."""
     all_rows, bad = list(rows), list(wrong)
+    count = len(all_rows) if total is None else total
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = []
     for at, row in enumerate(all_rows[:MOST]):
         mark = ' class="wrong"' if at < len(bad) and bad[at] else ""
         body.append(f"<tr{mark}>{''.join(f'<td>{escape(text(cell))}</td>' for cell in row)}</tr>")
-    more = f'<p class="soft">{len(all_rows) - MOST} more</p>' if len(all_rows) > MOST else ""
-    caption = f"<caption>{escape(f'{len(all_rows)} {title}')}</caption>"
+    more = f'<p class="soft">{count - len(body)} more</p>' if count > len(body) else ""
+    caption = f"<caption>{escape(f'{count} {title}')}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{more}"
 
 

@@ -69,13 +69,21 @@ class Canned(Client):
     """A client of a controller that answers these."""
 
     answers: dict[str, object]
+    # Whether it has at most as many rows as were asked for.
+    is_cut = False
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token=token)
+        self.asked: list[str] = []
 
     def _text(self, method: str, path: str, body: object = None, *, query: object = None) -> bytes:
+        self.asked.append(path)
         answer = self.answers.get(path)
         if answer is None:
             raise ApiError(503, f"worker 1 is late, says {HOSTILE}")
         if isinstance(answer, list):
-            answer = {"rows": answer, "total": len(answer), "next": None}
+            limit = query["limit"] if isinstance(query, dict) and self.is_cut else None
+            answer = {"rows": answer[:limit], "total": len(answer), "next": None}
         return json.dumps(answer).encode()
 
 
@@ -131,6 +139,16 @@ def test_a_client_shows_the_network_and_escapes_names() -> None:
     html = canned()._repr_html_()
     assert "a-secret" not in html and "a-secret" not in repr(canned())
     assert repr(canned()) == "<maple.client http://127.0.0.1:8653>"
+
+
+def test_a_client_asks_for_what_it_shows_and_once() -> None:
+    one = canned()
+    one.is_cut = True
+    (host,) = one.answers["/v1/hosts"]  # type: ignore[misc]
+    one.answers["/v1/hosts"] = [host] * 1000
+    texts = shown(one).texts
+    assert "1000 hosts" in texts and "800 more" in texts
+    assert sorted(one.asked) == ["/v1/hosts", "/v1/links", "/v1/map", "/v1/names", "/v1/switches"]
 
 
 def test_a_client_without_an_answer_says_why() -> None:

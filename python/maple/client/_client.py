@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from http.client import HTTPException
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from maple import _html
 from maple.client._answers import ApiError, Event, NetworkMap, Row
@@ -23,6 +23,9 @@ from maple.client._paths import (
 from maple.client._requests import Requests
 from maple.client._streams import data_of, formed, rows_of
 
+if TYPE_CHECKING:
+    from maple.client import types
+
 
 class Client(Requests):
     """A client. Each request has a connection of its own, so threads may share a client."""
@@ -30,13 +33,14 @@ class Client(Requests):
     def _repr_html_(self) -> str:
         """The network as it is now, for notebooks; or why it can't be told."""
         try:
-            switches, links, hosts = self.switches(), self.links(), self.hosts()
-            names = {row["switch"]: row["name"] for row in self.names()["switches"]}
-            host_names = {row["mac"]: row["name"] for row in self.names()["hosts"]}
+            switches, links, hosts = (self._first(of) for of in ("switches", "links", "hosts"))
+            named = self.names()
+            names = {row["switch"]: row["name"] for row in named["switches"]}
+            host_names = {row["mac"]: row["name"] for row in named["hosts"]}
             picture = _html.network_map(self.map())
         except (ApiError, OSError, HTTPException) as error:
             return _html.block(_html.heading(repr(self)), _html.trouble(str(error)))
-        away = [row["peer"] is None or row["silent"] for row in switches]
+        away = [row["peer"] is None or row["silent"] for row in switches["rows"]]
         return _html.block(
             _html.heading(repr(self)),
             picture,
@@ -50,45 +54,56 @@ class Client(Requests):
                         row["peer"],
                         row["description"],
                     )
-                    for row, gone in zip(switches, away, strict=True)
+                    for row, gone in zip(switches["rows"], away, strict=True)
                 ],
                 away,
+                total=switches["total"],
             ),
-            _html.table("links", ["from", "to"], [[_html.place(end, names) for end in link] for link in links]),
+            _html.table(
+                "links",
+                ["from", "to"],
+                [[_html.place(end, names) for end in link] for link in links["rows"]],
+                total=links["total"],
+            ),
             _html.table(
                 "hosts",
                 ["host", "at", "IPv4", "IPv6"],
                 [
                     (host_names.get(row["mac"], row["mac"]), _html.place(row["at"], names), row["ipv4"], row["ipv6"])
-                    for row in hosts
+                    for row in hosts["rows"]
                 ],
+                total=hosts["total"],
             ),
         )
 
+    def _first(self, of: str) -> Row:
+        """The first rows of a list, as many as a notebook shows, and how many there are."""
+        return self._object("GET", f"/v1/{of}", query={"limit": _html.MOST})
+
     # The network.
 
-    def switches(self, /, **where: object) -> list[Row]:
+    def switches(self, /, **where: object) -> list[types.SwitchRow]:
         """The switches with their ports. Here and below, `where` has columns with the value that they are to have, with
         `__` for the dots in names (`at__switch`), and `sort`."""
         return self._rows("/v1/switches", where)
 
-    def ports(self, /, of: str | None = None, **where: object) -> list[Row]:
+    def ports(self, /, of: str | None = None, **where: object) -> list[types.PortRow]:
         """The ports of all switches, or of one, with counters and rates."""
         return self._rows(of_switch(of, "ports"), where)
 
-    def links(self, /, **where: object) -> list[Any]:
+    def links(self, /, **where: object) -> list[list[types.Place]]:
         """The links, each once, as pairs of places."""
         return self._rows("/v1/links", where)
 
-    def hosts(self, /, **where: object) -> list[Row]:
+    def hosts(self, /, **where: object) -> list[types.HostRow]:
         """The hosts."""
         return self._rows("/v1/hosts", where)
 
-    def groups(self, /, **where: object) -> list[Row]:
+    def groups(self, /, **where: object) -> list[types.GroupRow]:
         """The multicast groups with their member ports."""
         return self._rows("/v1/groups", where)
 
-    def leases(self, /, **where: object) -> list[Row]:
+    def leases(self, /, **where: object) -> list[types.LeaseRow]:
         """The DHCP leases."""
         return self._rows("/v1/leases", where)
 
@@ -96,94 +111,96 @@ class Client(Requests):
         """Switches at places that they keep, and links with their load."""
         return NetworkMap(self._object("GET", "/v1/map"))
 
-    def names(self) -> Row:
+    def names(self) -> types.NamesAnswer:
         """The names of switches and hosts."""
-        return self._object("GET", "/v1/names")
+        return cast("types.NamesAnswer", self._object("GET", "/v1/names"))
 
     # The last 24 hours. Moments are in milliseconds since 1970.
 
-    def time(self) -> Row:
+    def time(self) -> types.TimeAnswer:
         """The moments that are kept, and how it went."""
-        return self._object("GET", "/v1/time")
+        return cast("types.TimeAnswer", self._object("GET", "/v1/time"))
 
-    def time_at(self, t: int | None = None) -> Row:
+    def time_at(self, t: int | None = None) -> types.TimeAt:
         """Switches, links and hosts at a moment; without one, as they are kept now."""
-        return self._object("GET", "/v1/time/at", query=given(t=t))
+        return cast("types.TimeAt", self._object("GET", "/v1/time/at", query=given(t=t)))
 
-    def time_changes(self, start: int | None = None, end: int | None = None) -> Row:
+    def time_changes(self, start: int | None = None, end: int | None = None) -> types.TimeChanges:
         """What is another at the moment `end` (the last one) than at `start` (the first one), and what happened
         meanwhile."""
-        return self._object("GET", "/v1/time/changes", query=given(**{"from": start, "to": end}))
+        return cast(
+            "types.TimeChanges", self._object("GET", "/v1/time/changes", query=given(**{"from": start, "to": end}))
+        )
 
     # Rules and decisions.
 
-    def rules(self, /, of: str | None = None, **where: object) -> list[Row]:
+    def rules(self, /, of: str | None = None, **where: object) -> list[types.RuleRow]:
         """The rules of all switches, or of one."""
         return self._rows(of_switch(of, "rules"), where)
 
-    def tables(self, /, of: str | None = None, **where: object) -> list[Row]:
+    def tables(self, /, of: str | None = None, **where: object) -> list[types.TablesRow]:
         """The tables of all switches, or of one, and how full they are."""
         return self._rows(of_switch(of, "tables"), where)
 
-    def trees(self, /, of: str | None = None, **where: object) -> list[Row]:
+    def trees(self, /, of: str | None = None, **where: object) -> list[types.TreeRow]:
         """What the policy has decided at all switches, or at one."""
         return self._rows(of_switch(of, "trees" if of is None else "tree"), where)
 
-    def labels(self, /, of: str | None = None, **where: object) -> list[Row]:
+    def labels(self, /, of: str | None = None, **where: object) -> list[types.LabelRow]:
         """The labels of packets that arrive at all switches, or at one, from other switches."""
         return self._rows(of_switch(of, "labels"), where)
 
-    def flows(self, /, of: str | None = None, **where: object) -> list[Row]:
+    def flows(self, /, of: str | None = None, **where: object) -> list[types.FlowRow]:
         """The traffic between hosts, by where it enters."""
         return self._rows(of_switch(of, "flows"), where)
 
-    def drops(self, /, minutes: int = 5, **where: object) -> list[Row]:
+    def drops(self, /, minutes: int = 5, **where: object) -> list[types.DropRow]:
         """What was dropped in the last minutes, and why."""
         return self._rows("/v1/drops", {"minutes": minutes, **where})
 
-    def access_lists(self, /, **where: object) -> list[Row]:
+    def access_lists(self, /, **where: object) -> list[types.AccessListRow]:
         """The access lists, with what each rule has decided."""
         return self._rows("/v1/access-lists", where)
 
-    def policy(self) -> Row:
+    def policy(self) -> types.PolicyAnswer:
         """The source of the policy, with what rests on each line."""
-        return self._object("GET", "/v1/policy")
+        return cast("types.PolicyAnswer", self._object("GET", "/v1/policy"))
 
-    def explain(self, /, **packet: object) -> Row:
+    def explain(self, /, **packet: object) -> types.Explanation:
         """Why a packet goes where it goes: `explain(**{"from": "h1"}, to="h2", fields={"tcp_dst": "80"})`."""
-        return self._object("POST", "/v1/explain", {"packet": packet})
+        return cast("types.Explanation", self._object("POST", "/v1/explain", {"packet": packet}))
 
-    def explain_rule(self, /, **rule: object) -> Row:
+    def explain_rule(self, /, **rule: object) -> types.Explanation:
         """The same of the packet that a rule was made for: by `cookie`, or by `match` and `switch`."""
-        return self._object("POST", "/v1/explain", {"rule": rule})
+        return cast("types.Explanation", self._object("POST", "/v1/explain", {"rule": rule}))
 
     # The controller.
 
-    def controller(self) -> Row:
+    def controller(self) -> types.ControllerAnswer:
         """The controller's account of itself."""
-        return self._object("GET", "/v1/controller")
+        return cast("types.ControllerAnswer", self._object("GET", "/v1/controller"))
 
-    def stats(self) -> Row:
+    def stats(self) -> types.StatsAnswer:
         """All counters."""
-        return self._object("GET", "/v1/stats")
+        return cast("types.StatsAnswer", self._object("GET", "/v1/stats"))
 
-    def version(self) -> Row:
+    def version(self) -> types.VersionAnswer:
         """The versions of the program and of formats."""
-        return self._object("GET", "/v1/version")
+        return cast("types.VersionAnswer", self._object("GET", "/v1/version"))
 
-    def doctor(self) -> Row:
+    def doctor(self) -> types.DoctorAnswer:
         """The doctor's findings about the controller."""
-        return self._object("GET", "/v1/doctor")
+        return cast("types.DoctorAnswer", self._object("GET", "/v1/doctor"))
 
-    def errors(self, /, **where: object) -> list[Row]:
+    def errors(self, /, **where: object) -> list[types.ErrorRow]:
         """The most recent problems."""
         return self._rows("/v1/errors", where)
 
-    def log(self, /, **where: object) -> list[Row]:
+    def log(self, /, **where: object) -> list[types.LogRow]:
         """The latest lines of the log."""
         return self._rows("/v1/log", where)
 
-    def history(self, /, **where: object) -> list[Row]:
+    def history(self, /, **where: object) -> list[types.HistoryRow]:
         """Who changed the policy, tables and variables, and when; the newest first: `history(table="blocked")`."""
         return self._rows("/v1/history", where)
 
@@ -201,37 +218,47 @@ class Client(Requests):
 
     # Tracked state.
 
-    def state(self, /, **where: object) -> list[Row]:
+    def state(self, /, **where: object) -> list[types.StateRow]:
         """The tables and variables that are known."""
         return self._rows("/v1/state", where)
 
-    def table(self, /, table: str, **where: object) -> list[Row]:
+    def table(self, /, table: str, **where: object) -> list[types.ValueRow]:
         """The keys of a table, with their values and last writers."""
         return self._rows(f"/v1/state/tables/{part(table)}", where)
 
-    def get(self, table: str, key: object) -> Row:
+    def get(self, table: str, key: object) -> types.ValueRow:
         """The value of a key, with its last writer."""
-        return self._object("GET", key_path(table, key))
+        return cast("types.ValueRow", self._object("GET", key_path(table, key)))
 
-    def set(self, table: str, key: object, value: object, *, settled: bool = False, create: bool = False) -> Row:
+    def set(
+        self, table: str, key: object, value: object, *, settled: bool = False, create: bool = False
+    ) -> types.WriteAnswer:
         """Writes a key. `settled`: until no rule rests on what was there before. `create`: makes the table."""
-        return self._object("PUT", key_path(table, key), {"value": value, "settled": settled, "create": create})
+        return cast(
+            "types.WriteAnswer",
+            self._object("PUT", key_path(table, key), {"value": value, "settled": settled, "create": create}),
+        )
 
-    def delete(self, table: str, key: object, *, settled: bool = False) -> Row:
+    def delete(self, table: str, key: object, *, settled: bool = False) -> types.WriteAnswer:
         """Deletes a key."""
-        return self._object("DELETE", key_path(table, key), query={"settled": settled})
+        return cast("types.WriteAnswer", self._object("DELETE", key_path(table, key), query={"settled": settled}))
 
-    def variable(self, name: str) -> Row:
+    def variable(self, name: str) -> types.ValueRow:
         """A variable, with its last writer."""
-        return self._object("GET", variable_path(name))
+        return cast("types.ValueRow", self._object("GET", variable_path(name)))
 
-    def set_variable(self, name: str, value: object, *, settled: bool = False, create: bool = False) -> Row:
+    def set_variable(
+        self, name: str, value: object, *, settled: bool = False, create: bool = False
+    ) -> types.WriteAnswer:
         """Writes a variable."""
-        return self._object("PUT", variable_path(name), {"value": value, "settled": settled, "create": create})
+        return cast(
+            "types.WriteAnswer",
+            self._object("PUT", variable_path(name), {"value": value, "settled": settled, "create": create}),
+        )
 
-    def delete_variable(self, name: str, *, settled: bool = False) -> Row:
+    def delete_variable(self, name: str, *, settled: bool = False) -> types.WriteAnswer:
         """Deletes a variable's value."""
-        return self._object("DELETE", variable_path(name), query={"settled": settled})
+        return cast("types.WriteAnswer", self._object("DELETE", variable_path(name), query={"settled": settled}))
 
     def transaction(
         self,
@@ -241,7 +268,7 @@ class Client(Requests):
         delete: Iterable[Place] = (),
         settled: bool = False,
         create: bool = False,
-    ) -> Row:
+    ) -> types.LoadAnswer:
         """Writes and deletes many places: all of it, or nothing, with an `ApiError` of status 409, if a place does not
         hold what is expected."""
         body = {
@@ -251,7 +278,7 @@ class Client(Requests):
             "settled": settled,
             "create": create,
         }
-        return self._object("POST", "/v1/state/transactions", body)
+        return cast("types.LoadAnswer", self._object("POST", "/v1/state/transactions", body))
 
     # The policy.
 
@@ -259,26 +286,32 @@ class Client(Requests):
         """Withdraws decisions, so that the policy is asked again: all, `{"host": "h1"}` or `{"port": ["1", 3]}`."""
         return self._json("POST", "/v1/invalidate", what)
 
-    def reload(self, name: str | None = None, *, tolerate: Mapping[str, int] | None = None) -> Row:
+    def reload(self, name: str | None = None, *, tolerate: Mapping[str, int] | None = None) -> types.ReloadAnswer:
         """Runs another policy, or the same again, unless it fails on more packets than `{"count": 0}`."""
-        return self._object("POST", "/v1/reload", {"name": name, "tolerate": dict(tolerate or {"count": 0})})
+        return cast(
+            "types.ReloadAnswer",
+            self._object("POST", "/v1/reload", {"name": name, "tolerate": dict(tolerate or {"count": 0})}),
+        )
 
-    def plan(self, name: str | None = None) -> Row:
+    def plan(self, name: str | None = None) -> types.PlanAnswer:
         """What another policy would change."""
-        return self._object("POST", "/v1/plan", {"name": name})
+        return cast("types.PlanAnswer", self._object("POST", "/v1/plan", {"name": name}))
 
-    def apply(self, plan: Mapping[str, Any], *, canary: Mapping[str, Any] | None = None) -> Row:
+    def apply(self, plan: Mapping[str, Any], *, canary: Mapping[str, Any] | None = None) -> types.ReloadAnswer:
         """Runs the policy of a plan, if that changes what the plan says; with a canary, at some switches first."""
         body = {"name": plan["policy"], "sources": plan["sources"], "changes": plan["changes"]}
-        return self._object("POST", "/v1/apply", {**body, "decided": plan.get("decided"), "canary": canary})
+        return cast(
+            "types.ReloadAnswer",
+            self._object("POST", "/v1/apply", {**body, "decided": plan.get("decided"), "canary": canary}),
+        )
 
-    def rest(self) -> Row:
+    def rest(self) -> types.ReloadAnswer:
         """Lets the policy of a canary run everywhere."""
-        return self._object("POST", "/v1/rest")
+        return cast("types.ReloadAnswer", self._object("POST", "/v1/rest"))
 
-    def rollback(self) -> Row:
+    def rollback(self) -> types.ReloadAnswer:
         """Runs the policy before the last reload again."""
-        return self._object("POST", "/v1/rollback")
+        return cast("types.ReloadAnswer", self._object("POST", "/v1/rollback"))
 
     # Events.
 
