@@ -54,8 +54,8 @@ help:
 	@echo 'make dist   what a release consists of, in dist/: wheels, sdists, Debian package, static binary, lists of what is in them'
 	@echo 'make advisories  known faults of dependencies (needs the network)'
 
-# Built as quickly as can be; `make build` puts the program that runs fastest in its place. With ARGS='--http 127.0.0.1:8653
-# --traffic 1h' the page shows the network meanwhile.
+# Built as quickly as can be; `make build` puts the program that runs fastest in its place. With ARGS='--http 127.0.0.1:8653'
+# the network stays until Ctrl-C, and the last line names the page's address.
 demo: PROFILE = demo
 demo: build
 	$(BIN)/maple run examples/secure_routing.py --emulate ring:4 $(if $(findstring --traffic,$(ARGS)),,--traffic 10s) $(ARGS)

@@ -188,7 +188,8 @@ pub struct RunOptions {
     #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
     pub metrics: Option<SocketAddr>,
     /// Address of the HTTP API, at http://ADDR/v1; of a port alone, the loopback interface's. Beyond that interface it
-    /// needs a certificate and tokens [default: none]
+    /// needs a certificate and tokens. With --emulate the network then stays after its traffic, until Ctrl-C [default:
+    /// none]
     #[arg(long, value_name = "ADDR", value_parser = http_address)]
     pub http: Option<SocketAddr>,
     /// File with the tokens of clients of the HTTP API, a line each: ROLE NAME TOKEN, where the role is read, state or

@@ -14,6 +14,7 @@ use maple_lab::is_known;
 
 use super::check::{Checker, Verdicts};
 use super::progress::Lines;
+use super::real_network::http_lines;
 use super::summary::Flows;
 use super::{NOTICE_INTERVAL, rules, summary};
 use crate::options::{EmulationArgs, RunOptions};
@@ -50,7 +51,7 @@ struct SecondCounts {
 }
 
 impl Emulated<'_> {
-    /// Runs the policy on the network.
+    /// Runs the policy on the network. With an HTTP API the network stays after its traffic until the user stops.
     ///
     /// # Errors
     /// If a packet was lost or not delivered as f decided, if f failed on every packet, or if a command failed.
@@ -74,9 +75,23 @@ impl Emulated<'_> {
         watch.lines.finish();
         let network = emulation.snapshot()?;
         print_results(controller, &network, verdicts.as_ref(), !commands);
-        emulation.stop()?;
         let is_stopped = stop.load(Ordering::SeqCst) || controller.failure().is_some();
-        done?;
+        let result = done.and_then(|()| self.result(controller, &network, verdicts.as_ref(), (traffic, is_stopped)));
+        if !commands && result.is_ok() {
+            watch.until_read(stop);
+        }
+        emulation.stop()?;
+        result
+    }
+
+    /// Returns the failure of a run that has ended, if it failed.
+    fn result(
+        &self,
+        controller: &Handle,
+        network: &Stats,
+        verdicts: Option<&Verdicts>,
+        (traffic, is_stopped): (Option<Duration>, bool),
+    ) -> anyhow::Result<()> {
         if let Some(traffic) = traffic.filter(|_| !network.traffic_started && !is_stopped) {
             bail!(
                 "hosts never began to talk: not all switches were known after {} s",
@@ -88,9 +103,9 @@ impl Emulated<'_> {
             ended: network.total.done,
             // After a request to stop, the last flows are not awaited. The network itself can have lost packets of
             // other flows.
-            may_drop: self.options.allow_drops || is_stopped || verdicts.as_ref().is_some_and(|v| v.excused > 0),
+            may_drop: self.options.allow_drops || is_stopped || verdicts.is_some_and(|v| v.excused > 0),
         };
-        match summary::failure(controller, verdicts.as_ref(), flows) {
+        match summary::failure(controller, verdicts, flows) {
             Some(failure) => bail!(failure),
             None => Ok(()),
         }
@@ -238,6 +253,18 @@ impl EmulationWatch<'_> {
             std::thread::sleep(turn.saturating_duration_since(Instant::now()));
         }
         Ok(checker)
+    }
+
+    /// With an HTTP API, says where it is, and goes on until the user stops.
+    fn until_read(&mut self, stop: &AtomicBool) {
+        let Some(address) = http_lines(self.controller).pop() else { return };
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        self.lines.print_line(&format!("the network stays until Ctrl-C; {address}"));
+        while !stop.load(Ordering::SeqCst) && self.controller.failure().is_none() {
+            self.lines.follow(self.controller, NOTICE_INTERVAL);
+        }
     }
 
     fn notices(&mut self) {

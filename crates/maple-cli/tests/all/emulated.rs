@@ -1,7 +1,7 @@
 //! Emulated networks as a laboratory: scripts, the console, and a controller that is not there.
 
-use std::io::Write as _;
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 
 /// Runs `maple` with something typed.
@@ -37,6 +37,33 @@ fn a_lesson_runs_from_a_file_on_both_versions_and_every_packet_is_judged() {
         assert!(told.contains("pingall: 12 of 12 answered") && told.contains("h2 iperf h3: 1mbit of 1mbit"), "{told}");
         assert!(!told.contains("treated as f says                       0"), "{told}");
     }
+}
+
+#[test]
+fn with_an_http_api_the_network_stays_after_its_traffic_and_the_last_line_names_the_address() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_maple"));
+    command.args(["run", "builtin:shortest-path", "--emulate", "linear:2", "--traffic", "1s", "--http", "127.0.0.1:0"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = String::new();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let last = loop {
+        let mut line = String::new();
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it ended: {told}");
+        told += &line;
+        if let Some((_, address)) = line.split_once("the network stays until Ctrl-C; ") {
+            break address.trim().to_owned();
+        }
+    };
+    assert!(told.contains("treated as f says"), "it comes after the summary: {told}");
+    let address = last.split_once("http://").and_then(|(_, rest)| rest.split('/').next()).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /v1/hosts HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("00:00:00:00:00:02"), "{answer}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    lines.read_to_string(&mut told).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{told}");
 }
 
 #[test]
