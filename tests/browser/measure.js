@@ -30,7 +30,7 @@ function answers() {
     "/v1/names": {switches: switches.map(({switch: one, name}) => ({switch: one, name})), hosts: Array.from({length: HOSTS}, (_, at) => ({mac: mac(at), name: `h${at + 1}`}))},
     "/v1/hosts": list(Array.from({length: HOSTS}, (_, at) => ({mac: mac(at), at: {switch: id(at % SWITCHES), port: 20 + Math.floor(at / SWITCHES)}, ipv4: [`10.0.${at >> 8}.${at & 255}`], ipv6: []}))),
     "/v1/ports": list([]),
-    "/v1/controller": {version: "", pid: 0, shards: 2, listening: [], policy: null, state_file: null, certificate_expires: null, started: 0, files: []},
+    "/v1/controller": {version: "", pid: 0, shards: 2, listening: [], policy: null, state_file: null, certificate_expires: null, http_certificate_expires: null, started: 0, files: []},
   };
 }
 

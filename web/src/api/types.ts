@@ -260,6 +260,7 @@ export interface ControllerAnswer {
   } | null;
   readonly state_file: string | null;
   readonly certificate_expires: number | null;
+  readonly http_certificate_expires: number | null;
   readonly started: number;
   readonly files: readonly {readonly file: string; readonly path: string; readonly fails: string | null; readonly since: number | null}[];
 }

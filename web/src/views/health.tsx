@@ -155,7 +155,9 @@ function Facts({controller, stats}: {readonly controller: ControllerAnswer; read
         <div><dt>started</dt><dd>{moment(controller.started * 1000)}, {span(Date.now() / 1000 - controller.started)} ago</dd></div>
         <div><dt>switches</dt><dd>{whole(stats.connections)} connections at {controller.listening.map(({address: at, tls}) => `${at}${tls ? " (TLS)" : ""}`).join(", ") || "no address"}</dd></div>
         <div><dt>rules</dt><dd>{whole(stats.engine["rules"])}, of {whole(stats.engine["leaves"])} decisions</dd></div>
-        {controller.certificate_expires !== null && <div><dt>certificate</dt><dd class={controller.certificate_expires * 1000 - Date.now() < 14 * 86_400_000 ? "wrong" : ""}>expires {moment(controller.certificate_expires * 1000)}</dd></div>}
+        {([["certificate", controller.certificate_expires], ["certificate of this page", controller.http_certificate_expires]] as const).map(([name, at]) => at !== null && (
+          <div key={name}><dt>{name}</dt><dd class={at * 1000 - Date.now() < 30 * 86_400_000 ? "wrong" : ""}>expires {moment(at * 1000)}</dd></div>
+        ))}
         <div><dt>state file</dt><dd>{controller.state_file ?? "none: state does not survive a restart"}</dd></div>
         {stats.heap_bytes !== undefined && <div><dt>heap</dt><dd>{scaled(stats.heap_bytes, "B")}</dd></div>}
         {failing.map((file) => <div key={file.path}><dt>{file.file}</dt><dd class="wrong">{file.path} can't be kept: {file.fails}</dd></div>)}

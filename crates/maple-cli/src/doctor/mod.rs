@@ -206,7 +206,11 @@ fn files(
     }
     let mut certificates = configured.certificates();
     certificates.extend(open_vswitch.map(Database::certificates).into_iter().flatten().map(PathBuf::from));
-    host::look_at_certificates(controller.and_then(Controller::certificate_expires), &certificates, report);
+    let of_controller = [
+        ("the controller's certificate", controller.and_then(Controller::certificate_expires)),
+        ("the certificate of the HTTP API", controller.and_then(Controller::http_certificate_expires)),
+    ];
+    host::look_at_certificates(of_controller, &certificates, report);
 }
 
 /// Checks limits, cores, the clock and the service of this host.

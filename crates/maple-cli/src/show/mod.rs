@@ -298,7 +298,8 @@ fn controller(answer: &Value) -> String {
     let mut take = |name: &str| rest.as_object_mut().and_then(|all| all.remove(name)).unwrap_or_default();
     let (policy, files) = (take("policy"), take("files"));
     let moment = |seconds: Value| seconds.as_u64().map(|seconds| timestamp(UNIX_EPOCH + Duration::from_secs(seconds)));
-    let (started, expires) = (moment(take("started")), moment(take("certificate_expires")));
+    let started = moment(take("started"));
+    let [expires, http_expires] = ["certificate_expires", "http_certificate_expires"].map(|name| moment(take(name)));
     let stepped = take("clock_stepped").as_f64().filter(|seconds| *seconds != 0.0);
     let listening = take("listening");
     let address =
@@ -308,6 +309,7 @@ fn controller(answer: &Value) -> String {
         ("started", started),
         ("listening", Some(listening.join(", "))),
         ("certificate expires", expires),
+        ("HTTP API's certificate expires", http_expires),
         ("clock set forward by", stepped.map(|seconds| format!("{seconds} s"))),
         ("state file", Some(take("state_file")).filter(|file| !file.is_null()).map(|file| plain(&file))),
     ];

@@ -17,6 +17,8 @@ pub(crate) struct About {
     /// The addresses that it listens on, and whether connections begin with TLS there.
     listening: Vec<(SocketAddr, bool)>,
     tls: Option<Arc<Tls>>,
+    /// The certificate of the HTTP API, if that has TLS.
+    http_tls: Option<Arc<Tls>>,
     state_file: Option<PathBuf>,
     /// The key that signs its probes. Only a process that takes over receives it.
     probe_key: Key,
@@ -29,10 +31,10 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// Describes a controller that starts at this moment.
+    /// Describes a controller that starts at this moment, with the certificates of its listeners and of its HTTP API.
     pub fn new(
         listening: Vec<(SocketAddr, bool)>,
-        tls: Option<Arc<Tls>>,
+        (tls, http_tls): (Option<Arc<Tls>>, Option<Arc<Tls>>),
         state_file: Option<PathBuf>,
         probe_key: Key,
     ) -> About {
@@ -40,7 +42,7 @@ impl About {
         let state_file = state_file.map(|file| std::path::absolute(&file).unwrap_or(file));
         let now = SystemTime::now();
         let (started, policy_loaded, policy) = ((Instant::now(), now), Mutex::new(now), Mutex::default());
-        About { listening, tls, state_file, probe_key, started, policy_loaded, policy }
+        About { listening, tls, http_tls, state_file, probe_key, started, policy_loaded, policy }
     }
 
     /// Reports whether there are certificates for TLS.
@@ -93,7 +95,7 @@ impl About {
         let (begun, started) = self.started;
         let listening: Value =
             self.listening.iter().map(|(address, tls)| json!({ "address": address.to_string(), "tls": tls })).collect();
-        let expires = self.tls.as_ref().map(|tls| seconds_since_1970(tls.expires()));
+        let expires = |tls: &Option<Arc<Tls>>| tls.as_ref().map(|tls| seconds_since_1970(tls.expires()));
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
@@ -101,7 +103,8 @@ impl About {
             "listening": listening,
             "policy": self.policy(),
             "state_file": self.state_file,
-            "certificate_expires": expires,
+            "certificate_expires": expires(&self.tls),
+            "http_certificate_expires": expires(&self.http_tls),
             "started": seconds_since_1970(started),
             "clock_stepped": stepped(started, begun.elapsed(), SystemTime::now()),
         })

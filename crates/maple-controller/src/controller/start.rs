@@ -179,6 +179,8 @@ impl StartingController {
             shards.push((poll, inbox));
         }
         let (registry, key) = (Arc::new(Registry::new(workers)), Key::new()?);
+        let http_tls = options.control.http.as_ref().and_then(|http| http.tls.clone());
+        let certificates = (options.openflow.tls.clone(), http_tls);
         let shared = Shared {
             endpoints: Endpoints {
                 switches: listening.iter().map(|(address, _)| *address).collect(),
@@ -201,7 +203,7 @@ impl StartingController {
                 recording: recording.clone(),
             },
             reloads: ReloadQueue::default(),
-            about: About::new(listening, options.openflow.tls.clone(), options.memory.state_file.clone(), key),
+            about: About::new(listening, certificates, options.memory.state_file.clone(), key),
             succession: Succession {
                 takeover: TakeoverState::default(),
                 role: options.openflow.in_cluster.then(Mutex::default),
@@ -283,7 +285,12 @@ impl StartingController {
             controller.handle.register_gauge(heap_gauge(count));
         }
         if let Some(tls) = options.openflow.tls.clone() {
-            controller.handle.register_gauge(expiry_gauge(tls));
+            let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
+            controller.handle.register_gauge(expiry_gauge("maple_certificate_expires_seconds", meaning, tls));
+        }
+        if let Some(tls) = options.control.http.as_ref().and_then(|http| http.tls.clone()) {
+            let meaning = "When the certificate of the HTTP API expires, in seconds since 1970. Only with --http-cert.";
+            controller.handle.register_gauge(expiry_gauge("maple_http_certificate_expires_seconds", meaning, tls));
         }
         let scrape = scrape(controller.handle.clone());
         if let Some(address) = options.control.metrics {
@@ -371,11 +378,10 @@ fn files_gauge(files: KeptFiles) -> Gauge {
     Gauge { name: "maple_file_failed", meaning, label: Some("file"), read: Box::new(read) }
 }
 
-/// Returns the metric of the certificate's expiry.
-fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
-    let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
+/// Returns the metric of a certificate's expiry.
+fn expiry_gauge(name: &'static str, meaning: &'static str, tls: Arc<Tls>) -> Gauge {
     let seconds = move || tls.expires().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
-    Gauge::new("maple_certificate_expires_seconds", meaning, seconds)
+    Gauge::new(name, meaning, seconds)
 }
 
 /// Returns the sockets to listen on: those that another process has handed over, each with whether its connections

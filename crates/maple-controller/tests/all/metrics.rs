@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{LONG, Maple, Peer, descriptors, eventually, packet_in};
+use maple_controller::control::{HttpDeadlines, HttpOptions};
 use maple_controller::metrics::{Family, MetricKind, families};
 use maple_controller::{Controller, ControllerOptions, Gauge, StartError};
 use maple_core::network::PortKind;
@@ -115,6 +116,14 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     let maple = exporting(|options| {
         options.control.heap_bytes = Some(|| Some(7));
         options.openflow.tls = Some(authority.tls());
+        let http = HttpOptions {
+            address: ([127, 0, 0, 1], 0).into(),
+            tls: Some(authority.tls()),
+            tokens: None,
+            deadlines: HttpDeadlines::default(),
+            ryu: false,
+        };
+        options.control.http = Some(http);
     });
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
@@ -134,6 +143,12 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         labels: &[],
         meaning: "When the controller's certificate expires, in seconds since 1970. Only with TLS.",
     };
+    let http_expiry = Family {
+        name: "maple_http_certificate_expires_seconds".into(),
+        kind: MetricKind::Gauge,
+        labels: &[],
+        meaning: "When the certificate of the HTTP API expires, in seconds since 1970. Only with --http-cert.",
+    };
     let files = Family {
         name: "maple_file_failed".into(),
         kind: MetricKind::Gauge,
@@ -141,7 +156,7 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         meaning: "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of switches, \
                   the certificates, the control socket, the tokens, the timeline. No row for files that there are not.",
     };
-    let listed: Vec<Family> = families().into_iter().chain([files, heap, expiry]).collect();
+    let listed: Vec<Family> = families().into_iter().chain([files, heap, expiry, http_expiry]).collect();
 
     let said = |start: &str| -> BTreeMap<String, String> {
         let said = text.lines().filter_map(|line| line.strip_prefix(start)?.split_once(' '));

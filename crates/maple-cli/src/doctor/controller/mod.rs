@@ -105,6 +105,11 @@ impl Controller {
         self.answers.about["certificate_expires"].as_u64()
     }
 
+    /// Returns the expiry of the certificate of its HTTP API, in seconds since 1970.
+    pub fn http_certificate_expires(&self) -> Option<u64> {
+        self.answers.about["http_certificate_expires"].as_u64()
+    }
+
     /// Returns the seconds by which the clock was set since the controller started.
     pub fn clock_stepped(&self) -> Option<f64> {
         self.answers.about["clock_stepped"].as_f64()

@@ -11,18 +11,15 @@ use super::{DoctorReport, Finding, FindingId, Severity};
 /// The time before its end at which a certificate is warned of, as a controller does.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 
-/// Checks the expiry of the controller's certificate (in seconds since 1970), and of these files.
-pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut DoctorReport) {
+/// Checks the expiry of the controller's certificates (in seconds since 1970), and of these files.
+pub fn look(of_controller: [(&str, Option<u64>); 2], files: &[PathBuf], report: &mut DoctorReport) {
     let now = SystemTime::now();
-    if let Some(seconds) = of_controller {
-        report.looked_at("the controller's certificate");
+    for (place, seconds) in of_controller {
+        let Some(seconds) = seconds else { continue };
+        report.looked_at(place);
         let ends = UNIX_EPOCH + Duration::from_secs(seconds);
-        report.all(finding(
-            "the controller's certificate",
-            "put a new one in its place; the controller reads it by itself",
-            ends,
-            now,
-        ));
+        let mend = "put a new one in its place; the controller reads it by itself";
+        report.all(finding(place, mend, ends, now));
     }
     for file in files {
         let place = format!("certificate {}", file.display());
@@ -63,6 +60,18 @@ fn finding(place: &str, mend: &str, ends: SystemTime, now: SystemTime) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_certificate_of_the_http_api_is_warned_of_beside_that_for_switches() {
+        let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+        let ends = SystemTime::now() + Duration::from_secs(10 * 86_400 + 60);
+        let expiries = [("that for switches", None), ("that of the HTTP API", Some(seconds(ends)))];
+        let mut report = DoctorReport::default();
+        look(expiries, &[], &mut report);
+        let text: Vec<String> = report.findings().iter().map(Finding::plain).collect();
+        assert!(text.len() == 1 && text[0].contains("that of the HTTP API"), "{text:?}");
+        assert!(text[0].contains("expires in 10 days"), "{text:?}");
+    }
 
     #[test]
     fn the_last_thirty_days_are_warned_of() {
