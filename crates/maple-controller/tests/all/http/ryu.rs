@@ -6,8 +6,8 @@ use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::Version;
 use serde_json::{Value, json};
 
-use super::{ADMIN, Ask, Served, TOKENS};
-use crate::common::eventually;
+use super::{ADMIN, Ask, READ, Served, TOKENS};
+use crate::common::{Peer, eventually};
 
 fn with_ryu(options: &mut ControllerOptions) {
     options.control.http.as_mut().expect("it is there").ryu = true;
@@ -115,6 +115,52 @@ fn the_topology_is_in_ryus_form() {
 }
 
 #[test]
+fn a_switch_that_is_late_is_no_late_worker() {
+    let served = Served::new(TOKENS, with_ryu);
+    // It answers no statistics.
+    let _switch = Peer::up(&served.maple, Version::Of13, 7);
+    let said = served.get("/stats/desc/7");
+    assert_eq!(said.refusal().0, 503);
+    assert!(said.json().get("shard").is_none() && said.body.contains("the switch does not answer"), "{said:?}");
+    assert_eq!(served.read("/stats/switches"), json!([7]));
+}
+
+/// Returns the form of an answer: members, and texts with `x` for each digit. Names and addresses of IP have any.
+fn form(value: &Value) -> Value {
+    match value {
+        Value::Object(all) => {
+            let is_free = |name: &str| matches!(name, "name" | "ipv4" | "ipv6");
+            let kind = |value: &Value| json!(if value.is_array() { "list" } else { "text" });
+            let one = |(name, value): (&String, &Value)| {
+                (name.clone(), if is_free(name) { kind(value) } else { form(value) })
+            };
+            all.iter().map(one).collect::<serde_json::Map<_, _>>().into()
+        }
+        Value::Array(all) => {
+            let mut forms: Vec<Value> = all.iter().map(form).collect();
+            forms.dedup();
+            forms.into()
+        }
+        Value::String(text) => {
+            text.chars().map(|c| if c.is_ascii_hexdigit() { 'x' } else { c }).collect::<String>().into()
+        }
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn the_topology_has_the_form_of_recorded_answers() {
+    let recorded: Value = serde_json::from_str(include_str!("../../recorded/ryu-4.34.json")).expect("JSON");
+    let (served, _emulation) = network(Version::Of13);
+    let cases = recorded["topology"].as_array().expect("cases");
+    assert_eq!(cases.len(), 7);
+    for case in cases {
+        let path = case["path"].as_str().expect("a text");
+        assert_eq!(form(&served.read(path)), form(&case["answer"]), "{path}");
+    }
+}
+
+#[test]
 fn wrong_paths_and_writes_are_refused() {
     let (served, _emulation) = network(Version::Of13);
     for (target, expected) in [
@@ -141,6 +187,13 @@ fn wrong_paths_and_writes_are_refused() {
         assert_eq!(said.refusal().0, 501, "{method} {target}");
         assert!(said.body.contains("policy"), "{}", said.body);
     }
+    for target in ["/stats/flow/1", "/stats/aggregateflow/1"] {
+        let filter = json!({ "table_id": 0, "match": { "dl_type": 2048 } });
+        let said = served.ask(&Ask::new("POST", target, READ).json(&filter));
+        assert_eq!(said.refusal().0, 501, "{target}");
+        assert!(said.body.contains("/v1/switches/{switch}/rules"), "{}", said.body);
+    }
+    assert_eq!(served.read("/stats/switches?_=1790000000000"), json!([1, 2]), "as Ryu, whatever the query");
     assert_eq!(served.ask(&Ask::new("GET", "/stats/switches", "")).refusal().0, 401);
     assert_eq!(Served::new(TOKENS, |_| {}).get("/stats/switches").refusal().0, 404, "only if it is asked for");
 }

@@ -68,6 +68,8 @@ const WRITE: &[&str] = &[
     "/stats/experimenter/{dpid}",
     "/stats/role",
 ];
+/// The paths by which Ryu also reads what fits a filter in the body.
+const FILTERED: &[&str] = &["/stats/flow/{dpid}", "/stats/aggregateflow/{dpid}"];
 /// The path by which Ryu deletes all rules of a switch.
 const CLEAR: &str = "/stats/flowentry/clear/{dpid}";
 
@@ -85,10 +87,14 @@ pub(super) fn add_ryu(mut router: Router<Arc<Api>>) -> Router<Arc<Api>> {
     for path in WRITE {
         router = router.route(path, post(refuse));
     }
+    for path in FILTERED {
+        router = router.route(path, post(refuse_filter));
+    }
     router.route(CLEAR, delete(refuse))
 }
 
-/// Answers a path.
+/// Answers a path. A query is ignored, as Ryu does: scripts in browsers add a number to each request (`?_=1790000000000`),
+/// so that no cache answers it.
 async fn answered(
     api: Arc<Api>,
     read: Read,
@@ -107,6 +113,19 @@ async fn answered(
         Ok(response(&api, &head, answer.to_string().into_bytes()))
     });
     answer.await.map_err(failed)?
+}
+
+/// Refuses to read rules by a filter.
+async fn refuse_filter(
+    State(api): State<Arc<Api>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    api.access.admit(&head, peer, Role::Read)?;
+    let text = "rules are not filtered here: GET has all of them, and GET /v1/switches/{switch}/rules filters by table, \
+                priority, cookie, match and actions";
+    Err(Problem::new(StatusCode::NOT_IMPLEMENTED, text))
 }
 
 /// Refuses what would change a switch.
