@@ -164,6 +164,7 @@ class TimeAt(TypedDict):
     not_kept: int
     unseen: int
     late: bool
+    replay: str | None
     switches: list[TimeAtSwitches]
     links: list[TimeAtLinks]
     hosts: list[HostRow]
@@ -238,6 +239,7 @@ class RuleRow(TypedDict):
     n_packets: int | None
     n_bytes: int | None
     leaf: int | None
+    line: str | None
     flow: str
     why: str | None
 
@@ -255,6 +257,7 @@ class TablesRow(TypedDict):
     switch: str
     tables: list[TablesRowTables] | None
     look_ups: list[TablesRowLookUps] | None
+    action_sets: bool | None
 
 class TreeRowExplorationOpen(TypedDict):
     line: str | None
@@ -293,6 +296,7 @@ FlowRow = TypedDict(
         "bytes": int,
         "bits_per_second": float | None,
         "packets_per_second": float | None,
+        "lines": list[str],
         "counted_seconds_ago": float,
     },
 )
@@ -329,6 +333,9 @@ class PolicyAnswerFilesLines(TypedDict):
     leaves: int
     drops: int
     errors: int
+    misses: int
+    runs: int
+    seconds: float
 
 class PolicyAnswerFiles(TypedDict):
     file: str
@@ -473,7 +480,7 @@ class ControllerAnswerPolicy(TypedDict):
     on_trial: bool
 
 class ControllerAnswerFiles(TypedDict):
-    file: Literal["state", "recording", "log", "switches", "certificates", "control-socket", "tokens"]
+    file: Literal["state", "recording", "log", "switches", "certificates", "control-socket", "tokens", "timeline"]
     path: str
     fails: str | None
     since: int | None

@@ -161,6 +161,7 @@ export type TimeAt = {
   readonly not_kept: number;
   readonly unseen: number;
   readonly late: boolean;
+  readonly replay: string | null;
   readonly switches: readonly TimeAtSwitches[];
   readonly links: readonly TimeAtLinks[];
   readonly hosts: readonly HostRow[];
@@ -236,6 +237,7 @@ export type RuleRow = {
   readonly n_packets: number | null;
   readonly n_bytes: number | null;
   readonly leaf: number | null;
+  readonly line: string | null;
   readonly flow: string;
   readonly why: string | null;
 };
@@ -256,6 +258,7 @@ export type TablesRow = {
   readonly switch: string;
   readonly tables: readonly TablesRowTables[] | null;
   readonly look_ups: readonly TablesRowLookUps[] | null;
+  readonly action_sets: boolean | null;
 };
 
 export type TreeRowExplorationOpen = {
@@ -297,6 +300,7 @@ export type FlowRow = {
   readonly bytes: number;
   readonly bits_per_second: number | null;
   readonly packets_per_second: number | null;
+  readonly lines: readonly string[];
   readonly counted_seconds_ago: number;
 };
 
@@ -335,6 +339,9 @@ export type PolicyAnswerFilesLines = {
   readonly leaves: number;
   readonly drops: number;
   readonly errors: number;
+  readonly misses: number;
+  readonly runs: number;
+  readonly seconds: number;
 };
 
 export type PolicyAnswerFiles = {
@@ -491,7 +498,7 @@ export type ControllerAnswerPolicy = {
 };
 
 export type ControllerAnswerFiles = {
-  readonly file: "state" | "recording" | "log" | "switches" | "certificates" | "control-socket" | "tokens";
+  readonly file: "state" | "recording" | "log" | "switches" | "certificates" | "control-socket" | "tokens" | "timeline";
   readonly path: string;
   readonly fails: string | null;
   readonly since: number | null;
