@@ -6,6 +6,7 @@ mod common;
 mod allocations;
 mod crowd;
 mod leaks;
+mod readers;
 
 use std::alloc::System;
 use std::sync::{Mutex, MutexGuard, PoisonError};
