@@ -19,8 +19,17 @@ pub(super) fn matching(version: Version, matching: &Match) -> Value {
             Version::Of13 => (name_13(constraint.field), value_13(constraint)),
         };
         all.entry(name).or_insert(value);
+        if version == Version::Of10 && is_untagged(constraint) {
+            // Switches say so with the priority that no tag has.
+            all.insert("dl_vlan_pcp".to_owned(), 0.into());
+        }
     }
     all.into()
+}
+
+/// Reports whether a constraint says that packets have no tag.
+fn is_untagged(constraint: &Constraint) -> bool {
+    constraint.field == Field::VlanVid && constraint.is_exact() && constraint.value & TAGGED == 0
 }
 
 /// Returns Ryu's name of a field, which is often that of 1.0.
@@ -239,7 +248,8 @@ mod tests {
             .with(Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000))
             .exact(Field::Icmpv4Type, 8);
         let expected = json!({
-            "in_port": 3, "dl_vlan": 65535, "dl_src": "00:00:00:00:00:07", "nw_tos": 8, "nw_src": "10.0.0.0/8", "tp_src": 8,
+            "in_port": 3, "dl_vlan": 65535, "dl_vlan_pcp": 0, "dl_src": "00:00:00:00:00:07", "nw_tos": 8,
+            "nw_src": "10.0.0.0/8", "tp_src": 8,
         });
         assert_eq!(matching(Version::Of10, &of_10), expected);
     }

@@ -43,6 +43,11 @@ pub(super) fn ids(handle: &Handle, _: &InPath) -> Result<Value, Problem> {
 /// Answers with what a switch says of its ports.
 pub(super) fn port_descriptions(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
     let (dpid, version) = switch(handle, in_path)?;
+    Ok(ports_described(dpid, version, &ports(handle)?.remove(&dpid).unwrap_or_default()))
+}
+
+/// Writes what a switch says of its ports.
+pub(super) fn ports_described(dpid: Dpid, version: Version, ports: &[Port]) -> Value {
     let description = |port: &Port| {
         let mut all = json!({
             "port_no": port_number(port.number), "hw_addr": address(port), "name": port.name(), "config": port.config,
@@ -55,8 +60,7 @@ pub(super) fn port_descriptions(handle: &Handle, in_path: &InPath) -> Result<Val
         }
         all
     };
-    let ports = ports(handle)?.remove(&dpid).unwrap_or_default();
-    Ok(of_switch(dpid, ports.iter().map(description).collect()))
+    of_switch(dpid, ports.iter().map(description).collect())
 }
 
 fn address(port: &Port) -> String {
