@@ -8,7 +8,7 @@ use std::hash::Hasher as _;
 use serde_json::Value;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-/// The size at which a block is full, in bytes.
+/// The size of a block, in bytes. Only a row that is longer has one of its own size.
 const BLOCK: usize = 256 << 10;
 /// The size of a part, in bytes. Only its last row goes beyond.
 const PART: usize = 64 << 10;
@@ -34,8 +34,10 @@ impl RowTexts {
     }
 
     fn append(&mut self, row: &[u8]) -> RowText {
-        if self.blocks.last().is_none_or(|block| block.len() >= BLOCK) {
-            self.blocks.push(Vec::new());
+        if self.blocks.last().is_none_or(|block| block.len() + row.len() > BLOCK) {
+            // A short list has one block, which grows with it. In others nothing is left over.
+            let room = if self.blocks.is_empty() { row.len() } else { BLOCK.max(row.len()) };
+            self.blocks.push(Vec::with_capacity(room));
         }
         let block = self.blocks.len() - 1;
         let text = &mut self.blocks[block];
@@ -131,6 +133,15 @@ mod tests {
         let expected = format!("{{\"next\":null,\"rows\":[{},{}],\"total\":10000}}", row(7000), row(1));
         assert_eq!((String::from_utf8_lossy(&text).as_ref(), length), (expected.as_str(), expected.len()));
         assert_eq!(digest, SipHasher13::new().hash(&text).as_bytes());
+    }
+
+    #[test]
+    fn the_blocks_of_a_long_list_have_no_room_left_over_while_rows_are_added() {
+        let mut texts = RowTexts::default();
+        let rows = (0..50_000).map(|number| texts.add(&Value::from("x".repeat(400 + number % 60))));
+        let length: usize = rows.map(|row| row.to - row.from).sum();
+        let held: usize = texts.blocks.iter().map(Vec::capacity).sum();
+        assert!(held <= length + length / 100 + 2 * BLOCK, "{held} bytes for {length}");
     }
 
     #[test]
