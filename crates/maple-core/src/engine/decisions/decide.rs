@@ -192,8 +192,14 @@ impl Decisions {
     fn decide(&mut self, fabric: &mut Fabric, packets: Vec<ReceivedPacket>) {
         let new = |received| Some((new_run(fabric, &received)?, received));
         let runs = packets.into_iter().filter_map(new).collect();
+        let classes_changed = fabric.switches.classes_changed();
         for (received, outcome) in self.run_policy(fabric, runs) {
-            self.commit_run(fabric, outcome, received, true);
+            if fabric.switches.classes_changed() == classes_changed {
+                self.commit_run(fabric, outcome, received, true);
+            } else {
+                // What was committed before has lowered a look-up, say, so the trace of this run names what is no more.
+                self.undecided.add_misses([received]);
+            }
         }
     }
 
