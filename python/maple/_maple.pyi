@@ -726,11 +726,24 @@ class Net:
         A pair with names: ``mac, at = net.locate_ip(ip)``, or ``.mac`` and ``.location``.
         """
 
+    def is_bound(self, host: _MacLike, ip: _IpLike) -> bool:
+        """Whether an IP address is that of the host with this hardware address, which announced it last.
+
+        Of two fields of the packet the policy learns no more than that: a look-up, with one rule for each address.
+
+        >>> from maple import drop, flood, policy
+        >>> @policy
+        ... def f(pkt, net):
+        ...     return flood() if net.is_bound(pkt.eth_src, pkt.ipv4_src) else drop()
+        """
+
     def hosts(self) -> list[Host]:
         """All hosts and where they are, by address."""
 
     def members(self, group: _IpLike | _MacLike) -> list[Location]:
         """The edge ports with members of a multicast group, in order; empty if there are none.
+
+        Of a group that a field names, the policy learns the ports and not the address: a look-up.
 
         :param group: its IP address, or the MAC address that its frames go to, for all groups of that address.
         :raises TypeError: if neither IGMP nor MLD is snooped on, ``@policy(snoop=("igmp", "mld"))``.
@@ -749,6 +762,19 @@ class Net:
         never).
 
         :raises TypeError: if DHCP is not snooped on, ``@policy(snoop="dhcp", dhcp_servers=[(switch, port)])``.
+        """
+
+    def is_leased(self, host: _MacLike, ip: _IpLike) -> bool:
+        """Whether DHCP gave this IPv4 address to the host with this hardware address last, at the port where it is.
+
+        Of two fields of the packet the policy learns no more than that: a look-up, with one rule for each lease.
+
+        :raises TypeError: if DHCP is not snooped on, as :meth:`lease`.
+
+        >>> from maple import drop, flood, policy
+        >>> @policy(snoop="dhcp", dhcp_servers=[(1, 1)])
+        ... def f(pkt, net):
+        ...     return flood() if net.is_leased(pkt.eth_src, pkt.ipv4_src) else drop()
         """
 
     def leases(self) -> list[Lease]:

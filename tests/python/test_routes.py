@@ -94,6 +94,21 @@ def test_there_may_be_no_way(bench: Bench) -> None:
         assert decision.route == flood()
 
 
+def test_whose_an_address_is_is_asked_of_fields_and_of_values(bench: Bench) -> None:
+    found: list[bool] = []
+
+    def policy(pkt: Any, net: Any) -> Any:
+        found.extend([net.is_bound(pkt.eth_dst, pkt.ipv4_dst), net.is_bound(pkt.eth_src, pkt.ipv4_dst)])
+        found.extend(
+            [net.is_bound(H2, "10.0.0.2"), net.is_bound(H3, "10.0.0.2"), net.is_bound(pkt.eth_src, pkt.arp_spa)]
+        )
+        return drop()
+
+    to_h2 = frame(eth_src=H1, eth_dst=H2, ipv4_src="10.0.0.1", ipv4_dst="10.0.0.2", udp_dst=7)
+    assert bench.decide(policy, to_h2).error is None
+    assert found == [True, False, True, False, False]
+
+
 def test_hosts_are_found_by_hardware_and_ip_address(bench: Bench) -> None:
     found: list[Any] = []
 

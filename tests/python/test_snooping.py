@@ -210,6 +210,29 @@ def test_the_source_guard_lets_hosts_use_what_they_were_given(bench: Bench) -> N
     assert passes(serves, port=1), "where the server is"
 
 
+def test_whether_an_address_was_given_is_asked_of_fields_and_of_values(bench: Bench) -> None:
+    host, found = "00:00:00:00:00:01", []
+
+    @policy(snoop="dhcp", dhcp_servers=[(1, 1)])
+    def asks(pkt: Packet, net: Net) -> Route:
+        found.append(net.is_leased(pkt.eth_src, pkt.ipv4_src))
+        found.append(net.is_leased(pkt.eth_src.value, str(pkt.ipv4_src)))
+        found.append(net.is_leased(pkt.eth_src, pkt.arp_spa) or net.is_leased(host, "fe80::1"))
+        return drop()
+
+    def answers() -> list[bool]:
+        found.clear()
+        decision = bench.decide(asks, data(host, GROUP))
+        assert decision.error is None
+        return list(found)
+
+    assert answers() == [False, False, False]
+    bench.lease(host, "10.0.0.1", 1, 1)
+    assert answers() == [True, True, False]
+    bench.lease(host, "10.0.0.2", 1, 1)
+    assert answers() == [False, False, False], "the host has another address by now"
+
+
 def test_asking_without_snooping_is_an_error() -> None:
     bench = Bench()
     bench.switch(1, [1])

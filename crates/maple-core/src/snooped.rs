@@ -8,54 +8,16 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use maple_wire::Field;
+
+use crate::look_ups::{Component, KeyField, KeyForm, LookUp};
 use crate::network::{Location, Mac};
 use crate::policy_error::PolicyError;
 use crate::run::Net;
-use crate::state::{Commit, DeclareError, Kind, Snapshot, Store, Stored, Table, Types, Value, Write};
+use crate::state::{Cell, CellValue, Commit, DeclareError, Kind, Snapshot, Store, Stored, Table, Types, Value, Write};
+use crate::trace::Source;
 
-/// The name of the table of group members, by the group's address.
-pub const MEMBERS: &str = "net.members";
-/// The name of the table of group members, by the hardware address of a group's frames, which several groups share.
-pub const MEMBERS_BY_MAC: &str = "net.members.mac";
-/// The name of the table of leases, by IP address.
-pub const LEASES: &str = "net.leases";
-/// The name of the table of each client's newest lease, by hardware address.
-pub const LEASES_BY_MAC: &str = "net.leases.mac";
-
-/// An address that DHCP gave to a host for some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lease {
-    /// The host.
-    pub mac: Mac,
-    /// The address of the host.
-    pub ip: Ipv4Addr,
-    /// The edge port from which the host asked for it.
-    pub location: Location,
-    /// The end of the lease, in seconds since 1970; `None` for a lease that never ends.
-    pub ends: Option<u64>,
-}
-
-impl Stored for Lease {
-    fn kind() -> Kind {
-        Kind::Tuple([Mac::kind(), Ipv4Addr::kind(), Location::kind(), Option::<u64>::kind()].into())
-    }
-
-    fn to_value(&self) -> Value {
-        let parts = [self.mac.to_value(), self.ip.to_value(), self.location.to_value(), self.ends.to_value()];
-        Value::Tuple(parts.into())
-    }
-
-    fn from_value(value: &Value) -> Option<Lease> {
-        let Value::Tuple(parts) = value else { return None };
-        let [mac, ip, location, ends] = &**parts else { return None };
-        Some(Lease {
-            mac: Mac::from_value(mac)?,
-            ip: Ipv4Addr::from_value(ip)?,
-            location: Location::from_value(location)?,
-            ends: Option::from_value(ends)?,
-        })
-    }
-}
+pub use crate::state::learned::{LEASES, LEASES_BY_MAC, Lease, MEMBERS, MEMBERS_BY_MAC};
 
 /// A multicast group, or all groups that share a hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +166,21 @@ impl Net {
         .collect())
     }
 
+    /// Returns the ports that [`Net::members`] returns for the group whose address a field of the packet has. The run
+    /// observes the ports and not the address, as for [`Net::look_up`]. There are none if the packet lacks the field, or
+    /// if it has no address.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotSnooped`] if groups are not snooped on; the run then fails, whatever f does with the error.
+    pub fn try_members_by(&self, field: Field, source: Option<Source>) -> Result<Vec<Location>, PolicyError> {
+        self.need_table(MEMBERS, PolicyError::NotSnooped("net.members", "IGMP or MLD"))?;
+        let Some(key) = KeyField::of_address(field) else { return Ok(Vec::new()) };
+        let table = if key.form == KeyForm::Mac { MEMBERS_BY_MAC } else { MEMBERS };
+        let found = self.find(&LookUp::of_learned(table, key), Component::Value, source);
+        let members = found.and_then(|value| Vec::<Location>::from_value(&value)).unwrap_or_default();
+        Ok(members.into_iter().filter(|at| self.has_port(*at)).collect())
+    }
+
     /// Returns the lease of an IPv4 address; `None` if no host has it. The run depends on this lease alone. Without
     /// snooping this makes the run fail.
     #[must_use]
@@ -233,6 +210,26 @@ impl Net {
     pub fn try_lease_of(&self, mac: Mac) -> Result<Option<Lease>, PolicyError> {
         self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
         Ok(Table::<Mac, Lease>::new(LEASES_BY_MAC).get(&self.outside(), &mac).filter(|lease| self.has_lease(lease)))
+    }
+
+    /// Reports whether DHCP gave an IPv4 address to the host with this hardware address last, at the port where the host
+    /// is. Without snooping this makes the run fail.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotSnooped`] if DHCP is not snooped on; the run then fails, whatever f does with the error.
+    pub fn try_is_leased(&self, mac: Mac, ip: Ipv4Addr) -> Result<bool, PolicyError> {
+        let lease = self.try_lease_of(mac)?.filter(|lease| lease.ip == ip);
+        Ok(lease.is_some_and(|lease| self.read(Cell::HostAt(mac)) == CellValue::Location(Some(lease.location))))
+    }
+
+    /// Reports what [`Net::try_is_leased`] reports about the addresses in two fields of the packet. The run observes no more
+    /// than that, as for [`Net::look_up`]. `false` if the packet lacks a field, or if they have no such addresses.
+    ///
+    /// # Errors
+    /// Those of [`Net::try_is_leased`].
+    pub fn try_is_leased_by(&self, mac: Field, ip: Field, source: Option<Source>) -> Result<bool, PolicyError> {
+        self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
+        Ok(LookUp::of_leased(mac, ip).is_some_and(|of| self.has_key(&of, source)))
     }
 
     /// Returns all leases, by IP address. The run depends on each of them. Without snooping this makes the run fail.
@@ -265,7 +262,6 @@ mod tests {
 
     use super::*;
     use crate::run::Run;
-    use crate::state::Cell;
 
     const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 1, 1));
 

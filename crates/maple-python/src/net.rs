@@ -154,6 +154,25 @@ fn address(object: &Bound<'_, PyAny>) -> PyResult<Option<Address>> {
     }
 }
 
+/// Returns the field if it has addresses and a switch may look them up.
+fn key_field(object: &Bound<'_, PyAny>) -> Option<Field> {
+    let field = object.cast::<FieldRef>().ok()?.get().as_key()?;
+    (FieldKind::from_field(field) != FieldKind::Number).then_some(field)
+}
+
+/// Returns the fields with a hardware and an IP address, if both objects are such fields and a switch may look them up.
+fn key_fields(host: &Bound<'_, PyAny>, ip: &Bound<'_, PyAny>) -> Option<(Field, Field)> {
+    let (host, ip) = (key_field(host)?, key_field(ip)?);
+    let is_mac = |field| FieldKind::from_field(field) == FieldKind::Mac;
+    (is_mac(host) && !is_mac(ip)).then_some((host, ip))
+}
+
+/// Returns an IP address given as a field, `Ip` or text. `None` if the field is absent.
+fn ip_address(object: &Bound<'_, PyAny>) -> PyResult<Option<IpAddr>> {
+    let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
+    if object.is_none() { Ok(None) } else { Ok(Some(Ip::from_object(&object)?.0)) }
+}
+
 fn not_snooped(error: PolicyError) -> PyErr {
     PyTypeError::new_err(error.to_string())
 }
@@ -220,13 +239,21 @@ impl PyNet {
 
     /// The host that uses this IP address, and where it is. `None` if it is not known.
     fn locate_ip<'py>(&self, ip: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let object = FieldRef::value_of(ip)?.unwrap_or_else(|| ip.clone());
-        if object.is_none() {
-            return Ok(None);
-        }
-        let ip = Ip::from_object(&object)?.0;
+        let py = ip.py();
+        let Some(ip) = ip_address(ip)? else { return Ok(None) };
         let found = current::with_net(self.ticket, |net| net.locate_ip(ip))?;
-        found.map(|(mac, at)| host(object.py(), mac, at)).transpose()
+        found.map(|(mac, at)| host(py, mac, at)).transpose()
+    }
+
+    /// Whether this IP address is that of the host with this hardware address.
+    fn is_bound(&self, host: &Bound<'_, PyAny>, ip: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let source = source::here(host.py());
+        if let Some((host, ip)) = key_fields(host, ip) {
+            return current::with_net(self.ticket, |net| net.is_bound_by(host, ip, source));
+        }
+        let (host, ip) = (hardware_address(host)?, ip_address(ip)?);
+        let Some((host, ip)) = host.zip(ip) else { return Ok(false) };
+        current::with_net(self.ticket, |net| net.is_bound(host, ip))
     }
 
     /// All hosts and where they are.
@@ -246,12 +273,20 @@ impl PyNet {
 
     /// The edge ports with members of a multicast group.
     fn members(&self, group: &Bound<'_, PyAny>) -> PyResult<Vec<PyLocation>> {
-        let Some(address) = address(group)? else { return Ok(Vec::new()) };
-        let group = match address {
-            Address::Ip(ip) => MulticastGroup::Ip(ip),
-            Address::Mac(mac) => MulticastGroup::Mac(mac),
+        let members = match key_field(group) {
+            Some(field) => {
+                let source = source::here(group.py());
+                current::with_net(self.ticket, |net| net.try_members_by(field, source))?
+            }
+            None => {
+                let group = match address(group)? {
+                    Some(Address::Ip(ip)) => MulticastGroup::Ip(ip),
+                    Some(Address::Mac(mac)) => MulticastGroup::Mac(mac),
+                    None => return Ok(Vec::new()),
+                };
+                current::with_net(self.ticket, |net| net.try_members(group))?
+            }
         };
-        let members = current::with_net(self.ticket, |net| net.try_members(group))?;
         Ok(members.map_err(not_snooped)?.into_iter().map(PyLocation::from).collect())
     }
 
@@ -264,6 +299,22 @@ impl PyNet {
             Some(Address::Ip(IpAddr::V6(_))) | None => Ok(None),
         };
         found.map_err(not_snooped)?.map(|lease| lease_tuple(host.py(), lease)).transpose()
+    }
+
+    /// Whether DHCP gave this IPv4 address to the host with this hardware address last, at the port where it is.
+    fn is_leased(&self, host: &Bound<'_, PyAny>, ip: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let source = source::here(host.py());
+        let is_leased = match key_fields(host, ip) {
+            Some((host, ip)) => current::with_net(self.ticket, |net| net.try_is_leased_by(host, ip, source))?,
+            None => match (hardware_address(host)?, ip_address(ip)?) {
+                (Some(host), Some(IpAddr::V4(ip))) => {
+                    current::with_net(self.ticket, |net| net.try_is_leased(host, ip))?
+                }
+                // Maple does not snoop on DHCP for IPv6.
+                _ => Ok(false),
+            },
+        };
+        is_leased.map_err(not_snooped)
     }
 
     /// All DHCP leases.

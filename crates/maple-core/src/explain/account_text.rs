@@ -74,6 +74,7 @@ pub(super) fn cell_text(cell: &Cell) -> String {
         Cell::HostAddresses(mac) => format!("addresses of {mac}"),
         Cell::HostByIp(ip) => format!("whose {ip} is"),
         Cell::Hosts => "all hosts".into(),
+        Cell::Bindings { is_v6 } => format!("the {} addresses of all hosts", if *is_v6 { "IPv6" } else { "IPv4" }),
         Cell::HostsAt(at) => format!("hosts at {at}"),
         Cell::HostsOf(dpid) => format!("hosts at switch {dpid}"),
         Cell::HostsIn(ip, bits) => format!("hosts in {ip}/{bits}"),
@@ -112,6 +113,7 @@ fn value_text(value: &CellValue) -> String {
         }
         CellValue::Host(Some((mac, at))) => format!("{mac} at {at}"),
         CellValue::Hosts(hosts) => listed(hosts.iter().map(|(mac, at)| format!("{mac} at {at}")), hosts.len()),
+        CellValue::Bindings(all) => listed(all.iter().map(|(ip, mac)| format!("{ip} of {mac}")), all.len()),
         CellValue::Switches(all) => listed(all.iter().map(ToString::to_string), all.len()),
         CellValue::Links(links) => listed(links.iter().map(|(a, b)| format!("{a} - {b}")), links.len()),
         CellValue::Ports(ports) => listed(ports.iter().map(ToString::to_string), ports.len()),

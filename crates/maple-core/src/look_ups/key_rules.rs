@@ -192,6 +192,11 @@ impl KeyRules {
         self.keys.iter().filter_map(|(key, of)| Some((key, of.of.class?)))
     }
 
+    /// Returns the keys that the table has, and those whose rules have not gone yet, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = &KeyBits> {
+        self.keys.keys()
+    }
+
     /// Reports whether the look-up is lowered, or nobody asks it any more.
     pub fn is_ending(&self) -> bool {
         self.is_ending

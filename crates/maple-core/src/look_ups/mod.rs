@@ -25,6 +25,7 @@
 //!
 //! A packet must not pass rules that were made of different states. `KeyRules` says how.
 
+mod bindings;
 mod classes;
 mod key_rules;
 mod key_ways;
@@ -38,10 +39,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use maple_wire::Field;
+use maple_wire::field::ValueKind;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Name;
 use crate::network::Mac;
+use crate::state::learned::LEASES_BY_MAC;
 use crate::state::{Cell, CellValue, Snapshot, Value};
 use crate::trace::Fields;
 
@@ -67,6 +70,12 @@ pub enum LookUpTable {
     Named(Name),
     /// The locations of hosts, by hardware address.
     Hosts,
+    /// A table of what snooping has learned. Slices have no tables of their own in its place.
+    Learned(Name),
+    /// The pairs of a host's hardware address and an IP address that it announced last.
+    Bindings,
+    /// The pairs of a host's hardware address and the IPv4 address that DHCP gave it last, at the port where it is.
+    Leased,
 }
 
 /// A field that is a key of a table, or a part of one.
@@ -110,12 +119,27 @@ impl fmt::Display for LookUp {
     /// Writes text such as `blocked[eth_src]`, `hosts[eth_dst]` or `open[(ipv4_src, tcp_dst)]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.table {
-            LookUpTable::Named(table) => write!(f, "{table}[")?,
+            LookUpTable::Named(table) | LookUpTable::Learned(table) => write!(f, "{table}[")?,
             LookUpTable::Hosts => f.write_str("hosts[")?,
+            LookUpTable::Bindings => write!(f, "{}[", bindings::BINDINGS)?,
+            LookUpTable::Leased => write!(f, "{}[", bindings::LEASED)?,
         }
         let fields: Vec<&str> = self.fields().map(Field::name).collect();
         let fields = fields.join(", ");
         if self.is_tuple { write!(f, "({fields})]") } else { write!(f, "{fields}]") }
+    }
+}
+
+impl KeyField {
+    /// Returns the key that a field with an address is; `None` for other fields.
+    pub(crate) fn of_address(field: Field) -> Option<KeyField> {
+        let form = match field.kind() {
+            ValueKind::Mac => KeyForm::Mac,
+            ValueKind::Ipv4 => KeyForm::Ipv4,
+            ValueKind::Ipv6 => KeyForm::Ipv6,
+            _ => return None,
+        };
+        Some(KeyField { field, form })
     }
 }
 
@@ -169,9 +193,24 @@ impl LookUp {
         LookUp { table: LookUpTable::Hosts, fields: [field].into(), is_tuple: false }
     }
 
+    /// Creates the look-up of a table that snooping fills, whose keys are addresses.
+    pub(crate) fn of_learned(table: &str, field: KeyField) -> LookUp {
+        LookUp { table: LookUpTable::Learned(table.into()), fields: [field].into(), is_tuple: false }
+    }
+
     /// Returns the table.
     pub fn table(&self) -> &LookUpTable {
         &self.table
+    }
+
+    /// Reports whether the table has facts about the network, which are not a slice's own.
+    pub(crate) fn is_of_network(&self) -> bool {
+        !matches!(self.table, LookUpTable::Named(_))
+    }
+
+    /// Reports whether the keys are pairs of addresses, of which f asks whether they belong together.
+    pub(crate) fn is_of_pairs(&self) -> bool {
+        matches!(self.table, LookUpTable::Bindings | LookUpTable::Leased)
     }
 
     /// Returns the fields of the key, in order.
@@ -189,14 +228,26 @@ impl LookUp {
         self.fields.iter().map(|part| packet.value(part.field)).collect()
     }
 
-    /// Returns the cell at a key.
+    /// Returns the cell at a key; for a pair of addresses, one that says whose the IP address is.
     pub(crate) fn cell(&self, key: &[u128]) -> Cell {
-        let LookUpTable::Named(table) = &self.table else {
-            return Cell::HostAt(Mac::from_bits(key.first().copied().unwrap_or_default()));
+        let table = match &self.table {
+            LookUpTable::Named(table) | LookUpTable::Learned(table) => table.clone(),
+            LookUpTable::Bindings | LookUpTable::Leased => return self.cell_of_pair(key),
+            LookUpTable::Hosts => return Cell::HostAt(Mac::from_bits(key.first().copied().unwrap_or_default())),
         };
         let mut parts = self.fields.iter().zip(key).map(|(part, bits)| part.form.value(*bits));
         let key = if self.is_tuple { Value::Tuple(parts.collect()) } else { parts.next().unwrap_or_default() };
-        Cell::Table(table.clone(), key)
+        Cell::Table(table, key)
+    }
+
+    /// Returns what is found at a key, as the value of a cell. `read` gives the values of the cells on which that
+    /// depends.
+    pub(crate) fn find(&self, key: &[u128], mut read: impl FnMut(Cell) -> CellValue) -> CellValue {
+        match &self.table {
+            LookUpTable::Named(_) | LookUpTable::Hosts | LookUpTable::Learned(_) => read(self.cell(key)),
+            LookUpTable::Bindings => CellValue::Value(self.binding(key, &mut read)),
+            LookUpTable::Leased => CellValue::Value(self.leased(key, &mut read)),
+        }
     }
 
     /// Returns the key that these bits are, as text.
@@ -206,11 +257,13 @@ impl LookUp {
         parts.join(", ")
     }
 
-    /// Returns the cell that changes when any key's value does.
-    pub(crate) fn all_cells(&self) -> Cell {
+    /// Returns the cells one of which changes when any key's value does.
+    pub(crate) fn all_cells(&self) -> Vec<Cell> {
         match &self.table {
-            LookUpTable::Named(table) => Cell::TableAll(table.clone()),
-            LookUpTable::Hosts => Cell::Hosts,
+            LookUpTable::Named(table) | LookUpTable::Learned(table) => vec![Cell::TableAll(table.clone())],
+            LookUpTable::Hosts => vec![Cell::Hosts],
+            LookUpTable::Bindings => vec![Cell::Bindings { is_v6: self.is_of_ipv6() }],
+            LookUpTable::Leased => vec![Cell::TableAll(LEASES_BY_MAC.into()), Cell::Hosts],
         }
     }
 
@@ -218,18 +271,28 @@ impl LookUp {
     pub(crate) fn entries(&self, state: &Snapshot) -> Vec<(KeyBits, Value)> {
         let row = |(key, value): (&Value, &Value)| Some((self.bits_of(key)?, value.clone()));
         match &self.table {
-            LookUpTable::Named(table) => state.table(table).into_iter().flatten().filter_map(row).collect(),
+            LookUpTable::Named(table) | LookUpTable::Learned(table) => {
+                state.table(table).into_iter().flatten().filter_map(row).collect()
+            }
             LookUpTable::Hosts => {
                 state.hosts().map(|(mac, host)| ([mac.bits()].into(), Value::Location(host.location))).collect()
             }
+            LookUpTable::Bindings | LookUpTable::Leased => self.pairs(state),
         }
     }
 
     /// Returns what a state holds for the keys that were written since an earlier version of it and that packets can
-    /// have, in no order. `None` if these are not known, because there were too many.
-    pub(crate) fn written_since(&self, state: &Snapshot, version: u64) -> Option<Vec<(KeyBits, Option<Value>)>> {
+    /// have, in no order; a key may occur twice. `keys` are those that were there in that version. `None` if the keys are
+    /// not known, because there were too many.
+    pub(crate) fn written_since<'k>(
+        &self,
+        state: &Snapshot,
+        version: u64,
+        keys: impl Iterator<Item = &'k KeyBits>,
+    ) -> Option<Vec<(KeyBits, Option<Value>)>> {
         match &self.table {
-            LookUpTable::Named(table) => {
+            LookUpTable::Bindings | LookUpTable::Leased => self.pairs_written_since(state, version, keys),
+            LookUpTable::Named(table) | LookUpTable::Learned(table) => {
                 let rows = state.table(table)?;
                 let row = |key: &Value| Some((self.bits_of(key)?, rows.get(key).cloned()));
                 Some(rows.written_since(version)?.filter_map(row).collect())
@@ -255,7 +318,7 @@ impl LookUp {
         match (&self.table, value) {
             (LookUpTable::Hosts, Some(Value::Location(at))) => CellValue::Location(Some(at)),
             (LookUpTable::Hosts, _) => CellValue::Location(None),
-            (LookUpTable::Named(_), value) => CellValue::Value(value),
+            (_, value) => CellValue::Value(value),
         }
     }
 

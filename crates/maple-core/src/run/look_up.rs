@@ -67,7 +67,14 @@ impl Net {
         }
     }
 
-    fn find(&self, of: &LookUp, component: Component, source: Option<Source>) -> Option<Value> {
+    /// Reports whether the IP address in one field is that of the host whose hardware address another has, as
+    /// [`Net::is_bound`] does. The run observes no more than that, as for [`Net::look_up`]. `false` if the packet lacks a
+    /// field, or if they have no such addresses.
+    pub fn is_bound_by(&self, mac: Field, ip: Field, source: Option<Source>) -> bool {
+        LookUp::of_binding(mac, ip).is_some_and(|of| self.has_key(&of, source))
+    }
+
+    pub(crate) fn find(&self, of: &LookUp, component: Component, source: Option<Source>) -> Option<Value> {
         let packet = self.0.packet();
         if self.can_look_up() && !of.fields().all(|field| packet.present(field, source.clone())) {
             return None;
@@ -78,11 +85,19 @@ impl Net {
             None => {
                 let read = |field: Field| packet.read(field, field.full_mask(), source.clone());
                 let key: KeyBits = of.fields().map(read).collect::<Option<_>>()?;
-                let cell = of.cell(&key);
-                (cell.clone(), self.0.state().read(cell))
+                let mut state = self.0.state();
+                let value = of.find(&key, |cell| match cell {
+                    Cell::Table(..) if of.is_of_network() => state.result.txn.read(cell),
+                    cell => state.read(cell),
+                });
+                (of.cell(&key), value)
             }
         };
-        self.0.state().note(source.as_ref(), || AccountItem::Cell(cell, value.clone()));
+        let mut state = self.0.state();
+        if state.account.is_some() {
+            let noted = if of.is_of_pairs() { state.result.txn.look_up(cell.clone()) } else { value.clone() };
+            state.note(source.as_ref(), || AccountItem::Cell(cell, noted));
+        }
         LookUp::value(value)
     }
 }
@@ -131,7 +146,8 @@ impl RunState {
         if LookUp::value(found).is_none() {
             return Some(None);
         }
-        Some(Some(self.value_of(&look_up, cell).flatten().and_then(place_of)))
+        let of_packet = |run: &mut RunState| LookUp::value(run.result.txn.look_up(cell));
+        Some(Some(self.value_of(&look_up, of_packet).flatten().and_then(place_of)))
     }
 
     /// Observes where the host is whose address a field has, and which was at this place when the run learned that there
@@ -167,8 +183,13 @@ impl RunState {
 
     /// Returns what a look-up finds for the packets of the run, in the form of [`LookUp::value`]: what they are assumed to
     /// find, or what its own packet finds. `None` if nothing agrees with what is assumed: they find a value, but it is not
-    /// said which, and its own packet finds none. All that a run learns from a look-up follows from this.
-    fn value_of(&mut self, look_up: &LookUp, cell: Cell) -> Option<Option<Value>> {
+    /// said which, and its own packet finds none. All that a run learns from a look-up follows from this. `of_packet` looks
+    /// up what its own packet finds.
+    fn value_of(
+        &mut self,
+        look_up: &LookUp,
+        of_packet: impl FnOnce(&mut RunState) -> Option<Value>,
+    ) -> Option<Option<Value>> {
         let assumed = |of| {
             let registers = self.registers.as_ref()?;
             lock(registers).found(look_up, of, self.assumed)
@@ -177,8 +198,8 @@ impl RunState {
             (Some(value), None) => Some(value),
             (Some(value), Some(present)) => (value.is_some() == present.is_some()).then_some(value),
             (None, Some(None)) => Some(None),
-            (None, Some(Some(_))) => LookUp::value(self.result.txn.look_up(cell)).map(Some),
-            (None, None) => Some(LookUp::value(self.result.txn.look_up(cell))),
+            (None, Some(Some(_))) => of_packet(self).map(Some),
+            (None, None) => Some(of_packet(self)),
         }
     }
 
@@ -196,20 +217,27 @@ impl RunState {
         if self.result.txn.wrote() || !of.fields().all(|field| self.changes.is_as_entered(field)) || is_known() {
             return None;
         }
+        // A slice has the host of the packet if that is where the packet came in. So it sees whose its address is.
+        let has_pairs = of.is_of_pairs()
+            && (self.slice.is_none()
+                || of.fields().next() == Some(Field::EthSrc) && self.is_source_here(source.clone()));
         let (own, component) = match (of.table(), &self.slice) {
             (LookUpTable::Named(table), _) => (of.of_table(self.own(table)), component),
             (LookUpTable::Hosts, None) => (of.clone(), component),
             // Whether a slice has a host follows from where the host is, unless it has only some hosts of its ports.
             (LookUpTable::Hosts, Some(slice)) if slice.has_all_hosts() => (of.clone(), Component::Value),
-            (LookUpTable::Hosts, Some(_)) => return None,
+            (LookUpTable::Bindings | LookUpTable::Leased, _) if has_pairs => (of.clone(), component),
+            (LookUpTable::Learned(_), _) => (of.clone(), component),
+            (LookUpTable::Hosts | LookUpTable::Bindings | LookUpTable::Leased, _) => return None,
         };
         let packet = self.subject.view(self.ingress);
         let key: KeyBits = of.fields().map(|field| self.recorder.peek(&packet, field)).collect();
-        let found = self.value_of(&own, own.cell(&key));
+        let of_packet = |run: &mut RunState| LookUp::value(own.find(&key, |cell| run.result.txn.look_up(cell)));
+        let found = self.value_of(&own, of_packet);
         let value = match (found, component, own.table()) {
             (Some(found), ..) => own.cell_value(found),
             (None, Component::Presence, LookUpTable::Hosts) => CellValue::Location(Some(self.ingress)),
-            (None, Component::Presence, LookUpTable::Named(_)) => CellValue::Value(Some(Value::None)),
+            (None, Component::Presence, _) => CellValue::Value(Some(Value::None)),
             (None, Component::Value, _) => {
                 // No answer agrees with what is known of the packets, so this one is for none of them.
                 self.each = true;

@@ -71,6 +71,13 @@ impl Net {
         }
     }
 
+    /// Reports whether an IP address is that of the host with this hardware address: no host has announced it since that
+    /// one did. The run depends on whose address it is.
+    #[track_caller]
+    pub fn is_bound(&self, mac: Mac, ip: IpAddr) -> bool {
+        self.locate_ip(ip).is_some_and(|(owner, _)| owner == mac)
+    }
+
     /// Returns the IP addresses that a host announced most recently, or `None` for an unknown host.
     #[track_caller]
     pub fn host_addresses(&self, mac: Mac) -> Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)> {

@@ -156,6 +156,7 @@ fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
         Cell::HostAddresses(_)
         | Cell::HostByIp(_)
         | Cell::Hosts
+        | Cell::Bindings { .. }
         | Cell::HostsAt(_)
         | Cell::HostsOf(_)
         | Cell::HostsIn(..)
@@ -177,6 +178,8 @@ fn reduced(scope: &Scope, cell: &Cell, value: CellValue) -> CellValue {
             hosts.retain(|(mac, at)| scope.has_host(*mac, *at));
             CellValue::Hosts(hosts)
         }
+        // f has no question for all of them.
+        (_, CellValue::Bindings(_)) => CellValue::Bindings(Vec::new()),
         (_, CellValue::Links(mut links)) => {
             links.retain(|(a, b)| scope.has_link(*a, *b));
             CellValue::Links(links)

@@ -35,6 +35,11 @@ pub enum Cell {
     HostByIp(IpAddr),
     /// All hosts with their locations.
     Hosts,
+    /// The host of each IP address that has one, of IPv6 or of IPv4.
+    Bindings {
+        /// Whether the addresses are those of IPv6.
+        is_v6: bool,
+    },
     /// The hosts at a port.
     HostsAt(Location),
     /// The hosts at the ports of a switch.
@@ -137,6 +142,8 @@ pub enum CellValue {
     Host(Option<(Mac, Location)>),
     /// The hosts of [`Cell::Hosts`], [`Cell::HostsAt`], [`Cell::HostsOf`] and [`Cell::HostsIn`], with their locations.
     Hosts(Vec<(Mac, Location)>),
+    /// The IP addresses of [`Cell::Bindings`], with the hosts whose they are.
+    Bindings(Vec<(IpAddr, Mac)>),
     /// The switches of [`Cell::Switches`].
     Switches(Vec<Dpid>),
     /// The links of [`Cell::Links`].
@@ -190,6 +197,7 @@ impl Cell {
                 CellValue::Host(state.host_by_ip(*ip).and_then(|mac| state.host(mac).map(|host| (mac, host.location))))
             }
             Cell::Hosts => CellValue::Hosts(state.hosts().map(|(mac, host)| (*mac, host.location)).collect()),
+            Cell::Bindings { is_v6 } => CellValue::Bindings(state.bindings(*is_v6).collect()),
             Cell::HostsAt(at) => CellValue::Hosts(state.hosts_at(*at).map(|mac| (mac, *at)).collect()),
             Cell::HostsOf(dpid) => {
                 let located = |mac: Mac| Some((mac, state.host(mac)?.location));

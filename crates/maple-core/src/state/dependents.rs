@@ -61,6 +61,7 @@ impl AddressKinds {
     fn from_cell(cell: &Cell) -> AddressKinds {
         match cell {
             Cell::HostByIp(ip) | Cell::HostsIn(ip, _) => AddressKinds { v4: ip.is_ipv4(), v6: ip.is_ipv6() },
+            Cell::Bindings { is_v6 } => AddressKinds { v4: !is_v6, v6: *is_v6 },
             Cell::HostAddresses(_) => AddressKinds { v4: true, v6: true },
             _ => AddressKinds::default(),
         }
@@ -318,6 +319,7 @@ impl Dependents {
     fn suspect_host(&self, suspects: &mut FxHashSet<Cell>, mac: Mac, now: Option<&HostInfo>, before: &Snapshot) {
         let was = before.host(mac);
         self.suspect(suspects, [Cell::HostAt(mac), Cell::HostAddresses(mac), Cell::Hosts]);
+        self.suspect(suspects, [false, true].map(|is_v6| Cell::Bindings { is_v6 }));
         let ips = || was.into_iter().chain(now).flat_map(HostInfo::addresses);
         self.suspect(suspects, ips().map(Cell::HostByIp));
         let places = [was, now].into_iter().flatten().map(|host| host.location);

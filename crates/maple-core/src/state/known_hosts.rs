@@ -16,6 +16,7 @@ pub(super) struct KnownHosts {
     recent: RecentKeys<Mac>,
     /// The host that announced each address last.
     by_ip: OrdMap<IpAddr, Mac>,
+    recent_ips: RecentKeys<IpAddr>,
     by_port: OrdMap<Location, OrdSet<Mac>>,
 }
 
@@ -33,6 +34,11 @@ impl KnownHosts {
     /// Returns the host that announced an IP address last.
     pub fn by_ip(&self, ip: IpAddr) -> Option<Mac> {
         self.by_ip.get(&ip).copied()
+    }
+
+    /// Returns all announced IP addresses, each with the host that announced it last.
+    pub fn bindings(&self) -> impl Iterator<Item = (IpAddr, Mac)> + '_ {
+        self.by_ip.iter().map(|(ip, mac)| (*ip, *mac))
     }
 
     /// Returns the hosts that announced an IP address of a prefix last, once for each address.
@@ -56,12 +62,19 @@ impl KnownHosts {
         self.recent.after(version).map(Iterator::copied)
     }
 
+    /// Returns the IP addresses whose hosts were written after a version: those that these hosts had or have. `None` if
+    /// that is not known.
+    pub fn ips_written_since(&self, version: u64) -> Option<impl Iterator<Item = IpAddr>> {
+        self.recent_ips.after(version).map(Iterator::copied)
+    }
+
     /// Puts a host in the snapshot of this version, or removes it. Returns whether its location is another now.
     pub fn put(&mut self, mac: Mac, info: Option<HostInfo>, version: u64) -> bool {
         let old = self.by_mac.get(&mac).cloned();
         for ip in old.iter().flat_map(HostInfo::addresses) {
             if self.by_ip.get(&ip) == Some(&mac) {
                 self.by_ip.remove(&ip);
+                self.recent_ips.note(&ip, version);
             }
         }
         let (from, to) = (old.map(|host| host.location), info.as_ref().map(|host| host.location));
@@ -70,6 +83,7 @@ impl KnownHosts {
         }
         for ip in info.iter().flat_map(HostInfo::addresses) {
             self.by_ip.insert(ip, mac);
+            self.recent_ips.note(&ip, version);
         }
         self.recent.note(&mac, version);
         put(&mut self.by_mac, &mac, info);

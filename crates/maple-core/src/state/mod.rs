@@ -46,6 +46,7 @@ mod history;
 mod kind;
 mod known_hosts;
 mod known_ports;
+pub(crate) mod learned;
 mod nesting_limit;
 mod query;
 mod recent_keys;

@@ -355,6 +355,11 @@ impl Snapshot {
         self.hosts.by_ip(ip)
     }
 
+    /// Returns the addresses of IPv6 or of IPv4 that hosts have announced, each with the host that announced it last.
+    pub(crate) fn bindings(&self, is_v6: bool) -> impl Iterator<Item = (IpAddr, Mac)> + '_ {
+        self.hosts.bindings().filter(move |(ip, _)| ip.is_ipv6() == is_v6)
+    }
+
     /// Returns the hosts that announced an IP address of a prefix last. A host with several such addresses comes
     /// several times. The cost grows with the number of addresses in the prefix.
     pub fn hosts_in(&self, network: IpAddr, bits: u8) -> impl Iterator<Item = Mac> + '_ {
@@ -370,6 +375,12 @@ impl Snapshot {
     /// twice. `None` if that is not known, because there were too many.
     pub(crate) fn hosts_written_since(&self, version: u64) -> Option<impl Iterator<Item = Mac>> {
         self.hosts.written_since(version)
+    }
+
+    /// Returns the IP addresses that hosts may have begun or ceased to have since the snapshot of a version; one may occur
+    /// twice. `None` if they are not known, because there were too many.
+    pub(crate) fn bindings_written_since(&self, version: u64) -> Option<impl Iterator<Item = IpAddr>> {
+        self.hosts.ips_written_since(version)
     }
 
     /// Returns the hosts at a port, by address.

@@ -121,6 +121,7 @@ fn ask(question: &Question, pkt: &PacketHandle, net: &Net) -> bool {
         Question::Located(who) => switch_of(*who, net).is_some(),
         Question::LocatedAt(who, dpid) => switch_of(*who, net) == Some(*dpid),
         Question::LocatedUp(who) => locate(*who, net).is_some_and(|at| net.is_up(at)),
+        Question::Bound(mac, ip) => net.is_bound_by(*mac, *ip, None),
         Question::Up(at) => net.is_up(*at),
         Question::TableIs { table, key, value } => stored(table, key, pkt, net).as_ref() == Some(value),
         Question::Contains { table, key } => match look_up(table, key, pkt) {

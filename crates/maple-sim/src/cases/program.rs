@@ -47,6 +47,8 @@ pub enum Question {
     LocatedAt(Who, Dpid),
     /// Whether a host is at a port that is up.
     LocatedUp(Who),
+    /// Whether the IP address in the second field is that of the host with the hardware address in the first.
+    Bound(Field, Field),
     /// Whether a port, which may not exist, is up.
     Up(Location),
     /// Whether a table has this value at a key.

@@ -6,6 +6,9 @@ use super::super::Choices;
 use super::domain::{Domain, FIELDS, KEYS, small};
 use super::program::{Answer, Change, Operand, Program, Question, Subject, TABLES, VARS, Who, int};
 
+/// The fields with the addresses that hosts are asked about.
+const ADDRESSES: [Field; 5] = [Field::Ipv4Src, Field::Ipv4Src, Field::ArpSpa, Field::Ipv4Dst, Field::Ipv6Src];
+
 /// Random programs.
 impl Domain {
     /// Returns a program of at most this depth.
@@ -86,10 +89,13 @@ impl Domain {
                 _ => Answer::Drop,
             });
         }
-        let question = match random.below(8) {
+        let question = match random.below(9) {
             0..3 => Question::TableIs { table, key, value: small(random, 3) },
             3..6 => Question::Contains { table, key },
-            6 => Question::VarIs { name: random.pick::<&str>(&VARS), value: small(random, 3) },
+            6 => {
+                Question::Bound(*random.pick(&[Field::EthSrc, Field::EthSrc, Field::EthDst]), *random.pick(&ADDRESSES))
+            }
+            7 => Question::VarIs { name: random.pick::<&str>(&VARS), value: small(random, 3) },
             _ => self.question_of_packet(random),
         };
         let [yes, no] = [(); 2].map(|()| Box::new(self.program_of_look_ups(random, depth - 1)));
@@ -128,6 +134,26 @@ impl Domain {
         if random.one_in(2) {
             questions.swap(0, 1);
         }
+        self.by_all(random, &questions)
+    }
+
+    /// Returns a program whose answer depends on whether a packet's source has the IP address that it sends from, and
+    /// sometimes on what a table has for its destination.
+    pub fn program_of_bindings(&self, random: &mut Choices) -> Program {
+        let bound = |field| vec![Question::Bound(Field::EthSrc, field)];
+        let mut questions = vec![bound(Field::Ipv4Src)];
+        if random.one_in(2) {
+            questions.push(bound(Field::ArpSpa));
+        }
+        if random.one_in(2) {
+            let (table, key) = (TABLES[1], Operand::Field(Field::EthDst));
+            questions.push(vec![Question::TableIs { table, key, value: int(0) }]);
+        }
+        if random.one_in(3) {
+            questions.push(vec![Question::Located(Who::Source)]);
+        }
+        let first = random.below(questions.len());
+        questions.swap(0, first);
         self.by_all(random, &questions)
     }
 

@@ -1,14 +1,16 @@
-//! Look-ups of what the network has learned: hosts in slices.
+//! Look-ups of what the network has learned: hosts in slices, whose addresses are whose, leases, members of groups.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::compose::{Composition, Slice};
-use maple_core::engine::Options;
-use maple_core::network::Mac;
+use maple_core::engine::{Event, InstalledFlow, Options};
+use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
+use maple_core::snooped::{self, Lease};
 use maple_sim::{SimNetwork, SimSwitch};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
@@ -41,6 +43,7 @@ fn packet(from: u32, src: Ipv4Addr, to: Mac, dst: Ipv4Addr) -> Vec<u8> {
 fn network(policy: Arc<dyn Policy>, look_up_tables: u8, explored_leaves: usize) -> SimNetwork {
     let options = Options { look_up_tables, explored_leaves, ..Options::default() };
     let mut sim = SimNetwork::new(policy, 1, &options, 11);
+    snooped::declare(&sim.store, true, true).expect("nothing else has these names");
     sim.connect(SimSwitch::new(ONE, Version::Of13), (1..=PORTS).map(PortNo));
     sim.run();
     sim.settle_ports();
@@ -84,6 +87,10 @@ fn check_all(sim: &mut SimNetwork, wanted: impl Fn(u32, u32) -> Option<u32>) -> 
 
 fn leaves_of(sim: &SimNetwork) -> u64 {
     sim.engines()[0].view().switch_counts(ONE).expect("a switch").leaves
+}
+
+fn flows(sim: &mut SimNetwork) -> Vec<InstalledFlow> {
+    sim.switch(ONE).expect("a switch").flows()
 }
 
 /// Sends packets along the shortest path to hosts that are known.
@@ -134,4 +141,126 @@ fn a_host_that_moves_to_a_port_of_another_slice_is_gone_for_the_first_one() {
     sim.inject(at(1, 3), frame);
     sim.run_for(Duration::from_secs(5));
     assert_eq!((to_2(&mut sim, 0), to_2(&mut sim, 3)), (vec![], vec![3]));
+}
+
+/// Drops packets whose source has not announced its address, and sends the others along the shortest path.
+fn guarded(pkt: &PacketHandle, net: &Net) -> Route {
+    if net.is_bound_by(Field::EthSrc, Field::Ipv4Src, None) { to_the_place(pkt, net) } else { Route::drop() }
+}
+
+#[test]
+fn a_guard_of_addresses_costs_a_rule_for_each_and_no_decision() {
+    let wanted = |_, to| Some(port(to));
+    let mut sim = network(Arc::new(guarded), 4, 0);
+    check_all(&mut sim, wanted);
+    let leaves = leaves_of(&sim);
+    // For each place and for unknown destinations, from forged sources, and of packets without IPv4.
+    assert!(leaves <= 12, "{leaves} leaves:\n{}", sim.engines()[0].view().tree(ONE));
+    assert_eq!(check_all(&mut sim, wanted), 0, "rules carry the packets");
+    // A forged source, first in vain, then by announcing the address. Its owner has lost it then.
+    let forged = |sim: &mut SimNetwork| send(sim, 5, packet(5, ip(6), mac(4), ip(4)));
+    let own = |sim: &mut SimNetwork| send(sim, 6, packet(6, ip(6), mac(4), ip(4)));
+    assert_eq!((forged(&mut sim), own(&mut sim)), (vec![], vec![port(4)]));
+    announce(&mut sim, 5, ip(6));
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!((forged(&mut sim), own(&mut sim)), (vec![port(4)], vec![]));
+    announce(&mut sim, 6, ip(6));
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!((forged(&mut sim), own(&mut sim)), (vec![], vec![port(4)]));
+    // After a restart of the controller all is as it was.
+    let before = flows(&mut sim);
+    sim.restart_controller(1);
+    sim.run();
+    assert_eq!(check_all(&mut sim, wanted), 0, "rules carry the packets");
+    assert_eq!((forged(&mut sim), own(&mut sim)), (vec![], vec![port(4)]));
+    // Only the rules that copy announcements were sent again, once it was known that f asks for addresses.
+    let all = |flows: &[InstalledFlow]| -> BTreeSet<String> {
+        flows.iter().map(|flow| format!("{:?}", InstalledFlow { cookie: 0, ..flow.clone() })).collect()
+    };
+    let (was, is) = (all(&before), all(&flows(&mut sim)));
+    assert_eq!(was.symmetric_difference(&is).collect::<Vec<_>>(), Vec::<&String>::new(), "no rule changes");
+    sim.check_settled().unwrap();
+}
+
+#[test]
+fn without_tables_for_look_ups_a_guard_reads_both_addresses() {
+    let mut sim = network(Arc::new(guarded), 0, 0);
+    check_all(&mut sim, |_, to| Some(port(to)));
+    assert!(leaves_of(&sim) > 300, "there is one for each pair of hosts");
+    announce(&mut sim, 5, ip(6));
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(send(&mut sim, 5, packet(5, ip(6), mac(4), ip(4))), [port(4)]);
+    assert_eq!(send(&mut sim, 6, packet(6, ip(6), mac(4), ip(4))), []);
+}
+
+#[test]
+fn what_a_guard_of_addresses_decides_is_found_before_packets_come() {
+    let mut sim = network(Arc::new(guarded), 4, 64);
+    let found = sim.engines()[0].view().exploration(ONE).expect("the switch is explored");
+    assert!(found.is_complete(), "{found:?}");
+    assert_eq!(check_all(&mut sim, |_, to| Some(port(to))), 0, "rules carry the packets");
+}
+
+fn lease(host: u32, at: Location) -> Lease {
+    Lease { mac: mac(host), ip: ip(host), location: at, ends: None }
+}
+
+#[test]
+fn a_guard_of_leases_follows_leases_and_hosts() {
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        let is_leased = net.try_is_leased_by(Field::EthSrc, Field::Ipv4Src, None).unwrap_or_default();
+        if is_leased { to_the_place(pkt, net) } else { Route::drop() }
+    };
+    let mut sim = network(Arc::new(policy), 4, 0);
+    check_all(&mut sim, |_, _| None);
+    let leases =
+        (0..HOSTS).filter(|host| host % 5 > 0).flat_map(|host| snooped::lease(&lease(host, at(1, port(host)))));
+    sim.tell(Event::Write(leases.collect()));
+    sim.run();
+    let wanted = |from, to| Some(port(to)).filter(|_| from % 5 > 0);
+    check_all(&mut sim, wanted);
+    let leaves = leaves_of(&sim);
+    assert!(leaves <= 12, "{leaves} leaves:\n{}", sim.engines()[0].view().tree(ONE));
+    assert_eq!(check_all(&mut sim, wanted), 0, "rules carry the packets");
+    // One address was given at another port, and one goes to another host.
+    let mut writes = snooped::lease(&lease(1, at(1, port(2))));
+    writes.extend(snooped::lease(&Lease { ip: ip(3), ..lease(2, at(1, port(2))) }));
+    sim.tell(Event::Write(writes));
+    sim.run();
+    check_all(&mut sim, |from, to| Some(port(to)).filter(|_| from % 5 > 0 && from > 2 || from == 4));
+    assert_eq!(send(&mut sim, 2, packet(2, ip(3), mac(4), ip(4))), [port(4)]);
+    assert_eq!(send(&mut sim, 1, packet(1, ip(3), mac(4), ip(4))), []);
+}
+
+#[test]
+fn groups_with_the_same_members_share_a_decision_and_so_do_those_without() {
+    let policy = |_: &PacketHandle, net: &Net| {
+        let members = net.try_members_by(Field::Ipv4Dst, None).unwrap_or_default();
+        Route::union(members.into_iter().map(|at| net.shortest_path(Location::new(ONE, PortNo(0)), at)))
+    };
+    let mut sim = network(Arc::new(policy), 4, 0);
+    let group = |number: u32| Ipv4Addr::new(239, 0, 0, number as u8);
+    let state = sim.store.snapshot();
+    let ports = |number: u32| [at(1, 2), at(1, 3 + number % 2)];
+    let writes = (0..20).flat_map(|number| snooped::members(&state, group(number).into(), &ports(number)));
+    sim.tell(Event::Write(writes.collect()));
+    sim.run();
+    let check = |sim: &mut SimNetwork| {
+        for number in 0..60 {
+            let to = Mac([1, 0, 0x5e, 0, 0, number as u8]);
+            let out = send(sim, 0, packet(0, ip(0), to, group(number)));
+            let wanted = if number < 20 { vec![2, 3 + number % 2] } else { Vec::new() };
+            assert_eq!(out, wanted, "group {number}");
+        }
+    };
+    let before = sim.stats().packet_ins;
+    check(&mut sim);
+    assert!(sim.stats().packet_ins - before <= 3, "two sets of members, and none");
+    // The members of one group change.
+    let state = sim.store.snapshot();
+    sim.tell(Event::Write(snooped::members(&state, group(7).into(), &ports(8))));
+    sim.run();
+    let to = Mac([1, 0, 0x5e, 0, 0, 7]);
+    assert_eq!(send(&mut sim, 0, packet(0, ip(0), to, group(7))), [2, 3]);
+    sim.check_settled().unwrap();
 }

@@ -90,6 +90,30 @@ impl Net {
         self.0.locate_ip(ip.operand()?)
     }
 
+    /// Reports whether an IP address is that of a host, given by its hardware address: no other host has announced it
+    /// since that one did.
+    ///
+    /// Of two fields of the packet the run observes no more than that, as for [`Net::look_up`]: so a guard against forged
+    /// sources costs a rule for each address, and no decision for each host.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn guard(pkt: &Packet, net: &Net) -> Route {
+    ///     if net.is_bound(pkt.eth_src(), pkt.ipv4_src()) { net.flood() } else { Route::drop() }
+    /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # assert!(bench.decide(&guard, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
+    /// ```
+    #[track_caller]
+    pub fn is_bound(&self, host: impl Operand<Mac>, ip: impl Operand<IpAddr>) -> bool {
+        match (host.as_field(), ip.as_field()) {
+            (Some(host), Some(ip)) => self.0.is_bound_by(host, ip, Some(Source::here())),
+            _ => host.operand().zip(ip.operand()).is_some_and(|(host, ip)| self.0.is_bound(host, ip)),
+        }
+    }
+
     /// Returns the IP addresses of a host, IPv4 before IPv6. `None` if the host is not known.
     ///
     /// ```
@@ -347,6 +371,8 @@ impl Net {
     /// Returns the edge ports with members of a multicast group, in order. Without snooping on groups
     /// ([`App::snoop`](crate::App::snoop)) the run fails.
     ///
+    /// Of a group that a field of the packet names, the run observes the ports, not the address, as for [`Net::look_up`].
+    ///
     /// ```
     /// use maple::prelude::*;
     ///
@@ -363,7 +389,10 @@ impl Net {
     /// ```
     #[track_caller]
     pub fn members(&self, group: impl Operand<MulticastGroup>) -> Vec<Location> {
-        group.operand().map(|group| self.0.members(group)).unwrap_or_default()
+        match group.as_field() {
+            Some(field) => self.0.try_members_by(field, Some(Source::here())).unwrap_or_default(),
+            None => group.operand().map(|group| self.0.members(group)).unwrap_or_default(),
+        }
     }
 
     /// Returns the DHCP lease of an IPv4 address, or `None`. Without snooping on DHCP the run fails.
@@ -407,6 +436,33 @@ impl Net {
     #[track_caller]
     pub fn lease_of(&self, host: impl Operand<Mac>) -> Option<Lease> {
         self.0.lease_of(host.operand()?)
+    }
+
+    /// Reports whether DHCP gave an IPv4 address to a host last, given by its hardware address, at the port where the host
+    /// is. Without snooping on DHCP the run fails.
+    ///
+    /// Of two fields of the packet the run observes no more than that, as for [`Net::look_up`].
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn guard(pkt: &Packet, net: &Net) -> Route {
+    ///     if net.is_leased(pkt.eth_src(), pkt.ipv4_src()) { net.flood() } else { Route::drop() }
+    /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let unsnooped = bench.decide(&guard, &tcp(1024, 80), bench.port(1, 1));
+    /// # assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
+    /// ```
+    #[track_caller]
+    pub fn is_leased(&self, host: impl Operand<Mac>, ip: impl Operand<Ipv4Addr>) -> bool {
+        match (host.as_field(), ip.as_field()) {
+            (Some(host), Some(ip)) => self.0.try_is_leased_by(host, ip, Some(Source::here())).unwrap_or_default(),
+            _ => {
+                let addresses = host.operand().zip(ip.operand());
+                addresses.is_some_and(|(host, ip)| self.0.try_is_leased(host, ip).unwrap_or_default())
+            }
+        }
     }
 
     /// Returns all DHCP leases, by IP address: a dependency on each of them. Without snooping on DHCP the run fails.

@@ -88,6 +88,10 @@ macro_rules! operands {
             fn operand(self) -> Option<$wanted> {
                 self.value().map(Into::into)
             }
+
+            fn as_field(&self) -> Option<Field> {
+                Some(self.field())
+            }
         })*)*
     };
 }

@@ -127,7 +127,7 @@ impl Decisions {
         let Some((dependent, look_up)) = switch.ingress.look_ups.dependent(number) else { return };
         let look_up = look_up.clone();
         let state = fabric.ctx.subscribe(dependent, |txn| {
-            txn.read(look_up.all_cells());
+            look_up.all_cells().into_iter().for_each(|cell| drop(txn.read(cell)));
             txn.base()
         });
         let max_rules = fabric.ctx.options.max_rules.map(|most| most / MAX_PART_OF_RULES);

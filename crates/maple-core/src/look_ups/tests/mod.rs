@@ -213,7 +213,8 @@ proptest! {
         for look_up in [look_up, LookUp::of_host(Field::EthDst)] {
             let entries = |state| look_up.entries(state).into_iter().collect::<HashMap<KeyBits, Value>>();
             let (mut followed, all) = (entries(earlier), entries(now));
-            match look_up.written_since(now, earlier.version()) {
+            let keys: Vec<KeyBits> = followed.keys().cloned().collect();
+            match look_up.written_since(now, earlier.version(), keys.iter()) {
                 Some(written) => {
                     for (key, value) in written {
                         match value {

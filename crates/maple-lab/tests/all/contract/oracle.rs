@@ -202,6 +202,7 @@ impl Run<'_> {
             Question::LocatedAt(who, dpid) => self.locate(*who).is_some_and(|at| at.switch == *dpid),
             Question::LocatedUp(who) => self.locate(*who).is_some_and(|at| self.state.is_up(at)),
             Question::Up(at) => self.state.is_up(*at),
+            Question::Bound(..) => panic!("there is no model of {question:?}"),
             Question::TableIs { table, key, value } => self.lookup(table, key).as_ref() == Some(value),
             Question::Contains { table, key } => self.lookup(table, key).is_some(),
             Question::AnyEntry { table, value } => {

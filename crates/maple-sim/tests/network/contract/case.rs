@@ -10,7 +10,7 @@ use maple_core::engine::LabelRange;
 use maple_core::network::{LinkName, Location, Mac};
 use maple_core::policy::{Policy, SamplePacket};
 use maple_sim::Choices;
-use maple_sim::cases::{Domain, Knows, Listed, PacketSpec, Program, Scenario, Step, Theme, VARS, host};
+use maple_sim::cases::{Body, Domain, Knows, Listed, PacketSpec, Program, Scenario, Step, Theme, VARS, host};
 use maple_sim::oracles::Strategy;
 use maple_wire::{Dpid, Packet};
 
@@ -136,6 +136,29 @@ impl Case {
         let max_classes = if random.one_in(3) { 1 + random.below(4) as u16 } else { u16::MAX };
         let keys_of_table = random.one_in(4).then(|| 1 + random.below(4));
         Case { look_up_tables: 1 + (seed % 4) as u8, max_classes, keys_of_table, ..case }
+    }
+
+    /// Creates a case in which f asks whose addresses packets come from, while hosts announce their own and those of others.
+    pub fn of_bindings(seed: u64) -> Case {
+        let mut case = Case::of_look_ups(seed);
+        let (mut random, world) = (Choices::new(!seed), case.world());
+        case.scenario.policy = world.program_of_bindings(&mut random);
+        case.track_hosts = true;
+        for _ in 0..3 + random.below(8) {
+            let from = random.below(world.hosts.len());
+            let (mac, ip) = (world.hosts[from].mac, random.pick(&world.hosts).ipv4);
+            let body = Body::Arp { op: 1, spa: ip, tpa: ip };
+            let announcement = PacketSpec { from, src: mac.0, dst: [0xff; 6], tags: Vec::new(), body, cut: None };
+            let number = case.scenario.packets.len();
+            case.scenario.packets.push(announcement);
+            let sends = |random: &mut Choices| (0..random.below(5)).map(|_| Step::Send(random.below(number))).collect();
+            let (before, after): (Vec<Step>, Vec<Step>) = (sends(&mut random), sends(&mut random));
+            let at = random.below(case.scenario.steps.len() + 1);
+            let rest = random.one_in(2).then_some(Step::Rest);
+            let steps = before.into_iter().chain([Step::Send(number)]).chain(rest).chain(after);
+            case.scenario.steps.splice(at..at, steps.collect::<Vec<Step>>());
+        }
+        case
     }
 
     /// Returns steps by which the host of a packet comes from another port, and somebody sends its packets there.

@@ -27,7 +27,7 @@ const FIXED: u64 = 4_000;
 /// The number of fresh cases of all tests together.
 const FRESH: u64 = 1_000;
 /// The sum of the tests' shares.
-const SHARES: u64 = 36;
+const SHARES: u64 = 38;
 
 #[test]
 fn the_network_behaves_as_if_the_policy_ran_on_every_packet() {
@@ -85,6 +85,14 @@ fn the_network_behaves_so_too_where_many_flows_share_links() {
 fn the_network_behaves_so_too_while_what_f_looks_up_changes() {
     play_all(4, Case::of_look_ups, |all| {
         assert!(all.look_ups > 4 * all.cases, "rules of look-ups must be used: {all:?}");
+        assert_mostly_exact(all);
+    });
+}
+
+#[test]
+fn the_network_behaves_so_too_while_hosts_take_addresses_over() {
+    play_all(2, Case::of_bindings, |all| {
+        assert!(all.look_ups > 2 * all.cases, "rules of look-ups must be used: {all:?}");
         assert_mostly_exact(all);
     });
 }

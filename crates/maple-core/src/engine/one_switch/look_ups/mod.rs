@@ -368,7 +368,8 @@ impl LookUps {
         let (look_up, mask) = (rules.look_up().clone(), registers.mask(number));
         self.changes += 1;
         let known = version.replace(state.version()).filter(|_| mask == rules.mask());
-        match known.and_then(|version| look_up.written_since(state, version)) {
+        let written = known.and_then(|version| look_up.written_since(state, version, rules.keys()));
+        match written {
             Some(written) => {
                 let mut class = |value: Option<Value>| {
                     value.map_or(KeyClass::ABSENT, |value| key_class(&mut registers, number, &value))
