@@ -44,6 +44,9 @@ pub enum News {
     NameTaken,
     /// What it knows has changed: the master and the members.
     Known(View),
+    /// Its lease was granted or renewed; or, with `false`, it may have ended. Where a switch has no generations, the member
+    /// may not act then.
+    Lease(bool),
     /// Something of etcd went wrong. It is tried again.
     Failed(EtcdError),
 }
@@ -89,8 +92,16 @@ impl MemberHandle {
 /// told as they come; the task waits meanwhile.
 pub fn run_member(member: Member, client: Client, news: impl FnMut(News)) -> (MemberHandle, impl Future<Output = ()>) {
     let (mail, inbox) = channel(MAIL);
-    let task =
-        Task { member, client, mail: mail.clone(), watch: None, watches: 0, start: Instant::now(), leaving: None };
+    let task = Task {
+        member,
+        client,
+        mail: mail.clone(),
+        watch: None,
+        watches: 0,
+        start: Instant::now(),
+        leaving: None,
+        has_lease: false,
+    };
     (MemberHandle { mail }, task.run(inbox, news))
 }
 
@@ -105,6 +116,8 @@ struct Task {
     start: Instant,
     /// The lease to end when the member leaves.
     leaving: Option<i64>,
+    /// Whether the lease was good when that was told last.
+    has_lease: bool,
 }
 
 impl Drop for Task {
@@ -119,7 +132,9 @@ impl Task {
     async fn run(mut self, mut inbox: Receiver<Mail>, mut news: impl FnMut(News)) {
         self.on_event(Event::Woken, &mut news);
         loop {
-            let wakes = self.member.wakes_at().unwrap_or_else(|| self.start.elapsed() + LONG);
+            let ends = self.member.lease_ends().filter(|_| self.has_lease);
+            let wakes = self.member.wakes_at().into_iter().chain(ends).min();
+            let wakes = wakes.unwrap_or_else(|| self.start.elapsed() + LONG);
             let event = match timeout_at(self.start + wakes, inbox.recv()).await {
                 Err(_) => Event::Woken,
                 Ok(Some(Mail::Event(event))) => event,
@@ -146,7 +161,14 @@ impl Task {
 
     fn on_event(&mut self, event: Event, news: &mut impl FnMut(News)) {
         let before = self.member.view().clone();
-        for action in self.member.on_event(self.start.elapsed(), event) {
+        let is_new = matches!(event, Event::Granted { .. } | Event::Kept { .. });
+        let actions = self.member.on_event(self.start.elapsed(), event);
+        // Before it is told that it is master: where only its lease keeps others out, it needs one.
+        let has_lease = self.member.lease_ends().is_some_and(|ends| ends > self.start.elapsed());
+        if std::mem::replace(&mut self.has_lease, has_lease) != has_lease || is_new && has_lease {
+            news(News::Lease(has_lease));
+        }
+        for action in actions {
             self.act(action, news);
         }
         let view = self.member.view();

@@ -19,6 +19,7 @@
 //! * `shard`: the event loops, which own all sockets.
 //! * [`control`]: queries and commands: [`Handle`] in the process, a Unix socket for other processes.
 //! * [`metrics`]: all counts, for Prometheus.
+//! * [`cluster`]: a controller that is one of several, elected with etcd.
 //!
 //! [`Controller::start`] joins them. Modules are listed from the bottom layer up; each imports only modules listed
 //! before it.
@@ -67,6 +68,8 @@ pub mod control;
 pub mod metrics;
 
 mod controller;
+
+pub mod cluster;
 
 pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
 pub use controller::{

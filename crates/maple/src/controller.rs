@@ -114,6 +114,20 @@ pub use maple_controller::discovery::Timing;
 #[doc(inline)]
 pub use maple_controller::{Deadlines, QueueLimits, ShardDeadlines};
 
+/// ```
+/// use maple::controller::ClusterRole;
+/// use maple::prelude::*;
+///
+/// let app = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
+/// let controller = app.configure(|options| options.openflow.in_cluster = true).start()?;
+/// // It is a standby until whoever elects masters says that it leads, with a number that no master had before.
+/// assert!(controller.handle().set_role(ClusterRole { leads: Some(7), latest: Some(7), has_lease: true }));
+/// assert_eq!(controller.handle().role().and_then(|role| role.leads), Some(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::ClusterRole;
+
 /// ```no_run
 /// use maple::controller::{OpenFlowOptions, Tls, TlsFiles};
 ///

@@ -33,6 +33,7 @@ enum Said {
     Follow,
     Failed(EtcdError),
     Known(View),
+    Lease(bool),
 }
 
 /// A member on a thread of its own, with a connection to the switch.
@@ -51,6 +52,8 @@ struct Controller {
     view: View,
     /// Whether etcd failed since this was set back.
     has_failed: bool,
+    /// Whether its lease is good.
+    has_lease: bool,
 }
 
 impl Controller {
@@ -78,6 +81,7 @@ impl Controller {
                         News::Follow => Said::Follow,
                         News::Failed(error) => Said::Failed(error),
                         News::Known(view) => Said::Known(view),
+                        News::Lease(is_good) => Said::Lease(is_good),
                         News::NameTaken => panic!("each name is there once"),
                     };
                     // The test may have ended.
@@ -102,6 +106,7 @@ impl Controller {
             leads: None,
             view: View::default(),
             has_failed: false,
+            has_lease: false,
         };
         controller.send(ask);
         controller
@@ -128,6 +133,7 @@ impl Controller {
                     self.send(ask);
                 }
                 Said::Known(view) => self.view = view,
+                Said::Lease(is_good) => self.has_lease = is_good,
                 Said::Failed(error) => {
                     assert_eq!(error.refusal(), None, "{}: {error}", self.name);
                     self.has_failed = true;
@@ -269,10 +275,12 @@ fn whoever_is_master_is_the_only_one_that_changes_the_switch() {
     let before = network.master(None);
     let until = Instant::now() + LEASE + Duration::from_secs(1);
     network.until(None, |_| Instant::now() > until);
+    network.until(None, |all| all.iter().all(|one| !one.has_lease));
     assert_eq!(network.master(None), before);
 
     // When etcd is back, all agree on one master.
     (0..3).for_each(|at| etcd.servers[at].start());
+    network.until(None, |all| all.iter().all(|one| one.has_lease));
     network.until(None, |all| {
         let leads: Vec<u64> = all.iter().filter_map(|one| one.leads).collect();
         let known = all.iter().all(|one| one.view.master().is_some_and(|master| leads == [master.generation]));

@@ -19,6 +19,7 @@ pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
         | Notice::PolicySlow { .. }
         | Notice::Ignored { .. } => (Source::Program, "policy"),
         Notice::Discovery { at, .. } => (Source::Port(*at), "topology"),
+        Notice::Cluster(_) => (Source::Program, "run"),
         Notice::File(news) => (Source::Program, about_file(news.file)),
         Notice::Client(ClientNews::Asked { is_allowed: true, .. }) => (Source::Client, "control"),
         Notice::Client(ClientNews::Asked { peer, .. }) => (Source::address(*peer), "control"),

@@ -3,6 +3,7 @@
 mod about;
 mod advice;
 mod client_news;
+mod cluster_news;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +29,7 @@ use crate::time::after;
 use about::{about, policy_error};
 use advice::advice;
 pub use client_news::ClientNews;
+pub use cluster_news::ClusterNews;
 
 /// The maximum number of notices in the queue. Further ones only go to the log.
 const CAPACITY: usize = 16 * 1024;
@@ -75,6 +77,8 @@ pub enum Notice {
         /// What has become of it.
         news: RoleNews,
     },
+    /// News of the cluster that this controller has joined.
+    Cluster(ClusterNews),
     /// A connection ended before its handshake was done.
     Refused {
         /// The address of the peer.
@@ -162,6 +166,7 @@ impl Notice {
             Notice::File(news) => !matches!(news.condition, Condition::Mended(..)),
             Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
             Notice::Role { news, .. } => matches!(news, RoleNews::Overtaken(_) | RoleNews::Unsupported),
+            Notice::Cluster(news) => matches!(news, ClusterNews::NameTaken | ClusterNews::EtcdFailed(_)),
             Notice::Refused { .. } | Notice::Protocol { .. } | Notice::Discovery { .. } => true,
             Notice::HandlerFailed { .. }
             | Notice::ListenerFailed { .. }
@@ -194,6 +199,7 @@ impl std::fmt::Display for Notice {
                      decided for it"
                 ),
             },
+            Notice::Cluster(news) => news.fmt(f),
             Notice::Refused { peer, reason } => write!(f, "connection from {peer} ended: {reason}"),
             Notice::Protocol { peer, warning } => write!(f, "{peer} {warning}"),
             Notice::HandlerFailed { dpid, error, times: 1 } => {

@@ -8,8 +8,14 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "the tests of maple-etcd have this file too")]
+#[path = "../../../maple-etcd/tests/all/server.rs"]
+mod server;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 
 mod cbench;
+mod cluster;
 mod control;
 mod fuzzed;
 mod handlers;

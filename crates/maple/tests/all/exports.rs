@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use maple::controller::{
-    ControlOptions, Controller, ControllerOptions, Deadlines, EngineOptions, Handle, MemoryOptions, OpenFlowOptions,
-    QueueLimits, RecordOptions, ShardDeadlines, StartError, Stopped, Timing, Tls, WorkerOptions,
+    ClusterRole, ControlOptions, Controller, ControllerOptions, Deadlines, EngineOptions, Handle, MemoryOptions,
+    OpenFlowOptions, QueueLimits, RecordOptions, ShardDeadlines, StartError, Stopped, Timing, Tls, WorkerOptions,
 };
 use maple::crates::{maple_controller, maple_core};
 use maple::field::{Cond, Constraint, Field, FieldValue, PacketField, PrefixError, Range};
@@ -49,6 +49,7 @@ impl Policy for Spelled {
 fn with_all_groups(options: &mut ControllerOptions, tls: Option<Arc<Tls>>, record: Option<RecordOptions>) {
     let (deadlines, limits, timing) = (Deadlines::default(), QueueLimits::default(), Timing::default());
     options.engine = EngineOptions::default();
+    let _: fn(&Handle, ClusterRole) -> bool = Handle::set_role;
     options.openflow = OpenFlowOptions { tls, deadlines, limits, timing, ..OpenFlowOptions::default() };
     options.workers = WorkerOptions { count: 1, pin: false, ..WorkerOptions::default() };
     options.memory = MemoryOptions { record, ..MemoryOptions::default() };

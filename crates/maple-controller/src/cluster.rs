@@ -1,0 +1,187 @@
+//! Joins a controller to its cluster: its member campaigns with etcd, and the controller takes the role that it gets.
+//!
+//! One thread carries the member ([`run_member`]). What the member hears becomes a [`ClusterRole`], which goes to the
+//! shards; these ask the switches. The thread is not on the way of any packet: while etcd is away, or the thread waits
+//! for it, the shards go on with the latest role.
+
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use maple_cluster::{Member, MemberHandle, MemberOptions, News, run_member};
+use maple_etcd::{Client, Config};
+use tokio::runtime::Builder;
+
+use crate::control::Handle;
+use crate::notice::{ClusterNews, Notice};
+use crate::session::ClusterRole;
+
+/// How long a controller that ends waits until etcd knows that its member has left. After that the others wait for the
+/// end of its lease.
+const LEAVING: Duration = Duration::from_secs(2);
+/// The time until a request to etcd that failed is repeated.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// What a controller has to know to join a cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// How etcd is reached.
+    pub etcd: Config,
+    /// The cluster's name. Several clusters can share an etcd.
+    pub cluster: String,
+    /// The controller's own name, which no other controller of the cluster has.
+    pub name: String,
+    /// The time of the lease, in whole seconds: how long nobody takes over after the master has died. Default: 5 s.
+    pub lease: Duration,
+}
+
+impl ClusterOptions {
+    /// Creates options with the default lease.
+    pub fn new(etcd: Config, cluster: &str, name: &str) -> ClusterOptions {
+        let (cluster, name) = (cluster.to_owned(), name.to_owned());
+        ClusterOptions { etcd, cluster, name, lease: Duration::from_secs(5) }
+    }
+}
+
+/// What a member knows of its cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterStatus {
+    /// What the controller is.
+    pub role: ClusterRole,
+    /// The name of the master, if there is one.
+    pub master: Option<String>,
+    /// The names of the members that are there, in order.
+    pub members: Vec<String>,
+    /// What went wrong with etcd last, until it has renewed the lease.
+    pub trouble: Option<String>,
+}
+
+/// A controller's membership of a cluster. Dropping it leaves the cluster: the switches get another master.
+pub struct ClusterMember {
+    member: MemberHandle,
+    runtime: tokio::runtime::Handle,
+    status: Arc<Mutex<ClusterStatus>>,
+    /// Ends with the thread.
+    running: Receiver<()>,
+}
+
+impl fmt::Debug for ClusterMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterMember").field("status", &*lock(&self.status)).finish_non_exhaustive()
+    }
+}
+
+impl ClusterMember {
+    /// Joins a cluster. The controller was started with
+    /// [`OpenFlowOptions::in_cluster`](crate::OpenFlowOptions::in_cluster). It is a standby until it is elected.
+    ///
+    /// # Errors
+    /// The system's error if it refuses a thread; or if the controller was started as the only one.
+    pub fn join(controller: &Handle, options: ClusterOptions) -> io::Result<ClusterMember> {
+        if controller.role().is_none() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the controller was not started as one of several",
+            ));
+        }
+        let ClusterOptions { etcd, cluster, name, lease } = options;
+        let member = Member::new(MemberOptions { cluster, name, lease, retry: RETRY, step_down: 2 * lease });
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let status = Arc::<Mutex<ClusterStatus>>::default();
+        let keeper = RoleKeeper { controller: controller.clone(), status: Arc::clone(&status) };
+        let (member, task) = run_member(member, Client::new(etcd), move |news| keeper.on_news(news));
+        let (runs, running) = channel();
+        let handle = runtime.handle().clone();
+        std::thread::Builder::new().name("cluster".into()).spawn(move || {
+            runtime.block_on(task);
+            drop(runs);
+        })?;
+        Ok(ClusterMember { member, runtime: handle, status, running })
+    }
+
+    /// Returns what is known of the cluster.
+    pub fn status(&self) -> ClusterStatus {
+        lock(&self.status).clone()
+    }
+
+    /// Lets another member become master. Nothing happens if this one is not master. If no other one is there, this one
+    /// becomes master again after some seconds.
+    pub fn step_down(&self) {
+        let member = self.member.clone();
+        self.runtime.spawn(async move { member.step_down().await });
+    }
+}
+
+impl Drop for ClusterMember {
+    fn drop(&mut self) {
+        let member = self.member.clone();
+        self.runtime.spawn(async move { member.leave().await });
+        if self.running.recv_timeout(LEAVING) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("etcd does not answer, so another controller takes over only when the lease has ended");
+        }
+    }
+}
+
+/// Has a controller follow what its member hears.
+struct RoleKeeper {
+    controller: Handle,
+    status: Arc<Mutex<ClusterStatus>>,
+}
+
+impl RoleKeeper {
+    fn on_news(&self, news: News) {
+        let mut status = lock(&self.status);
+        let before = status.role;
+        let told = follow(&mut status, news);
+        let role = status.role;
+        // Sending to a shard may have to wait.
+        drop(status);
+        if let Some(news) = told {
+            self.controller.shared().notices.publish(Notice::Cluster(news));
+        }
+        if role != before {
+            // A controller that has ended needs no role.
+            self.controller.set_role(role);
+        }
+    }
+}
+
+/// Takes in what a member hears. Returns what people are to know of it.
+fn follow(status: &mut ClusterStatus, news: News) -> Option<ClusterNews> {
+    match news {
+        News::Lead(generation) => {
+            status.role.leads = Some(generation);
+            Some(ClusterNews::Leads(generation))
+        }
+        News::Follow => {
+            status.role.leads = None;
+            None
+        }
+        News::NameTaken => Some(ClusterNews::NameTaken),
+        News::Known(view) => {
+            let master = view.master();
+            status.role.latest = status.role.latest.max(master.map(|master| master.generation));
+            status.members = view.members().map(str::to_owned).collect();
+            let name = master.map(|master| master.name.clone());
+            let is_new = status.role.leads.is_none() && name != status.master;
+            status.master = name.clone();
+            name.filter(|_| is_new).map(ClusterNews::Follows)
+        }
+        News::Lease(is_good) => {
+            status.role.has_lease = is_good;
+            let trouble = if is_good { status.trouble.take() } else { None };
+            trouble.map(|_| ClusterNews::EtcdBack)
+        }
+        News::Failed(error) => {
+            let error = error.to_string();
+            let is_known = status.trouble.replace(error.clone()).is_some();
+            (!is_known).then_some(ClusterNews::EtcdFailed(error))
+        }
+    }
+}
+
+fn lock(status: &Mutex<ClusterStatus>) -> MutexGuard<'_, ClusterStatus> {
+    status.lock().unwrap_or_else(PoisonError::into_inner)
+}
