@@ -198,7 +198,9 @@ impl Handle {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = (known.0 + 1, role);
         let number = known.0;
-        self.shared.mailboxes.iter().fold(true, |all, mailbox| mailbox.send(ShardMessage::Role(number, role)) && all)
+        // All get it, also if one has ended.
+        let ended = self.shared.mailboxes.iter().filter(|mailbox| !mailbox.send(ShardMessage::Role(number, role)));
+        ended.count() == 0
     }
 
     /// Returns what this controller is, if it is one of several.
