@@ -47,7 +47,7 @@ pub(crate) struct Measured {
 
 /// Times from a packet-in to its answer, in microseconds. In rate mode they count from when it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[allow(missing_docs)] // the names say it
+#[allow(missing_docs, reason = "the names say it")]
 pub struct Latency {
     pub p50: f64,
     pub p95: f64,

@@ -18,7 +18,7 @@ use crate::error::LoadError;
 
 /// The version of TLS that switches speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // the names say it
+#[allow(missing_docs, reason = "the names say it")]
 pub enum TlsVersion {
     V12,
     V13,

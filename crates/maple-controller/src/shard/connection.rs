@@ -102,7 +102,7 @@ pub(crate) struct Overdue {
 }
 
 /// The phases of a connection.
-#[allow(clippy::large_enum_variant)] // nearly all connections are open
+#[allow(clippy::large_enum_variant, reason = "nearly all connections are open")]
 pub(crate) enum ConnectionState {
     /// The connection is in use, including its handshake.
     Open {

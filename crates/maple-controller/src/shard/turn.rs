@@ -219,7 +219,10 @@ impl EngineTurn {
     }
 
     /// Prints what the engine gets or gives, if a simulation asks for it.
-    #[cfg_attr(not(feature = "simulation"), expect(clippy::unused_self, unused_variables))]
+    #[cfg_attr(
+        not(feature = "simulation"),
+        expect(clippy::unused_self, unused_variables, reason = "only a simulation asks for it")
+    )]
     fn trace(&self, direction: &str, all: &[impl std::fmt::Debug], ctx: &Context) {
         #[cfg(feature = "simulation")]
         if self.is_traced {

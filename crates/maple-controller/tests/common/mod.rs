@@ -1,6 +1,6 @@
 //! A controller on a free port, and switches that are written down message by message.
 
-#![allow(dead_code, unused_imports)] // `alone` and `over_tls` use a part of it
+#![allow(dead_code, unused_imports, reason = "`alone` and `over_tls` use a part of it")]
 
 pub mod schema;
 #[path = "../../../../tests/skip.rs"]
