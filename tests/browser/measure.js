@@ -1,16 +1,17 @@
 // Measures the page: how soon it shows 1,000 switches, 3,000 links and 10,000 hosts, frames a second while the map is moved, and how
 // long an event takes to the screen. Nothing here is a test: `make bench-page` prints figures. The large network is a server
-// that has its answers ready, so that only the page is measured; the events are those of a controller.
+// that has its answers ready, so that only the page is measured; the events are those of a controller, which is at rest at first
+// and then has 1,000,000 packet-ins a second to answer.
 import {readFile} from "node:fs/promises";
 import {createServer} from "node:http";
 import path from "node:path";
 import {fileURLToPath} from "node:url";
 
-import {Lab} from "./harness.js";
+import {Lab, until} from "./harness.js";
 
 const DIST = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../../crates/maple-controller/page/dist");
 const [SWITCHES, LINKS, HOSTS] = [1000, 3000, 10_000];
-const [LOADS, ROUNDS, MOVED] = [5, 100, 4000];
+const [LOADS, ROUNDS, MOVED, RATE] = [5, 100, 4000, 1_000_000];
 
 const id = (at) => (at + 1).toString(16).padStart(16, "0");
 const mac = (at) => (at + 1).toString(16).padStart(12, "0").replace(/(..)(?=.)/g, "$1:");
@@ -95,6 +96,25 @@ async function moved(page) {
   return times.slice(1).map((time, at) => time - times[at]);
 }
 
+/** How long it takes from a request that writes a variable until the page shows it. */
+async function delays(page) {
+  const late = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const text = `round-${round}-${performance.now()}`;
+    const seen = page.waitForFunction((value) => document.querySelector("dd")?.textContent === value, text, {polling: "raf"});
+    const began = performance.now();
+    await lab.ask("PUT", "/v1/state/variables/mode", {value: text});
+    await seen;
+    late.push(performance.now() - began);
+    await page.waitForTimeout(300);
+  }
+  return `half ${quantile(late, 0.5).toFixed(0)} ms, 99 % ${quantile(late, 0.99).toFixed(0)} ms, worst ${Math.max(...late).toFixed(0)} ms`;
+}
+
+async function packetIns() {
+  return (await lab.ask("GET", "/v1/stats")).controller.of_packet_ins;
+}
+
 const lab = await Lab.begin();
 const server = await serve();
 try {
@@ -108,20 +128,17 @@ try {
   console.log(`frames a second while the map is moved: ${(1000 / (gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length)).toFixed(1)}; 99 % of frames take at most ${quantile(gaps, 0.99).toFixed(1)} ms`);
   await page.context().close();
 
-  await lab.emulated("fattree:4");
+  await lab.controller();
   const own = await lab.page({at: "#/state/variable/mode"});
   await own.getByText("day", {exact: true}).waitFor();
-  const late = [];
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const text = `round-${round}`;
-    const seen = own.waitForFunction((value) => document.querySelector("dd")?.textContent === value, text, {polling: "raf"});
-    const began = performance.now();
-    await lab.ask("PUT", "/v1/state/variables/mode", {value: text});
-    await seen;
-    late.push(performance.now() - began);
-    await own.waitForTimeout(300);
-  }
-  console.log(`from a request that writes to the screen: half ${quantile(late, 0.5).toFixed(0)} ms, 99 % ${quantile(late, 0.99).toFixed(0)} ms, worst ${Math.max(...late).toFixed(0)} ms`);
+  console.log(`from a request that writes to the screen: ${await delays(own)}`);
+  const load = lab.start(["load", "--connect", lab.listen, "--mode", "rate", "--rate", `${RATE}`, "--macs", "100", "--duration", "3600s"]);
+  await until("packets", async () => (await packetIns()) > RATE);
+  const [before, began] = [await packetIns(), performance.now()];
+  const late = await delays(own);
+  const rate = (await packetIns() - before) / (performance.now() - began) * 1000;
+  await load.stop();
+  console.log(`the same beside ${Math.round(rate).toLocaleString("en")} packet-ins a second: ${late}`);
 } finally {
   server.closeAllConnections();
   server.close();
