@@ -16,6 +16,7 @@ const about = {version: "0", pid: 1, shards: 1, listening: [], policy: null, sta
 const ANSWERS = {
   "/v1/session": {name: null, role: "read", csrf: null},
   "/v1/names": {switches: [], hosts: []},
+  "/v1/tables": {rows: [], total: 0, next: null},
   "/v1/stats": {connections: 0, shards: 1, controller: {}, engine: {}},
   "/metrics": "",
 };
@@ -33,6 +34,8 @@ before(async () => {
       response.writeHead(200, {"Content-Type": "text/event-stream"}).write("event: begin\ndata: {}\n\n");
     } else if (answer !== undefined) {
       response.writeHead(200, {"Content-Type": "application/json"}).end(typeof answer === "string" ? answer : JSON.stringify(answer));
+    } else if (name.startsWith("/v1/")) {
+      response.writeHead(404, {"Content-Type": "application/problem+json"}).end(JSON.stringify({status: 404, detail: `no ${name} here`}));
     } else {
       const kind = {".js": "text/javascript", ".css": "text/css"}[path.extname(name)] ?? "text/html";
       response.writeHead(200, {"Content-Type": kind}).end(await readFile(path.join(DIST, name === "/" ? "index.html" : name)));

@@ -151,10 +151,13 @@ class Resource<T> {
     }
   }
 
+  private readonly onSeen = (): void => this.refresh();
+
   /** Reads it again, unless nobody looks. */
   private tick(): void {
     if (document.hidden) {
-      document.addEventListener("visibilitychange", () => this.refresh(), {once: true});
+      // The same listener each time: a page that is hidden for days adds it once.
+      document.addEventListener("visibilitychange", this.onSeen, {once: true});
     } else {
       this.refresh();
     }

@@ -53,7 +53,7 @@ test("gaps and doubts say why", () => {
   const then = {time: 1, version: 1, replay: null, hosts: [], switches: [], links: []};
   expect(doubts({...then, pending: 0, not_kept: 0, unseen: 0, late: false})).toEqual([]);
   expect(doubts({...then, pending: 1, not_kept: 2000, unseen: 3, late: true}).map((text) => text.slice(0, 13))).toEqual([
-    "1 parts of th", "2,000 further", "3 parts of th", "A worker did ",
+    "1 part of the", "2,000 parts o", "3 parts of th", "A worker did ",
   ]);
 });
 

@@ -93,12 +93,17 @@ export function gapText({from, to, why, text}: Gap): string {
   return why === "clock" ? `${reason}, at ${moment(to)}.` : `${reason} from ${moment(from)} to ${moment(to)}.`;
 }
 
+/** Counts parts of the network, with the verb. */
+function parts(count: number): string {
+  return count === 1 ? "1 part of the network is" : `${whole(count)} parts of the network are`;
+}
+
 /** Says in what a moment may not be as it is shown. */
 export function doubts({pending, not_kept: beyond, unseen, late}: TimeAt): string[] {
   return [
-    pending > 0 ? `${whole(pending)} parts of the network are not shown as they were: too much had changed to keep all of it.` : "",
-    beyond > 0 ? `${whole(beyond)} further parts of the network are not kept: there were more than are followed.` : "",
-    unseen > 0 ? `${whole(unseen)} parts of the network are shown as they were before a restart: the controller had not seen them yet.` : "",
+    pending > 0 ? `${parts(pending)} not shown as ${pending === 1 ? "it was" : "they were"}: too much had changed to keep all of it.` : "",
+    beyond > 0 ? `${parts(beyond)} not kept besides: there were more than are followed.` : "",
+    unseen > 0 ? `${parts(unseen)} shown as before a restart: the controller had not seen ${unseen === 1 ? "it" : "them"} yet.` : "",
     late ? "A worker did not answer in time, so what is shown of its switches may be older." : "",
   ].filter((text) => text !== "");
 }

@@ -166,7 +166,7 @@ function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: numb
       <Trouble problem={problem} />
       {dropped.length > 0 && (
         <Section title="Drops in 15 minutes">
-          <ul class="plain-list">{dropped.map((row, at) => (
+          <ul class="plain-list">{dropped.slice(0, LISTED).map((row, at) => (
             <li key={at}>{whole(row.packets)} of {row.host === null ? "several hosts" : <a href={format(["why"], {from: names.host(row.host)})}>{names.host(row.host)}</a>} at <a href={switchHref(row.switch)}>{row.at === null ? names.switch(row.switch) : names.place(row.at)}</a>
               <div class="soft">{row.example !== null && names.inText(row.example)}</div></li>
           ))}</ul>
