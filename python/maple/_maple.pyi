@@ -729,7 +729,8 @@ class Net:
     def is_bound(self, host: _MacLike, ip: _IpLike) -> bool:
         """Whether an IP address is that of the host with this hardware address, which announced it last.
 
-        Of two fields of the packet the policy learns no more than that: a look-up, with one rule for each address.
+        Who announces an address last has it, so this keeps forgers out only where announcements are trusted. Of two
+        fields of the packet the policy learns no more than that: a look-up, with one rule for each address.
 
         >>> from maple import drop, flood, policy
         >>> @policy
@@ -743,7 +744,7 @@ class Net:
     def members(self, group: _IpLike | _MacLike) -> list[Location]:
         """The edge ports with members of a multicast group, in order; empty if there are none.
 
-        Of a group that a field names, the policy learns the ports and not the address: a look-up.
+        Of a group that a field names and that has no members, the policy learns that alone: a look-up.
 
         :param group: its IP address, or the MAC address that its frames go to, for all groups of that address.
         :raises TypeError: if neither IGMP nor MLD is snooped on, ``@policy(snoop=("igmp", "mld"))``.

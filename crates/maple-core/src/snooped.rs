@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_wire::Field;
 
-use crate::look_ups::{Component, KeyField, KeyForm, LookUp};
+use crate::look_ups::{KeyField, KeyForm, LookUp};
 use crate::network::{Location, Mac};
 use crate::policy_error::PolicyError;
 use crate::run::Net;
@@ -166,9 +166,9 @@ impl Net {
         .collect())
     }
 
-    /// Returns the ports that [`Net::members`] returns for the group whose address a field of the packet has. The run
-    /// observes the ports and not the address, as for [`Net::look_up`]. There are none if the packet lacks the field, or
-    /// if it has no address.
+    /// Returns the ports that [`Net::members`] returns for the group whose address a field of the packet has. Of a group
+    /// without members the run observes that it has none, and not the address, as for [`Net::look_up`]; of another one it
+    /// observes the address and the ports. There are none if the packet lacks the field, or if it has no address.
     ///
     /// # Errors
     /// [`PolicyError::NotSnooped`] if groups are not snooped on; the run then fails, whatever f does with the error.
@@ -176,9 +176,17 @@ impl Net {
         self.need_table(MEMBERS, PolicyError::NotSnooped("net.members", "IGMP or MLD"))?;
         let Some(key) = KeyField::of_address(field) else { return Ok(Vec::new()) };
         let table = if key.form == KeyForm::Mac { MEMBERS_BY_MAC } else { MEMBERS };
-        let found = self.find(&LookUp::of_learned(table, key), Component::Value, source);
-        let members = found.and_then(|value| Vec::<Location>::from_value(&value)).unwrap_or_default();
-        Ok(members.into_iter().filter(|at| self.has_port(*at)).collect())
+        if !self.has_key(&LookUp::of_learned(table, key), source.clone()) {
+            return Ok(Vec::new());
+        }
+        // A decision of the group's own follows each host that joins or leaves. If sets of members were classes, the
+        // stream would need another decision each time, and come to the controller for it.
+        match self.read_key(key, source) {
+            Some(Value::Mac(mac)) => self.try_members(mac.into()),
+            Some(Value::Ipv4(ip)) => self.try_members(ip.into()),
+            Some(Value::Ipv6(ip)) => self.try_members(ip.into()),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Returns the lease of an IPv4 address; `None` if no host has it. The run depends on this lease alone. Without
@@ -218,6 +226,7 @@ impl Net {
     /// # Errors
     /// [`PolicyError::NotSnooped`] if DHCP is not snooped on; the run then fails, whatever f does with the error.
     pub fn try_is_leased(&self, mac: Mac, ip: Ipv4Addr) -> Result<bool, PolicyError> {
+        self.need_table(LEASES, PolicyError::NotSnooped("net.is_leased", "DHCP"))?;
         let lease = self.try_lease_of(mac)?.filter(|lease| lease.ip == ip);
         Ok(lease.is_some_and(|lease| self.read(Cell::HostAt(mac)) == CellValue::Location(Some(lease.location))))
     }
@@ -228,7 +237,7 @@ impl Net {
     /// # Errors
     /// Those of [`Net::try_is_leased`].
     pub fn try_is_leased_by(&self, mac: Field, ip: Field, source: Option<Source>) -> Result<bool, PolicyError> {
-        self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
+        self.need_table(LEASES, PolicyError::NotSnooped("net.is_leased", "DHCP"))?;
         Ok(LookUp::of_leased(mac, ip).is_some_and(|of| self.has_key(&of, source)))
     }
 

@@ -144,7 +144,8 @@ impl KeyField {
 }
 
 impl KeyForm {
-    fn value(self, bits: u128) -> Value {
+    /// Returns the value of a field with these bits.
+    pub(crate) fn value(self, bits: u128) -> Value {
         match self {
             KeyForm::Int => i128::try_from(bits).map_or(Value::None, Value::Int),
             KeyForm::Mac => Value::Mac(Mac::from_bits(bits)),

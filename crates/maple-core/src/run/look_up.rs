@@ -3,7 +3,7 @@
 use maple_wire::Field;
 
 use super::{AccountItem, HostLocation, Net, Observe, RunState};
-use crate::look_ups::{Classified, Component, KeyBits, LookUp, LookUpTable, SOURCE_IS_HERE, lock};
+use crate::look_ups::{Classified, Component, KeyBits, KeyField, LookUp, LookUpTable, SOURCE_IS_HERE, lock};
 use crate::network::{Location, Mac, PortKind};
 use crate::policy_error::PolicyError;
 use crate::state::{Cell, CellValue, Value};
@@ -74,6 +74,11 @@ impl Net {
         LookUp::of_binding(mac, ip).is_some_and(|of| self.has_key(&of, source))
     }
 
+    /// Reads the field of a key. `None` if the packet lacks it.
+    pub(crate) fn read_key(&self, KeyField { field, form }: KeyField, source: Option<Source>) -> Option<Value> {
+        self.0.packet().read(field, field.full_mask(), source).map(|bits| form.value(bits))
+    }
+
     pub(crate) fn find(&self, of: &LookUp, component: Component, source: Option<Source>) -> Option<Value> {
         let packet = self.0.packet();
         if self.can_look_up() && !of.fields().all(|field| packet.present(field, source.clone())) {
@@ -95,7 +100,9 @@ impl Net {
         };
         let mut state = self.0.state();
         if state.account.is_some() {
-            let noted = if of.is_of_pairs() { state.result.txn.look_up(cell.clone()) } else { value.clone() };
+            // People are told whose address it is. A slice may not have that host.
+            let is_told = of.is_of_pairs() && state.slice.is_none();
+            let noted = if is_told { cell.evaluate(state.result.txn.peek()) } else { value.clone() };
             state.note(source.as_ref(), || AccountItem::Cell(cell, noted));
         }
         LookUp::value(value)

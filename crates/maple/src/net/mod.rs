@@ -93,8 +93,9 @@ impl Net {
     /// Reports whether an IP address is that of a host, given by its hardware address: no other host has announced it
     /// since that one did.
     ///
-    /// Of two fields of the packet the run observes no more than that, as for [`Net::look_up`]: so a guard against forged
-    /// sources costs a rule for each address, and no decision for each host.
+    /// Who announces an address last has it, so this keeps forgers out only where announcements are trusted; elsewhere
+    /// `is_leased` asks what DHCP gave. Of two fields of the packet the run observes no more than that, as for
+    /// [`Net::look_up`]: so a guard costs a rule for each address, and no decision for each host.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -371,7 +372,8 @@ impl Net {
     /// Returns the edge ports with members of a multicast group, in order. Without snooping on groups
     /// ([`App::snoop`](crate::App::snoop)) the run fails.
     ///
-    /// Of a group that a field of the packet names, the run observes the ports, not the address, as for [`Net::look_up`].
+    /// Of a group that a field of the packet names and that has no members, the run observes that alone, as for
+    /// [`Net::has_key`].
     ///
     /// ```
     /// use maple::prelude::*;

@@ -213,8 +213,12 @@ pub(super) fn note(api: &Api, client: &Client, peer: SocketAddr, what: &str, ref
     note_as(api, &client.name, peer, what, (refused, true));
 }
 
-/// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal.
+/// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal. That an address
+/// is locked out stands there already, so what it goes on asking for adds nothing.
 pub(super) fn noted(api: &Api, name: &Arc<str>, peer: SocketAddr, head: &Parts, problem: Problem) -> Problem {
+    if problem.status == StatusCode::TOO_MANY_REQUESTS {
+        return problem;
+    }
     note_as(api, name, peer, &what_is_asked(head, &Value::Null), (Some(&problem), false));
     problem
 }

@@ -129,6 +129,17 @@ fn each_change_that_is_refused_is_in_the_log_whatever_the_reason() {
 }
 
 #[test]
+fn an_address_that_is_locked_out_writes_no_more_lines() {
+    let served = Served::new(TOKENS, |_| ());
+    let guess = Ask::new("PUT", WRITE, "not-a-token").json(&json!({ "value": 1 }));
+    let refused: Vec<u16> = (0..200).map(|_| status(&served, &guess)).collect();
+    let guesses = refused.iter().filter(|status| **status == 401).count();
+    assert!((1..20).contains(&guesses) && refused.last() == Some(&429), "{refused:?}");
+    // Each guess has a line, and so has that the address is locked out.
+    assert_eq!(lines(&served, 0).len(), guesses + 1);
+}
+
+#[test]
 fn an_address_with_too_many_wrong_tokens_is_locked_out() {
     let served = Served::new(TOKENS, |_| {});
     for _ in 0..10 {
