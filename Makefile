@@ -239,12 +239,12 @@ bench-packages: system-packages
 
 lint: lint-rust lint-python lint-web
 
+# Documentation is built twice: the second time with what only a crate itself sees, and its links.
 lint-rust: $(CARGO_DENY)
 	cargo fmt --all --check
 	$(CARGO_DENY) --locked check licenses bans sources
 	cargo clippy --workspace --all-targets --features maple-python/bench -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet
-	# Links inside a crate, too.
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet --document-private-items
 	cargo package --workspace --exclude maple-python --exclude maple-sim --exclude maple-bench --no-verify --allow-dirty --quiet
 

@@ -13,7 +13,7 @@
 //! | changes of its rules | recorded, and sent when it is back; what waits for them ([`Waiter`](crate::engine::one_switch::tables::Waiter)) waits on |
 //! | labels that its rules are confirmed for | used, also by new routes |
 //! | other labels | refused ([`Refusal::Unreachable`]): packets go through the controller, and holders ask again |
-//! | packets that the controller would send there | dropped, counted, and reported as [`DropCause::Unreachable`](crate::DropCause::Unreachable) |
+//! | packets that the controller would send there | dropped, counted, and reported as [`DropCause::Unreachable`](crate::engine::DropCause::Unreachable) |
 //! | its hosts | kept, and not aged; a host that is claimed elsewhere and can't be asked here has moved |
 //!
 //! When it is back, its rules are read and compared, as after a refusal, and only the difference is sent.
