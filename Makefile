@@ -148,9 +148,9 @@ test-system: build
 
 # What the tests on Open vSwitch, Mininet, Prometheus, etcd, in Chromium and of the Debian package need; installed where it is absent.
 system-packages: debian-packages
-	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' 2>/dev/null || ! which ovs-vswitchd mn ethtool ping ip prometheus promtool chromium etcd etcdctl >/dev/null; then \
+	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' 2>/dev/null || ! which ovs-vswitchd mn ethtool ping ip curl prometheus promtool chromium etcd etcdctl >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2 prometheus chromium etcd-server etcd-client; \
+	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2 curl prometheus chromium etcd-server etcd-client; \
 	fi
 
 # Tables and plots go to target/bench/runtime, the finished figures to docs/results/runtime. AGAINST='NAME=COMMAND {port}' compares.
