@@ -114,15 +114,30 @@ impl Access {
         }
         let secret =
             cookie(&request.headers).ok_or_else(|| no_token("a token is needed: Authorization: Bearer TOKEN"))?;
-        let session = self.sessions.find(secret, Instant::now());
-        let of_token = |session: &Session| tokens.of_digest(&session.token, self.handle.files());
-        let found = session.and_then(|session| Some((of_token(&session)?, session)));
+        let found = self.session(tokens, secret);
         let (Token { name, role, .. }, session) = found.ok_or_else(|| no_token("the session has ended"))?;
         if !is_read(request) && !session.is_shown(&request.headers) {
             let text = format!("a request with a session's cookie shows the session's csrf in the header {CSRF}");
             return Err(Problem::field(StatusCode::FORBIDDEN, "X-CSRF-Token", text));
         }
         Ok(Client { name, role, shows: Credential::Session(Box::new(session)) })
+    }
+
+    /// Returns the name in the log of who sends a request: that of its token, whatever else is wrong with the request. No
+    /// token has a name with spaces.
+    pub fn name(&self, headers: &HeaderMap) -> Arc<str> {
+        let Some(tokens) = &self.tokens else { return "anybody".into() };
+        let token = match bearer(headers) {
+            Some(shown) => tokens.find(shown, self.handle.files()),
+            None => cookie(headers).and_then(|secret| self.session(tokens, secret)).map(|(token, _)| token),
+        };
+        token.map_or_else(|| "an unknown client".into(), |token| token.name)
+    }
+
+    /// Returns the session that a cookie names, with its token, if both are still good.
+    fn session(&self, tokens: &TokenFile, secret: &str) -> Option<(Token, Session)> {
+        let session = self.sessions.find(secret, Instant::now())?;
+        Some((tokens.of_digest(&session.token, self.handle.files())?, session))
     }
 
     /// Begins a session for a token. Returns the client, and what its cookie has.

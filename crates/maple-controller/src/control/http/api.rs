@@ -215,17 +215,13 @@ pub(super) fn note(api: &Api, client: &Client, peer: SocketAddr, what: &str, ref
 
 /// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal. That an address
 /// is locked out stands there already, so what it goes on asking for adds nothing.
-pub(super) fn noted(api: &Api, name: &Arc<str>, peer: SocketAddr, head: &Parts, problem: Problem) -> Problem {
+pub(super) fn noted(api: &Api, peer: SocketAddr, head: &Parts, problem: Problem) -> Problem {
     if problem.status == StatusCode::TOO_MANY_REQUESTS {
         return problem;
     }
-    note_as(api, name, peer, &what_is_asked(head, &Value::Null), (Some(&problem), false));
+    let name = api.access.name(&head.headers);
+    note_as(api, &name, peer, &what_is_asked(head, &Value::Null), (Some(&problem), false));
     problem
-}
-
-/// Returns the name in the log of who shows nothing that is known. No token has a name with spaces.
-pub(super) fn unknown() -> Arc<str> {
-    "an unknown client".into()
 }
 
 /// Notes in the log what a client has asked for, which its role may not allow.
@@ -275,10 +271,10 @@ async fn serve(
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let client = match api.access.client(&head, peer) {
-        Err(problem) if route.changes() => return Err(noted(&api, &unknown(), peer, &head, problem)),
+        Err(problem) if route.changes() => return Err(noted(&api, peer, &head, problem)),
         client => client?,
     };
-    client.check(route.role).map_err(|problem| noted(&api, &client.name, peer, &head, problem))?;
+    client.check(route.role).map_err(|problem| noted(&api, peer, &head, problem))?;
     let mut given = Given::default();
     let ready = prepared(&api, route, (&head, body), in_path, &mut given).await;
     let (page, permit) = ready.inspect_err(|problem| {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::request::parse_as;
 use super::access::{Client, Credential};
-use super::api::{Api, Peer, admitted, admitted_head, note, noted, read_json, unknown};
+use super::api::{Api, Peer, admitted, admitted_head, note, noted, read_json};
 use super::problem::Problem;
 use super::sessions::set_cookie;
 
@@ -80,7 +80,7 @@ pub(super) async fn begin(
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let begun = begun(&api, peer, &head, body).await;
-    let (client, secret) = begun.map_err(|problem| noted(&api, &unknown(), peer, &head, problem))?;
+    let (client, secret) = begun.map_err(|problem| noted(&api, peer, &head, problem))?;
     note(&api, &client, peer, "POST /v1/session", None);
     Ok(answer(description(&client, true), Some(set_cookie(Some(&secret), api.access.has_tls))))
 }
@@ -102,7 +102,7 @@ pub(super) async fn end(
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     let client = admitted_head(&api, peer, &head);
-    let client = client.map_err(|problem| noted(&api, &unknown(), peer, &head, problem))?;
+    let client = client.map_err(|problem| noted(&api, peer, &head, problem))?;
     let Credential::Session(session) = &client.shows else { return Ok(answer(json!({ "ended": false }), None)) };
     api.access.sessions.end(session);
     note(&api, &client, peer, "DELETE /v1/session", None);

@@ -99,6 +99,13 @@ fn each_change_that_is_refused_is_in_the_log_whatever_the_reason() {
         (
             Ask::new("PUT", WRITE, STATE).json(&value).with("Origin", "http://evil.example"),
             403,
+            "s",
+            WRITE,
+            "a page of another site",
+        ),
+        (
+            Ask::new("PUT", WRITE, "").json(&value).with("Origin", "http://evil.example"),
+            403,
             "an unknown client",
             WRITE,
             "a page of another site",

@@ -47,6 +47,8 @@ fn a_session_may_do_what_its_token_may_and_shows_its_csrf_token_with_changes() {
     let texts: Vec<&str> =
         log["rows"].as_array().expect("rows").iter().filter_map(|row| row["text"].as_str()).collect();
     assert!(texts.contains(&"a at 127.0.0.1: POST /v1/session"), "{texts:?}");
+    let forged = format!("a at 127.0.0.1: PUT {WRITE}, refused: a request with a session's cookie shows");
+    assert!(texts.iter().any(|text| text.starts_with(&forged)), "whose session it was: {texts:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use axum::{Extension, Router};
 use serde_json::Value;
 
 use super::access::Role;
-use super::api::{Api, Peer, failed, noted, response, unknown};
+use super::api::{Api, Peer, failed, noted, response};
 use super::connections::{Connection, InProgress};
 use super::lanes::Lane;
 use super::parameters;
@@ -135,12 +135,11 @@ async fn refuse(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    let client = api.access.admit(&head, peer, Role::Read);
-    let client = client.map_err(|problem| noted(&api, &unknown(), peer, &head, problem))?;
+    api.access.admit(&head, peer, Role::Read).map_err(|problem| noted(&api, peer, &head, problem))?;
     let text = "Maple writes the rules of switches by itself, as the policy says, and removes others: write what they are to \
                 do into a policy, and what changes into its tables (PUT /v1/state/tables/{table}/{key}); POST \
                 /v1/invalidate has the policy asked again. docs/from/ryu.md has more";
-    Err(noted(&api, &client.name, peer, &head, Problem::new(StatusCode::NOT_IMPLEMENTED, text)))
+    Err(noted(&api, peer, &head, Problem::new(StatusCode::NOT_IMPLEMENTED, text)))
 }
 
 /// Writes the number of a table, group or meter: some have names.
