@@ -110,7 +110,15 @@ test("an error leads to its line, and the line to the error", async () => {
   await click(table("Problems").getByRole("link", {name: `policy.py:${FAILS}`}).first());
   await showsLine(FAILS);
   await click(aside(FAILS).getByRole("link", {name: "in the table of errors"}));
-  await table("Problems").locator("tr[data-row]", {hasText: "no names here"}).first().waitFor();
+  const rows = table("Problems").locator("tr[data-row]");
+  await rows.filter({hasText: "no names here"}).first().waitFor();
+  assert.ok((await rows.allTextContents()).every((text) => text.includes(`policy.py:${FAILS}`)));
+  // A line whose number only begins alike is another one: `policy.py:1` of `policy.py:12`.
+  const search = page.getByRole("searchbox");
+  const exact = await search.inputValue();
+  assert.match(exact, new RegExp(`^line="?/.*policy\\.py:${FAILS}"?$`));
+  await search.fill(exact.replace(`:${FAILS}`, `:${String(FAILS).slice(0, 1)}`));
+  await until("no row", async () => (await rows.count()) === 0);
   assert.ok((await counted(FAILS)).errors >= 1);
   await visit(page, "#/health/doctor");
   await page.getByRole("heading", {name: /^warning: since its start \d+ packets were dropped because the policy failed on them/}).waitFor();

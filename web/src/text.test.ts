@@ -1,7 +1,7 @@
 // Tests of how numbers, times and source lines read.
 import {describe, expect, test} from "vitest";
 
-import {base, fileOf, moment, natural, parts, scaled, span, took, withLines} from "./text";
+import {base, fileOf, linesIn, moment, natural, parts, scaled, span, took, withLines} from "./text";
 
 test("numbers have three digits at most, and a prefix", () => {
   const all = [0, 7, 999, 1000, 12_345, 999_499, 999_500, 1e9, 3.14159].map((value) => scaled(value, "bit/s"));
@@ -42,6 +42,12 @@ describe("source lines", () => {
     expect(parts(text).filter((part) => typeof part !== "string")).toEqual([{text: 'File "/etc/maple/acl.py", line 12', file: "/etc/maple/acl.py", line: 12}]);
     expect(withLines(text)).toContain("acl.py:12, in f");
     expect(withLines('File "<string>", line 3, in f: a')).toBe('File "<string>", line 3, in f: a');
+  });
+
+  test("are named once, whole", () => {
+    const text = '  File "/a b/acl.py", line 12, in f\n  File "/a b/acl.py", line 12, in f\nx.py:1: no port';
+    expect(linesIn(text)).toEqual(["/a b/acl.py:12", "x.py:1"]);
+    expect(linesIn("none at 10.0.0.1:80")).toEqual([]);
   });
 
   test("of a file with an unusual end have its folder", () => {

@@ -102,6 +102,12 @@ export function base(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
+/** The source lines that a text names, each once, as `/etc/maple/acl.py:12`. */
+export function linesIn(text: string): string[] {
+  const named = parts(text).flatMap((part) => (typeof part === "string" ? [] : [`${part.file}:${part.line}`]));
+  return [...new Set(named)];
+}
+
 /** A text in which source lines are written as `acl.py:12`, also those of a traceback, so that a search finds them. */
 export function withLines(text: string): string {
   return parts(text).map((part) => (typeof part === "string" ? part : `${base(part.file)}:${part.line}`)).join("");

@@ -7,8 +7,9 @@ import {SOON, useAnswer} from "../api/resource";
 import type {ControllerAnswer, DoctorAnswer, ErrorRow, Finding, List, StatsAnswer, TablesRow} from "../api/types";
 import {type Names, useNames} from "../names";
 import {Lined, Section, Tabs, title, Trouble} from "../parts";
+import {LISTS} from "../table/rows";
 import {type Column, SearchBar, Table} from "../table/table";
-import {moment, scaled, span, whole, withLines} from "../text";
+import {linesIn, moment, scaled, span, whole, withLines} from "../text";
 import {fullest} from "./capacity";
 import {histogram, quantile, rates, samples} from "./histogram";
 
@@ -252,6 +253,7 @@ function Errors() {
   const columns = useMemo<Column<ErrorRow>[]>(() => [
     {name: "time", title: "time", of: (row) => -row.time, show: (row) => moment(row.time), width: 20},
     {name: "packets", title: "packets", of: (row) => row.packets ?? null, show: (row) => whole(row.packets), width: 10, numbers: true},
+    {name: "line", title: "line", of: (row) => linesIn(row.text).join(LISTS), show: (row) => <Lined text={linesIn(row.text).join(LISTS)} />, width: 24},
     {name: "text", title: "what", of: (row) => names.inText(withLines(row.text)), show: (row) => <Lined text={row.text} />, width: 100},
   ], [names]);
   return (

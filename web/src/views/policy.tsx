@@ -6,7 +6,7 @@ import {useAnswer} from "../api/resource";
 import type {DropRow, ErrorRow, FlowRow, HostRow, LineHeat, List, PolicyAnswer, PolicyFile, RuleRow, SwitchRow} from "../api/types";
 import {type Names, useNames} from "../names";
 import {chosen, Lined, Listed, Section, Tabs, title, Trouble} from "../parts";
-import {base, bits, fileOf, moment, parts, took, whole} from "../text";
+import {base, bits, fileOf, linesIn, moment, took, whole} from "../text";
 import {useSeen} from "../table/seen";
 import {exactly, windowOf} from "../table/rows";
 import {Code} from "./code";
@@ -141,6 +141,12 @@ function count(own: LineHeat | undefined, measure: Measure): string {
   return value === undefined || value === 0 ? "" : measure === "seconds" ? took(value) : whole(value);
 }
 
+/** Reports whether a line that a text names, as `acl.py:12`, is this one of a file. */
+function isLine(named: string, file: PolicyFile, line: number): boolean {
+  const at = named.lastIndexOf(":");
+  return named.slice(at + 1) === String(line) && fileOf([file], named.slice(0, at)) !== undefined;
+}
+
 /** What one line does in the network. */
 function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: number}) {
   const names = useNames();
@@ -150,9 +156,10 @@ function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: numb
   const {data: flows} = useAnswer<List<FlowRow>>(`/v1/flows?${of("lines")}`, {every: EVERY});
   const {data: drops} = useAnswer<List<DropRow>>("/v1/drops?minutes=15", {every: EVERY});
   const {data: errors} = useAnswer<List<ErrorRow>>("/v1/errors", {every: EVERY});
-  const is = (text: string | null) => text !== null && parts(text).some((part) => typeof part !== "string" && part.line === line && fileOf([file], part.file) !== undefined);
-  const dropped = drops?.rows.filter((row) => is(row.line)) ?? [];
-  const failed = errors?.rows.filter((row) => is(row.text)) ?? [];
+  /** This line as a text spells it, if it names it. */
+  const spelled = (text: string | null) => linesIn(text ?? "").find((named) => isLine(named, file, line));
+  const dropped = drops?.rows.filter((row) => spelled(row.line) !== undefined) ?? [];
+  const failed = errors?.rows.filter((row) => spelled(row.text) !== undefined) ?? [];
   const own = file.lines.find((one) => one.line === line);
   return (
     <aside class="side" aria-label={`Line ${line}`}>
@@ -176,7 +183,7 @@ function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: numb
       {failed.length > 0 && (
         <Section title="Errors">
           <ul class="plain-list">{failed.slice(0, LISTED).map((row, at) => <li key={at}>{moment(row.time)} <Lined text={row.text} /></li>)}</ul>
-          <p><a href={format(["health", "errors"], {q: `${base(file.file)}:${line}`})}>in the table of errors</a></p>
+          <p><a href={format(["health", "errors"], {q: exactly("line", spelled(failed[0]?.text ?? "") ?? here)})}>in the table of errors</a></p>
         </Section>
       )}
       {flows !== undefined && flows.total > 0 && <DecidedFlows flows={flows} here={here} names={names} />}
