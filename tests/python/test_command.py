@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +104,29 @@ def test_an_interrupt_ends_a_demonstration_with_its_summary(tmp_path: Path) -> N
     finally:
         process.kill()
     assert "summary" in told.read_text()
+
+
+def test_a_network_that_lost_flows_stays_for_its_page_and_the_status_says_so(tmp_path: Path) -> None:
+    policy = tmp_path / "mine.py"
+    policy.write_text("from maple import *\n@policy\ndef mine(pkt, net):\n    return drop()\n")
+    told = tmp_path / "told"
+    command = [*MAPLE, "run", str(policy), "--emulate", "linear:2", "--traffic", "1s", "--http", "127.0.0.1:0"]
+    with told.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        wait_for("the summary", lambda: "the network stays until Ctrl-C; " in told.read_text(), 90.0)
+        text = told.read_text()
+        address = re.search(r"until Ctrl-C; (?:page|HTTP API) at (http://[^/\s]+)/", text)
+        assert address is not None, text
+        with urllib.request.urlopen(f"{address[1]}/v1/drops") as answer:
+            assert json.load(answer)["total"] >= 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 1
+    finally:
+        process.kill()
+    failed, stays = text.find("\nfailed: "), text.find("\nthe network stays")
+    assert text.find("\nsummary") < failed < stays, text
+    assert told.read_text().splitlines()[-1].startswith("maple: ")
 
 
 def test_a_policy_that_is_slow_is_warned_of_while_it_runs(tmp_path: Path) -> None:

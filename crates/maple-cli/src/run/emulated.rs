@@ -77,8 +77,8 @@ impl Emulated<'_> {
         print_results(controller, &network, verdicts.as_ref(), !commands);
         let is_stopped = stop.load(Ordering::SeqCst) || controller.failure().is_some();
         let result = done.and_then(|()| self.result(controller, &network, verdicts.as_ref(), (traffic, is_stopped)));
-        if !commands && result.is_ok() {
-            watch.until_read(stop);
+        if !commands {
+            watch.until_read(result.as_ref().err(), stop);
         }
         emulation.stop()?;
         result
@@ -255,11 +255,14 @@ impl EmulationWatch<'_> {
         Ok(checker)
     }
 
-    /// With an HTTP API, says where it is, and goes on until the user stops.
-    fn until_read(&mut self, stop: &AtomicBool) {
+    /// With an HTTP API, says why the run has failed, if it has, and where the API is, and goes on until the user stops.
+    fn until_read(&mut self, failure: Option<&anyhow::Error>, stop: &AtomicBool) {
         let Some(address) = http_lines(self.controller).pop() else { return };
-        if stop.load(Ordering::SeqCst) {
+        if stop.load(Ordering::SeqCst) || self.controller.failure().is_some() {
             return;
+        }
+        if let Some(failure) = failure {
+            self.lines.print_line(&format!("failed: {failure:#}"));
         }
         self.lines.print_line(&format!("the network stays until Ctrl-C; {address}"));
         while !stop.load(Ordering::SeqCst) && self.controller.failure().is_none() {
