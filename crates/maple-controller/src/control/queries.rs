@@ -88,39 +88,40 @@ impl Handle {
     /// Sends a shard a query, and waits for its answer.
     fn query<T>(&self, shard: usize, query: impl FnOnce(Sender<T>) -> ShardQuery) -> Result<T, LateShard> {
         let (sender, receiver) = bounded(1);
-        self.shared.mailboxes[shard].send(ShardMessage::Query(query(sender)));
         let waited = self.shared.deadlines.query;
-        receiver.recv_timeout(waited).map_err(|_| LateShard { shard, waited })
+        let deadline = Instant::now() + waited;
+        self.shared.mailboxes[shard].ask(query(sender), deadline);
+        receiver.recv_deadline(deadline).map_err(|_| LateShard { shard, waited })
     }
 
     /// Asks switches what rules have counted, each rule at a table of a switch, and waits up to a second.
     pub(crate) fn count_rules(&self, rules: Vec<(Dpid, u8, Rule)>) -> Vec<Option<RuleCount>> {
+        let deadline = Instant::now() + COUNT_PATIENCE;
         let ask = |(dpid, table, rule): (Dpid, u8, Rule)| {
             let shard = self.shared.registry.shard_of(dpid)?;
             let (sender, receiver) = bounded(1);
             let query = ShardQuery::CountRule(dpid, table, rule, sender);
-            self.shared.mailboxes.get(usize::from(shard.0))?.send(ShardMessage::Query(query));
+            self.shared.mailboxes.get(usize::from(shard.0))?.ask(query, deadline);
             Some(receiver)
         };
         let asked: Vec<_> = rules.into_iter().map(ask).collect();
-        let deadline = Instant::now() + COUNT_PATIENCE;
         asked.into_iter().map(|answer| answer?.recv_deadline(deadline).ok().flatten()).collect()
     }
 
     /// Asks switches how large their tables are, and how full. The result is `None` for a switch that does not answer
     /// in time.
     pub(crate) fn table_sizes(&self, switches: &[Dpid]) -> Vec<Option<Vec<TableSize>>> {
-        let ask = |dpid: &Dpid| {
+        let ask = |dpid: &Dpid, deadline: Instant| {
             let shard = self.shared.registry.shard_of(*dpid)?;
             let (sender, receiver) = bounded(1);
             let query = ShardQuery::TableSizes(*dpid, sender);
-            self.shared.mailboxes.get(usize::from(shard.0))?.send(ShardMessage::Query(query));
+            self.shared.mailboxes.get(usize::from(shard.0))?.ask(query, deadline);
             Some(receiver)
         };
         let end = Instant::now() + ALL_TABLES_PATIENCE;
         let some_of = |some: &[Dpid]| {
-            let asked: Vec<_> = some.iter().map(ask).collect();
             let deadline = end.min(Instant::now() + TABLES_PATIENCE);
+            let asked: Vec<_> = some.iter().map(|dpid| ask(dpid, deadline)).collect();
             asked.into_iter().map(move |answer| answer?.recv_deadline(deadline).ok()).collect::<Vec<_>>()
         };
         switches.chunks(ASKED_AT_ONCE).flat_map(some_of).collect()
@@ -134,7 +135,8 @@ impl Handle {
         let Some(shard) = self.shared.registry.shard_of(dpid) else { return Ok(None) };
         let shard = usize::from(shard.0);
         let (sender, receiver) = bounded(1);
-        self.shared.mailboxes[shard].send(ShardMessage::Query(ShardQuery::Ask(dpid, question, sender)));
+        let deadline = Instant::now() + self.shared.deadlines.query;
+        self.shared.mailboxes[shard].ask(ShardQuery::Ask(dpid, question, sender), deadline);
         // Queries are taken in their order, so the shard has passed the question on when it answers this one.
         self.inspect_shard(shard, |_| ())?;
         Ok(receiver.recv_timeout(ANSWER_PATIENCE).ok())
@@ -247,16 +249,6 @@ impl Handle {
         self.query_all(ShardQuery::Metrics)
     }
 
-    /// Sends every shard one query. Returns the channels of their answers, in the shards' order.
-    fn send_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<Receiver<T>> {
-        let send = |mailbox: &Mailbox| {
-            let (sender, receiver) = bounded(1);
-            mailbox.send(ShardMessage::Query(query(sender)));
-            receiver
-        };
-        self.shared.mailboxes.iter().map(send).collect()
-    }
-
     /// Has all shards inspect their engines, between two turns of each, and waits for none of them. Returns the channels
     /// of their answers in the shards' order; `None` for a shard whose mailbox is full.
     pub(super) fn offer_all<T: Send + 'static>(
@@ -283,8 +275,13 @@ impl Handle {
         waited: Duration,
         query: impl Fn(Sender<T>) -> ShardQuery,
     ) -> Result<Vec<T>, LateShard> {
-        let receivers = self.send_all(query);
         let deadline = Instant::now() + waited;
+        let ask = |mailbox: &Mailbox| {
+            let (sender, receiver) = bounded(1);
+            mailbox.ask(query(sender), deadline);
+            receiver
+        };
+        let receivers: Vec<Receiver<T>> = self.shared.mailboxes.iter().map(ask).collect();
         let answer = |(shard, receiver): (usize, Receiver<T>)| {
             receiver.recv_deadline(deadline).map_err(|_| LateShard { shard, waited })
         };

@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use maple_core::engine::{
@@ -201,6 +201,14 @@ impl Mailbox {
         }
     }
 
+    /// Sends a query from a thread that is not a shard. Blocks while the mailbox is full, until the deadline. A query that
+    /// is not sent is dropped, with the channel of its answer.
+    pub fn ask(&self, query: ShardQuery, deadline: Instant) {
+        if self.sender.send_deadline(vec![ShardMessage::Query(query)], deadline).is_ok() {
+            self.wake();
+        }
+    }
+
     /// Sends a message from a thread that is not a shard. Blocks while the mailbox is full. Returns `false` if the
     /// shard has ended.
     pub fn send(&self, message: ShardMessage) -> bool {
@@ -325,6 +333,22 @@ mod tests {
             ShardMessage::Discovery(at, _) => at.switch.0,
             _ => panic!("another message was sent"),
         }
+    }
+
+    #[test]
+    fn a_query_waits_for_a_full_mailbox_until_its_deadline_and_is_dropped() {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let (mailbox, inbox) = Mailbox::with_capacity(waker, 1);
+        let ask = || {
+            let (sender, receiver) = bounded(1);
+            mailbox.ask(ShardQuery::Metrics(sender), Instant::now());
+            receiver
+        };
+        let (first, second) = (ask(), ask());
+        assert_eq!(second.recv().err(), Some(crossbeam_channel::RecvError), "nobody will answer");
+        assert!(first.try_recv().is_err_and(|error| !error.is_disconnected()), "it waits for its answer");
+        assert_eq!(inbox.try_iter().count(), 1);
     }
 
     #[test]
