@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maple_core::trace::Source;
 use serde_json::{Value, json};
@@ -84,10 +85,47 @@ impl SourceLines {
     /// explanation does without them.
     fn read(&mut self, file: &str) -> Option<Vec<String>> {
         let about = fs::metadata(Path::new(file)).ok().filter(|about| about.is_file() && about.len() <= LARGEST)?;
-        if self.loaded.is_some_and(|loaded| about.modified().is_ok_and(|written| written > loaded)) {
+        if self.loaded.is_some_and(|loaded| written_at(&about) > loaded) {
             self.changed.push(file.to_owned());
             return None;
         }
         Some(fs::read_to_string(file).ok()?.lines().map(str::to_owned).collect())
+    }
+}
+
+/// Returns when a file was written last, or put in its place: what copies and unpacks files can keep older times of
+/// writing.
+fn written_at(about: &fs::Metadata) -> SystemTime {
+    let part = |time: i64| u64::try_from(time).unwrap_or_default();
+    let placed = UNIX_EPOCH + Duration::from_secs(part(about.ctime())) + Duration::from_nanos(part(about.ctime_nsec()));
+    about.modified().map_or(placed, |written| written.max(placed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_put_in_place_of_the_one_that_runs_has_changed_though_its_time_is_old() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("acl.py"), folder.path().join("other.py"));
+        let write = |path: &Path, text: &str| {
+            fs::write(path, text).expect("it is written");
+            let file = fs::File::options().write(true).open(path).expect("it is there");
+            file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("it has a time");
+        };
+        write(&path, "one\n");
+        let loaded = fs::metadata(&path).map(|about| written_at(&about)).expect("it is there");
+        let file = path.to_str().expect("UTF-8");
+        let mut lines = SourceLines::new(Some(loaded));
+        assert_eq!((lines.text(file, 1).as_deref(), lines.has_changed(file)), (Some("one"), false));
+        // Times of files have the clock of the kernel's ticks.
+        while SystemTime::now() < loaded + Duration::from_millis(50) {
+            std::thread::yield_now();
+        }
+        write(&other, "two\n");
+        fs::rename(&other, &path).expect("it takes the name");
+        let mut lines = SourceLines::new(Some(loaded));
+        assert_eq!((lines.text(file, 1), lines.has_changed(file)), (None, true));
     }
 }
