@@ -188,7 +188,7 @@ async fn measure(
 ) -> Result<Response, Problem> {
     let (_, head) = admitted(&api, peer, request)?;
     let _in_progress = InProgress::answer(&connection);
-    let permit = api.lanes.enter(Lane::Shards)?;
+    let permit = api.lanes.enter(Lane::Shards).await?;
     let (kind, text) = scrape::answer(&api.scrape, &head.headers, permit).await?;
     Ok(scrape::response_of(kind, api.lanes.body(text).into()))
 }
@@ -312,7 +312,7 @@ async fn prepared(
     if given.body.get("place").is_some() && !given.path.is_empty() {
         return Err(Problem::field(StatusCode::BAD_REQUEST, "place", "place: the path says it already"));
     }
-    Ok((page, api.lanes.enter(route.lane)?))
+    Ok((page, api.lanes.enter(route.lane).await?))
 }
 
 /// Reads the query: the route's own parameters, and those of lists.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,6 +28,9 @@ const SHARDS: usize = 16;
 const SWITCHES: usize = 4;
 const POLICY: usize = 2;
 const WATCHES: usize = 4;
+/// The time that a request waits for a permit. Clients ask a few questions at once, and each takes less in a network that
+/// answers.
+const QUEUE: Duration = Duration::from_secs(1);
 /// The number of threads that answer: one for each permit.
 pub(super) const THREADS: usize = MEMORY + SHARDS + SWITCHES + POLICY + WATCHES;
 /// Maximum number of bytes of all answers that are not sent yet.
@@ -55,11 +59,11 @@ impl Lanes {
         Lanes { memory, shards, switches, policy, watches, unsent, unsent_of_watches }
     }
 
-    /// Takes a permit.
+    /// Takes a permit, and waits a moment for one that is given back.
     ///
     /// # Errors
     /// [`Problem`] if all are taken, or if clients do not read their answers.
-    pub fn enter(&self, lane: Lane) -> Result<OwnedSemaphorePermit, Problem> {
+    pub async fn enter(&self, lane: Lane) -> Result<OwnedSemaphorePermit, Problem> {
         if self.unsent.load(Ordering::Relaxed) > UNSENT {
             return Err(Problem::busy("too many answers wait for clients that do not read them"));
         }
@@ -69,8 +73,9 @@ impl Lanes {
             Lane::Switches => &self.switches,
             Lane::Policy => &self.policy,
         };
-        let busy = |_| Problem::busy("the controller is answering as many such requests as it does at a time");
-        Arc::clone(permits).try_acquire_owned().map_err(busy)
+        let busy = || Problem::busy("the controller is answering as many such requests as it does at a time");
+        let free = tokio::time::timeout(QUEUE, Arc::clone(permits).acquire_owned()).await;
+        free.map_err(|_| busy())?.map_err(|_| busy())
     }
 
     /// Waits for a permit to make the event of a watch. `None` if the controller ends.
@@ -147,28 +152,47 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Unsent<T> {
 mod tests {
     use super::*;
 
+    fn until_done<T>(task: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(task)
+    }
+
+    fn entered(lanes: &Lanes, lane: Lane) -> Result<OwnedSemaphorePermit, Problem> {
+        until_done(lanes.enter(lane))
+    }
+
+    #[test]
+    fn a_request_waits_a_moment_for_a_permit_and_then_is_refused() {
+        let lanes = Lanes::new();
+        let mut held: Vec<_> = (0..POLICY).map(|_| entered(&lanes, Lane::Policy).expect("it is free")).collect();
+        let given_back = async { drop(held.pop()) };
+        let (waited, ()) = until_done(futures_util::future::join(lanes.enter(Lane::Policy), given_back));
+        let _held = (waited.expect("it was given back"), held);
+        assert!(entered(&lanes, Lane::Policy).is_err());
+        assert!(entered(&lanes, Lane::Memory).is_ok(), "others are not kept waiting");
+    }
+
     #[test]
     fn watches_that_nobody_reads_keep_no_other_request_waiting() {
         let lanes = Lanes::new();
         let part = lanes.part_of_watch(vec![0; UNSENT_OF_WATCHES + 1]);
-        assert!(lanes.are_watches_full() && lanes.enter(Lane::Memory).is_ok());
+        assert!(lanes.are_watches_full() && entered(&lanes, Lane::Memory).is_ok());
         drop(part);
         assert!(!lanes.are_watches_full());
         let body = lanes.body(vec![0; UNSENT + 1]);
-        assert!(!lanes.are_watches_full() && lanes.enter(Lane::Memory).is_err());
+        assert!(!lanes.are_watches_full() && entered(&lanes, Lane::Memory).is_err());
         drop(body);
-        assert!(lanes.enter(Lane::Memory).is_ok());
+        assert!(entered(&lanes, Lane::Memory).is_ok());
     }
 
     #[test]
     fn a_part_of_an_answer_counts_until_it_is_sent() {
         let lanes = Lanes::new();
         let held = lanes.count(UNSENT);
-        assert!(lanes.enter(Lane::Memory).is_ok());
+        assert!(entered(&lanes, Lane::Memory).is_ok());
         let part = held.part(vec![0; 1]);
-        assert!(lanes.enter(Lane::Memory).is_err());
+        assert!(entered(&lanes, Lane::Memory).is_err());
         drop(held);
-        assert!(lanes.enter(Lane::Memory).is_ok());
+        assert!(entered(&lanes, Lane::Memory).is_ok());
         assert_eq!(lanes.unsent.load(Ordering::Relaxed), 1);
         drop(part);
         assert_eq!(lanes.unsent.load(Ordering::Relaxed), 0);

@@ -114,10 +114,12 @@ pub(super) const ROUTES: &[Route] = &[
         .nested("rules", &["switch", "table", "priority", "match"]),
     Route::get("/v1/tables", "show.tables", "The tables of all switches, and how full they are")
         .with(|_| Value::Null)
-        .rows(&["switch"]),
+        .rows(&["switch"])
+        .of_switches(),
     Route::get("/v1/switches/{switch}/tables", "show.tables", "The tables of a switch, and how full they are")
         .with(of_switch)
-        .rows(&["switch"]),
+        .rows(&["switch"])
+        .of_switches(),
     Route::get("/v1/trees", "show.tree", "What the policy has decided at all switches, and what is open")
         .with(|_| Value::Null)
         .rows(&["switch"]),
@@ -370,4 +372,26 @@ fn variable(given: &Given) -> Value {
 /// Returns a key's place. The path has it as a word of the command line has it.
 fn table_key(given: &Given) -> Value {
     json!({ "key": [given.in_path("table"), { "word": given.in_path("key") }] })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::control::schema;
+
+    #[test]
+    fn each_request_of_the_socket_has_a_path() {
+        let all = schema::schema();
+        let answers = all["$defs"].as_object().expect("definitions").keys();
+        let requests: BTreeSet<&str> = answers.filter_map(|name| name.strip_prefix("answer to ")).collect();
+        assert!(requests.len() > 30, "{requests:?}");
+        let has_path =
+            |name: &str| ROUTES.iter().any(|route| name == route.asks || name.split('.').next() == Some(route.asks));
+        let others: Vec<&str> = requests.into_iter().filter(|name| !has_path(name)).collect();
+        // The path of a place has more than its value: `state.written`. /v1/events has what is watched. What `maple explain
+        // --live` follows, the page and scripts ask for again.
+        assert_eq!(others, ["show.live", "state.get", "state.watch"]);
+    }
 }

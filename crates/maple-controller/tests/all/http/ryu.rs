@@ -36,6 +36,8 @@ fn switches_answer_in_ryus_form() {
     let read = |target: &str| served.read(target);
     assert_eq!(read("/stats/switches"), json!([1, 2]));
     let desc = read("/stats/desc/1");
+    assert_eq!(read("/stats/desc/0x1"), desc, "as in Ryu, in any system of numbers");
+    assert_eq!(read("/stats/port/1/0x2")["1"][0]["port_no"], 2);
     assert_eq!(names(&desc["1"]), ["dp_desc", "hw_desc", "mfr_desc", "serial_num", "sw_desc"]);
     let flows = read("/stats/flow/1");
     let flows = flows["1"].as_array().expect("rules");

@@ -27,8 +27,8 @@ use crate::control::Handle;
 
 /// The parameters of a path.
 type InPath = BTreeMap<String, String>;
-/// Answers a path with these parameters.
-type Read = fn(&Handle, &InPath) -> Result<Value, Problem>;
+/// Answers a path with these parameters, in JSON.
+type Read = fn(&Handle, &InPath) -> Result<String, Problem>;
 
 /// The paths that are read.
 const READ: &[(&str, Read)] = &[
@@ -105,12 +105,12 @@ async fn answered(
     let (head, _) = request.into_parts();
     api.access.admit(&head, peer, Role::Read)?;
     let in_path = parameters::in_path(in_path)?;
-    let permit = api.lanes.enter(Lane::Switches)?;
+    let permit = api.lanes.enter(Lane::Switches).await?;
     let _in_progress = InProgress::answer(&connection);
     let answer = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let answer = read(&api.handle, &in_path)?;
-        Ok(response(&api, &head, answer.to_string().into_bytes()))
+        Ok(response(&api, &head, answer.into_bytes()))
     });
     answer.await.map_err(failed)?
 }

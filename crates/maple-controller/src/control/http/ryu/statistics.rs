@@ -39,7 +39,8 @@ impl Asked {
         }
     }
 
-    /// Translates what each part has, and puts it under the switch's number.
+    /// Translates what each part has, and puts it under the switch's number. Each item becomes text at once: a switch may
+    /// have many rules.
     ///
     /// # Errors
     /// [`Problem`] if a part is of another kind than was asked for.
@@ -47,19 +48,22 @@ impl Asked {
         &'a self,
         items: impl Fn(&'a ReplyBody) -> Option<&'a [T]>,
         one: impl Fn(&'a T) -> Value,
-    ) -> Result<Value, Problem> {
+    ) -> Result<String, Problem> {
         let parts: Option<Vec<&[T]>> = self.parts.iter().map(items).collect();
-        let all: Vec<Value> = parts.ok_or_else(|| self.other_kind())?.into_iter().flatten().map(one).collect();
-        Ok(self.answer(all.into()))
+        let mut text = format!("{{\"{}\":[", self.dpid.0);
+        for (number, item) in parts.ok_or_else(|| self.other_kind())?.into_iter().flatten().enumerate() {
+            if number > 0 {
+                text.push(',');
+            }
+            text += &one(item).to_string();
+        }
+        text += "]}";
+        Ok(text)
     }
 
     fn other_kind(&self) -> Problem {
         let text = format!("switch {} answers with other statistics than it was asked for", self.dpid);
         Problem::new(StatusCode::BAD_GATEWAY, text)
-    }
-
-    fn answer(&self, value: Value) -> Value {
-        topology::of_switch(self.dpid, value)
     }
 }
 
@@ -81,14 +85,23 @@ fn number(in_path: &InPath, name: &str, default: u32) -> Result<u32, Problem> {
     match in_path.get(name).map(String::as_str) {
         None | Some("ALL") => Ok(default),
         Some(text) => {
-            let wrong = |_| Problem::field(StatusCode::BAD_REQUEST, name, format!("{name}: {text:?} is not a number"));
-            text.parse().map_err(wrong)
+            let wrong = || Problem::field(StatusCode::BAD_REQUEST, name, format!("{name}: {text:?} is not a number"));
+            topology::number(text).and_then(|number| u32::try_from(number).ok()).ok_or_else(wrong)
         }
     }
 }
 
+/// Returns the port of the path, which may be a reserved one: `LOCAL`, `OFPP_LOCAL`; any without it.
+fn port_in(in_path: &InPath) -> Result<PortNo, Problem> {
+    let named = in_path.get("port").and_then(|text| text.strip_prefix("OFPP_").unwrap_or(text).parse().ok());
+    match named.filter(|port: &PortNo| *port != PortNo::ALL) {
+        Some(port) => Ok(port),
+        None => number(in_path, "port", PortNo::ANY.0).map(PortNo),
+    }
+}
+
 /// Answers with the switch's description of itself.
-pub(super) fn description(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+pub(super) fn description(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
     Asked::statistics(handle, in_path, RequestBody::Desc)?.description()
 }
 
@@ -97,13 +110,13 @@ fn text(text: &Text) -> String {
 }
 
 /// Answers with all rules.
-pub(super) fn flows(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+pub(super) fn flows(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
     Asked::statistics(handle, in_path, RequestBody::Flow(FlowStatsRequest::all()))?.flows()
 }
 
 /// Answers in Ryu's form.
 impl Asked {
-    fn description(&self) -> Result<Value, Problem> {
+    fn description(&self) -> Result<String, Problem> {
         let desc = self.parts.iter().find_map(|part| match part {
             ReplyBody::Desc(desc) => Some(json!({
                 "mfr_desc": text(&desc.manufacturer), "hw_desc": text(&desc.hardware), "sw_desc": text(&desc.software),
@@ -111,38 +124,38 @@ impl Asked {
             })),
             _ => None,
         });
-        desc.map(|desc| self.answer(desc)).ok_or_else(|| self.other_kind())
+        desc.map(|desc| topology::of_switch(self.dpid, desc)).ok_or_else(|| self.other_kind())
     }
 
-    fn flows(&self) -> Result<Value, Problem> {
+    fn flows(&self) -> Result<String, Problem> {
         self.list(
             |part| if let ReplyBody::Flow(all) = part { Some(all.as_slice()) } else { None },
             |flow| rule(self.version, flow),
         )
     }
 
-    fn aggregate(&self) -> Result<Value, Problem> {
+    fn aggregate(&self) -> Result<String, Problem> {
         self.list(
             |part| if let ReplyBody::Aggregate(one) = part { Some(std::slice::from_ref(one)) } else { None },
             |sum| json!({ "packet_count": sum.packet_count, "byte_count": sum.byte_count, "flow_count": sum.flow_count }),
         )
     }
 
-    fn tables(&self) -> Result<Value, Problem> {
+    fn tables(&self) -> Result<String, Problem> {
         self.list(
             |part| if let ReplyBody::Table(all) = part { Some(all.as_slice()) } else { None },
             |one| table_counters(self.version, one),
         )
     }
 
-    fn ports(&self) -> Result<Value, Problem> {
+    fn ports(&self) -> Result<String, Problem> {
         self.list(
             |part| if let ReplyBody::Port(all) = part { Some(all.as_slice()) } else { None },
             |one| port_counters(self.version, one),
         )
     }
 
-    fn queues(&self) -> Result<Value, Problem> {
+    fn queues(&self) -> Result<String, Problem> {
         self.list(
             |part| if let ReplyBody::Queue(all) = part { Some(all.as_slice()) } else { None },
             |one: &QueueStats| {
@@ -159,7 +172,7 @@ impl Asked {
         )
     }
 
-    fn groups(&self) -> Result<Value, Problem> {
+    fn groups(&self) -> Result<String, Problem> {
         self.list(
             |part| if let ReplyBody::Group(all) = part { Some(all.as_slice()) } else { None },
             |one: &GroupStats| {
@@ -176,7 +189,7 @@ impl Asked {
         )
     }
 
-    fn group_descriptions(&self) -> Result<Value, Problem> {
+    fn group_descriptions(&self) -> Result<String, Problem> {
         const KINDS: [&str; 4] = ["ALL", "SELECT", "INDIRECT", "FF"];
         self.list(|part| if let ReplyBody::GroupDesc(all) = part { Some(all.as_slice()) } else { None }, |one: &GroupDesc| {
             let bucket = |one: &maple_wire::msg::Bucket| {
@@ -190,7 +203,7 @@ impl Asked {
         })
     }
 
-    fn meters(&self) -> Result<Value, Problem> {
+    fn meters(&self) -> Result<String, Problem> {
         self.list(
             |part| if let ReplyBody::Meter(all) = part { Some(all.as_slice()) } else { None },
             |one: &MeterStats| {
@@ -228,12 +241,12 @@ fn rule(version: Version, flow: &FlowStats) -> Value {
 }
 
 /// Answers with the sums over all rules.
-pub(super) fn aggregate(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+pub(super) fn aggregate(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
     Asked::statistics(handle, in_path, RequestBody::Aggregate(FlowStatsRequest::all()))?.aggregate()
 }
 
 /// Answers with the counters of all tables.
-pub(super) fn tables(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+pub(super) fn tables(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
     Asked::statistics(handle, in_path, RequestBody::Table)?.tables()
 }
 
@@ -262,8 +275,8 @@ fn table_counters(version: Version, one: &TableStats) -> Value {
 }
 
 /// Answers with the counters of all ports, or of one.
-pub(super) fn ports(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
-    let of = PortNo(number(in_path, "port", PortNo::ANY.0)?);
+pub(super) fn ports(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
+    let of = port_in(in_path)?;
     Asked::statistics(handle, in_path, RequestBody::Port(of))?.ports()
 }
 
@@ -283,8 +296,8 @@ fn port_counters(version: Version, one: &PortStats) -> Value {
 }
 
 /// Answers with the counters of queues.
-pub(super) fn queues(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
-    let port = PortNo(number(in_path, "port", PortNo::ANY.0)?);
+pub(super) fn queues(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
+    let port = port_in(in_path)?;
     let queue = number(in_path, "queue", ALL_QUEUES)?;
     // OpenFlow 1.0 has another number for all ports here.
     let (_, version) = topology::switch(handle, in_path)?;
@@ -293,30 +306,30 @@ pub(super) fn queues(handle: &Handle, in_path: &InPath) -> Result<Value, Problem
 }
 
 /// Answers with the counters of groups.
-pub(super) fn groups(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+pub(super) fn groups(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
     let body = RequestBody::Group(number(in_path, "group", ALL_GROUPS)?);
     Asked::statistics(handle, in_path, body)?.groups()
 }
 
 /// Answers with what groups do.
-pub(super) fn group_descriptions(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+pub(super) fn group_descriptions(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
     Asked::statistics(handle, in_path, RequestBody::GroupDesc)?.group_descriptions()
 }
 
 /// Answers with the counters of meters.
-pub(super) fn meters(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+pub(super) fn meters(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
     let body = RequestBody::Meter(number(in_path, "meter", ALL_METERS)?);
     Asked::statistics(handle, in_path, body)?.meters()
 }
 
 /// Answers with the role that the switch gives this controller.
-pub(super) fn role(handle: &Handle, in_path: &InPath) -> Result<Value, Problem> {
+pub(super) fn role(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
     let (dpid, _) = topology::switch(handle, in_path)?;
     let SwitchAnswer::Role(said) = ask(handle, dpid, SwitchQuestion::Role)? else { return Err(unsupported()) };
     Ok(role_of(dpid, &said))
 }
 
-fn role_of(dpid: Dpid, said: &Role) -> Value {
+fn role_of(dpid: Dpid, said: &Role) -> String {
     let name = match said.role {
         Role::NOCHANGE => json!("NOCHANGE"),
         Role::EQUAL => json!("EQUAL"),
@@ -342,7 +355,7 @@ mod tests {
     }
 
     /// Answers a path of Ryu's from what the switch has said.
-    fn answered(version: Version, path: &str, said: Vec<Message>) -> Value {
+    fn answered(version: Version, path: &str, said: Vec<Message>) -> String {
         let (dpid, mut parts) = (Dpid(1), Vec::new());
         for message in said {
             match message {
@@ -381,7 +394,7 @@ mod tests {
         for (name, version) in [("1.0", Version::Of10), ("1.3", Version::Of13)] {
             for case in recorded[name].as_array().expect("cases") {
                 let path = text_of(&case["path"]);
-                let answer = answered(version, path, decoded(case));
+                let answer: Value = serde_json::from_str(&answered(version, path, decoded(case))).expect("JSON");
                 if answer != case["answer"] {
                     others.push(format!("{path} of {name}: {answer} in the place of {}", case["answer"]));
                 }
@@ -389,6 +402,25 @@ mod tests {
             }
         }
         assert_eq!((count, others.join("\n").as_str()), (26, ""));
+    }
+
+    #[test]
+    fn a_port_has_a_number_or_the_name_of_a_reserved_one() {
+        let port = |text: &str| port_in(&InPath::from([("port".to_owned(), text.to_owned())]));
+        for (text, expected) in [
+            ("3", PortNo(3)),
+            ("0x1f", PortNo(31)),
+            ("LOCAL", PortNo::LOCAL),
+            ("OFPP_LOCAL", PortNo::LOCAL),
+            ("ALL", PortNo::ANY),
+            ("4294967294", PortNo::LOCAL),
+        ] {
+            assert_eq!(port(text), Ok(expected), "{text}");
+        }
+        assert_eq!(port_in(&InPath::new()), Ok(PortNo::ANY));
+        for wrong in ["x", "OFPP_", "OFPP_OTHER", "-1", "4294967296"] {
+            assert!(port(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -400,7 +432,7 @@ mod tests {
                 |one| port_counters(Version::Of13, one),
             )
         };
-        assert_eq!(ports(vec![ReplyBody::Port(Vec::new())]), Ok(json!({ "7": [] })));
+        assert_eq!(ports(vec![ReplyBody::Port(Vec::new())]).as_deref(), Ok("{\"7\":[]}"));
         let refused =
             ports(vec![ReplyBody::Port(Vec::new()), ReplyBody::Table(Vec::new())]).expect_err("a part of another kind");
         assert_eq!(refused.status, StatusCode::BAD_GATEWAY);
