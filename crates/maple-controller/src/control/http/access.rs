@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 
 use super::failures::Failures;
 use super::problem::Problem;
-use super::sessions::{CSRF, Session, Sessions, cookie};
+use super::sessions::{CSRF, Session, Sessions, cookie, cookie_name};
 use super::tokens::{Token, TokenDigest, TokenFile};
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
@@ -112,8 +112,8 @@ impl Access {
             let Token { digest, name, role } = self.token(tokens, shown, peer)?;
             return Ok(Client { name, role, shows: Credential::Token(digest) });
         }
-        let secret =
-            cookie(&request.headers).ok_or_else(|| no_token("a token is needed: Authorization: Bearer TOKEN"))?;
+        let secret = cookie(&self.cookie_name(), &request.headers);
+        let secret = secret.ok_or_else(|| no_token("a token is needed: Authorization: Bearer TOKEN"))?;
         let found = self.session(tokens, secret);
         let (Token { name, role, .. }, session) = found.ok_or_else(|| no_token("the session has ended"))?;
         if !is_read(request) && !session.is_shown(&request.headers) {
@@ -129,7 +129,9 @@ impl Access {
         let Some(tokens) = &self.tokens else { return "anybody".into() };
         let token = match bearer(headers) {
             Some(shown) => tokens.find(shown, self.handle.files()),
-            None => cookie(headers).and_then(|secret| self.session(tokens, secret)).map(|(token, _)| token),
+            None => cookie(&self.cookie_name(), headers)
+                .and_then(|secret| self.session(tokens, secret))
+                .map(|(token, _)| token),
         };
         token.map_or_else(|| "an unknown client".into(), |token| token.name)
     }
@@ -138,6 +140,11 @@ impl Access {
     fn session(&self, tokens: &TokenFile, secret: &str) -> Option<(Token, Session)> {
         let session = self.sessions.find(secret, Instant::now())?;
         Some((tokens.of_digest(&session.token, self.handle.files())?, session))
+    }
+
+    /// Returns the name of the cookie of sessions.
+    pub fn cookie_name(&self) -> String {
+        cookie_name(self.handle.http_address().map_or(0, |address| address.port()))
     }
 
     /// Begins a session for a token. Returns the client, and what its cookie has.

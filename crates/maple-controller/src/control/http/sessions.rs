@@ -23,8 +23,6 @@ pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 const MAX_SESSIONS: usize = 256;
 /// Maximum number of sessions of a token. Its oldest gives way, so that no token ends the sessions of others.
 const MAX_OF_TOKEN: usize = 16;
-/// The name of the cookie.
-const COOKIE: &str = "maple_session";
 /// The header that has the CSRF token.
 pub(super) const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");
 
@@ -104,18 +102,24 @@ fn id(secret: &str) -> [u8; 32] {
     id
 }
 
+/// Returns the name of the cookie of a server at this port. Browsers tell the ports of a host apart no further: without
+/// it, signing in at one controller would sign out of another on the same machine.
+pub(super) fn cookie_name(port: u16) -> String {
+    format!("maple_session_{port}")
+}
+
 /// Returns what the session's cookie of a request has.
-pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn cookie<'h>(name: &str, headers: &'h HeaderMap) -> Option<&'h str> {
     let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.into_iter().find_map(|(name, value)| (name == COOKIE).then_some(value))
+    pairs.into_iter().find_map(|(own, value)| (own == name).then_some(value))
 }
 
 /// Writes the header that gives a browser its cookie; without a secret, the one that takes it away.
-pub(super) fn set_cookie(secret: Option<&str>, has_tls: bool) -> String {
+pub(super) fn set_cookie(name: &str, secret: Option<&str>, has_tls: bool) -> String {
     let secure = if has_tls { "; Secure" } else { "" };
     let seconds = secret.map_or(0, |_| LIFETIME.as_secs());
-    format!("{COOKIE}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}", secret.unwrap_or_default())
+    format!("{name}={}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}", secret.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -140,14 +144,17 @@ mod tests {
     #[test]
     fn a_cookie_is_found_among_others_and_is_not_for_scripts() {
         let mut headers = HeaderMap::new();
-        headers.append(header::COOKIE, "a=b; maple_session2=x".parse().expect("a header"));
-        assert_eq!(cookie(&headers), None);
-        headers.append(header::COOKIE, "c=d;maple_session=00ff".parse().expect("a header"));
-        assert_eq!(cookie(&headers), Some("00ff"));
+        headers.append(header::COOKIE, "a=b; maple_session_12=x".parse().expect("a header"));
+        assert_eq!(cookie("maple_session_1", &headers), None);
+        headers.append(header::COOKIE, "c=d;maple_session_1=00ff".parse().expect("a header"));
+        assert_eq!(cookie("maple_session_1", &headers), Some("00ff"));
         assert_eq!(
-            set_cookie(Some("00ff"), true),
-            "maple_session=00ff; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure"
+            set_cookie("maple_session_1", Some("00ff"), true),
+            "maple_session_1=00ff; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict; Secure"
         );
-        assert_eq!(set_cookie(None, false), "maple_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
+        assert_eq!(
+            set_cookie("maple_session_1", None, false),
+            "maple_session_1=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+        );
     }
 }

@@ -82,7 +82,10 @@ pub(super) async fn begin(
     let begun = begun(&api, peer, &head, body).await;
     let (client, secret) = begun.map_err(|problem| noted(&api, peer, &head, problem))?;
     note(&api, &client, peer, "POST /v1/session", None);
-    Ok(answer(description(&client, true), Some(set_cookie(Some(&secret), api.access.has_tls))))
+    Ok(answer(
+        description(&client, true),
+        Some(set_cookie(&api.access.cookie_name(), Some(&secret), api.access.has_tls)),
+    ))
 }
 
 /// Begins the session that a request asks for. Returns the client, and what its cookie has.
@@ -106,7 +109,7 @@ pub(super) async fn end(
     let Credential::Session(session) = &client.shows else { return Ok(answer(json!({ "ended": false }), None)) };
     api.access.sessions.end(session);
     note(&api, &client, peer, "DELETE /v1/session", None);
-    Ok(answer(json!({ "ended": true }), Some(set_cookie(None, api.access.has_tls))))
+    Ok(answer(json!({ "ended": true }), Some(set_cookie(&api.access.cookie_name(), None, api.access.has_tls))))
 }
 
 fn description(client: &Client, begins: bool) -> Value {

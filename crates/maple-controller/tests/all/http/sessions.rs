@@ -63,7 +63,7 @@ fn a_session_ends_when_it_is_ended_and_when_its_token_is_withdrawn() {
     assert_eq!(served.ask(&with_cookie("DELETE", "/v1/session", &first)).refusal().0, 403);
     let ended = served.ask(&with_cookie("DELETE", "/v1/session", &first).with("X-CSRF-Token", &csrf));
     assert_eq!((ended.status, ended.json()), (200, json!({ "ended": true })));
-    assert!(ended.header("set-cookie").is_some_and(|cookie| cookie.starts_with("maple_session=; Path=/; Max-Age=0")));
+    assert!(ended.header("set-cookie").is_some_and(|cookie| cookie.contains("=; Path=/; Max-Age=0")));
     assert_eq!(served.ask(&with_cookie("GET", "/v1/session", &first)).refusal().0, 401);
     assert_eq!(served.ask(&with_cookie("GET", "/v1/session", &second)).status, 200);
 
@@ -86,12 +86,25 @@ fn a_session_ends_when_it_is_ended_and_when_its_token_is_withdrawn() {
 }
 
 #[test]
+fn sessions_at_two_controllers_of_a_machine_leave_each_other_alone() {
+    let both = [Served::new(TOKENS, |_| {}), Served::new(TOKENS, |_| {})];
+    let [(one, _), (other, _)] = [sign_in(&both[0], ADMIN), sign_in(&both[1], READ)];
+    // A browser keeps one cookie of a name for all ports, and sends all cookies to each.
+    assert_ne!(one.split('=').next(), other.split('=').next());
+    for (served, role) in both.iter().zip(["admin", "read"]) {
+        let who = served.ask(&with_cookie("GET", "/v1/session", &format!("{one}; {other}")));
+        assert_eq!(who.json()["role"], role);
+    }
+}
+
+#[test]
 fn who_asks_is_told_also_without_a_session() {
     let served = Served::new(TOKENS, |_| {});
     assert_eq!(served.get("/v1/session").json(), json!({ "name": "a", "role": "admin", "csrf": null }));
     assert_eq!(served.ask(&Ask::new("DELETE", "/v1/session", ADMIN)).json(), json!({ "ended": false }));
-    for cookie in ["maple_session=", "maple_session=00", "other=1"] {
-        assert_eq!(served.ask(&with_cookie("GET", "/v1/session", cookie)).refusal().0, 401, "{cookie}");
+    let name = format!("maple_session_{}", served.address.port());
+    for cookie in [format!("{name}="), format!("{name}=00"), "other=1".to_owned()] {
+        assert_eq!(served.ask(&with_cookie("GET", "/v1/session", &cookie)).refusal().0, 401, "{cookie}");
     }
     let begin = |body: Value| served.ask(&Ask::new("POST", "/v1/session", "").json(&body));
     for (body, expected) in [
