@@ -268,7 +268,7 @@ impl Reader {
                 Err(_) => {}
             }
         }
-        Some(":\n\n".to_owned())
+        Some("event: alive\ndata: {}\n\n".to_owned())
     }
 
     /// Ends the stream with an event that says why. It has no id: a reader that comes back goes on after what it had.

@@ -180,6 +180,16 @@ fn a_stream_says_that_the_controller_ends_or_its_token_has() {
 }
 
 #[test]
+fn a_stream_without_events_says_that_the_controller_is_alive() {
+    let served = Served::new(TOKENS, |_| {});
+    let mut events = Events::open(&served, None);
+    events.0.get_ref().set_read_timeout(Some(6 * LONG)).expect("it has a time limit");
+    let (begin, first, second) = (events.next(), events.next(), events.next());
+    assert_eq!([&*begin.kind, &*first.kind, &*second.kind], ["begin", "alive", "alive"]);
+    assert!(first.id.is_empty() && first.data == serde_json::json!({}), "{first:?}");
+}
+
+#[test]
 fn readers_are_bounded_and_slow_ones_keep_nobody_waiting() {
     if !descriptors(4 * 300) {
         return;
