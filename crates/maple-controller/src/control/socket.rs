@@ -411,6 +411,9 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
     loop {
         line.clear();
         reader.by_ref().take(MAX_REQUEST).read_line(&mut line)?;
+        if line.len() as u64 == MAX_REQUEST && !line.ends_with('\n') {
+            return write_line(&mut writer, json!({ "error": format!("a request has at most {MAX_REQUEST} bytes") }));
+        }
         if !line.ends_with('\n') {
             return Ok(());
         }

@@ -43,6 +43,13 @@ fn said(path: &Path, line: &str) -> Value {
     serde_json::from_str(&answer).expect("it is JSON")
 }
 
+#[test]
+fn a_request_that_is_too_long_is_refused_in_words() {
+    let (_maple, path) = controller("long");
+    let answer = said(&path, &format!("{{\"reload\": {{\"policy\": {{\"name\": \"{}\"}}}}}}", "x".repeat(70_000)));
+    assert_eq!(answer["error"], "a request has at most 65536 bytes");
+}
+
 /// The hardware address of the first emulated host.
 const HOST: &str = "00:00:00:00:00:01";
 
