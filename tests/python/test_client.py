@@ -255,6 +255,19 @@ def test_a_stream_ends_with_the_controller_and_is_refused_with_its_token(served:
     assert {event.kind for event in events} <= {"log", "state"}
 
 
+def test_a_stream_that_breaks_is_an_error(served: Running) -> None:
+    one = Client(address(served), TOKEN)
+    one.set_variable("mode", "day", create=True)
+    streams = [one.events(), one.watch_variable("mode")]
+    for stream in streams:
+        next(stream)
+    served.process.kill()
+    for stream in streams:
+        with pytest.raises(ApiError) as broken:
+            list(stream)
+        assert broken.value.status == 0
+
+
 def test_a_stream_that_nobody_reads_any_more_leaves_no_thread(served: Running) -> None:
     one = AsyncClient(address(served), TOKEN)
 

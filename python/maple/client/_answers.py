@@ -40,7 +40,7 @@ class ApiError(Exception):
     def __init__(self, status: int, detail: str, field: str = "", shard: int | None = None) -> None:
         super().__init__(f"{detail} ({status})")
         self.status = status
-        """The status: 404 if there is no such thing, 409 if not now, 503 if a worker is late."""
+        """The status: 404 if there is no such thing, 409 if not now, 503 if a worker is late; 0 if a stream broke."""
         self.detail = detail
         """The reason in words."""
         self.field = field

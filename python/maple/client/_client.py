@@ -40,7 +40,14 @@ class Client(Requests):
             picture = _html.network_map(self.map())
         except (ApiError, OSError, HTTPException) as error:
             return _html.block(_html.heading(repr(self)), _html.trouble(str(error)))
-        away = [row["peer"] is None or row["silent"] for row in switches["rows"]]
+        states = [
+            "not connected"
+            if row["peer"] is None
+            else "connected, but nothing comes from it"
+            if row["silent"]
+            else "connected"
+            for row in switches["rows"]
+        ]
         return _html.block(
             _html.heading(repr(self)),
             picture,
@@ -50,13 +57,13 @@ class Client(Requests):
                 [
                     (
                         _html.switch(row["switch"], names),
-                        "not connected" if gone else "connected",
+                        state,
                         row["peer"],
                         row["description"],
                     )
-                    for row, gone in zip(switches["rows"], away, strict=True)
+                    for row, state in zip(switches["rows"], states, strict=True)
                 ],
-                away,
+                [state != "connected" for state in states],
                 total=switches["total"],
             ),
             _html.table(
@@ -290,28 +297,28 @@ class Client(Requests):
         """Runs another policy, or the same again, unless it fails on more packets than `{"count": 0}`."""
         return cast(
             "types.ReloadAnswer",
-            self._object("POST", "/v1/reload", {"name": name, "tolerate": dict(tolerate or {"count": 0})}),
+            self._policy("/v1/reload", {"name": name, "tolerate": dict(tolerate or {"count": 0})}),
         )
 
     def plan(self, name: str | None = None) -> types.PlanAnswer:
         """What another policy would change."""
-        return cast("types.PlanAnswer", self._object("POST", "/v1/plan", {"name": name}))
+        return cast("types.PlanAnswer", self._policy("/v1/plan", {"name": name}))
 
     def apply(self, plan: Mapping[str, Any], *, canary: Mapping[str, Any] | None = None) -> types.ReloadAnswer:
         """Runs the policy of a plan, if that changes what the plan says; with a canary, at some switches first."""
         body = {"name": plan["policy"], "sources": plan["sources"], "changes": plan["changes"]}
         return cast(
             "types.ReloadAnswer",
-            self._object("POST", "/v1/apply", {**body, "decided": plan.get("decided"), "canary": canary}),
+            self._policy("/v1/apply", {**body, "decided": plan.get("decided"), "canary": canary}),
         )
 
     def rest(self) -> types.ReloadAnswer:
         """Lets the policy of a canary run everywhere."""
-        return cast("types.ReloadAnswer", self._object("POST", "/v1/rest"))
+        return cast("types.ReloadAnswer", self._policy("/v1/rest"))
 
     def rollback(self) -> types.ReloadAnswer:
         """Runs the policy before the last reload again."""
-        return cast("types.ReloadAnswer", self._object("POST", "/v1/rollback"))
+        return cast("types.ReloadAnswer", self._policy("/v1/rollback"))
 
     # Events.
 

@@ -28,7 +28,7 @@ class Requests:
         timeout: float = 60.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        """`timeout`: seconds without a byte. `context`: which certificates are trusted."""
+        """`timeout`: seconds without a byte, while no other policy is asked for. `context`: which certificates are trusted."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.hostname is None or parts.path not in ("", "/"):
             raise ValueError(f"{url!r} is not the address of an API, such as http://127.0.0.1:8653")
@@ -54,6 +54,15 @@ class Requests:
         answer: Row = self._json(method, path, body, query=query)
         return answer
 
+    def _policy(self, path: str, body: object = None) -> Row:
+        """Asks for another policy, or what it would change, which takes as long as the policy does."""
+        connection, response = self._open("POST", path, body, {}, patient=True)
+        try:
+            answer: Row = json.loads(response.read())
+            return answer
+        finally:
+            connection.close()
+
     def _json(self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None) -> Any:
         return json.loads(self._text(method, path, body, query=query))
 
@@ -68,17 +77,18 @@ class Requests:
     def _stream(
         self, target: str, headers: Mapping[str, str], opened: Callable[[socket.socket], None] = lambda _: None
     ) -> Generator[Event, None, None]:
-        """The events of a stream, until the controller ends; the end for another reason is an `ApiError`. `opened` gets
-        its socket before an answer is waited for."""
+        """The events of a stream, until the controller ends in order; the end for another reason is an `ApiError`, whose
+        status is 0 if the connection broke. `opened` gets its socket before an answer is waited for."""
         connection, response = self._open("GET", target, None, headers, opened)
         try:
             for event in events(response):
-                if event.kind != "gone":
-                    yield event
-                elif event.data["reason"] == "controller":
-                    return
-                else:
+                if event.kind == "gone":
+                    if event.data["reason"] == "controller":
+                        return
                     raise ApiError(event.data["status"], event.data["detail"], event.data["field"])
+                if event.kind != "alive":
+                    yield event
+            raise ApiError(0, "the connection broke before the stream ended")
         finally:
             connection.close()
 
@@ -89,8 +99,10 @@ class Requests:
         body: object,
         headers: Mapping[str, str],
         opened: Callable[[socket.socket], None] = lambda _: None,
+        *,
+        patient: bool = False,
     ) -> tuple[HTTPConnection, HTTPResponse]:
-        """Sends a request, and returns its answer if it is one."""
+        """Sends a request, and returns its answer if it is one. A patient one waits for it for as long as that takes."""
         connection: HTTPConnection
         if self._is_https:
             connection = HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
@@ -106,6 +118,8 @@ class Requests:
             connection.connect()
             opened(connection.sock)
             connection.request(method, target, data, sent)
+            if patient:
+                connection.sock.settimeout(None)
             response = connection.getresponse()
             if response.status >= 400:
                 raise refusal(response)
