@@ -64,6 +64,7 @@ build: $(MATURIN) $(PAGE_IF_NODE)
 	$(BIN)/maturin build --profile $(PROFILE) --features '$(FEATURES)' --out target/wheels --compatibility linux
 	cd $(IMPORTERS) && $(BIN)/hatchling build --target wheel --directory $(CURDIR)/target/wheels >/dev/null
 	$(BIN)/pip install --quiet --force-reinstall --no-deps target/wheels/*.whl
+	touch .venv/.installed
 
 # Moved at once: other builds may be reading the files there.
 web: $(PAGE)
@@ -104,6 +105,7 @@ AS_IN_WHEEL = maple-python/bench,maple-python/as-in-tests
 test-nightly:
 	MAPLE_CASES=28000 cargo test -p maple-sim --test network contract -- --nocapture
 	MAPLE_CASES=5000 cargo test -p maple-lab --test all contract -- --nocapture
+	MAPLE_FRAMES=20000 tests/with-openvswitch cargo test -p maple-switch --test open_vswitch -- --nocapture
 
 # They wait for processes most of the time.
 test-python: build $(TOOLS)

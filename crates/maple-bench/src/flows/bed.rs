@@ -16,7 +16,9 @@ use crate::controllers::{Contender, Running};
 
 /// The maximum time for all hosts to announce themselves.
 const ACQUAINTANCE: Duration = Duration::from_secs(60);
-/// The pause after that.
+/// The time between two questions about what the controller knows.
+const LOOK: Duration = Duration::from_millis(100);
+/// The pause after the hosts have announced themselves.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Pins this thread to the core of the network.
@@ -59,6 +61,8 @@ pub struct Bed {
     running: Running,
     /// The path of the controller's socket, if it has one.
     socket: Option<PathBuf>,
+    /// The number of switches and links.
+    size: (usize, usize),
 }
 
 impl Bed {
@@ -75,23 +79,40 @@ impl Bed {
         ports: u32,
     ) -> anyhow::Result<Bed> {
         maple_load::descriptors::suffice(file_limit::raise(), network.switches.len() as u64)?;
+        let size = (network.switches.len(), network.links.len());
         let running = contender.start(&args.cores, args.workers)?;
         let window = args.window as usize;
         let (connect, confirm) = (running.address, args.confirm);
         let options = FlowNetworkOptions { connect, network, ports, version, window, confirm };
         let flow_network = FlowNetwork::connect(options).with_context(|| contender.name.clone())?;
-        Ok(Bed { flow_network, running, socket })
+        Ok(Bed { flow_network, running, socket, size })
     }
 
-    /// Waits for discovery, and makes the hosts announce themselves. Returns the number of those that could not.
+    /// Waits for discovery, at most for `settle`, and makes the hosts announce themselves. Returns the number of those
+    /// that could not.
     ///
     /// # Errors
     /// If the controller closes a connection or breaks the protocol.
     pub fn acquaint(&mut self, settle: Duration) -> anyhow::Result<usize> {
-        self.flow_network.wait(settle)?;
+        let deadline = Instant::now() + settle;
+        while Instant::now() < deadline && !self.knows_ports()? {
+            self.flow_network.wait(LOOK.min(deadline.saturating_duration_since(Instant::now())))?;
+        }
         let unknown = self.flow_network.announce(ACQUAINTANCE)?;
         self.flow_network.wait(PAUSE)?;
         Ok(unknown)
+    }
+
+    /// Reports whether the controller says of each port what is behind it. One without a socket does not.
+    fn knows_ports(&self) -> anyhow::Result<bool> {
+        if self.socket.is_none() {
+            return Ok(false);
+        }
+        let (switches, links) = (self.show(Show::Switches)?, self.show(Show::Links)?);
+        let rows = |value: &Value| value.as_array().map_or(0, Vec::len);
+        let ports = switches.as_array().into_iter().flatten().filter_map(|row| row["ports"].as_array()).flatten();
+        let (switches, links) = (rows(&switches) == self.size.0, rows(&links) == self.size.1);
+        Ok(switches && links && ports.into_iter().all(|port| port["kind"] != "new"))
     }
 
     /// Reads the present resources and counters.

@@ -100,7 +100,7 @@ fn examined(policy: &Program, other: &Program) -> Examined {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(20))]
 
     /// A policy equals itself, and the packet that is shown distinguishes another policy from it.
     #[test]
