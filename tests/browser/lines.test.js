@@ -141,17 +141,75 @@ test("a line has the packets that were decided there, and the time that took", a
   await aside(PATH).getByText("a run").waitFor();
 });
 
-test("a decision of the tree leads to its rules, and to its line", async () => {
+test("a decision of the tree opens with its rules and its line, closes, and its rules lead back to it", async () => {
+  const {rows: rules} = await lab.ask("GET", "/v1/switches/0000000000000004/rules");
+  const {leaf} = rules.find((rule) => rule.leaf !== null && rule.line?.endsWith(`policy.py:${BLOCKED}`));
+  const own = rules.filter((rule) => rule.leaf === leaf);
   await visit(page, "#/switch/0000000000000004/decisions");
   const tree = table("Decisions of the switch");
-  const node = tree.locator("pre > div", {hasText: `policy.py:${BLOCKED}`}).first();
-  assert.match(await node.textContent(), /decision \d+: [1-9]\d* rules?, /);
-  const number = /\d+/.exec(await node.getByRole("link").first().textContent())[0];
-  await node.getByRole("link").first().click();
+  const decision = tree.getByRole("link", {name: `decision ${leaf}`, exact: true});
+  const opened = tree.getByRole("region", {name: `Decision ${leaf}`});
+  assert.equal(await decision.getAttribute("aria-expanded"), "false");
+  await decision.click();
+  await until("its rules and no others", async () => (await opened.getByRole("listitem").count()) === own.length);
+  assert.equal(await decision.getAttribute("aria-expanded"), "true");
+  assert.match(page.url(), new RegExp(`decision=${leaf}`));
+  await opened.getByRole("link", {name: "in the table of rules"}).click();
   const rows = table("Rules of the switch").locator("tr[data-row]");
-  await rows.first().waitFor();
-  const {rows: rules} = await lab.ask("GET", "/v1/switches/0000000000000004/rules");
-  const own = rules.filter((rule) => String(rule.leaf) === number);
-  assert.ok(own.length > 0);
-  await until("its rules and no others", async () => (await rows.count()) === own.length);
+  await until("its rules in the table", async () => (await rows.count()) === own.length);
+  await rows.first().getByRole("link", {name: String(leaf), exact: true}).click();
+  await opened.getByRole("link", {name: "why"}).first().click();
+  await page.getByText("Rule of s4:").waitFor();
+  await page.goBack();
+  await decision.click();
+  await opened.waitFor({state: "detached"});
+  await begin("#/switch/0000000000000004/decisions");
+  await click(decision);
+  await click(opened.getByRole("link", {name: `policy.py:${BLOCKED}`}));
+  await showsLine(BLOCKED);
+  await visit(page, "#/switch/0000000000000004/decisions?decision=1");
+  await tree.getByText("Decision 1 is gone, or below what is shown.").waitFor();
+});
+
+test("a tree asks for the rules of the decision that is open, and of no other", async () => {
+  const own = await lab.page({at: "#/switch/0000000000000004/decisions"});
+  const asked = {tree: 0, rules: []};
+  own.on("request", (request) => {
+    const {pathname, searchParams} = new URL(request.url());
+    asked.tree += /\/tree$/.test(pathname) ? 1 : 0;
+    if (/\/rules$/.test(pathname)) {
+      asked.rules.push([searchParams.get("leaf"), searchParams.get("limit")].join());
+    }
+  });
+  await own.clock.install();
+  await own.reload();
+  /** Lets time pass until the tree has been read again. */
+  const again = async () => {
+    const before = asked.tree;
+    await until("the tree again", async () => {
+      await own.clock.fastForward(10_000);
+      return asked.tree > before;
+    });
+  };
+  const decision = own.getByRole("link", {name: /^decision /}).first();
+  await decision.waitFor();
+  for (let round = 0; round < 5; round += 1) {
+    await again();
+  }
+  assert.deepEqual(asked.rules, []);
+  await decision.click();
+  const leaf = /\d+/.exec(await decision.textContent())[0];
+  await until("its rules, again and again", async () => {
+    await own.clock.fastForward(10_000);
+    return asked.rules.length > 2;
+  });
+  assert.deepEqual([...new Set(asked.rules)], [`${leaf},50`]);
+  await decision.click();
+  await own.getByRole("region", {name: `Decision ${leaf}`}).waitFor({state: "detached"});
+  const before = asked.rules.length;
+  for (let round = 0; round < 5; round += 1) {
+    await again();
+  }
+  assert.equal(asked.rules.length, before);
+  await own.context().close();
 });

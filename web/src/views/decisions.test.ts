@@ -1,17 +1,7 @@
-// Tests of the decisions in a tree, and their rules.
+// Tests of the decisions in a tree.
 import {expect, test} from "vitest";
 
-import type {RuleRow} from "../api/types";
-import {decisionOf, decisions} from "./decisions";
-
-function rule(leaf: number | null, packets: number | null, line: string | null): RuleRow {
-  return {switch: "a", table: 0, priority: 1, match: "", actions: "", cookie: "0x1", n_packets: packets, n_bytes: null, leaf, line, why: null};
-}
-
-test("a decision has its rules, what they counted, and its line", () => {
-  const all = decisions([rule(7, 3, "acl.py:2"), rule(null, 9, null), rule(7, null, "acl.py:2"), rule(8, 1, null)]);
-  expect([...all]).toEqual([[7, {count: 2, packets: 3, line: "acl.py:2"}], [8, {count: 1, packets: 1, line: null}]]);
-});
+import {decisionOf} from "./decisions";
 
 test("a line of a tree may end with a decision", () => {
   expect(decisionOf("L 3")).toEqual({before: "", number: 3});

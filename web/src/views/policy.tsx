@@ -5,13 +5,14 @@ import {address, choose, format} from "../address";
 import {useAnswer} from "../api/resource";
 import type {DropRow, ErrorRow, FlowRow, HostRow, LineHeat, List, PolicyAnswer, PolicyFile, RuleRow, SwitchRow} from "../api/types";
 import {type Names, useNames} from "../names";
-import {chosen, Lined, Listed, Section, Tabs, title, Trouble} from "../parts";
+import {chosen, Lined, Section, Tabs, title, Trouble} from "../parts";
 import {base, bits, fileOf, linesIn, moment, took, whole} from "../text";
 import {useSeen} from "../table/seen";
 import {exactly, windowOf} from "../table/rows";
 import {Code} from "./code";
 import {heat} from "./source";
-import {flowHref, hostsAt, party, ruleHref, switchHref} from "./links";
+import {flowHref, hostsAt, party, switchHref} from "./links";
+import {Others, packets, RuleList} from "./rules";
 import {Tree} from "./tree";
 
 /** How often counts are read again: the controller asks the switches for them. */
@@ -197,15 +198,7 @@ function DecidedRules({rules, resting, names}: {readonly rules: List<RuleRow> | 
   const others = resting - (rules?.total ?? resting);
   return (
     <Section title={rules === undefined ? "Rules that it decided: reading …" : `Rules that it decided: ${whole(rules.total)}`}>
-      <ul class="plain-list">
-        {rules?.rows.map((row) => (
-          <li key={`${row.switch} ${row.table} ${row.priority} ${row.match}`}>
-            <a href={ruleHref(row)}>{names.switch(row.switch)}</a> <Listed text={row.match === "" ? "any" : names.inText(row.match)} /> → <Listed text={names.inText(row.actions)} />
-            {row.n_packets !== null && <span class="soft"> {packets(row.n_packets)}</span>}
-          </li>
-        ))}
-      </ul>
-      <Others of={rules} />
+      <RuleList rules={rules} text={(row) => names.switch(row.switch)} names={names} />
       {others > 0 && <p class="soft">{whole(others)} rules more are of decisions that asked here and were made at other lines.</p>}
     </Section>
   );
@@ -231,15 +224,6 @@ function DecidedFlows({flows, here, names}: {readonly flows: List<FlowRow>; read
   );
 }
 
-function packets(count: number): string {
-  return `${whole(count)} ${count === 1 ? "packet" : "packets"}`;
-}
-
-/** How many rows a list has that were not asked for. */
-function Others({of}: {readonly of: List<unknown> | undefined}) {
-  return of !== undefined && of.total > of.rows.length ? <p class="soft">and {whole(of.total - of.rows.length)} others</p> : null;
-}
-
 function Decisions() {
   const names = useNames();
   const {data} = useAnswer<List<SwitchRow>>("/v1/switches", {live: true});
@@ -248,7 +232,7 @@ function Decisions() {
   return (
     <>
       <div class="bar">
-        <label>switch <select value={id} onChange={(event) => choose({switch: event.currentTarget.value})}>
+        <label>switch <select value={id} onChange={(event) => choose({switch: event.currentTarget.value, decision: undefined})}>
           {data?.rows.map((row) => <option key={row.switch} value={row.switch}>{names.switch(row.switch)}</option>)}
         </select></label>
       </div>

@@ -67,7 +67,8 @@ function ruleColumns(names: Names): Column<RuleRow>[] {
     {name: "packets", title: "packets", of: (row) => row.n_packets, show: (row) => whole(row.n_packets), width: 11, numbers: true},
     {name: "line", title: "decided by", of: (row) => row.line, show: (row) => <Lined text={row.line} />, width: 15},
     {name: "why", title: "made by", of: (row) => (row.why === null ? null : names.inText(row.why)), show: (row) => <Lined text={row.why} />, width: 38},
-    {name: "decision", title: "decision", of: (row) => row.leaf, width: 12, numbers: true},
+    {name: "decision", title: "decision", of: (row) => row.leaf, width: 12, numbers: true,
+      show: (row) => (row.leaf === null ? "" : <a href={format(["switch", row.switch, "decisions"], {decision: String(row.leaf)})}>{row.leaf}</a>)},
   ];
 }
 

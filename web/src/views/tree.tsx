@@ -1,25 +1,30 @@
 // What the policy has decided at a switch, as a tree, and what is unexplored.
-import {useMemo} from "preact/hooks";
+import {useEffect, useRef} from "preact/hooks";
 
-import {format} from "../address";
+import {address, format} from "../address";
 import {useAnswer} from "../api/resource";
 import type {List, RuleRow, TreeRow} from "../api/types";
 import {type Names, useNames} from "../names";
-import {Lined, Section, Trouble} from "../parts";
+import {chosen, Lined, Section, Trouble} from "../parts";
 import {whole} from "../text";
-import {decisionOf, decisions, type RulesOf} from "./decisions";
+import {decisionOf} from "./decisions";
+import {RuleList} from "./rules";
 
 /** The longest tree that is shown, in lines. */
 const MOST = 2000;
+/** The most rules of a decision that are listed. */
+const LISTED = 50;
+/** How often what is shown is read again, in milliseconds. */
+const EVERY = 10_000;
 
 /** Shows the tree of a switch. */
 export function Tree({id}: {readonly id: string}) {
-  const {data, problem} = useAnswer<List<TreeRow>>(`/v1/switches/${encodeURIComponent(id)}/tree`, {every: 10_000});
-  const {data: rules} = useAnswer<List<RuleRow>>(`/v1/switches/${encodeURIComponent(id)}/rules`, {every: 10_000});
+  const {data, problem} = useAnswer<List<TreeRow>>(`/v1/switches/${encodeURIComponent(id)}/tree`, {every: EVERY});
   const names = useNames();
-  const known = useMemo(() => decisions(rules?.rows ?? []), [rules]);
+  const decision = Number(chosen("decision")) || null;
   const row = data?.rows[0];
   const lines = row?.tree.trimEnd().split("\n") ?? [];
+  const drawn = lines.slice(0, MOST);
   const open = row?.exploration?.open ?? [];
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Decisions of the switch">
@@ -44,8 +49,9 @@ export function Tree({id}: {readonly id: string}) {
             </Section>
           )}
           <Section title="Decisions">
-            <p class="soft">T is a test of the packet, V a value that the policy reads or looks up, Ω what it has not been asked yet.</p>
-            <pre class="tree">{lines.slice(0, MOST).map((line, at) => <Node key={at} id={id} line={line} known={known} names={names} />)}</pre>
+            <p class="soft">T is a test of the packet, V a value that the policy reads or looks up, Ω what it has not been asked yet. A decision opens: it has rules, and a line that made it.</p>
+            {decision !== null && !drawn.some((line) => decisionOf(line)?.number === decision) && <p class="warning">Decision {decision} is gone, or below what is shown.</p>}
+            <div class="tree">{drawn.map((line, at) => <Node key={at} id={id} line={line} open={decision} names={names} />)}</div>
             {lines.length > MOST && <p>The other {whole(lines.length - MOST)} lines: <code>maple show tree {id}</code></p>}
           </Section>
         </>
@@ -54,18 +60,42 @@ export function Tree({id}: {readonly id: string}) {
   );
 }
 
-/** A line of the tree. A decision leads to its rules, and to the line that made it. */
-function Node({id, line, known, names}: {readonly id: string; readonly line: string; readonly known: ReadonlyMap<number, RulesOf>; readonly names: Names}) {
+/** A line of the tree. A decision opens, and closes again. */
+function Node({id, line, open, names}: {readonly id: string; readonly line: string; readonly open: number | null; readonly names: Names}) {
   const decision = decisionOf(line);
   if (decision === null) {
-    return <div><Lined text={line} /></div>;
+    return <div class="node"><Lined text={line} /></div>;
   }
-  const rules = known.get(decision.number);
+  const {before, number} = decision;
+  const isOpen = number === open;
+  const {path, query} = address.value;
   return (
-    <div>
-      {names.inText(decision.before)}
-      <a href={format(["switch", id, "rules"], {q: `decision=${decision.number}`})}>decision {decision.number}</a>
-      {rules !== undefined && <span class="soft">: {whole(rules.count)} {rules.count === 1 ? "rule" : "rules"}, {whole(rules.packets)} packets, <Lined text={rules.line} /></span>}
-    </div>
+    <>
+      <div class="node">
+        {names.inText(before)}
+        <a href={format(path, {...query, decision: isOpen ? undefined : String(number)})} aria-expanded={isOpen}>decision {number}</a>
+      </div>
+      {isOpen && <Decision id={id} number={number} names={names} depth={before.search(/\S|$/)} />}
+    </>
+  );
+}
+
+/** The rules of a decision, and the line that made it. They are asked for while it is open, because the switch has to be. */
+function Decision({id, number, names, depth}: {readonly id: string; readonly number: number; readonly names: Names; readonly depth: number}) {
+  const query = new URLSearchParams({leaf: String(number), limit: String(LISTED), sort: "-n_packets"});
+  const {data: rules, problem} = useAnswer<List<RuleRow>>(`/v1/switches/${encodeURIComponent(id)}/rules?${query}`, {every: EVERY});
+  const line = rules?.rows[0]?.line;
+  const own = useRef<HTMLElement>(null);
+  useEffect(() => own.current?.scrollIntoView({block: "nearest"}), [rules === undefined]);
+  return (
+    <section class="opened" ref={own} aria-label={`Decision ${number}`} style={{marginLeft: `min(${depth + 2}ch, 40%)`}}>
+      <Trouble problem={problem} />
+      {rules === undefined ? <p class="soft">reading …</p> : rules.total === 0 ? <p class="soft">No rule is of this decision alone.</p> : (
+        <>
+          <p>{whole(rules.total)} {rules.total === 1 ? "rule" : "rules"}{line != null && <>, made at <Lined text={line} /></>} · <a href={format(["switch", id, "rules"], {q: `decision=${number}`})}>in the table of rules</a></p>
+          <RuleList rules={rules} text={() => "why"} names={names} />
+        </>
+      )}
+    </section>
   );
 }
