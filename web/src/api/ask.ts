@@ -49,16 +49,16 @@ async function refusal(response: Response): Promise<Problem> {
   }
 }
 
-/** Reads a path, unless its answer still has this tag. */
-export async function read<T>(path: string, tag: string | null = null): Promise<Tagged<T>> {
-  const response = await sent(path, tag === null ? {} : {headers: {"If-None-Match": tag}});
+/** Reads a path, unless its answer still has this tag. The signal ends that. */
+export async function read<T>(path: string, tag: string | null = null, signal?: AbortSignal): Promise<Tagged<T>> {
+  const response = await sent(path, {...(tag === null ? {} : {headers: {"If-None-Match": tag}}), ...(signal === undefined ? {} : {signal})});
   const data = response.status === 304 ? undefined : ((await response.json()) as T);
   return {tag: response.headers.get("ETag"), data};
 }
 
-/** Reads a path as text. */
-export async function readText(path: string): Promise<string> {
-  return (await sent(path, {})).text();
+/** Reads a path as text. The signal ends that. */
+export async function readText(path: string, signal?: AbortSignal): Promise<string> {
+  return (await sent(path, signal === undefined ? {} : {signal})).text();
 }
 
 /** Sends a request that may change something, and returns its answer. */

@@ -8,8 +8,8 @@ import {session} from "./session";
 
 /** How an answer is kept fresh. */
 export interface Freshness {
-  /** Whether it is read again at each event. Answers that make the controller ask switches are not. */
-  readonly live?: boolean;
+  /** Whether it is read again at each event, or only when tracked state has changed. Answers that make the controller ask switches are not. */
+  readonly live?: boolean | "state";
   /** The time after which it is read again anyway, in milliseconds. */
   readonly every?: number;
   /** Whether each reading counts, also one that finds the same: rates need that. */
@@ -30,14 +30,19 @@ export interface Answer<T> {
 const SPACING = 100;
 /** Reading takes at most one part of the time in so many. */
 const SHARE = 4;
+/** How many answers that are not live are read at a time. Browsers have six connections to a server: events take one, and live answers find another. */
+const SLOW = 3;
 /** A list with live events is read again after this time as well: connections of switches are no event. */
 export const SOON = 5000;
+/** How tracked state is kept fresh: lines of the log do not change it, and another policy with other tables is seen soon. */
+export const TRACKED: Freshness = {live: "state", every: SOON};
 
 /** What is fresh enough for all of these. */
 export function freshest(all: Iterable<Freshness>): Freshness {
-  let [live, always, text, every] = [false, false, false, Infinity];
+  let live: boolean | "state" = false;
+  let [always, text, every] = [false, false, Infinity];
   for (const one of all) {
-    live ||= one.live === true;
+    live = live === true || one.live === true || live || one.live || false;
     always ||= one.always === true;
     text ||= one.text === true;
     every = Math.min(every, one.every ?? Infinity);
@@ -45,7 +50,40 @@ export function freshest(all: Iterable<Freshness>): Freshness {
   return {live, always, text, ...(every === Infinity ? {} : {every})};
 }
 
-class Resource<T> {
+/** Turns to read, of which there are few. What waits is read in the order in which it came. */
+class Turns {
+  private free: number;
+  private readonly waiting: (() => void)[] = [];
+
+  constructor(most: number) {
+    this.free = most;
+  }
+
+  /** Waits for a turn. */
+  async take(): Promise<void> {
+    if (this.free > 0) {
+      this.free -= 1;
+    } else {
+      await new Promise<void>((turn) => this.waiting.push(turn));
+    }
+  }
+
+  /** Gives a turn back. */
+  end(): void {
+    const next = this.waiting.shift();
+    if (next === undefined) {
+      this.free += 1;
+    } else {
+      next();
+    }
+  }
+}
+
+/** The turns of answers that are not live: switches may take seconds for them. */
+const slow = new Turns(SLOW);
+
+/** An answer of one path, for all parts of the page that show it. */
+export class Resource<T> {
   readonly answer: Signal<Answer<T>> = signal({data: undefined, problem: null});
   private readonly path: string;
   /** What those who show it want. */
@@ -55,6 +93,10 @@ class Resource<T> {
   private isStale = false;
   /** When it may be read next. */
   private earliest = 0;
+  /** How long the latest reading took, in milliseconds. */
+  private took = 0;
+  /** Ends the reading of what nobody shows any more, if it may take long. */
+  private given: AbortController | undefined;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private poll: ReturnType<typeof setTimeout> | undefined;
   private unlisten: (() => void) | undefined;
@@ -69,7 +111,8 @@ class Resource<T> {
     this.users.add(own);
     if (this.users.size === 1) {
       this.unlisten = listen((kind) => {
-        if (kind === "all" || freshest(this.users).live === true) {
+        const {live} = freshest(this.users);
+        if (kind === "all" || live === true || live === kind) {
           this.refresh();
         }
       });
@@ -84,6 +127,9 @@ class Resource<T> {
         clearTimeout(this.timer);
         clearTimeout(this.poll);
         this.timer = undefined;
+        this.given?.abort();
+      } else if (!this.isReading) {
+        this.pollAgain();
       }
     };
   }
@@ -93,9 +139,14 @@ class Resource<T> {
     return this.users.size > 0;
   }
 
-  /** Reads it as soon as may be. */
+  /** Reads it as soon as may be; what is known already, not before somebody looks. */
   refresh(): void {
     if (this.users.size === 0 || this.timer !== undefined) {
+      return;
+    }
+    if (document.hidden && this.answer.peek().data !== undefined) {
+      // The same listener each time: a page that is hidden for days adds it once.
+      document.addEventListener("visibilitychange", this.onSeen, {once: true});
       return;
     }
     if (this.isReading) {
@@ -113,33 +164,53 @@ class Resource<T> {
       return;
     }
     this.isReading = true;
+    const isSlow = freshest(this.users).live === false;
+    if (isSlow) {
+      await slow.take();
+    }
+    if (this.users.size > 0) {
+      await this.readNow(isSlow);
+    }
+    if (isSlow) {
+      slow.end();
+    }
+    this.isReading = false;
+    this.pollAgain();
+    if (this.isStale) {
+      this.refresh();
+    }
+  }
+
+  private async readNow(isSlow: boolean): Promise<void> {
     this.isStale = false;
+    const own = isSlow ? new AbortController() : undefined;
+    this.given = own;
     const began = performance.now();
     const {always, text} = freshest(this.users);
     try {
       if (text === true) {
-        this.answer.value = {data: (await readText(this.path)) as T, problem: null};
+        this.answer.value = {data: (await readText(this.path, own?.signal)) as T, problem: null};
       } else {
-        const {tag, data} = await read<T>(this.path, always === true ? null : this.tag);
+        const {tag, data} = await read<T>(this.path, always === true ? null : this.tag, own?.signal);
         this.tag = tag;
         if (data !== undefined || this.answer.value.problem !== null) {
           this.answer.value = {data: data ?? this.answer.value.data, problem: null};
         }
       }
     } catch (error) {
+      if (own?.signal.aborted === true) {
+        return;
+      }
       const problem = error instanceof Problem ? error : new Problem(0, String(error));
       this.answer.value = {data: this.answer.value.data, problem};
       if (problem.status === 0) {
         lost();
       }
     }
-    const ended = performance.now();
-    this.isReading = false;
-    this.earliest = ended + Math.max(SPACING, (SHARE - 1) * (ended - began));
-    this.pollAgain();
-    if (this.isStale) {
-      this.refresh();
-    }
+    const [ended, before] = [performance.now(), this.took];
+    this.took = ended - began;
+    // The shorter one of two: a reading that something else has delayed says nothing of what reading costs.
+    this.earliest = ended + Math.max(SPACING, (SHARE - 1) * Math.min(this.took, before));
   }
 
   /** Waits for the time after which it is read again. */
@@ -147,21 +218,11 @@ class Resource<T> {
     clearTimeout(this.poll);
     const {every} = freshest(this.users);
     if (this.users.size > 0 && every !== undefined) {
-      this.poll = setTimeout(() => this.tick(), every);
+      this.poll = setTimeout(() => this.refresh(), every);
     }
   }
 
   private readonly onSeen = (): void => this.refresh();
-
-  /** Reads it again, unless nobody looks. */
-  private tick(): void {
-    if (document.hidden) {
-      // The same listener each time: a page that is hidden for days adds it once.
-      document.addEventListener("visibilitychange", this.onSeen, {once: true});
-    } else {
-      this.refresh();
-    }
-  }
 }
 
 /** Answers that have been read lately, so that going back shows them at once. The oldest one that is not shown goes first. */

@@ -1,6 +1,6 @@
 // Who changed what, and when: policies, tables and variables.
 import {format} from "../address";
-import {useAnswer} from "../api/resource";
+import {TRACKED, useAnswer} from "../api/resource";
 import type {Json, List, PastChange, PastValue} from "../api/types";
 import {useNames} from "../names";
 import {Lined, Section, Trouble} from "../parts";
@@ -30,7 +30,7 @@ export function History({title, of}: {readonly title: string; readonly of?: Plac
   if (of?.key !== undefined) {
     filters("key", of.key).forEach(([column, text]) => query.set(column, text));
   }
-  const {data, problem} = useAnswer<List<PastChange>>(`/v1/history?${query.toString()}`, {live: true});
+  const {data, problem} = useAnswer<List<PastChange>>(`/v1/history?${query.toString()}`, of === undefined ? {live: true} : TRACKED);
   const text = (value: PastValue) => past(value, (one) => named(one, names));
   const rows = data?.rows ?? [];
   return (

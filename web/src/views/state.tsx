@@ -3,7 +3,7 @@ import {useMemo, useState} from "preact/hooks";
 
 import {address, format} from "../address";
 import {type Problem, send} from "../api/ask";
-import {refresh, useAnswer} from "../api/resource";
+import {refresh, TRACKED, useAnswer} from "../api/resource";
 import {may} from "../api/session";
 import type {List, StateRow, ValueRow} from "../api/types";
 import {type Names, useNames} from "../names";
@@ -27,7 +27,7 @@ export function StateView() {
 }
 
 function All() {
-  const {data, problem} = useAnswer<List<StateRow>>("/v1/state", {live: true});
+  const {data, problem} = useAnswer<List<StateRow>>("/v1/state", TRACKED);
   const columns = useMemo<Column<StateRow>[]>(() => [
     {name: "name", title: "name", of: nameOf, width: 24},
     {name: "kind", title: "kind", of: (row) => (row.table === undefined ? "variable" : "table"), width: 10},
@@ -57,7 +57,7 @@ function types({table, key, value}: StateRow): string {
 
 function OneTable({name}: {readonly name: string}) {
   const path = `/v1/state/tables/${encodeURIComponent(name)}`;
-  const {data, problem} = useAnswer<List<ValueRow>>(path, {live: true});
+  const {data, problem} = useAnswer<List<ValueRow>>(path, TRACKED);
   const names = useNames();
   const [editing, setEditing] = useState<ValueRow | "new" | null>(null);
   const [chosen, setChosen] = useState<ValueRow | null>(null);
@@ -122,7 +122,7 @@ function Editor({table, row, names, end}: {
 
 function OneVariable({name}: {readonly name: string}) {
   const path = `/v1/state/variables/${encodeURIComponent(name)}`;
-  const {data, problem} = useAnswer<ValueRow>(path, {live: true});
+  const {data, problem} = useAnswer<ValueRow>(path, TRACKED);
   const names = useNames();
   const [value, setValue] = useState<string | null>(null);
   // What was there when editing began. If somebody writes meanwhile, the change is refused.
