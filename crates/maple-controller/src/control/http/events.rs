@@ -34,7 +34,9 @@ const MAX_READERS: usize = 256;
 /// Maximum number of events that a reader gets in one part.
 const PART: usize = 64;
 /// How often the thread looks for commits of tracked state, and whether it is to end.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(10);
+/// The shortest time between two events about commits.
+const SPACING: Duration = Duration::from_millis(100);
 /// How often a stream looks whether its reader may go on, while nothing comes.
 const LOOK_AT_READER: Duration = Duration::from_secs(1);
 /// How many such looks a stream is silent for at most: then a comment shows that it is open.
@@ -65,6 +67,24 @@ struct Ring {
     next: u64,
 }
 
+/// Which commits of tracked state are told: the first one after a while at once, and the newest of those that follow each
+/// other quickly.
+struct Commits {
+    told: u64,
+    earliest: Instant,
+}
+
+impl Commits {
+    /// Reports whether the newest commit is told now. Then it counts as told.
+    fn tell(&mut self, newest: u64, now: Instant) -> bool {
+        let is_told = newest != self.told && now >= self.earliest;
+        if is_told {
+            (self.told, self.earliest) = (newest, now + SPACING);
+        }
+        is_told
+    }
+}
+
 /// What a reader gets next.
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
@@ -87,7 +107,8 @@ impl Events {
 
     /// Reads what the controller publishes, until the end.
     pub fn follow(&self, handle: &Handle) {
-        let (mut line, mut version, mut looked) = (0, handle.snapshot().version(), Instant::now());
+        let (mut line, mut looked) = (0, Instant::now());
+        let mut commits = Commits { told: handle.snapshot().version(), earliest: looked };
         while !self.has_ended() {
             for entry in handle.log_since(line, LOOK.saturating_sub(looked.elapsed())) {
                 self.add_line(line, &entry);
@@ -98,8 +119,7 @@ impl Events {
             }
             looked = Instant::now();
             let newest = handle.snapshot().version();
-            if newest != version {
-                version = newest;
+            if commits.tell(newest, looked) {
                 self.add("state", &json!({ "version": newest }));
             }
         }
@@ -337,6 +357,31 @@ mod tests {
             prop_assert_eq!(missed, count - from - expected.len() as u64);
             prop_assert_eq!(numbers, expected);
             prop_assert!(events.lock().kept.len() <= KEPT);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_commit_is_told_at_the_first_look_unless_one_was_told_just_before(
+            looks in prop::collection::vec((0u64..300, 0u64..2), 1..60),
+        ) {
+            let mut now = Instant::now();
+            let (mut commits, mut newest) = (Commits { told: 0, earliest: now }, 0);
+            let mut told: Vec<(u64, Instant)> = Vec::new();
+            for (passed, more) in looks {
+                (now, newest) = (now + Duration::from_millis(passed), newest + more);
+                let (latest, when) = told.last().map_or((0, None), |(version, when)| (*version, Some(*when)));
+                let is_soon = when.is_some_and(|when| now - when < SPACING);
+                prop_assert_eq!(commits.tell(newest, now), newest != latest && !is_soon);
+                if newest != latest && !is_soon {
+                    told.push((newest, now));
+                }
+            }
+            now += SPACING;
+            let is_waiting = told.last().map_or(0, |(version, _)| *version) != newest;
+            prop_assert_eq!(commits.tell(newest, now), is_waiting, "the newest is told in the end");
         }
     }
 
