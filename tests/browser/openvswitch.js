@@ -3,13 +3,17 @@ import assert from "node:assert/strict";
 import {execFileSync} from "node:child_process";
 import {after, before, test} from "node:test";
 
+import {allAreListed, allViews, kindOf, links, shows} from "./every_view.js";
 import {accessible, Lab, lineOf, until, visit} from "./harness.js";
 
-/** Where the page is, its policy, and the processes whose network namespaces are those of hosts. */
-const {url, policy, hosts} = JSON.parse(process.env.MAPLE_NETWORK);
+/** Where the page is, its policy, the file of another one that lets h4 send nothing, and the processes whose network namespaces are those of hosts. */
+const {url, policy, other, hosts} = JSON.parse(process.env.MAPLE_NETWORK);
 /** @type {Lab} */
 let lab;
 let page;
+/** Moments: all is well, a link is down. */
+let well;
+let down;
 
 const BLOCKED = lineOf("return drop()", policy);
 const PATH = lineOf("return net.shortest_path", policy);
@@ -38,6 +42,20 @@ function ping(from, to, count) {
     // Without an answer ping fails.
     return Number(/(\d+) received/.exec(error.stdout)?.[1] ?? assert.fail(error));
   }
+}
+
+/** The rules of a bridge without what they count. */
+function flows(bridge) {
+  const text = execFileSync("ovs-ofctl", ["-O", "OpenFlow13", "--no-stats", "dump-flows", bridge], {encoding: "utf8"});
+  return text.split("\n").sort().join("\n");
+}
+
+/** Waits until the newest moment that is kept has so many links, and returns it. */
+function kept(count) {
+  return until("a moment is kept", async () => {
+    const {time, links} = await lab.ask("GET", "/v1/time/at");
+    return links.length === count && time;
+  });
 }
 
 /** The rules of a bridge with what they have counted, by Open vSwitch's own account: "table priority packets". */
@@ -76,7 +94,8 @@ test("rules have the packets that Open vSwitch has counted, and lead to the line
   await visit(page, "#/network/hosts");
   await until("both hosts", async () => (await rows("Hosts")).map(([name, at]) => `${name} ${at}`).join() === "h1 north:1,h3 south:1");
   await visit(page, "#/network/flows");
-  await until("the flow", async () => (await rows("Flows")).some(([from, to, enters]) => `${from} ${to} ${enters}` === "h1 h3 north" || enters === "north"));
+  await until("the flow with its packets", async () => (await rows("Flows")).some(([from, to, enters, , packets, , lines]) => (
+    `${from} ${to} ${enters}` === "h1 h3 north" && Number(packets) >= 23 && lines.includes(`policy.py:${PATH}`))));
 });
 
 test("why names the rules on the way with their counters", async () => {
@@ -102,9 +121,34 @@ test("a host that is blocked is dropped by the bridge, and the page says by whic
   assert.equal(await until("an answer again", () => ping("h4", "h1", 1)), 1);
 });
 
-test("a link that goes down is down on the page, packets take the other way, and it comes back", async () => {
+test("a change is planned without touching a bridge, applied to all of them, and taken back", async () => {
+  assert.equal(await until("an answer", () => ping("h4", "h1", 1)), 1);
+  await visit(page, "#/change");
+  await page.getByRole("textbox", {name: "policy"}).fill(other);
+  const before = ["s1", "s2", "s3", "s4"].map(flows);
+  await page.getByRole("button", {name: "Plan", exact: true}).click();
+  await page.getByRole("heading", {name: /^Packets that leave by fewer edge ports, mostly none: [1-9]/}).waitFor();
+  const lost = page.getByRole("table", {name: "Packets that leave by fewer edge ports, mostly none"}).locator("tbody tr td:nth-child(2)");
+  assert.deepEqual([...new Set(await lost.allTextContents())], ["west:1"], "all of them are from h4");
+  await accessible(page, "a plan");
+  assert.deepEqual(["s1", "s2", "s3", "s4"].map(flows), before, "a plan changes no rule");
+  assert.equal(ping("h4", "h1", 1), 1);
+  await page.getByRole("button", {name: "Apply this plan"}).click();
+  await page.getByText(/^Done \(apply\)/).waitFor();
+  await until("the bridges drop what h4 sends", () => ping("h4", "h1", 2) === 0);
+  assert.equal(ping("h1", "h3", 2), 2, "and nothing else");
+  const history = page.getByRole("table", {name: "History"});
+  await history.getByRole("row", {name: /admin-person.*apply of other\.py/}).waitFor();
+  await page.getByRole("button", {name: "Roll back"}).click();
+  await page.getByText(/^Done \(roll back\)/).waitFor();
+  await until("an answer again", () => ping("h4", "h1", 1) === 1);
+  await history.getByRole("row", {name: /admin-person.*rollback of policy\.py/}).waitFor();
+});
+
+test("a link that goes down is down on the page, packets take the other way, it comes back, and time has all of that", async () => {
   await visit(page, "#/network/links");
   await until("the links", async () => (await rows("Links")).every((cells) => cells[2] === "up"));
+  well = await kept(4);
   execFileSync("ip", ["link", "set", "s1-eth2", "down"]);
   await until("the link is down and comes first", async () => {
     const [first] = await rows("Links");
@@ -118,25 +162,49 @@ test("a link that goes down is down on the page, packets take the other way, and
   for (const name of NAMES) {
     await page.getByRole("heading", {name: new RegExp(`^${name}:\\d$`)}).waitFor();
   }
+  down = await kept(3);
   execFileSync("ip", ["link", "set", "s1-eth2", "up"]);
   await visit(page, "#/network/map");
   await page.getByRole("img", {name: /4 links, 0 of them down/}).waitFor();
+  await kept(4);
+
+  await visit(page, `#/time/links?at=${well}`);
+  await page.getByText("4 links", {exact: true}).waitFor();
+  await page.getByRole("status").filter({hasText: /^Then:/}).waitFor();
+  await visit(page, `#/time/links?at=${down}`);
+  await page.getByText("3 links", {exact: true}).waitFor();
+  assert.ok(!(await rows("Links")).flat().some((place) => place === "north:2" || place === "east:2"));
+  await visit(page, `#/time/changes?from=${well}&at=${down}`);
+  await until("the link that went", async () => (await rows("Changes")).some(([which, what, how]) => (
+    what === "link" && how === "gone" && ["north:2 – east:2", "east:2 – north:2"].includes(which))));
+  await visit(page, `#/time/map?from=${well}&at=${down}`);
+  await page.getByRole("img", {name: /^Map: 4 switches, 0 of them without a connection, and 4 links, 1 of them down/}).waitFor();
+  await visit(page, `#/time/changes?from=${down}`);
+  await until("the link that came back", async () => (await rows("Changes")).some(([which, what, how]) => (
+    what === "link" && how === "added" && ["north:2 – east:2", "east:2 – north:2"].includes(which))));
 });
 
 test("every view has what the bridges have, without a fault that axe finds", async () => {
-  for (const [view, seen] of [
-    ["network/switches", "north"], ["network/links", "north:2"], ["network/hosts", "h1"], ["network/flows", "h1"],
-    [`switch/${IDS[2]}`, "s3-eth1"], [`switch/${IDS[2]}/rules`, "CONTROLLER"], [`switch/${IDS[2]}/decisions`, "blocked["], [`switch/${IDS[2]}/tables`, "room for"],
-    ["policy", "return net.shortest_path"], ["policy/decisions", "blocked["], ["change", "policy.py"], ["state", "blocked"], ["time", "south"],
-    ["health", "until a rule is confirmed"], ["health/doctor", ""], ["health/errors", ""], ["health/log", "north"], ["health/counters", "flow_mods"],
-  ]) {
-    await visit(page, `#/${view}`);
-    await until(`${view} shows ${seen}`, async () => {
-      const text = (await page.locator("main").textContent()) ?? "";
-      return text.includes(seen) && !text.includes("reading …");
-    });
+  const id = IDS[2];
+  const {rows: rules} = await lab.ask("GET", `/v1/switches/${id}/rules`);
+  const {leaf, cookie} = rules.find((rule) => rule.leaf !== null && rule.line !== null);
+  const views = allViews({id, name: "south", from: "h4", to: "h1", line: BLOCKED, decision: leaf, rule: cookie, before: well, after: down});
+  const seen = {
+    "network/switches": "north", "network/ports": "s1-eth1", "network/links": "north:2", "network/hosts": "h1", "network/flows": "h1", "network/drops": `policy.py:${BLOCKED}`,
+    "network/map": "links", "switch/…/ports": "s3-eth1", "switch/…/rules": "CONTROLLER", "switch/…/decisions": "blocked[", "switch/…/tables": "room for",
+    "switch/…/decisions?decision": "made at", why: "Name the sender", "why?from=h4&to=h1": "forwarded", "why?rule": "Rule of south", "policy/source": "return net.shortest_path",
+    "policy/source?line": "return drop()", "policy/decisions": "blocked[", "policy/decisions?decision": "made at", change: "rollback", state: "blocked",
+    "state/table/…": "0 keys", "state/variable/…": "day", time: "Compared with", "time/changes": "gone", "time/events": "down", "time/drops": "kind", "time/switches": "south",
+    "time/links": "3 links", "time/hosts": "h1", "time/map": "Moment", "health/overview": "until a rule is confirmed", "health/doctor": "What was looked at",
+    "health/errors": "", "health/log": "north", "health/counters": "flow_mods", nothing: "There is no such view",
+  };
+  const linked = new Set();
+  for (const view of views) {
+    await shows(page, view, seen[view] ?? seen[kindOf(view)] ?? assert.fail(`nothing is expected of ${view}`));
     await accessible(page, view);
+    (await links(page)).forEach((link) => linked.add(link));
   }
+  allAreListed(views, linked);
 });
 
 test("a switch that leaves is named first, and is back without a reload", async () => {

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import {after, before, test} from "node:test";
 
-import {accessible, Lab, until, visit} from "./harness.js";
+import {everyViewFits} from "./every_view.js";
+import {Lab, until, visit} from "./harness.js";
 
 /** @type {Lab} */
 let lab;
@@ -128,15 +129,6 @@ test("what was before a restart of the controller is still there, and when none 
 });
 
 test("no tab has a fault that axe finds, light or dark, wide or narrow, and nothing is wider than the screen", async () => {
-  for (const [scheme, width] of [["light", 1280], ["dark", 360]]) {
-    await page.emulateMedia({colorScheme: scheme});
-    await page.setViewportSize({width, height: 800});
-    for (const tab of ["changes", "events", "drops", "switches", "links", "hosts", "map"]) {
-      await at(tab, moments.well, moments.moved);
-      await until("it has been read", async () => !(await page.locator("main").textContent()).includes("reading …"));
-      await accessible(page, `${tab}, ${scheme}, ${width}`);
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-      assert.ok(wide <= width, `${tab} is ${wide} wide`);
-    }
-  }
+  const asked = new URLSearchParams({from: moments.well, at: moments.moved});
+  await everyViewFits(page, ["changes", "events", "drops", "switches", "links", "hosts", "map"].map((tab) => `time/${tab}?${asked}`));
 });

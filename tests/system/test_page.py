@@ -15,9 +15,10 @@ from topologies import Ring
 BROWSER = ROOT / "tests/browser"
 POLICY = '''"""Hosts that are blocked send nothing."""
 
-from maple import Mac, Table, drop, flood, policy
+from maple import Mac, Table, Var, drop, flood, policy
 
 blocked = Table("blocked", key=Mac, value=bool)
+mode = Var("mode", "day", value=str)
 
 
 @policy
@@ -31,6 +32,8 @@ def guarded(pkt, net):
         return flood()
     return net.shortest_path(net.locate(pkt.eth_src), dst)
 '''
+# Another one, in which h4 sends nothing.
+OTHER = POLICY.replace("blocked.get(pkt.eth_src)", "blocked.get(pkt.eth_src) or pkt.eth_src == '00:00:00:00:00:04'")
 # What tests/browser/harness.js signs in with.
 TOKENS = "admin admin-person the-token-of-admins\n"
 NAMES = {1: "north", 2: "east", 3: "south", 4: "west"}
@@ -69,8 +72,9 @@ def test_the_page_shows_what_the_bridges_have(controller, lab, tmp_path):
         if os.environ.get("CI") == "true":
             pytest.fail(f"the page's test may not be skipped in CI: {reason}")
         pytest.skip(f"the page's test needs Node and Chromium: {reason}")
-    policy, tokens, names = tmp_path / "policy.py", tmp_path / "tokens", tmp_path / "maple.toml"
+    policy, other, tokens, names = (tmp_path / name for name in ("policy.py", "other.py", "tokens", "maple.toml"))
     policy.write_text(POLICY)
+    other.write_text(OTHER)
     tokens.write_text(TOKENS)
     tokens.chmod(0o600)
     names.write_text(
@@ -82,7 +86,7 @@ def test_the_page_shows_what_the_bridges_have(controller, lab, tmp_path):
     maple = controller(policy, "--http", "127.0.0.1:0", "--http-tokens", tokens, "--config", names)
     net = lab(Ring(), maple, "OpenFlow13")
     (url,) = wait_for("the page's address", lambda: re.findall(r"(http://\S+)/v1", maple.text()))
-    network = {"url": url, "policy": POLICY, "hosts": {host.name: host.pid for host in net.hosts}}
+    network = {"url": url, "policy": POLICY, "other": str(other), "hosts": {host.name: host.pid for host in net.hosts}}
     output, status = run(["node", str(BROWSER / "openvswitch.js")], {"MAPLE_NETWORK": json.dumps(network)})
     assert status == 0, output
     assert maple.errors() == [], output
