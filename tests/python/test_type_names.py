@@ -1,5 +1,5 @@
-"""A type name has one meaning: in a crate, and among the public types of all crates that programs see,
-unless there is a reason.
+"""A type name has one meaning: in a crate, and among the public types of all crates that programs see, unless there is
+a reason. A module name has one meaning in a crate.
 
 The switch model and the emulator are left out. They model the network without knowing Maple, so that they can't share
 its mistakes, and they use the field's words for what they model.
@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from test_layers import read
 
 CRATES = Path(__file__).resolve().parents[2] / "crates"
 SEEN = ["maple-wire", "maple-core", "maple-acl", "maple-controller", "maple-handlers", "maple", "maple-lab"]
@@ -32,7 +33,6 @@ TWICE = {
         "Listed",
         "Listening",
         "Part",
-        "Plan",
         "Reader",
         "Ring",
         "Rows",
@@ -57,7 +57,6 @@ LAYERS = {
     "Groups": "of addresses (acl), of multicast (controller)",
     "Journey": "by rules (core), in the emulated network (lab)",
     "Clock": "of the process (controller), what a check gives a policy (core)",
-    "Plan": "what a route resolves to (core), what `maple plan` prints (controller)",
     "Replayed": "a recording (controller), a run along a tree (core)",
     "Rule": "of a list (acl), of a switch (core)",
     "Stats": "of an engine (core), of a controller (controller)",
@@ -111,3 +110,35 @@ def test_a_type_name_has_one_meaning_in_a_crate(crate: str) -> None:
     new = {name: files for name, files in twice.items() if name not in TWICE.get(crate, ())}
     assert not new, f"one name, several types: {new}"
     assert TWICE.get(crate, set()) <= set(twice), "these names have one meaning by now"
+
+
+# Folders with a file for each file of another one: the printed form of each message, the options of each command.
+MIRRORS = {"maple-wire": ("print/", "msg/stats/"), "maple-cli": ("options/",)}
+# A word of the field that two layers of a crate need.
+MODULES_TWICE = {
+    "maple": {"state": "of the network, and the part of an app that keeps it"},
+    "maple-wire": {
+        "bytes": "how packets are read, and how messages are",
+        "error": "of this crate, and OpenFlow's message",
+        "text": "of packets, and of messages",
+    },
+}
+
+
+def modules_twice(crate: str) -> dict[str, list[str]]:
+    """Returns the names that several modules of a crate have, without tests and mirrors, with their paths."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for file in read(CRATES / crate):
+        path = "/".join(file.module)
+        if path and not path.startswith(MIRRORS.get(crate, ())):
+            found[file.module[-1]].append(path)
+    return {name: paths for name, paths in sorted(found.items()) if len(paths) > 1}
+
+
+@pytest.mark.parametrize("crate", [crate for crate in ALL if crate not in COLLECTIONS])
+def test_a_module_name_has_one_meaning_in_a_crate(crate: str) -> None:
+    twice = modules_twice(crate)
+    exceptions = MODULES_TWICE.get(crate, {})
+    new = {name: paths for name, paths in twice.items() if name not in exceptions}
+    assert not new, f"one name, several modules: {new}"
+    assert set(exceptions) <= set(twice), "these names have one meaning by now"

@@ -340,7 +340,7 @@ mod tests {
             ("maple_controller::shard::io", "session"),
             ("maple_controller::control::socket", "control"),
             ("maple_controller::memory::persistence", "state"),
-            ("maple_cli::run::history", "run"),
+            ("maple_cli::run::past_states", "run"),
         ] {
             assert_eq!(area_of_module(module), area);
             assert!(AREAS.contains(&area));

@@ -10,7 +10,7 @@ use maple_wire::eth_type;
 use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
 
-use crate::plan::{SwitchHops, Treatment};
+use crate::route_plan::{SwitchHops, Treatment};
 
 /// [`VLAN_PRESENT`], with the width of label ids.
 pub(crate) const TAG_PRESENT: u16 = VLAN_PRESENT as u16;

@@ -22,7 +22,7 @@ pub mod compile;
 pub mod state;
 
 pub mod network;
-pub mod plan;
+pub mod route_plan;
 
 pub mod look_ups;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::ids::Name;
 use crate::network::Mac;
-use crate::plan::RouteError;
+use crate::route_plan::RouteError;
 use crate::state::Stop;
 use crate::trace::Source;
 

@@ -113,11 +113,11 @@ impl<'a> Load<'a> {
         let poll = Poll::new()?;
         let (Mode::Throughput { window } | Mode::Rate { window, .. }) = options.mode;
         let tls = options.tls.as_ref().map(TlsFiles::read).transpose()?;
-        let plans = options.workload.plans(options.version, options.switches, options.macs)?;
-        let mut switches = Vec::with_capacity(plans.len());
-        for (id, plan) in (1..).zip(plans) {
+        let all_packets = options.workload.switch_packets(options.version, options.switches, options.macs)?;
+        let mut switches = Vec::with_capacity(all_packets.len());
+        for (id, packets) in (1..).zip(all_packets) {
             let window = if options.floods(switches.len()) { FLOOD } else { window };
-            let mut switch = LoadSwitch::connect(options.connect, tls.as_ref(), id, options.version, plan, window)?;
+            let mut switch = LoadSwitch::connect(options.connect, tls.as_ref(), id, options.version, packets, window)?;
             register(&poll, &mut switch, switches.len())?;
             switches.push(switch);
         }

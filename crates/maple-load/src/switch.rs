@@ -14,7 +14,7 @@ use crate::handshake::{Identity, answer, hello};
 use crate::packets;
 use crate::pending::Pending;
 use crate::tls::of_one_switch;
-use crate::workload::{MARK, PAYLOAD, Plan, Source};
+use crate::workload::{MARK, PAYLOAD, Source, SwitchPackets};
 
 /// The positions of command and buffer id in a flow-mod, and of the buffer id in a packet-out.
 const COMMAND10: usize = 57;
@@ -112,7 +112,7 @@ impl LoadSwitch {
         tls: Option<&ClientConfig>,
         id: u32,
         version: Version,
-        plan: Plan,
+        packets: SwitchPackets,
         window: u32,
     ) -> Result<LoadSwitch, LoadError> {
         let sessions = tls.map(of_one_switch);
@@ -123,10 +123,10 @@ impl LoadSwitch {
             carried: Vec::new(),
             strayed: Vec::new(),
             sessions,
-            identity: Identity { dpid: plan.dpid, ports: plan.ports, tables: plan.tables },
-            source: plan.source,
-            teaching: plan.teaching,
-            has_links: plan.has_links,
+            identity: Identity { dpid: packets.dpid, ports: packets.ports, tables: packets.tables },
+            source: packets.source,
+            teaching: packets.teaching,
+            has_links: packets.has_links,
             pending: Pending::new(window),
             next_mac: 0,
         };

@@ -84,7 +84,7 @@ pub(crate) const MARK: [u8; 4] = *b"mpld";
 pub(crate) const PAYLOAD: usize = 14 + 20 + 8;
 
 /// One switch and its packets.
-pub(crate) struct Plan {
+pub(crate) struct SwitchPackets {
     pub dpid: u64,
     pub ports: Vec<u32>,
     pub tables: u8,
@@ -106,11 +106,16 @@ pub(crate) enum Source {
 }
 
 impl Workload {
-    /// Makes the plans of all switches. `switches` and `macs` apply where the workload does not determine the numbers.
+    /// Makes the packets of all switches. `switches` and `macs` apply where the workload does not determine the numbers.
     ///
     /// # Errors
     /// [`LoadError::Wrong`] if the workload has nothing to send.
-    pub(crate) fn plans(&self, version: Version, switches: u32, macs: u32) -> Result<Vec<Plan>, LoadError> {
+    pub(crate) fn switch_packets(
+        &self,
+        version: Version,
+        switches: u32,
+        macs: u32,
+    ) -> Result<Vec<SwitchPackets>, LoadError> {
         match self {
             Workload::Addresses => Ok((1..=switches).map(|id| by_address(version, id.into(), macs)).collect()),
             Workload::Frames(frames) => of_trace(version, switches, frames),
@@ -119,13 +124,13 @@ impl Workload {
     }
 }
 
-fn plan(dpid: u64, ports: Vec<u32>, source: Source, teaching: Vec<u8>) -> Plan {
-    Plan { dpid, ports, tables: 1, source, teaching, has_links: false }
+fn one_switch(dpid: u64, ports: Vec<u32>, source: Source, teaching: Vec<u8>) -> SwitchPackets {
+    SwitchPackets { dpid, ports, tables: 1, source, teaching, has_links: false }
 }
 
-fn by_address(version: Version, id: u64, macs: u32) -> Plan {
+fn by_address(version: Version, id: u64, macs: u32) -> SwitchPackets {
     let source = Source::Addresses(Template::new(version, id), macs);
-    plan(id, (1..=PORTS).collect(), source, teaching(version, id))
+    one_switch(id, (1..=PORTS).collect(), source, teaching(version, id))
 }
 
 /// The port of an address.
@@ -134,7 +139,7 @@ fn port_of(mac: [u8; 6]) -> u32 {
     1 + sum % PORTS
 }
 
-fn of_trace(version: Version, switches: u32, frames: &[Vec<u8>]) -> Result<Vec<Plan>, LoadError> {
+fn of_trace(version: Version, switches: u32, frames: &[Vec<u8>]) -> Result<Vec<SwitchPackets>, LoadError> {
     let addresses =
         |frame: &[u8]| -> Option<([u8; 6], [u8; 6])> { Some((*frame.first_chunk()?, *frame.get(6..)?.first_chunk()?)) };
     let mut packet_ins = Vec::new();
@@ -157,12 +162,12 @@ fn of_trace(version: Version, switches: u32, frames: &[Vec<u8>]) -> Result<Vec<P
     let plan_of = |n: u32| {
         let next = n as usize * packet_ins.len() / switches as usize;
         let source = Source::List { packet_ins: Arc::clone(&packet_ins), next };
-        plan(u64::from(n) + 1, (1..=PORTS).collect(), source, teaching.clone())
+        one_switch(u64::from(n) + 1, (1..=PORTS).collect(), source, teaching.clone())
     };
     Ok((0..switches).map(plan_of).collect())
 }
 
-fn of_network(version: Version, network: &Wiring) -> Result<Vec<Plan>, LoadError> {
+fn of_network(version: Version, network: &Wiring) -> Result<Vec<SwitchPackets>, LoadError> {
     if network.hosts.len() < 2 || network.hosts.len() > MAX_HOSTS {
         return Err(LoadError::Wrong("a network needs 2 to 512 hosts"));
     }
@@ -175,7 +180,7 @@ fn of_network(version: Version, network: &Wiring) -> Result<Vec<Plan>, LoadError
         let here = || network.hosts.iter().filter(move |host| host.switch == place);
         let teaching = here().flat_map(|host| announcement(version, host.port, host.mac, host.ip.octets())).collect();
         let requests = here().flat_map(|src| others(network, src).map(|dst| request(version, src, dst))).collect();
-        Plan {
+        SwitchPackets {
             dpid: *dpid,
             ports: ports.get(&place).into_iter().flatten().copied().collect(),
             tables: u8::MAX - 1,
@@ -258,8 +263,8 @@ mod tests {
     use super::*;
     use maple_wire::{Field, Message, Packet};
 
-    fn plans(workload: Workload) -> Result<Vec<Plan>, LoadError> {
-        workload.plans(Version::Of10, 4, 100)
+    fn switch_packets(workload: Workload) -> Result<Vec<SwitchPackets>, LoadError> {
+        workload.switch_packets(Version::Of10, 4, 100)
     }
 
     #[test]
@@ -272,10 +277,10 @@ mod tests {
             proto: [6, 17, 47][usize::from(n) % 3],
         };
         let frames = (0..8).map(|n| header(n).frame()).collect();
-        let made = plans(Workload::Frames(Arc::new(frames))).unwrap();
+        let made = switch_packets(Workload::Frames(Arc::new(frames))).unwrap();
         let starts: Vec<usize> = made
             .iter()
-            .map(|plan| match &plan.source {
+            .map(|switch| match &switch.source {
                 Source::List { next, packet_ins } => {
                     assert_eq!(packet_ins.len(), 8);
                     *next
@@ -291,7 +296,7 @@ mod tests {
         let Message::PacketIn(taught) = rest else { panic!("a packet-in") };
         assert_eq!(Packet::new(&taught.data, 1).get(Field::EthSrc), Some(0x0200_0a00_0100));
         assert_eq!(made[3].dpid, 4);
-        assert!(matches!(plans(Workload::Frames(Arc::default())), Err(LoadError::Wrong(_))));
+        assert!(matches!(switch_packets(Workload::Frames(Arc::default())), Err(LoadError::Wrong(_))));
     }
 
     #[test]
@@ -300,15 +305,15 @@ mod tests {
             |n: u8| NetworkHost { switch: usize::from(n), port: 1, mac: [2, 0, 0, 0, 0, n], ip: [10, 0, 0, n].into() };
         let network =
             Wiring { switches: vec![7, 8, 9], hosts: (0..3).map(host).collect(), links: vec![[(0, 2), (1, 3)]] };
-        let made = plans(Workload::Network(Arc::new(network))).unwrap();
-        assert_eq!(made.iter().map(|plan| plan.dpid).collect::<Vec<_>>(), [7, 8, 9]);
+        let made = switch_packets(Workload::Network(Arc::new(network))).unwrap();
+        assert_eq!(made.iter().map(|switch| switch.dpid).collect::<Vec<_>>(), [7, 8, 9]);
         assert_eq!(made[1].ports, [1, 3]);
-        for plan in &made {
-            let Source::Requests(requests) = &plan.source else { panic!("requests") };
+        for switch in &made {
+            let Source::Requests(requests) = &switch.source else { panic!("requests") };
             assert_eq!(requests.len(), 2);
             assert!(requests.iter().all(|request| request.windows(4).any(|bytes| bytes == MARK)));
         }
-        assert!(matches!(plans(Workload::Network(Arc::default())), Err(LoadError::Wrong(_))));
+        assert!(matches!(switch_packets(Workload::Network(Arc::default())), Err(LoadError::Wrong(_))));
     }
 
     #[test]

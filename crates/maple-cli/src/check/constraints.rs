@@ -7,7 +7,7 @@ use maple_core::check::{Check, Counted, Open};
 use maple_core::guard::Violation;
 use serde_json::{Value, json};
 
-use super::output::{packets, sample_json, shown};
+use super::print_findings::{packets, sample_json, shown};
 
 /// The result for one constraint.
 pub struct ConstraintResult {

@@ -4,7 +4,7 @@
 //! ([`maple_core::check`]). Findings of a language's loader, which reads the source, come first.
 
 mod constraints;
-mod output;
+mod print_findings;
 mod topologies;
 
 use std::path::{Path, PathBuf};
@@ -74,8 +74,8 @@ pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Sus
         std::thread::sleep(options.pause.0);
         check.again();
     }
-    let size = output::Size { hosts: options.hosts, switches: topology.switches.len() as u64 };
-    Ok(output::print(&check, suspicions, size, options)?)
+    let size = print_findings::Size { hosts: options.hosts, switches: topology.switches.len() as u64 };
+    Ok(print_findings::print(&check, suspicions, size, options)?)
 }
 
 /// Writes switches, links and costs into the store.

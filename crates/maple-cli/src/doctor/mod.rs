@@ -10,7 +10,7 @@
 //!  /proc, /sys, files ──► host ────────┘
 //! ```
 
-mod command;
+mod ask_programs;
 
 mod ovs;
 

@@ -16,7 +16,7 @@ use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
 use maple_lab::{costs_of, with_names_of};
 
-use super::reload::ReloadSettings;
+use super::reloads::ReloadSettings;
 use super::tls;
 use crate::declared::{DeclaredNetwork, FileLine};
 use crate::logging::print_plain;

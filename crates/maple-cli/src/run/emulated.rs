@@ -12,11 +12,11 @@ use maple_emulator::driver::Stats;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_lab::is_known;
 
-use super::check::{Checker, Verdicts};
+use super::check_deliveries::{Checker, Verdicts};
 use super::progress::Lines;
 use super::real_network::http_lines;
 use super::summary::Flows;
-use super::{NOTICE_INTERVAL, rules, summary};
+use super::{NOTICE_INTERVAL, flow_rules, summary};
 use crate::options::{EmulationArgs, RunOptions};
 use crate::output::print_line;
 use crate::values::OnOff;
@@ -157,7 +157,7 @@ impl Emulated<'_> {
 /// Prints how many rules a flow has, if wanted, and the summary.
 fn print_results(controller: &Handle, network: &Stats, verdicts: Option<&Verdicts>, with_rules: bool) {
     if with_rules {
-        match rules::of_one_flow(controller) {
+        match flow_rules::of_one_flow(controller) {
             Ok(rules) => print_line(format_args!("\n{rules}")),
             Err(late) => print_line(format_args!("\nno rules: {late}")),
         }

@@ -6,13 +6,13 @@ pub(crate) mod handlers;
 mod real_network;
 mod serve;
 
-mod check;
+mod check_deliveries;
 mod costs;
-mod history;
+mod flow_rules;
+mod past_states;
 mod progress;
 mod reconfigure;
-mod reload;
-mod rules;
+mod reloads;
 mod start_policy;
 mod summary;
 pub mod tls;
@@ -33,7 +33,7 @@ use crate::output::IS_OPTIMISED;
 use crate::policy::{Loaded, PolicyLoader, load};
 use crate::usage_error::OrUsageError as _;
 use crate::{builtin, signal};
-use reload::ReloadSettings;
+use reloads::ReloadSettings;
 use start_policy::StartPolicy;
 
 /// The action to take when the controller runs.

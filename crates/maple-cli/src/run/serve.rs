@@ -10,7 +10,7 @@ use maple_controller::{Controller, ControllerOptions, Handle};
 use super::progress::Lines;
 use super::real_network::RealNetwork;
 use super::reconfigure::Reconfiguring;
-use super::reload::{Hangup, ReloadService, ReloadSettings};
+use super::reloads::{Hangup, ReloadService, ReloadSettings};
 use super::tls::Renewal;
 use super::{OnStart, print_recording, stop_unless_failed, summary};
 use crate::options::RunOptions;

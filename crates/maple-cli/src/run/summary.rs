@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maple_controller::{Handle, LateShard};
 use maple_emulator::driver::Stats;
 
-use super::check::Verdicts;
+use super::check_deliveries::Verdicts;
 use super::progress::Lines;
 use crate::output::print_line;
 use maple_wire::counted;

@@ -7,11 +7,11 @@
 //!
 //! A picture knows no terminal, so tests draw it into memory.
 
+mod alternate_screen;
 mod draw;
 mod picture;
 mod plain;
 mod reading;
-mod screen;
 mod view;
 
 use std::io::IsTerminal as _;
@@ -22,10 +22,10 @@ use clap::Args;
 use crossbeam_channel::{Receiver, bounded};
 use maple_controller::control::socket::AskError;
 
+use self::alternate_screen::{Happening, TopScreen};
 use self::draw::draw;
 use self::picture::{Picture, Trends};
 use self::reading::Reading;
-use self::screen::{Happening, TopScreen};
 use self::view::{KeyOutcome, View};
 use crate::options::controller_to_ask;
 use crate::output::{is_watched, print_text};

@@ -22,7 +22,9 @@ use super::explain::{ExplainRequest, Unanswered};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, RefusalKind, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, access_lists, doctor, dropped, explain, heat, history, map, state, timeline};
+use super::{
+    Handle, ReportedError, access_lists, doctor, dropped, explain, heat, history_answer, map, state, timeline,
+};
 use crate::kept_files::FileStatus;
 use crate::log::LogEntry;
 use crate::names::Names;
@@ -73,7 +75,7 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::Policy) => heat::answer(handle)?,
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
-        Request::Show(Show::History) => history::answer(handle),
+        Request::Show(Show::History) => history_answer::answer(handle),
         Request::Show(Show::Doctor) => doctor::answer(handle, asker)?,
         Request::Show(Show::Time) => timeline::overview(handle)?,
         Request::Show(Show::TimeAt(time)) => timeline::at(handle, *time)?,

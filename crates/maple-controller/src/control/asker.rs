@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use maple_core::state::Writer;
 
-use super::access::PeerProcess;
+use super::socket_access::PeerProcess;
 use crate::memory::history::Changer;
 
 /// The sender of a request.

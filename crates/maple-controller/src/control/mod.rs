@@ -6,7 +6,6 @@
 pub mod transactions;
 
 pub(crate) mod about;
-mod access;
 mod access_lists;
 mod answer;
 mod asker;
@@ -16,7 +15,7 @@ mod errors;
 mod expected;
 pub mod explain;
 mod heat;
-mod history;
+mod history_answer;
 mod http;
 pub(crate) mod live;
 mod map;
@@ -28,6 +27,7 @@ mod request;
 pub mod rows;
 mod schema;
 pub mod socket;
+mod socket_access;
 mod state;
 mod successor;
 mod timeline;

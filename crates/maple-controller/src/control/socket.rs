@@ -1,7 +1,7 @@
 //! The Unix socket of `maple show` and `maple state`: each line in is a JSON request, each line out a JSON answer.
 //!
 //! An answer is `{"ok": …}` or `{"error": "…"}`, with the version of the protocol; a watch has many answers. Both ends
-//! talk only to the same user and to root (`access.rs`). One thread accepts clients, and each client has a thread of its
+//! talk only to the same user and to root (`socket_access.rs`). One thread accepts clients, and each client has a thread of its
 //! own, up to a limit. None of these threads is a shard, so a slow client delays no packets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,7 +17,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use super::access::PeerProcess;
 use super::answer::{answer, log_line};
 use super::asker::Asker;
 pub use super::live::Live;
@@ -27,8 +26,9 @@ pub use super::reload::{CanaryAt, Tolerance};
 pub use super::request::{Invalidate, PortText, Reload, Request, Show, TimeSpan};
 use super::request::{RequestError, parse};
 pub use super::schema::schema;
+use super::socket_access::PeerProcess;
 pub use super::state::{StatePlace, StateRequest};
-use super::{Handle, access, live, state};
+use super::{Handle, live, socket_access, state};
 use crate::kept_files::KeptFile;
 use crate::memory::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
@@ -106,12 +106,12 @@ pub enum AskError {
 
 /// Returns the default path of the control socket, in a folder of the user's own.
 pub fn default_path() -> PathBuf {
-    access::folder().join(SOCKET)
+    socket_access::folder().join(SOCKET)
 }
 
 /// Returns where a controller is found: at the default path, or where the system's controller is.
 pub fn find() -> PathBuf {
-    let (own, system) = (default_path(), Path::new(access::SYSTEM_FOLDER).join(SOCKET));
+    let (own, system) = (default_path(), Path::new(socket_access::SYSTEM_FOLDER).join(SOCKET));
     if !own.exists() && system.exists() { system } else { own }
 }
 
@@ -129,7 +129,7 @@ impl Reach for Path {
     fn connect(&self) -> Result<UnixStream, AskError> {
         let stream =
             UnixStream::connect(self).map_err(|error| AskError::Unreachable { path: self.to_owned(), error })?;
-        match access::untrusted_peer(&stream)?.filter(|user| !access::is_system_service(self, *user)) {
+        match socket_access::untrusted_peer(&stream)?.filter(|user| !socket_access::is_system_service(self, *user)) {
             Some(user) => Err(AskError::OtherUser { path: self.to_owned(), user }),
             None => Ok(stream),
         }
@@ -179,7 +179,7 @@ pub fn ask(controller: &(impl Reach + ?Sized), request: &Request) -> Result<Valu
 /// # Errors
 /// The system's error, if the socket can't be reached or does not report its process.
 pub fn process(path: &Path) -> io::Result<u32> {
-    access::peer_process(UnixStream::connect(path)?)
+    socket_access::peer_process(UnixStream::connect(path)?)
 }
 
 /// Sends a request that has many answers. Calls `each` with every answer until it returns `false`.
@@ -285,11 +285,11 @@ impl Listening {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another controller listens on it"));
         }
-        let folder = access::folder();
+        let folder = socket_access::folder();
         if path.parent() == Some(&folder) {
-            access::create_private_folder(&folder)?;
+            socket_access::create_private_folder(&folder)?;
         }
-        let listener = access::bind(path)?;
+        let listener = socket_access::bind(path)?;
         listener.set_nonblocking(true)?;
         let found = std::fs::symlink_metadata(path)?;
         Ok(Listening { listener, device: found.dev(), inode: found.ino() })

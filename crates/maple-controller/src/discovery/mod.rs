@@ -32,11 +32,11 @@
 //!
 //! Cost: one heap entry for each port; O(log ports) for each probe sent or received.
 
-mod away;
 mod declare;
+mod discovery_output;
 mod frame;
-mod output;
 mod port;
+mod unconnected;
 
 #[cfg(test)]
 mod tests;
@@ -51,14 +51,14 @@ use maple_core::network::{Facts, Location, PortRole};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port};
 
+use discovery_output::gone;
+pub use discovery_output::{Anomaly, DiscoveryOutput, PeerMessage, ProbeOrigin};
 pub use frame::{Key, ParsedProbe, Probe, ProbeForm, is_probe};
-use output::gone;
-pub use output::{Anomaly, DiscoveryOutput, PeerMessage, ProbeOrigin};
 pub use port::Attachment;
 use port::PortState;
 
 use crate::time::after;
-pub use away::IsAway;
+pub use unconnected::IsAway;
 
 /// The intervals of probes, and the times for which findings are valid.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEnc
 use prometheus_client::metrics::MetricType;
 
 use super::families::{self, Description, MetricKind};
+use super::metric_rows::{Lines, Listed, SwitchRow, port_rows, switch_rows, switches};
 use super::process::Process;
-use super::rows::{Lines, Listed, SwitchRow, port_rows, switch_rows, switches};
 use crate::control::{Handle, LateShard};
 use crate::status::{ShardMetrics, ShardStats, SwitchMetrics};
 

@@ -5,11 +5,11 @@
 //! a slow client delays no packet. `families.rs` lists all metrics, and docs/metrics.md is made from that list.
 //!
 //! What can be exported is bounded: no metric is labelled by a host's address, and the numbers of switches, ports and
-//! source lines with rows of their own are limited (`rows.rs`).
+//! source lines with rows of their own are limited (`metric_rows.rs`).
 
 mod families;
+mod metric_rows;
 mod process;
-mod rows;
 
 mod exporter;
 

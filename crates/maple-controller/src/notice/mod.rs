@@ -1,9 +1,9 @@
 //! Notices for people: the log, a queue for programs, and the most recent errors. Repeated notices are suppressed.
 
-mod about;
 mod advice;
 mod client_news;
 mod cluster_news;
+mod subject;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,10 +26,10 @@ use crate::names::Names;
 use crate::session::{CloseReason, ProtocolWarning, RoleNews};
 use crate::snoop::IgnoreReason;
 use crate::time::after;
-use about::{about, policy_error};
 use advice::advice;
 pub use client_news::ClientNews;
 pub use cluster_news::ClusterNews;
+use subject::{about, policy_error};
 
 /// The maximum number of notices in the queue. Further ones only go to the log.
 const CAPACITY: usize = 16 * 1024;

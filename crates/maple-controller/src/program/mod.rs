@@ -10,9 +10,9 @@
 //! wrote them, and appends its messages where the kernel reads them. The [`Session`] makes the handshake, answers
 //! echoes, and watches over deadlines. Engine and discovery do not know such switches.
 
-mod errors;
+mod program_errors;
 
-pub use errors::{ErrorReporter, ProgramErrors};
+pub use program_errors::{ErrorReporter, ProgramErrors};
 
 use std::time::Duration;
 

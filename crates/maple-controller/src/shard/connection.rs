@@ -12,10 +12,10 @@ use std::time::Duration;
 use maple_core::engine::{Engine, Time};
 use maple_wire::{Dpid, Message, Port, Version};
 
+use super::connection_socket::Socket;
 use super::message_dispatch::{AnsweredInPlace, MessageDispatch};
 use super::outbox::{Outbox, QueueLimits};
 use super::registry::ConnectionId;
-use super::socket::Socket;
 use crate::counters::{Counters, SwitchCounters};
 use crate::framing::Framer;
 use crate::program::{MigrationCandidate, Program, ProgramConnection, Progress};

@@ -29,17 +29,17 @@ use maple_core::trace::Cond;
 use maple_wire::Dpid;
 use mio::Events;
 
+use super::answer_queries::Queries;
 use super::away::{AwaySwitches, ReturningSwitches, Unreachable, announce_presumed};
+use super::connection_socket::Socket;
 use super::context::Context;
 use super::io::{Io, OpenedConnection, POLL_EVENTS};
 use super::links::Links;
 use super::mailbox::ShardMessage;
 #[cfg(all(test, feature = "simulation"))]
 use super::outbox::Outbox;
-use super::queries::Queries;
 use super::shard_end::ShardEnd;
 use super::shard_parts::ShardParts;
-use super::socket::Socket;
 use super::switches::Switches;
 use super::sync::{self, CONGESTION_RETRY};
 use super::turn::EngineTurn;

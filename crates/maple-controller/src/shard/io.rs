@@ -21,6 +21,7 @@ use mio::net::TcpStream;
 use mio::{Events, Poll, Token};
 
 use super::connection::{ConnectedSwitch, Connection, ConnectionState, LINGER, Queued, ReadOutcome};
+use super::connection_socket::Socket;
 use super::context::Context;
 use super::due_connections::{DueConnections, ReadShare};
 use super::listeners::{FIRST_CONNECTION, Listeners, ListeningSocket, WAKER};
@@ -29,7 +30,6 @@ use super::outbox::QueueLimits;
 use super::registry::ConnectionId;
 use super::release_sockets;
 use super::slots::Slots;
-use super::socket::Socket;
 use super::sync::{self, Fault};
 use crate::framing::READ_SHARE;
 use crate::memory::takeover::HandedConnection;

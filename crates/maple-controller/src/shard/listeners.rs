@@ -11,7 +11,7 @@ use maple_core::engine::Time;
 use mio::net::TcpListener;
 use mio::{Interest, Token};
 
-use super::socket::Socket;
+use super::connection_socket::Socket;
 use super::tls_socket::TlsSocket;
 use crate::time::after;
 use crate::tls::Tls;

@@ -21,11 +21,11 @@ use maple_wire::Dpid;
 use mio::Waker;
 
 use super::connection::Connection;
+use super::connection_socket::Socket;
 use super::listeners::ListeningSocket;
 #[cfg(feature = "simulation")]
 use super::memory_socket::{self, SwitchEnd};
 use super::registry::ConnectionId;
-use super::socket::Socket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
 use crate::memory::takeover::{CopiedSwitch, HandedConnection};

@@ -1,5 +1,5 @@
 //! Connections in memory, for shards in simulated time. [`ControllerEnd`] is the controller's
-//! [`Socket`](super::socket::Socket), and a test holds the other end, the [`SwitchEnd`].
+//! [`Socket`](super::connection_socket::Socket), and a test holds the other end, the [`SwitchEnd`].
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

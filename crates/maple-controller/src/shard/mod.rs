@@ -39,7 +39,7 @@ pub(crate) mod registry;
 pub(crate) mod memory_socket;
 mod tls_socket;
 
-mod socket;
+mod connection_socket;
 
 mod outbox;
 
@@ -70,9 +70,9 @@ mod backlog;
 
 mod turn;
 
-mod metrics;
+mod shard_metrics;
 
-mod queries;
+mod answer_queries;
 
 mod shard_end;
 mod shard_parts;

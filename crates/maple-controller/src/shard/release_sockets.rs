@@ -7,10 +7,10 @@ use maple_wire::Dpid;
 use maple_wire::msg::PacketIn;
 
 use super::connection::{Connection, ConnectionState};
+use super::connection_socket::Socket;
 use super::context::Context;
 use super::listeners::owned;
 use super::slots::Slots;
-use super::socket::Socket;
 use crate::memory::takeover::HandedConnection;
 use crate::session::MAX_EARLY;
 use crate::time::until;

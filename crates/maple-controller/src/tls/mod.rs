@@ -3,7 +3,7 @@
 //! # What
 //!
 //! A controller may listen with TLS 1.2 and 1.3. A switch shows a certificate that one of the controller's authorities
-//! has signed. A file may say which certificate may be which switch (`switches.rs`). All files are read again when one
+//! has signed. A file may say which certificate may be which switch (`switch_certificates.rs`). All files are read again when one
 //! changes. No session ends then: a session keeps the certificates that it began with.
 //!
 //! Names in certificates mean nothing by themselves. Those of `ovs-pki` are not valid DNS names.
@@ -23,7 +23,7 @@
 
 mod identity;
 mod pins;
-mod switches;
+mod switch_certificates;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,8 @@ use rustls::{
 use crate::kept_files::{KeptFile, KeptFiles};
 pub(crate) use identity::Identity;
 use pins::{Pins, PinsWriter};
-use switches::SwitchCertificates;
-pub use switches::{NotThisSwitch, SwitchesError};
+use switch_certificates::SwitchCertificates;
+pub use switch_certificates::{NotThisSwitch, SwitchesError};
 
 /// The files of a controller that listens with TLS. All certificates and keys are PEM.
 ///

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_wire::{Constraint, Dpid, Field};
 
 use super::observe::Observation;
-use super::packet::Sample;
+use super::sample_packets::Sample;
 use crate::look_ups::{Registers, SharedRegisters, lock};
 use crate::trace::{Item, ReadMetadata, Source};
 

@@ -9,7 +9,7 @@
 //!
 //! # Why it is correct
 //!
-//! The run itself asks whether the packet is in the scope ([`super::scope`]), so all packets of a trace are in the
+//! The run itself asks whether the packet is in the scope ([`super::packet_scope`]), so all packets of a trace are in the
 //! scope or none is. The judge considers what the route means for every packet of the trace: a port that the packet may
 //! have come in by counts as a port that it leaves by, unless it is the sender's own. If a policy is compared with
 //! another one, both run in one run, so that traces hold the observations of both.
@@ -19,13 +19,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::coverage::keys;
-use super::packet::first_packets;
+use super::packet_scope::{PacketScope, Scoped};
 use super::proof::Open;
-use super::scope::{PacketScope, Scoped};
+use super::sample_packets::first_packets;
 use super::{Check, Clock, Coverage, Host, Observation, Sample};
 use crate::network::Location;
-use crate::plan::{Resolved, RouteError};
 use crate::policy::{Policy, PolicyError};
+use crate::route_plan::{Resolved, RouteError};
 use crate::run::Run;
 use crate::state::{Snapshot, Store, Txn};
 

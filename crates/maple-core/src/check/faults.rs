@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::observe::{Observation, RunDifference};
-use super::packet::Sample;
+use super::sample_packets::Sample;
 use crate::policy::PolicyError;
 use crate::run::Violation;
 use crate::trace::Source;

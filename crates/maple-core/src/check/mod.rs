@@ -33,11 +33,11 @@ mod cost;
 mod coverage;
 mod examine;
 mod faults;
-mod packet;
 mod proof;
 mod queue;
+mod sample_packets;
 
-mod scope;
+mod packet_scope;
 mod timing;
 mod vary;
 
@@ -63,18 +63,18 @@ pub use coverage::{Coverage, OneSided};
 pub use examine::{Claim, Counterexample, Examined, ScopedClaim, examine};
 pub use faults::{Counted, Faults, Finding};
 pub use observe::{Observation, RunDifference};
-pub use packet::{Sample, frame_of};
+pub use packet_scope::PacketScope;
 pub use proof::Open;
-pub use scope::PacketScope;
+pub use sample_packets::{Sample, frame_of};
 
-pub(crate) use packet::Headers;
+pub(crate) use sample_packets::Headers;
 pub(crate) use vary::{failing, fitting};
 
 use cost::Costs;
 use coverage::{MergedTraces, keys};
-use packet::first_packets;
 use proof::Explored;
 use queue::SampleQueue;
+use sample_packets::first_packets;
 use timing::Timing;
 use vary::{TriedValues, variants};
 

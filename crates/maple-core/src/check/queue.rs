@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::packet::Sample;
+use super::sample_packets::Sample;
 
 /// The maximum number of times that packets are tried again because the state changed.
 const PASSES: u32 = 4;

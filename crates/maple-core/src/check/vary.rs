@@ -15,8 +15,8 @@ use maple_wire::{Constraint, Field};
 
 use super::Host;
 use super::observe::Observation;
-use super::packet::{Headers, Sample};
 use super::proof::BITS;
+use super::sample_packets::{Headers, Sample};
 use crate::state::{Cell, Snapshot, Value};
 use crate::trace::{Cond, Item, Range, TraceStep};
 

@@ -6,14 +6,14 @@
 
 use maple_wire::{Constraint, Instruction};
 
-mod table;
+mod rule_table;
 
 mod incremental;
 
 mod entries;
 mod tuning;
 
-pub use table::{RuleTable, TableBackend, TableTarget};
+pub use rule_table::{RuleTable, TableBackend, TableTarget};
 pub use tuning::Tuning;
 
 /// The action of the switch for a leaf's packets.

@@ -28,7 +28,7 @@ mod live;
 
 mod dispatch;
 
-mod explain;
+mod explained_network;
 mod rehearsal;
 #[doc(hidden)]
 pub mod testing;
@@ -51,15 +51,15 @@ pub use decisions::line_view::LineUse;
 pub use decisions::rule_view::TableRule;
 pub use dispatch::Engine;
 pub use dispatch::copy::EngineCopy;
-pub use dispatch::view::EngineView;
-pub use explain::Engines;
+pub use dispatch::engine_view::EngineView;
+pub use explained_network::Engines;
 pub use live::{COPIES_A_SECOND, MAX_WATCHES};
 pub use one_switch::classifier::{PROBE_MAC, is_the_controllers};
 pub use one_switch::cookies::OWN_COOKIES;
 pub use one_switch::counters::drops::{Dropped, KEPT_MINUTES};
 pub use one_switch::ingress::exploration::{Exploration, ExplorationBound, NoLeaf, OpenQuestion};
-pub use one_switch::look_ups::LookUpStatus;
-pub use one_switch::view::SwitchCounts;
+pub use one_switch::look_up_tables::LookUpStatus;
+pub use one_switch::switch_counts::SwitchCounts;
 pub use rehearsal::{Rehearsal, Rehearsed, RuleDifference};
 pub use reruns::comparison::Comparison;
 pub use switches::traffic::{Party, PortCount, Traffic};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use crate::network::{Location, Mac};
-use crate::plan::Treatment;
 use crate::policy::{Net, PacketHandle, PolicyError};
 use crate::query::{Query, QueryError};
 use crate::route::RouteError;
+use crate::route_plan::Treatment;
 use crate::run::Observe as _;
 use crate::state::{Cell, CellValue};
 use crate::trace::Cond;

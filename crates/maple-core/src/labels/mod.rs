@@ -42,11 +42,11 @@
 //! A flow whose labels exist costs no message to any switch but its ingress. A new label costs one rule and one message
 //! each way. A labelled packet is 4 bytes longer on links.
 
-mod ids;
+mod label_ids;
+mod label_table;
+mod label_view;
 mod onward;
 mod suffix;
-mod table;
-mod view;
 
 #[cfg(test)]
 mod tests;
@@ -56,13 +56,13 @@ use std::time::Duration;
 
 use maple_wire::{Dpid, PortNo};
 
-pub use ids::{LabelRange, LabelRangeError};
-pub use view::{LabelStage, LabelView};
+pub use label_ids::{LabelRange, LabelRangeError};
+pub use label_view::{LabelStage, LabelView};
 
-pub(crate) use ids::{AllLabelIds, LabelIds, RehearsedLabel};
+pub(crate) use label_ids::{AllLabelIds, LabelIds, RehearsedLabel};
+pub(crate) use label_table::{LabelKey, LabelRuleChanges, LabelTable, outline};
 pub(crate) use onward::OnwardLabels;
 pub(crate) use suffix::{Carriage, Suffix};
-pub(crate) use table::{LabelKey, LabelRuleChanges, LabelTable, outline};
 
 use crate::ids::{ShardId, Time};
 use crate::network::Location;

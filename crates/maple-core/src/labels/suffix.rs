@@ -9,7 +9,7 @@ use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::network::Location;
-use crate::plan::{Resolved, SwitchHops, Treatment, is_settable};
+use crate::route_plan::{Resolved, SwitchHops, Treatment, is_settable};
 use crate::trace::Fields;
 
 /// The path of a packet from a switch on: a subtree of a route's hops, with the treatment of each switch where the

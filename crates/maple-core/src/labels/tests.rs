@@ -16,7 +16,7 @@ use super::{
 };
 use crate::ids::{ShardId, Time};
 use crate::network::Location;
-use crate::plan::Treatment;
+use crate::route_plan::Treatment;
 use crate::update::Change;
 
 const SWITCHES: u64 = 4;

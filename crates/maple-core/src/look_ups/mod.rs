@@ -26,10 +26,10 @@
 //! A packet must not pass rules that were made of different states. `KeyRules` says how.
 
 mod bindings;
-mod classes;
 mod key_rules;
 mod key_ways;
 mod registers;
+mod value_classes;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use maple_wire::{Constraint, Field};
 use serde::{Deserialize, Serialize};
 
-use super::classes::Classes;
+use super::value_classes::Classes;
 use super::{Component, LookUp};
 use crate::ids::Name;
 use crate::report::Lowered;

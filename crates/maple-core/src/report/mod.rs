@@ -12,7 +12,7 @@ use maple_wire::{Dpid, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::network::{Location, Mac};
-use crate::plan::Absence;
+use crate::route_plan::Absence;
 
 pub use awaited::Awaited;
 pub(crate) use awaited::rule_line;

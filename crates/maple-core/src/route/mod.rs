@@ -3,15 +3,15 @@
 //! A [`Route`] is what f returns; it may be invalid. [`Route::resolve`] checks it against the network and returns a
 //! [`Resolved`]: for each switch, the ports that the packet leaves by.
 //!
-//! f mostly returns a [`Plan`]: the path to a host, or a flood. The hops that a plan resolves to change with the
+//! f mostly returns a [`RoutePlan`]: the path to a host, or a flood. The hops that a plan resolves to change with the
 //! topology, and f has not read them. So a leaf keeps the plan, and leaves with equal plans share its hops (`Goal`). A
 //! leaf depends on the hops only if f reads the hops of a path, or rewrites headers.
 
-mod compose;
+mod composed;
 mod copies;
 mod questions;
 mod resolve;
-mod view;
+mod route_view;
 
 use std::fmt;
 use std::panic::Location as Caller;
@@ -23,14 +23,14 @@ use maple_wire::{Field, PortNo};
 
 pub use copies::rewritten;
 pub(crate) use resolve::{Goal, OpenGoal};
-pub use view::{Delivery, RouteView};
+pub use route_view::{Delivery, RouteView};
 
 use crate::network::{Hop, Location};
-pub use crate::plan::{
-    Absence, FRAME_BYTES, FrameError, Limit, MAX_FRAMES, Meter, OmittedPlace, Plan, Resolved, RouteError, SwitchHops,
-    Treatment, Unit, is_settable,
+pub use crate::route_plan::{
+    Absence, FRAME_BYTES, FrameError, Limit, MAX_FRAMES, Meter, OmittedPlace, Resolved, RouteError, RoutePlan,
+    SwitchHops, Treatment, Unit, is_settable,
 };
-use crate::plan::{Branch, Flood, PathTo};
+use crate::route_plan::{Branch, Flood, PathTo};
 use crate::state::Cell;
 use crate::trace::{Source, caller};
 

@@ -2,7 +2,7 @@
 
 use super::Route;
 use crate::network::Hop;
-use crate::plan::{Branch, PathTo};
+use crate::route_plan::{Branch, PathTo};
 use crate::state::Cell;
 use crate::trace::Source;
 

@@ -8,8 +8,8 @@ use maple_wire::{Dpid, Field, Version};
 use super::{OpenEnd, Route};
 use crate::look_ups::OpenPaths;
 use crate::network::{Location, OwnFrame, PortKind};
-use crate::plan::{
-    Branch, FRAME_BYTES, Flood, FrameError, MAX_FRAMES, Meter, OmittedPlace, PathTo, Plan, Resolved, RouteError,
+use crate::route_plan::{
+    Branch, FRAME_BYTES, Flood, FrameError, MAX_FRAMES, Meter, OmittedPlace, PathTo, Resolved, RouteError, RoutePlan,
     SwitchHops, is_settable,
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
@@ -18,7 +18,7 @@ use crate::state::{Cell, CellValue, Snapshot, Txn};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Goal {
     /// Wherever the plan leads, as the topology changes.
-    Plan(Plan),
+    Plan(RoutePlan),
     /// Exactly these hops: the route has rewrites, or frames of f's own, or constraints have judged it.
     Fixed(Arc<Resolved>),
     /// The best path to whatever place a look-up finds.
@@ -39,7 +39,7 @@ impl OpenGoal {
     pub fn ending_at(&self, place: Location) -> Goal {
         let path = PathTo { from: self.ingress, to: place, costs: self.paths.costs.clone(), within: None };
         let branch = Branch { path: Some(path), ..Branch::default() };
-        Goal::Plan(Plan::new(self.ingress, vec![branch], false, None))
+        Goal::Plan(RoutePlan::new(self.ingress, vec![branch], false, None))
     }
 }
 
@@ -205,12 +205,12 @@ impl Route {
     }
 
     /// Returns the part of the route that determines its hops.
-    pub(super) fn plan(&self, ingress: Dpid) -> Plan {
+    pub(super) fn plan(&self, ingress: Dpid) -> RoutePlan {
         let mut branches = self.branches.clone();
         for branch in branches.iter_mut().filter(|branch| branch.flood.is_on()) {
             branch.flood = Flood::All;
         }
-        Plan::new(ingress, branches, self.is_multicast, self.meter.clone())
+        RoutePlan::new(ingress, branches, self.is_multicast, self.meter.clone())
     }
 
     /// Reports whether a packet that came in at `came_in` can take the route now. What this depends on is read through

@@ -16,9 +16,9 @@ use maple_wire::{Field, Version};
 
 use super::{Net, PacketHandle, RunState, SubjectView};
 use crate::ids::Name;
-use crate::plan::{RouteError, Treatment, is_settable};
 use crate::policy_error::PolicyError;
 use crate::route::{Route, rewritten};
+use crate::route_plan::{RouteError, Treatment, is_settable};
 use crate::trace::{Cond, CondList, Recorder, Source};
 
 /// The fields that earlier policies wrote.

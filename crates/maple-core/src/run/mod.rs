@@ -27,9 +27,9 @@ mod host_location;
 mod look_up;
 mod net;
 mod open_paths;
-mod packet;
+mod own_state;
+mod packet_handle;
 mod slice;
-mod tables;
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ pub(crate) use changes::FieldChanges;
 pub use guarded::Violation;
 pub use host_location::HostLocation;
 pub use net::Net;
-pub use packet::{Observe, PacketHandle};
+pub use packet_handle::{Observe, PacketHandle};
 
 /// One run of f.
 #[derive(Clone)]

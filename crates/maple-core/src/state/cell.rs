@@ -7,11 +7,11 @@ use std::sync::Arc;
 use maple_wire::{Dpid, PortNo};
 use serde::{Deserialize, Serialize, Serializer, ser};
 
-use super::query::{QueryAnswer, QueryCall};
+use super::query_answers::{QueryAnswer, QueryCall};
 use super::snapshot::first_and_last;
 use super::{Name, Rows, Snapshot, Value};
 use crate::network::{Gauge, Hop, Location, Mac, PortInfo, PortKind, Scale, Scope, UTILISATION};
-use crate::plan::{Plan, Resolved, RouteError};
+use crate::route_plan::{Resolved, RouteError, RoutePlan};
 
 /// One unit of tracked state: a stored value, or a question about stored values.
 ///
@@ -94,7 +94,7 @@ pub enum Cell {
     /// edge ports on it.
     Flood(Dpid, Option<Scope>),
     /// The result of resolving a route plan.
-    Route(Plan),
+    Route(RoutePlan),
     /// The answer to a query.
     Query(QueryCall),
 }

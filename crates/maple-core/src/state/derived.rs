@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::{Cell, CellValue, Name, Snapshot, Txn, sync};
 use crate::network::graph::{self, Distances, Graph};
 use crate::network::{Hop, Location, PortInfo, Reduced, Scope};
-use crate::plan::{Absence, OmittedPlace, Plan, PlanTopology, Resolved, RouteError};
+use crate::route_plan::{Absence, OmittedPlace, Resolved, RouteError, RoutePlan, RouteTopology};
 
 /// The moment at which something last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Snapshot {
     }
 
     /// Resolves the plan of a route.
-    pub(crate) fn route(&self, plan: &Plan) -> Result<Arc<Resolved>, RouteError> {
+    pub(crate) fn route(&self, plan: &RoutePlan) -> Result<Arc<Resolved>, RouteError> {
         match self.derive(&Cell::Route(plan.clone())) {
             CellValue::Route(resolved) => resolved,
             _ => Err(RouteError::NotAtIngress { ingress: plan.ingress() }),
@@ -120,7 +120,7 @@ impl Snapshot {
     }
 
     /// Returns the places that a route's plan leaves out because they are absent.
-    pub(crate) fn left_out(&self, plan: &Plan) -> Vec<OmittedPlace> {
+    pub(crate) fn left_out(&self, plan: &RoutePlan) -> Vec<OmittedPlace> {
         plan.left_out(|at| self.absence(at))
     }
 
@@ -130,7 +130,7 @@ impl Snapshot {
     }
 
     /// Resolves a plan. Returns the result, and the cells that it rests on.
-    fn resolve(&self, plan: &Plan) -> (CellValue, Inputs) {
+    fn resolve(&self, plan: &RoutePlan) -> (CellValue, Inputs) {
         let mut txn = Txn::new(Arc::new(self.clone()));
         let resolved = CellValue::Route(plan.resolve(&mut txn).map(Arc::new));
         (resolved, txn.reads().map(|(cell, value)| (cell.clone(), value.clone())).collect())
@@ -170,7 +170,7 @@ impl Graph for Snapshot {
     }
 }
 
-impl PlanTopology for Txn {
+impl RouteTopology for Txn {
     fn flood(&mut self, from: Dpid, within: Option<&Scope>) -> Option<Arc<[Hop]>> {
         hops(self.read(Cell::Flood(from, within.and_then(Scope::of_ports_and_links))))
     }

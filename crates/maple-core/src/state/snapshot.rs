@@ -11,7 +11,7 @@ use super::derived::{Derived, LastChange};
 use super::kind::{Declarations, Kind, Mismatch, Types};
 use super::known_hosts::KnownHosts;
 use super::known_ports::KnownPorts;
-use super::query::AnswerMemo;
+use super::query_answers::AnswerMemo;
 use super::{Name, RateHistory, Rows, Value};
 use crate::ids::ShardId;
 use crate::network::{Facts, Gauge, HostInfo, LinkName, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use maple_core::engine::Options;
 use maple_core::network::{Hop, Location};
-use maple_core::plan::Absence;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
+use maple_core::route_plan::Absence;
 use maple_sim::seeds::seeds;
 use maple_sim::{Choices, Delivery, SimNetwork};
 use maple_wire::{Dpid, Field, PortNo, Version};

@@ -11,7 +11,7 @@ use maple_controller::control::socket::{AskError, Request, Show, ask, process};
 use maple_controller::names::Names;
 use serde_json::Value;
 
-use super::command::within;
+use super::ask_programs::within;
 
 /// The maximum time for all answers.
 const TIME_LIMIT: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 //! The clock: whether it was set while the controller ran, and whether it is synchronised.
 
-use super::super::command::output;
+use super::super::ask_programs::output;
 use super::{Controller, DoctorReport, Finding, FindingId, Severity};
 
 /// The size in seconds below which a step does not matter.

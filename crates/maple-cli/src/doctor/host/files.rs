@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::super::command::within;
+use super::super::ask_programs::within;
 use super::{DoctorReport, Finding, FindingId, Process, Severity};
 use maple_controller::control::doctor::quoted;
 

@@ -5,16 +5,16 @@ mod clock;
 mod cores;
 mod files;
 mod process;
-mod service;
 mod sockets;
+mod surroundings;
 
 pub use certificates::look as look_at_certificates;
 pub use clock::look as look_at_clock;
 pub use cores::look as look_at_cores;
 pub use files::{look_at_control_sockets, look_at_state_file};
 pub use process::Process;
-pub use service::{look as look_at_service, look_at_python};
 pub use sockets::look as look_at_ports;
+pub use surroundings::{look as look_at_service, look_at_python};
 
 use super::controller::Controller;
 use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Listening, Severity};

@@ -14,7 +14,7 @@ use std::path::Path;
 use self::bridge::{Bridge, ControllerTarget, Interface};
 use self::connection::is_ours;
 use self::database::{DatabaseRow, rows};
-use super::command::output;
+use super::ask_programs::output;
 use super::controller::Controller;
 use maple_controller::control::doctor::{DoctorReport, Finding, Listening};
 

@@ -4,10 +4,10 @@
 //! Judgements read the answers as any client gets them, so that `maple doctor` judges controllers of other versions too,
 //! and judgements are tested on captured answers.
 
-mod counters;
+mod counter_findings;
 mod finding;
 mod problems;
-mod switches;
+mod switch_faults;
 #[cfg(test)]
 mod tests;
 
@@ -119,10 +119,10 @@ impl ControllerAnswers {
         report.all(control.and_then(|control| self.of_another_version(control)));
         report.all(self.of_its_files());
         let listening = self.listening().and_then(|all| all.first().copied());
-        report.all(switches::findings(&self.switches, listening));
+        report.all(switch_faults::findings(&self.switches, listening));
         self.tables_checked().into_iter().for_each(|seen| report.looked_at(seen));
         report.all(self.nearly_full_tables());
-        report.all(counters::findings(&self.stats, &self.errors));
+        report.all(counter_findings::findings(&self.stats, &self.errors));
         report.all(problems::findings(&self.errors, &self.stats));
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::timestamp;
 use serde_json::Value;
 
-use super::counters::count;
+use super::counter_findings::count;
 use super::{Finding, FindingId, Severity, items, text};
 use maple_wire::counted;
 

@@ -18,10 +18,10 @@ use std::time::Instant;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::failures::Failures;
 use super::problem::Problem;
 use super::sessions::{CSRF, Session, Sessions, cookie, cookie_name};
 use super::tokens::{Token, TokenDigest, TokenFile};
+use super::wrong_tokens::Failures;
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
 

@@ -13,17 +13,17 @@
 //!
 //! The lock is held while memory is changed or read, and never while a disk or a shard is waited for.
 
-mod answer;
 mod ask;
 mod budget;
 mod clock;
 mod disk;
 mod entry;
 mod follow;
-mod format;
 mod kept;
+mod moments;
 mod network;
 mod remembered;
+mod segment_format;
 mod segments;
 mod view;
 
@@ -41,11 +41,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-pub(super) use self::answer::{at, changes, overview};
 use self::ask::{Asking, AskingProgress, RATES};
 use self::clock::Reading;
 use self::disk::{Folder, ReadJob};
 use self::kept::{IN_MEMORY, Kept, ON_DISK};
+pub(super) use self::moments::{at, changes, overview};
 use self::remembered::Remembered;
 use self::view::ReadError;
 use super::Handle;

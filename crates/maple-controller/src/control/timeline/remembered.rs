@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::answer::Happened;
+use super::moments::Happened;
 use super::network::NetworkThen;
 
 /// Maximum number of spans. Each takes a network and what its answer has, which the budgets of a day bound.

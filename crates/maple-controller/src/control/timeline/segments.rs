@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::entry::{Begin, Entry, Pause, Stamped};
-use super::format::{MAGIC, encode};
+use super::segment_format::{MAGIC, encode};
 
 /// The size from which on another segment begins, without its network; at least twice the size of that.
 const SEGMENT: usize = 256 << 10;

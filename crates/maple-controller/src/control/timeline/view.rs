@@ -7,9 +7,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Known, Pause, Stamped};
-use super::format::{each_entry, entry_at};
 use super::kept::Kept;
 use super::network::NetworkThen;
+use super::segment_format::{each_entry, entry_at};
 use super::segments::{Block, Unreadable};
 use crate::time::timestamp;
 

@@ -8,7 +8,7 @@ use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTrans
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::file::{Contents, put_rows};
+use super::state_file::{Contents, put_rows};
 use crate::memory::late_database::DatabaseError;
 use crate::memory::remember::{self, RUN};
 use crate::memory::state_json::from_json;
@@ -148,8 +148,8 @@ fn surroundings(row: SurroundingsRow) -> Surroundings {
 mod tests {
     use maple_core::state::{Snapshot, Value};
 
-    use super::super::file::{NAMES, convert_to_types, open_existing};
     use super::super::place::StateFile;
+    use super::super::state_file::{NAMES, convert_to_types, open_existing};
     use super::*;
 
     /// Writes a file as the versions with format 1 did. `formats` are the rows about formats.

@@ -15,9 +15,9 @@ use maple_core::state::Store;
 use redb::Database;
 
 use super::error::PersistenceError;
-use super::file::{self, Contents, hold, put};
 use super::pending::{PendingWrites, Work};
 use super::place::{Estranged, StateFile};
+use super::state_file::{self, Contents, hold, put};
 use crate::kept_files::{KeptFile, KeptFiles};
 use crate::memory::late_database::{LateDatabase, OpenDatabase, guarded};
 use crate::memory::remember::begin_known;
@@ -150,7 +150,7 @@ impl Keeper {
 
     fn reopen(&self) -> Result<Reopened, String> {
         let estranged = match self.place.check() {
-            Ok(()) => match file::open_existing(&self.place) {
+            Ok(()) => match state_file::open_existing(&self.place) {
                 Ok((database, there)) => {
                     self.bring(&database, there)?;
                     return Ok(Reopened { database, is_new: false, how: String::new() });
@@ -161,7 +161,7 @@ impl Keeper {
             Err(error @ Estranged::Unknown(_)) => return Err(error.to_string()),
             Err(error) => error.to_string(),
         };
-        let (database, unfinished) = guarded(|| file::empty(&self.place))?;
+        let (database, unfinished) = guarded(|| state_file::empty(&self.place))?;
         self.bring(&database, Contents::default())?;
         let aside = self.place.put(&unfinished).map_err(|error| format!("{estranged}; {error}"))?;
         let how = match aside {

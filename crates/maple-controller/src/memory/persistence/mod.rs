@@ -23,16 +23,16 @@
 //! # The file
 //!
 //! There is one row for each cell: the cell and its value ([`format`](mod@super::format)). A second table has the persistent
-//! names, because a table that was emptied must stay empty. The number of the format is in a row of `remember/file.rs`.
+//! names, because a table that was emptied must stay empty. The number of the format is in a row of `remember/remembered_rows.rs`.
 //! A file of the format before (`format_1.rs`) is read once and written again. A new file is created under a temporary
 //! name and then linked.
 
 mod error;
-mod file;
 mod format_1;
 mod keeper;
 mod pending;
 mod place;
+mod state_file;
 
 #[cfg(test)]
 mod failures;
@@ -56,10 +56,10 @@ use crate::memory::remember::{self, Archive, LeafJournal, RememberedRows, Rememb
 use crate::policy_record::PolicyRecord;
 use crate::priority::lower_for_good;
 pub use error::PersistenceError;
-use file::{Contents, convert_to_types, hold};
 use keeper::{Keeper, Pace};
 pub(crate) use pending::PendingWrites;
 use place::StateFile;
+use state_file::{Contents, convert_to_types, hold};
 
 /// The time for which a released file may still be in use.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ impl Persistence {
     ) -> Result<(Persistence, RememberedRows), PersistenceError> {
         let database = Arc::<LateDatabase>::default();
         files.keep(KeptFile::State, place.path());
-        let loaded = while_saying_that_it_is_slow(place.path(), || load(&place, store, file::open(&place)))?;
+        let loaded = while_saying_that_it_is_slow(place.path(), || load(&place, store, state_file::open(&place)))?;
         let (contents, remembered) = match loaded {
             Ok((opened, contents, remembered)) => {
                 database.arrive(opened, 0);
@@ -118,7 +118,7 @@ impl Persistence {
             }
             Err(error) if error.is_of_writing() => {
                 database.fail_to_open(error.reason());
-                let (_, contents, remembered) = load(&place, store, file::open_copy(&place))?;
+                let (_, contents, remembered) = load(&place, store, state_file::open_copy(&place))?;
                 (contents, remembered)
             }
             Err(error) => return Err(error),
@@ -279,7 +279,7 @@ fn wait_for<T>(receiver: &Receiver<T>, is_ending: impl Fn() -> bool) -> Option<T
 fn open_released(place: &StateFile, store: &Store, epoch: Option<u16>) -> Result<Database, PersistenceError> {
     let deadline = Instant::now() + RELEASE;
     let (database, there) = loop {
-        match file::open(place) {
+        match state_file::open(place) {
             // The system may release a lock only a moment after the process said that it has closed the file.
             Err(PersistenceError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(RELEASE_LOOK),
             opened => break opened?,
@@ -296,7 +296,8 @@ fn open_released(place: &StateFile, store: &Store, epoch: Option<u16>) -> Result
 /// # Errors
 /// [`PersistenceError`], about the file at `path`, if the copy can't be read or does not fit the declared types.
 pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTreeMap<Dpid, Departed>, PersistenceError> {
-    let (database, mut contents) = file::open_existing(&StateFile::new(copy)).map_err(|error| error.about(path))?;
+    let (database, mut contents) =
+        state_file::open_existing(&StateFile::new(copy)).map_err(|error| error.about(path))?;
     convert_to_types(path, &database, &mut contents, &store.snapshot())?;
     store.load_kept(&contents.names, contents.writes);
     let failed = |DatabaseError(error)| PersistenceError::File { path: path.to_owned(), error };
@@ -312,8 +313,8 @@ pub fn last_policy(path: &Path) -> Result<Option<PolicyRecord>, PersistenceError
         return Ok(None);
     }
     let place = StateFile::new(path);
-    let (database, _) = match file::open_existing(&place) {
-        Err(error) if error.is_of_writing() => file::open_copy(&place)?,
+    let (database, _) = match state_file::open_existing(&place) {
+        Err(error) if error.is_of_writing() => state_file::open_copy(&place)?,
         opened => opened?,
     };
     let failed = |DatabaseError(error)| PersistenceError::File { path: path.to_owned(), error };

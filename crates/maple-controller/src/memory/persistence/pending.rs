@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use maple_core::state::{Cell, Journal, Value, Write};
 
-use super::file::cell;
+use super::state_file::cell;
 
 /// Cells with their newest values; `None` if the cell was deleted.
 pub(super) type Cells = BTreeMap<Cell, Option<Value>>;

@@ -11,7 +11,7 @@ use maple_core::state::Write;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::options::OptionsForm;
+use super::engine_options::OptionsForm;
 use super::segment::{self, FORMAT, append, begin, kind, size_of};
 use super::source::MAX_BYTES;
 use super::{PolicySource, RecordedSource, RecordingError};

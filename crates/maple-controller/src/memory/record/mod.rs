@@ -29,11 +29,11 @@
 //! Keys, certificates and passwords are neither events nor options of engines, so no recording has them. It has the
 //! state and the policies, and what these hold. So only its owner can read it.
 
-pub(crate) mod events;
+pub(crate) mod engine_events;
+mod engine_options;
 mod files;
-mod options;
 mod outside;
-mod shard;
+mod shard_records;
 mod source;
 
 pub(crate) mod segment;
@@ -60,7 +60,7 @@ use files::{Files, WriteStop};
 pub(crate) use files::{Header, RecordingStart, hash_of, runs};
 pub(crate) use outside::OutsideChange;
 use outside::OutsideRecorder;
-pub(crate) use shard::{RecordedTurn, ShardRecorder, checksum, sent};
+pub(crate) use shard_records::{RecordedTurn, ShardRecorder, checksum, sent};
 pub use source::{PolicySource, RecordedSource};
 pub(crate) use source::{SourceRecord, is_inside};
 

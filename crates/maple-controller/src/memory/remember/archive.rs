@@ -5,8 +5,8 @@ use std::sync::Arc;
 use maple_core::remembered::{Surroundings, Witness};
 use serde::{Deserialize, Serialize};
 
-use super::file::{leaves, once};
 use super::journal::{COPY, LeafJournal};
+use super::remembered_rows::{leaves, once};
 use crate::memory::known_switches::Restart;
 use crate::memory::late_database::LateDatabase;
 

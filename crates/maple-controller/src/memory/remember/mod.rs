@@ -23,16 +23,16 @@
 //! run have rows.
 
 mod archive;
-mod file;
 mod journal;
+mod remembered_rows;
 mod writer;
 
 pub(crate) use archive::{Archive, Archived, KnownSwitches};
-pub(crate) use file::{
+pub(crate) use journal::{LeafJournal, Rows};
+pub(crate) use remembered_rows::{
     FORMAT, RUN, RememberedRows, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known, departed, last_policy, next_epoch,
     put_all, put_formats,
 };
-pub(crate) use journal::{LeafJournal, Rows};
 pub(crate) use writer::Remembering;
 
 #[cfg(test)]
@@ -50,8 +50,8 @@ mod tests {
     use redb::{Database, TableDefinition};
     use tempfile::TempDir;
 
-    use super::file::{LEAVES, SURROUNDINGS, WrittenRows, write};
     use super::journal::MAX_PENDING;
+    use super::remembered_rows::{LEAVES, SURROUNDINGS, WrittenRows, write};
     use super::*;
     use crate::memory::format::bytes;
     use crate::memory::known_switches::{Departed, Restart};

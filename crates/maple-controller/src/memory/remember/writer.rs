@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::file::{WrittenRows, earlier_changes, write, write_changes};
 use super::journal::{LeafJournal, PERIOD, Rows};
+use super::remembered_rows::{WrittenRows, earlier_changes, write, write_changes};
 use crate::memory::history::ChangeHistory;
 use crate::memory::known_switches::Restart;
 use crate::memory::late_database::{LateDatabase, OpenDatabase};

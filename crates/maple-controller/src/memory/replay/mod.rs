@@ -8,7 +8,7 @@
 
 mod gate;
 mod recorded;
-mod shard;
+mod shard_replay;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ use crate::memory::record::segment::kind;
 use crate::memory::record::{OutsideChange, RecordingError};
 use gate::Gate;
 pub use recorded::Recorded;
-use shard::ShardReplay;
+use shard_replay::ShardReplay;
 
 /// The time between two reports of progress.
 const TELL: Duration = Duration::from_millis(200);

@@ -35,12 +35,12 @@
 //! # The messages
 //!
 //! A line, as for every answer of the control socket: `{"ok": N}`. Then N bytes: a value (`format.rs`), which is the copy
-//! or a row (`rows.rs`). After the second answer one byte for each 64 descriptors that come with it: listening sockets
+//! or a row (`socket_values.rs`). After the second answer one byte for each 64 descriptors that come with it: listening sockets
 //! first, then connections. The first request has the number of this form. A process of another form refuses it and
 //! goes on.
 
 mod descriptors;
-mod rows;
+mod socket_values;
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -61,8 +61,8 @@ use serde_json::{Value, json};
 use crate::discovery::Key;
 use crate::memory::format::{Damaged, bytes, read};
 use crate::memory::remember::{Archive, Archived, Rows};
-pub(crate) use rows::CopiedSwitch;
-use rows::{ConnectionRow, HandedRow};
+pub(crate) use socket_values::CopiedSwitch;
+use socket_values::{ConnectionRow, HandedRow};
 
 /// Returns the first request of a process that wants to take over, with or without certificates for TLS.
 pub(crate) fn request(has_tls: bool) -> &'static str {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use maple_wire::Instruction;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::store::EntryVerdict;
+use super::entry_store::EntryVerdict;
 use crate::rule::to_controller;
 
 /// The name of instructions while they are held. Equal instructions have one name.

@@ -17,9 +17,9 @@
 use maple_wire::{Constraint, Field};
 
 use super::EntryTable;
+use super::entry_store::{EntryId, EntryVerdict};
 use super::levels::UNPLACED;
 use super::packed::{meet, overlap};
-use super::store::{EntryId, EntryVerdict};
 
 impl EntryTable {
     /// Reports whether the table is large enough for savings at all.

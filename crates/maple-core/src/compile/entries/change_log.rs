@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 use maple_wire::{Match, MatchField};
 
 use super::actions::{ActionId, Actions};
+use super::entry_store::{EntryId, EntryStore, EntryVerdict};
 use super::levels::Levels;
 use super::packed::PackedRow;
 use super::redundancy::Necessities;
-use super::store::{EntryId, EntryStore, EntryVerdict};
 use crate::rule::Rule;
 use crate::tree::LeafId;
 use crate::update::Change;

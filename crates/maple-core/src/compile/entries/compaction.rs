@@ -25,10 +25,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::entry_store::{EntryId, EntryStore};
 use super::levels::{Direction, Levels, UNPLACED};
 use super::overlap_lists::OverlapLists;
 use super::priority_plan::{PriorityPlan, Steps};
-use super::store::{EntryId, EntryStore};
 use super::{ChangeLog, Effort};
 use crate::compile::tuning::Tuning;
 use crate::tree::Tree;

@@ -31,10 +31,10 @@ use std::ops::RangeInclusive;
 use rustc_hash::FxHashMap;
 
 use super::compaction::{Compaction, ResendBudget};
+use super::entry_store::{EntryId, EntryStore, EntryVerdict};
 use super::overlap_lists::OverlapLists;
 use super::priority_plan::PriorityPlan;
 use super::redundancy::Necessities;
-use super::store::{EntryId, EntryStore, EntryVerdict};
 use super::work_queue::{PrecedenceQueue, WorkQueue};
 use super::{ChangeLog, Effort};
 use crate::tree::Tree;

@@ -1,6 +1,6 @@
 //! Marks on entries, which can all be removed together.
 
-use super::store::EntryId;
+use super::entry_store::EntryId;
 
 /// A set of entries. Beginning a new set costs nothing.
 #[derive(Clone, Debug, Default)]

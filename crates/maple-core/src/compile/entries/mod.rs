@@ -43,7 +43,7 @@ use crate::rule::Rule;
 use crate::tree::{LeafId, NodeId, Tree};
 use crate::update::Change;
 
-mod store;
+mod entry_store;
 
 mod neighbours;
 mod overlap_index;
@@ -73,13 +73,13 @@ pub(super) use actions::ActionId;
 use actions::Actions;
 use change_log::{ChangeLog, WantedRules};
 use compaction::ResendBudget;
+use entry_store::EntryStore;
+pub(super) use entry_store::{EntryId, EntryVerdict};
 use levels::{Levelling, Levels, UNPLACED};
 use overlap_lists::OverlapLists;
 pub(super) use redundancy::Checks;
 use redundancy::{Necessities, Redundancy};
 use shadowing::Shadowing;
-use store::EntryStore;
-pub(super) use store::{EntryId, EntryVerdict};
 use work_queue::WorkQueue;
 
 /// The entries of a table.

@@ -1,6 +1,6 @@
 //! The entries that overlap one, in one list that grows at both ends.
 
-use super::store::EntryId;
+use super::entry_store::EntryId;
 
 /// The minimum length of a list with free places before the first entry.
 const LONG: usize = 16;

@@ -22,8 +22,8 @@
 
 use maple_prefetch::prefetch;
 
+use super::entry_store::EntryId;
 use super::packed::{PackedMatches, PackedRow};
-use super::store::EntryId;
 
 /// The number of entries at which a bucket is split for the first time, if that pays.
 const FULL: usize = 32;

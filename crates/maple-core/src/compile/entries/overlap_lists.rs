@@ -20,11 +20,11 @@
 use maple_prefetch::prefetch;
 
 use super::Effort;
+use super::entry_store::{EntryId, EntryState, EntryStore};
 use super::neighbours::Neighbours;
 use super::overlap_index::OverlapIndex;
 use super::overlap_join::{PlaceSet, each_overlap};
 use super::packed::PackedRow;
-use super::store::{EntryId, EntryState, EntryStore};
 use crate::tree::Tree;
 
 /// The divisor of the share of removed entries at which a sweep begins: one in this many numbers.

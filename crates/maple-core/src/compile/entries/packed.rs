@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use maple_wire::{Constraint, Field};
 
-use super::store::EntryId;
+use super::entry_store::EntryId;
 
 /// The number of regions after which [`uncovered`] gives up and answers that the set may not be covered.
 const BUDGET: usize = 400;

@@ -3,7 +3,7 @@
 //! A plan holds the levels of all entries. A step overwrites one of them, so a question costs one read. Going back
 //! costs the steps in reverse.
 
-use super::store::EntryId;
+use super::entry_store::EntryId;
 
 /// Levels, some of them planned.
 #[derive(Clone, Debug)]

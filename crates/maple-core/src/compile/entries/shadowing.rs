@@ -1,9 +1,9 @@
 //! The shadowed entries: earlier ones cover them, so no packet gets to them.
 
 use super::Effort;
+use super::entry_store::{EntryId, EntryStore, EntryVerdict};
 use super::overlap_lists::OverlapLists;
 use super::packed::{covers, uncovered};
-use super::store::{EntryId, EntryStore, EntryVerdict};
 use super::work_queue::WorkQueue;
 use crate::tree::Tree;
 

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::store::{EntryId, EntryState, EntryStore};
+use super::entry_store::{EntryId, EntryState, EntryStore};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {

@@ -3,7 +3,7 @@
 //! # What
 //!
 //! Every node of the tree is in a *region class*: nodes that stand for the same region of packets, as far as a match
-//! can express it (`classes.rs`). The no-side of a test is in the test's own class, because a match can't state that a
+//! can express it (`region_classes.rs`). The no-side of a test is in the test's own class, because a match can't state that a
 //! test failed. A yes-side and the child of a `V` node begin a class of their own.
 //!
 //! A class is *complete* if every packet of its region gets to a forwarding leaf, or has a barrier entry of the class's
@@ -31,7 +31,7 @@ use maple_prefetch::prefetch;
 use maple_wire::Constraint;
 
 use super::entries::{ActionId, Checks, EntryId, EntryTable};
-use super::table::TableBackend;
+use super::rule_table::TableBackend;
 use super::tuning::Tuning;
 use super::{LeafAction, TableTarget};
 use crate::capabilities::Capabilities;
@@ -40,12 +40,12 @@ use crate::trace::{Cond, Fields, Item, Region};
 use crate::tree::{Augmented, Edit, LeafId, Node, NodeId, Replayed, Tree, TreeBranch};
 use crate::update::Change;
 
-mod classes;
 mod node_entries;
+mod region_classes;
 
 mod specialise;
 
-use classes::{ClassId, RegionClasses, UNMATCHABLE};
+use region_classes::{ClassId, RegionClasses, UNMATCHABLE};
 
 /// The number of leaves for which memory is prefetched together, when several are removed.
 const PREFETCHED_LEAVES: usize = 32;

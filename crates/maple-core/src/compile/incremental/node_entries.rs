@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use maple_wire::Constraint;
 
-use super::classes::{ClassId, UNMATCHABLE};
+use super::region_classes::{ClassId, UNMATCHABLE};
 use super::{EntryIds, IncrementalCompiler, NodeInfo, NodeKind};
 use crate::compile::entries::EntryVerdict;
 use crate::trace::Region;

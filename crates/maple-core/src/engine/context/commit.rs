@@ -10,7 +10,7 @@ use super::uses::EngineStore;
 use crate::ids::DependentId;
 use crate::network::{Location, Mac, PortKind};
 use crate::report::{Report, ReportKind, ReportSubject};
-use crate::route::{Absence, OmittedPlace, Plan, Resolved};
+use crate::route::{Absence, OmittedPlace, Resolved, RoutePlan};
 use crate::run::Violation;
 use crate::state::{Cell, CellValue, Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
 use crate::trace::Source;
@@ -126,7 +126,7 @@ impl Context {
     }
 
     /// Resolves a plan, and subscribes `dependent` to the result. Returns `None` if there is no such route.
-    pub fn subscribe_to_plan(&self, dependent: DependentId, plan: &Plan) -> Option<Arc<Resolved>> {
+    pub fn subscribe_to_plan(&self, dependent: DependentId, plan: &RoutePlan) -> Option<Arc<Resolved>> {
         let CellValue::Route(Ok(resolved)) = self.subscribe(dependent, |txn| txn.read(Cell::Route(plan.clone())))
         else {
             self.store.forget(dependent);

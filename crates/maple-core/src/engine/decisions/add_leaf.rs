@@ -8,7 +8,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::reports::Novelty;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::engine::one_switch::look_up_tables::WithMetadata;
 use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::Goal;

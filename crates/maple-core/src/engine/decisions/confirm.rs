@@ -10,7 +10,7 @@ use crate::engine::context::event::Effect;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::is_ours;
-use crate::engine::one_switch::look_ups::LookUps;
+use crate::engine::one_switch::look_up_tables::LookUps;
 use crate::engine::one_switch::tables::{ConfirmedRequests, Waiter};
 use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};

@@ -18,8 +18,8 @@ pub(super) mod runs;
 // A leaf and its route: used, left, withdrawn. Packets that are sent.
 pub(super) mod invalidate;
 pub(super) mod leaf_route;
+pub(super) mod place_ways;
 pub(super) mod send;
-pub(super) mod ways;
 
 // A leaf is installed. Its route changes.
 pub(super) mod install;
@@ -35,7 +35,7 @@ pub(super) mod reroute;
 pub(super) mod confirm;
 pub(super) mod eviction;
 pub(super) mod flush;
-pub(super) mod look_ups;
+pub(super) mod keep_look_ups;
 pub(super) mod refused_rules;
 
 // f decides, and decides again.
@@ -58,9 +58,9 @@ use crate::policy::Policy;
 use await_barriers::BarrierWaits;
 use leaves::Leaves;
 use line_runs::LineRuns;
+use place_ways::PlaceWays;
 use recheck::Rechecks;
 use undecided::Undecided;
-use ways::PlaceWays;
 
 /// What f has decided at this shard.
 pub(super) struct Decisions {

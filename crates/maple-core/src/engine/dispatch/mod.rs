@@ -8,7 +8,7 @@
 //! shard, a timer, a stale leaf, a switch that is to be updated.
 
 pub(super) mod copy;
-pub(super) mod view;
+pub(super) mod engine_view;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::engine::decisions::hit::Hits;
 use crate::engine::fabric::Fabric;
 use crate::engine::live::LiveWatches;
 use crate::engine::one_switch::cookies::is_of_watch;
-use crate::engine::one_switch::counters::questions::{Reply, StatisticsQuestion};
+use crate::engine::one_switch::counters::statistics::{Reply, StatisticsQuestion};
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
 use crate::engine::reruns::explore::Explorer;
 use crate::engine::reruns::reload::Reload;
@@ -43,7 +43,7 @@ use crate::network::Facts;
 use crate::policy::Policy;
 use crate::state::{Store, Write};
 use copy::EngineCopy;
-use view::EngineView;
+use engine_view::EngineView;
 
 /// One shard of the controller.
 ///

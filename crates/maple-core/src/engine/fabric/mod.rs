@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 
 use crate::engine::context::Context;
 use crate::engine::one_switch::Stale;
-use crate::engine::one_switch::counters::questions::StatisticsQuestion;
+use crate::engine::one_switch::counters::statistics::StatisticsQuestion;
 use crate::engine::one_switch::ports::host_rules::HostRules;
 use crate::engine::switches::Switches;
 use crate::ids::LeafId;

@@ -6,15 +6,15 @@ pub(super) mod cookies;
 pub(super) mod counters;
 pub(super) mod ingress;
 pub(super) mod layout;
-pub(super) mod look_ups;
+pub(super) mod look_up_tables;
 pub(super) mod pacing;
 pub(super) mod paths;
 pub(super) mod ports;
 pub(super) mod restoring;
 pub(super) mod room;
+pub(super) mod send_update;
+pub(super) mod switch_counts;
 pub(super) mod tables;
-pub(super) mod update;
-pub(super) mod view;
 
 use maple_wire::msg::stats::FlowStats;
 use maple_wire::{Dpid, Version};

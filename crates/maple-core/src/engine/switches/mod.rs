@@ -23,7 +23,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::engine::one_switch::look_up_tables::WithMetadata;
 use crate::engine::one_switch::restoring::Restoring;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, ShardId};

@@ -6,9 +6,9 @@ use maple_core::engine::{DropCause, Dropped};
 
 use super::*;
 use crate::control::timeline::entry::{CountsThen, DropThen, Entry, Growth, Known, LineThen, RatesThen, Stamped};
-use crate::control::timeline::format::encode;
 use crate::control::timeline::kept::{IN_MEMORY, Limits, ON_DISK};
 use crate::control::timeline::network::NetworkChange;
+use crate::control::timeline::segment_format::encode;
 use crate::control::timeline::segments::{Bounds, Segments, UnreadableKind, Work, Written};
 use crate::control::timeline::view::GapReason;
 

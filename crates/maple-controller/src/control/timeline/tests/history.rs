@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::control::timeline::format::{MAGIC, entry_at};
+use crate::control::timeline::segment_format::{MAGIC, entry_at};
 
 /// A step of a history. What it does is chosen by the first number, and the last one chooses a damage.
 type Step = (u8, u32, bool, u32);

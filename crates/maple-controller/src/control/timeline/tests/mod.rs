@@ -17,11 +17,11 @@ use maple_core::state::{Store, SwitchInfo, Write};
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::Value;
 
-use super::answer::{Moment, Refused, Span};
 use super::clock::Reading;
 use super::disk::{Folder, ReadJob};
 use super::entry::{CountsThen, RatesThen};
 use super::kept::Kept;
+use super::moments::{Moment, Refused, Span};
 use super::network::NetworkThen;
 use super::remembered::Remembered;
 use super::view::Gap;

@@ -16,8 +16,8 @@ use redb::StorageBackend;
 use redb::backends::FileBackend;
 use tempfile::TempDir;
 
-use super::file::cell;
 use super::place::StateFile;
+use super::state_file::cell;
 use super::*;
 use disk::{Disk, OnDisk};
 
@@ -350,7 +350,7 @@ fn a_repair_that_was_cut_off_before_it_shortened_the_file_is_no_damage() {
         run.persistence.take();
         let file = File::options().write(true).open(run.path()).expect("the file");
         file.set_len(file.metadata().expect("a file").len() + pages * 4096).expect("room");
-        let (_, copied) = file::open_copy(&StateFile::new(&run.path())).expect("a copy is whole too");
+        let (_, copied) = state_file::open_copy(&StateFile::new(&run.path())).expect("a copy is whole too");
         assert_eq!(copied.writes.len(), expected.len());
         assert_eq!(run.file(), expected, "{pages}");
         run.store = Store::new();

@@ -37,11 +37,11 @@
 //!   forwarding entry.
 
 use super::Effort;
+use super::entry_store::{EntryId, EntryState, EntryStore};
 use super::marks::MarkSet;
 use super::neighbours::Neighbours;
 use super::overlap_lists::OverlapLists;
 use super::packed::{PackedMatches, PackedRow, covers, meet, overlap, uncovered};
-use super::store::{EntryId, EntryState, EntryStore};
 use super::work_queue::WorkQueue;
 use crate::compile::tuning::Tuning;
 use crate::tree::Tree;

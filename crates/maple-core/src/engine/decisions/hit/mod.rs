@@ -50,7 +50,7 @@ use crate::engine::fabric::routes::SharedRoute;
 use crate::engine::one_switch::classifier::PROBE_MAC;
 use crate::engine::one_switch::classifier::is_the_controllers;
 use crate::engine::one_switch::cookies::is_of_watch;
-use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::engine::one_switch::look_up_tables::WithMetadata;
 use crate::engine::topology::hosts::{Hosts, is_announcement};
 use crate::forwarding;
 use crate::ids::{LeafId, Time};

@@ -16,7 +16,7 @@ use crate::forwarding::Forwarding;
 use crate::ids::{DependentId, LeafId, Time};
 use crate::labels::Carriage;
 use crate::network::Location;
-use crate::route::{Goal, Plan, Resolved, SwitchHops};
+use crate::route::{Goal, Resolved, RoutePlan, SwitchHops};
 use crate::rule::Rule;
 
 /// The priority of all rules in the table of routes. No two of them match the same packet.
@@ -140,7 +140,7 @@ impl SharedRoute {
     }
 
     /// Returns the plan that it follows, with its id as a dependent of the store.
-    pub fn plan(&self) -> Option<(DependentId, &Plan)> {
+    pub fn plan(&self) -> Option<(DependentId, &RoutePlan)> {
         match &self.key.goal {
             Goal::Plan(plan) => Some((self.subscription?, plan)),
             Goal::Fixed(_) | Goal::Open(_) => None,

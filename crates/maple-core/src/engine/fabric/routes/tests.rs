@@ -7,8 +7,8 @@ use super::*;
 use crate::compile::LeafAction;
 use crate::labels::{Acquire, Carriage, Holder, News};
 use crate::network::Location;
-use crate::plan::Plan;
 use crate::route::{Goal, SwitchHops};
+use crate::route_plan::RoutePlan;
 
 /// A route from switch 1 over a link to a port of switch 2.
 fn route() -> Arc<Resolved> {
@@ -212,7 +212,7 @@ fn a_path_that_lost_a_label_while_the_plan_was_resolved_to_the_same_is_asked_for
 
 #[test]
 fn the_number_of_a_route_is_the_same_in_every_build() {
-    let of_plan = RouteKey { goal: Goal::Plan(Plan::new(Dpid(1), Vec::new(), true, None)), ..key(&route()) };
+    let of_plan = RouteKey { goal: Goal::Plan(RoutePlan::new(Dpid(1), Vec::new(), true, None)), ..key(&route()) };
     let numbers = [key(&route()).number(), key(&route_to(PortNo(4))).number(), of_plan.number()];
     // Rules with other numbers would be exchanged at the first start of a new release.
     assert_eq!(numbers, [7_072_028_731_063_748_315, 17_884_152_318_278_474_369, 3_332_312_845_707_415_764]);

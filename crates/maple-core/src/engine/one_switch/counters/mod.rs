@@ -3,10 +3,10 @@
 pub(in crate::engine) mod audit_state;
 pub(in crate::engine) mod drops;
 pub(in crate::engine) mod polls;
-pub(in crate::engine) mod questions;
 pub(in crate::engine) mod rule_counts;
 pub(in crate::engine) mod rule_growth;
 pub(in crate::engine) mod senders;
+pub(in crate::engine) mod statistics;
 
 use audit_state::Audits;
 use drops::Drops;

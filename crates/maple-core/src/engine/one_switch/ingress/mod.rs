@@ -14,7 +14,7 @@ use crate::engine::context::options::Options;
 use crate::engine::context::versioned_cache::VersionedCache;
 use crate::engine::one_switch::cookies::{dependent_cookie, own_cookie};
 use crate::engine::one_switch::layout::Layout;
-use crate::engine::one_switch::look_ups::LookUps;
+use crate::engine::one_switch::look_up_tables::LookUps;
 use crate::ids::LeafId;
 use crate::rule::COMPILED;
 use crate::update::Change;

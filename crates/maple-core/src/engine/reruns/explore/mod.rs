@@ -36,8 +36,8 @@
 //! Switches without tables for look-ups are not explored, nor are policies with reads that are known not to be tracked, or
 //! that take too long.
 
+mod open_places;
 mod packets;
-mod questions;
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -62,8 +62,8 @@ use crate::ids::{LeafId, Time};
 use crate::look_ups::KeyRules;
 use crate::policy::Policy;
 use crate::run::{Finished, Run};
+use open_places::{open_questions, wanted};
 use packets::{Packets, received};
-use questions::{open_questions, wanted};
 
 /// The number of packets that a shard tries at a time, so that others are served in between.
 const BATCH: usize = 64;

@@ -9,7 +9,7 @@ use maple_wire::{Constraint, Field, PortNo};
 use crate::check::{Headers, Sample, failing, fitting};
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::engine::one_switch::look_up_tables::WithMetadata;
 use crate::look_ups::{KeyBits, KeyRules, SOURCE_IS_HERE};
 use crate::network::{Location, Mac, PortKind};
 use crate::state::Snapshot;

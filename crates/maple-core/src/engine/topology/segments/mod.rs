@@ -25,7 +25,7 @@
 //! port is designated. It stays so while it is up and on the segment. When it goes, the segment's hosts are at the next
 //! designated port, because they are still on the segment.
 
-mod edit;
+mod segment_writes;
 
 use std::collections::BTreeSet;
 
@@ -40,9 +40,9 @@ use crate::ids::Time;
 use crate::network::{Facts, Location, Mac, PortKind, PortRole};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Snapshot;
-use edit::{Segment, may_be_designated};
+use segment_writes::{Segment, may_be_designated};
 
-pub(in crate::engine) use edit::{disjoin, form, leave};
+pub(in crate::engine) use segment_writes::{disjoin, form, leave};
 
 /// The hardware addresses of IPv6's groups of all routers, and of routers that track group memberships.
 const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];

@@ -15,7 +15,7 @@ use maple_wire::{Dpid, print};
 use super::recorded::Blocks;
 use super::{FirstDifference, ReplayCommons};
 use crate::memory::format::Reader;
-use crate::memory::record::events::{Events, NamedMessages};
+use crate::memory::record::engine_events::{Events, NamedMessages};
 use crate::memory::record::{RecordedTurn, RecordingError, checksum, sent};
 
 /// Runs the turns of a shard.

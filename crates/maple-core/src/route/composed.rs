@@ -7,7 +7,7 @@ use maple_wire::{Dpid, Field, PortNo};
 
 use super::Route;
 use crate::network::{Location, Scope};
-use crate::plan::{Branch, Flood, Limit, Meter, RouteError, Treatment};
+use crate::route_plan::{Branch, Flood, Limit, Meter, RouteError, Treatment};
 
 impl Route {
     /// Confines the route to the slice whose policy answered it: its hops must be in the slice, and its limit is the

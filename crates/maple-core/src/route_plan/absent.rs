@@ -13,7 +13,7 @@ use std::fmt;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::{FarEnd, HopWay, PlanTopology, RouteError, of_switch};
+use super::{FarEnd, HopWay, RouteError, RouteTopology, of_switch};
 use crate::network::{Hop, Location, PortInfo, PortKind};
 
 /// The reason why a place is absent.
@@ -105,7 +105,7 @@ fn reached(ways: &Ways, ingress: Dpid) -> BTreeSet<Dpid> {
 }
 
 /// Returns the error of a route whose places are all absent: `absent` is the first of them.
-pub(super) fn error(absent: Hop, topology: &mut impl PlanTopology) -> RouteError {
+pub(super) fn error(absent: Hop, topology: &mut impl RouteTopology) -> RouteError {
     match topology.port(absent.location()).map(|info| info.kind) {
         Some(PortKind::Link(far)) => RouteError::EndsAtLink { hop: absent, next: far.switch },
         _ => RouteError::NoSuchPort { hop: absent, ports: topology.ports_of(absent.switch) },

@@ -9,7 +9,7 @@
 //! # Why it is sound
 //! Neither trees nor rules nor the compiler take part: only f, the state, and the route's meaning do. While the state
 //! changes, a packet can meet f's answer before or after the change. So every state that the controller had from the
-//! frame's entry to its last copy is accepted, and no other ([`super::history`]).
+//! frame's entry to its last copy is accepted, and no other ([`super::past_states`]).
 //!
 //! # Cost
 //! Mostly one run of f for each frame. Frames wait here until they have had time to arrive. Time in which the
@@ -23,8 +23,8 @@ use maple_controller::Handle;
 use maple_core::check::Observation;
 use maple_core::engine::is_the_controllers;
 use maple_core::network::{Location, PortKind};
-use maple_core::plan::Resolved;
 use maple_core::policy::Policy;
+use maple_core::route_plan::Resolved;
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Txn};
 use maple_emulator::emulated::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
@@ -32,7 +32,7 @@ use maple_emulator::switch::Lost;
 use maple_emulator::{EmulatedNetwork, Emulation};
 use maple_wire::{Dpid, Packet, PortNo};
 
-use super::history::History;
+use super::past_states::History;
 
 /// The time for which a correctly delivered frame is watched for further copies.
 const SETTLED: Duration = Duration::from_millis(500);

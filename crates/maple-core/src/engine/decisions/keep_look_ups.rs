@@ -9,7 +9,7 @@ use super::Decisions;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::own_cookie;
-use crate::engine::one_switch::look_ups::LeafRules;
+use crate::engine::one_switch::look_up_tables::LeafRules;
 use crate::ids::{DependentId, LeafId};
 use crate::look_ups::{LookUp, SOURCE_IS_HERE};
 use crate::network::{Location, Mac};

@@ -16,7 +16,7 @@ use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::{Constraint, Dpid, Field};
 
 use super::Host;
-use super::packet::Sample;
+use super::sample_packets::Sample;
 use crate::network::Mac;
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::route::Route;

@@ -191,7 +191,7 @@ pub(super) struct Span {
 }
 
 /// What a span needs to be read.
-struct Plan {
+struct SpanParts {
     from: u64,
     to: u64,
     parts: Vec<Part>,
@@ -227,7 +227,7 @@ impl Timeline {
     pub(super) fn span(&self, span: (Option<u64>, Option<u64>), now: u64) -> Result<Span, Refused> {
         let reader = self.reader();
         'again: loop {
-            let Plan { from, to, parts, gaps, clock } = self.plan(span, now)?;
+            let SpanParts { from, to, parts, gaps, clock } = self.span_parts(span, now)?;
             let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
                 return Err(Refused::NotKept("", "nothing is kept yet".to_owned()));
             };
@@ -271,7 +271,7 @@ impl Timeline {
         }
     }
 
-    fn plan(&self, (from, to): (Option<u64>, Option<u64>), now: u64) -> Result<Plan, Refused> {
+    fn span_parts(&self, (from, to): (Option<u64>, Option<u64>), now: u64) -> Result<SpanParts, Refused> {
         let (in_from, in_to) = ("show.time_changes.from", "show.time_changes.to");
         let kept = self.kept();
         let kept = kept.as_ref().map_err(|why| Refused::NotKept(in_from, why.clone()))?;
@@ -291,7 +291,7 @@ impl Timeline {
             let why = kept.part_of(from).err().unwrap_or_default();
             return Err(Refused::NotKept(in_from, why));
         }
-        Ok(Plan {
+        Ok(SpanParts {
             from: first,
             to: last,
             parts: kept.parts(first, last),

@@ -15,7 +15,7 @@ use maple_wire::msg::Message;
 use serde::{Deserialize, Serialize};
 
 use super::SharedRecording;
-use super::events::Events;
+use super::engine_events::Events;
 use crate::memory::format::{Damaged, Reader, put};
 
 /// Records the turns of one shard.

@@ -26,7 +26,7 @@ use crate::network::{Hop, Location, PortInfo, PortKind, Scope};
 
 /// A plan's questions about the network. Each answer is recorded, unless stated otherwise, because the plan's hops
 /// depend on it.
-pub(crate) trait PlanTopology {
+pub(crate) trait RouteTopology {
     /// Returns the hops of a flood that starts at a switch, in a part of the network; `None` if the switch is not
     /// there.
     fn flood(&mut self, from: Dpid, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
@@ -38,7 +38,7 @@ pub(crate) trait PlanTopology {
     /// Returns the information about a port; `None` if the port does not exist.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
 
-    /// Returns the far end of a link that both ends know of. It follows from [`PlanTopology::port`] of both, so it is not
+    /// Returns the far end of a link that both ends know of. It follows from [`RouteTopology::port`] of both, so it is not
     /// recorded.
     fn peer(&self, at: Location) -> Option<Location>;
 
@@ -48,7 +48,7 @@ pub(crate) trait PlanTopology {
 
 /// A route and the switch where it begins. Its hops depend on these and on the topology alone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Plan(Arc<PlanOf>);
+pub struct RoutePlan(Arc<RoutePlanOf>);
 
 /// Places to send the packet to, with one treatment for all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -132,7 +132,7 @@ pub(crate) struct PathTo {
     pub within: Option<Scope>,
 }
 
-impl fmt::Debug for Plan {
+impl fmt::Debug for RoutePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hops: Vec<Hop> = self.0.branches.iter().flat_map(|branch| branch.hops.iter().copied()).collect();
         write!(f, "from {} by {hops:?}", self.0.ingress)?;
@@ -142,7 +142,7 @@ impl fmt::Debug for Plan {
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PlanOf {
+struct RoutePlanOf {
     /// The hash of the other fields.
     hash: u64,
     ingress: Dpid,
@@ -152,31 +152,31 @@ struct PlanOf {
     meter: Option<Meter>,
 }
 
-impl Hash for Plan {
+impl Hash for RoutePlan {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash.hash(state);
     }
 }
 
-impl Plan {
+impl RoutePlan {
     /// Creates the plan of a route with these branches for packets that enter at `ingress`. A multicast does not fail
     /// if all its places are absent.
-    pub(crate) fn new(ingress: Dpid, branches: Vec<Branch>, is_multicast: bool, meter: Option<Meter>) -> Plan {
+    pub(crate) fn new(ingress: Dpid, branches: Vec<Branch>, is_multicast: bool, meter: Option<Meter>) -> RoutePlan {
         let mut hasher = FxHasher::default();
         (ingress, &branches, &meter).hash(&mut hasher);
         if is_multicast {
             is_multicast.hash(&mut hasher);
         }
-        Plan(Arc::new(PlanOf { hash: hasher.finish(), ingress, branches, is_multicast, meter }))
+        RoutePlan(Arc::new(RoutePlanOf { hash: hasher.finish(), ingress, branches, is_multicast, meter }))
     }
 }
 
-impl Plan {
+impl RoutePlan {
     /// Resolves the plan in a network.
     ///
     /// # Errors
     /// [`RouteError`] if the route can't be followed.
-    pub(crate) fn resolve(&self, topology: &mut impl PlanTopology) -> Result<Resolved, RouteError> {
+    pub(crate) fn resolve(&self, topology: &mut impl RouteTopology) -> Result<Resolved, RouteError> {
         self.0.resolve(topology)
     }
 
@@ -229,7 +229,7 @@ impl Branch {
         &self,
         hops: impl IntoIterator<Item = Hop>,
         ingress: Dpid,
-        topology: &mut impl PlanTopology,
+        topology: &mut impl RouteTopology,
     ) -> Result<(), RouteError> {
         let Some(scope) = &self.within else { return Ok(()) };
         for hop in hops {
@@ -284,8 +284,8 @@ impl fmt::Debug for PathTo {
     }
 }
 
-impl PlanOf {
-    fn resolve(&self, topology: &mut impl PlanTopology) -> Result<Resolved, RouteError> {
+impl RoutePlanOf {
+    fn resolve(&self, topology: &mut impl RouteTopology) -> Result<Resolved, RouteError> {
         let ingress = self.ingress;
         let ways = self.ways(topology)?;
         let mut resolved = Resolved { meter: self.meter.clone(), ..Resolved::default() };
@@ -327,7 +327,7 @@ impl PlanOf {
     }
 
     /// Returns every hop but those that lead only to absent places.
-    fn ways(&self, topology: &mut impl PlanTopology) -> Result<Ways, RouteError> {
+    fn ways(&self, topology: &mut impl RouteTopology) -> Result<Ways, RouteError> {
         let ingress = self.ingress;
         let (mut ways, mut absent) = (Ways::new(), Vec::new());
         // Whether the route may go nowhere without being wrong.
@@ -364,7 +364,7 @@ impl PlanOf {
     }
 
     /// Adds the hops that take copies from the route to their places.
-    fn add_copies(&self, ways: &mut Ways, topology: &mut impl PlanTopology) -> Result<(), RouteError> {
+    fn add_copies(&self, ways: &mut Ways, topology: &mut impl RouteTopology) -> Result<(), RouteError> {
         for branch in &self.branches {
             let Some(place) = branch.copy_to else { continue };
             branch.check([Hop::new(place.switch, place.port)], self.ingress, topology)?;
@@ -386,7 +386,7 @@ impl PlanOf {
         ways: &Ways,
         place: Location,
         within: Option<&Scope>,
-        topology: &mut impl PlanTopology,
+        topology: &mut impl RouteTopology,
     ) -> Vec<Hop> {
         let last = Hop::new(place.switch, place.port);
         let Some(info) = topology.port(place) else { return Vec::new() };
@@ -400,7 +400,7 @@ impl PlanOf {
     }
 
     /// Returns what is at the far end of a hop's port; `None` if it is absent.
-    fn far_end(&self, hop: Hop, named: HopName, topology: &mut impl PlanTopology) -> Option<FarEnd> {
+    fn far_end(&self, hop: Hop, named: HopName, topology: &mut impl RouteTopology) -> Option<FarEnd> {
         let at = hop.location();
         if hop.port == PortNo::IN_PORT && hop.switch == self.ingress
             || matches!(named, HopName::ByFlood) && topology.peer(at).is_none()

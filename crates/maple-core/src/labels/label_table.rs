@@ -17,7 +17,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
 use rustc_hash::FxHashMap;
 
-use super::ids::MAX_SERIAL;
+use super::label_ids::MAX_SERIAL;
 use super::{
     Acquire, Holder, LabelEffect, LabelIds, LabelRange, LabelStage, LabelView, News, OnwardLabels, Quarantine, Refusal,
     RehearsedLabel, Suffix,
@@ -25,7 +25,7 @@ use super::{
 use crate::forwarding::{self, Forwarding};
 use crate::ids::Time;
 use crate::network::Location;
-use crate::plan::Treatment;
+use crate::route_plan::Treatment;
 use crate::rule::Rule;
 use crate::update::Change;
 

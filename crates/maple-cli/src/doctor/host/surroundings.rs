@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::command::output;
+use super::super::ask_programs::output;
 use super::{DoctorReport, Finding, FindingId, Severity};
 use maple_wire::counted;
 

@@ -13,8 +13,8 @@ use super::connection::Connection;
 use super::context::Context;
 use super::io::Io;
 use super::mailbox::ShardQuery;
-use super::metrics;
 use super::registry::{ConnectionId, Registry};
+use super::shard_metrics;
 use super::switches::Switches;
 use super::turn::EngineTurn;
 use crate::memory::takeover::CopiedSwitch;
@@ -153,7 +153,7 @@ impl Queries {
                 _ = to.send(drops.collect());
             }
             ShardQuery::Stats(to) => _ = to.send(ShardStats { counters: ctx.counters, engine: engine.view().stats() }),
-            ShardQuery::Metrics(to) => _ = to.send(metrics::collect(io, switches, turn, ctx)),
+            ShardQuery::Metrics(to) => _ = to.send(shard_metrics::collect(io, switches, turn, ctx)),
             ShardQuery::Failures(to) => _ = to.send(engine.view().failures()),
             ShardQuery::Violations(to) => _ = to.send(engine.view().violations()),
             ShardQuery::Copy(to) => _ = to.send(engine.copy()),
