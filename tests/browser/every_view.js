@@ -57,6 +57,8 @@ async function fits(page, where, width) {
   await accessible(page, where);
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= width, `${where} is ${wide} wide`);
+  const tabs = await page.locator("nav [aria-current]").evaluateAll((all) => all.map((one) => [one.textContent, one.getBoundingClientRect().left, one.getBoundingClientRect().right]));
+  assert.deepEqual(tabs.filter(([, left, right]) => left < 0 || right > width), [], `${where}: where one is, is in sight`);
 }
 
 /** Goes to a view, and waits until it has been read and shows this. */

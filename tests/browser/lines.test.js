@@ -125,6 +125,17 @@ test("an error leads to its line, and the line to the error", async () => {
   await page.getByText("in Maple's documentation, doctor.md, under “policy-fails”").waitFor();
 });
 
+test("the log stays in order, and shows only its problems to whom it is asked for them", async () => {
+  await visit(page, "#/health/log");
+  const shown = async () => table("Log").locator("tr[data-row]").evaluateAll((all) => all.map((row) => [...row.cells].slice(1).map((cell) => cell.textContent)));
+  const levels = async () => (await lab.ask("GET", "/v1/log")).rows.map(({level}) => level).reverse();
+  const isWrong = (level) => level === "error" || level === "warning";
+  assert.ok((await levels()).some(isWrong) && !(await levels()).every(isWrong));
+  await until("all of them, the newest first", async () => (await shown()).map(([level]) => level).join() === (await levels()).slice(0, (await shown()).length).join() && (await shown()).length > 10);
+  await page.getByLabel(/^only problems \(\d+\)$/).check();
+  await until("the problems", async () => (await shown()).map(([level]) => level).join() === (await levels()).filter(isWrong).join());
+});
+
 test("a line has the packets that were decided there, and the time that took", async () => {
   const {misses, runs, seconds} = await counted(PATH);
   assert.ok(misses >= 2 && runs >= misses && seconds > 0, JSON.stringify({misses, runs, seconds}));

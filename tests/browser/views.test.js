@@ -59,8 +59,12 @@ test("hosts, ports, links, flows and drops have their tables, with names", async
   await visit(page, "#/network/hosts?sort=host");
   await until("the hosts", async () => (await rows("Hosts")).length === 16);
   assert.deepEqual((await rows("Hosts"))[2].slice(0, 3), ["h3", "s8:1", "10.0.0.3"]);
-  await visit(page, "#/network/ports?q=port%3Ds1:1");
-  await until("the port", async () => (await rows("Ports"))[0]?.[2] === "down");
+  await visit(page, "#/network/ports");
+  await until("the ends of the link that is down come first", async () => (await rows("Ports")).slice(0, 2).map(([port, , state]) => `${port} ${state}`).join() === "s1:1 down,s5:1 down");
+  await page.getByLabel("only problems (2)").check();
+  await until("they are the only problems", async () => (await rows("Ports")).length === 2);
+  await visit(page, "#/switch/0000000000000005/ports");
+  await until("it comes first at its switch", async () => (await rows("Ports of the switch"))[0]?.[0] === "s5:1");
   await visit(page, "#/network/links");
   await until("the links", async () => (await rows("Links")).length === 32);
   assert.equal((await rows("Links"))[0][2], "down", "what is wrong comes first");
@@ -178,6 +182,12 @@ test("the map shows what the tables have, and is moved and searched by keys", as
   await page.getByLabel("within").selectOption("1");
   await page.getByText("3 switches, 2 links").waitFor();
   assert.match(page.url(), /hops=1/);
+});
+
+test("a run that keeps its policy has nothing to change it with", async () => {
+  await visit(page, "#/change");
+  await page.getByText("This run keeps its policy").waitFor();
+  assert.equal(await page.getByRole("button", {name: "Plan", exact: true}).count(), 0);
 });
 
 test("health has rates, times, shards and the log", async () => {

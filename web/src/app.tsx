@@ -6,6 +6,7 @@ import {connection, signIn, signOut} from "./api/live";
 import {useAnswer} from "./api/resource";
 import {session} from "./api/session";
 import type {ControllerAnswer} from "./api/types";
+import {Tabs} from "./parts";
 import {base, span} from "./text";
 import {ChangeView} from "./views/change";
 import {HealthView} from "./views/health";
@@ -36,9 +37,7 @@ export function App() {
           document.getElementById("main")?.focus();
         }}>Skip to the content</a>
         <a class="name" href={format(["network"])}>Maple</a>
-        <nav aria-label="Views">
-          {LISTED.map((view) => <a key={view} href={format([view])} aria-current={here === view ? "page" : undefined}>{view}</a>)}
-        </nav>
+        <Tabs kind="views" label="Views" at={here} tabs={LISTED.map((view) => [view, view, format([view])])} />
         <Status />
       </header>
       <Lost />
@@ -73,7 +72,7 @@ function Status() {
     <div class="status">
       {data?.policy != null && <a href={format(["policy"])} title={data.policy.name}>{base(data.policy.name)}{data.policy.canary !== null && " (canary)"}</a>}
       <span class={connection.value.live ? "live" : "soft"} role="status">{connection.value.live ? "live" : own === null ? "" : "not live"}</span>
-      {own?.name != null && <span>{own.name} ({own.role})</span>}
+      {own?.name != null && <span class="who">{own.name} ({own.role})</span>}
       {own?.name != null && <button type="button" onClick={() => void signOut()}>Sign out</button>}
     </div>
   );

@@ -1,5 +1,6 @@
 // Small parts that views share.
 import type {ComponentChildren} from "preact";
+import {useLayoutEffect, useRef} from "preact/hooks";
 
 import type {Problem} from "./api/ask";
 import type {Written} from "./api/types";
@@ -38,14 +39,17 @@ export function Trouble({problem}: {readonly problem: Problem | null}) {
   return <p class="trouble" role="alert"><Lined text={problem.message} /></p>;
 }
 
-/** Views beside each other. */
-export function Tabs({label, at, tabs}: {
+/** Views beside each other. Where they have no room, the one that is shown is in sight. */
+export function Tabs({label, at, tabs, kind = "tabs"}: {
   readonly label: string;
   readonly at: string;
   readonly tabs: readonly (readonly [name: string, title: string, href: string])[];
+  readonly kind?: "tabs" | "views";
 }) {
+  const own = useRef<HTMLElement>(null);
+  useLayoutEffect(() => own.current?.querySelector("[aria-current]")?.scrollIntoView({block: "nearest", inline: "nearest"}), [at]);
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav class={kind} ref={own} aria-label={label}>
       {tabs.map(([name, title, href]) => (
         <a key={name} href={href} aria-current={name === at ? "page" : undefined}>{title}</a>
       ))}

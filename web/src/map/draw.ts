@@ -183,16 +183,26 @@ function drawNames(
   // Where there are too many for most to have a name, measuring all of them would take longer than drawing the rest.
   for (const one of seen.slice(0, 400)) {
     const point = at.get(one.switch);
-    const name = one.name ?? one.switch.replace(/^0+(?=.)/, "");
-    const hosts = one.hosts > 0 && view.scale > 3 ? ` · ${scaled(one.hosts, "")} ${one.hosts === 1 ? "host" : "hosts"}` : "";
-    const long = 6.5 * (name.length + hosts.length);
-    if (point === undefined || !room(point.x + size + 4, point.y, long)) {
+    if (point === undefined) {
       continue;
     }
+    const name = one.name ?? one.switch.replace(/^0+(?=.)/, "");
+    const all = one.hosts > 0 && view.scale > 3 ? ` · ${scaled(one.hosts, "")} ${one.hosts === 1 ? "host" : "hosts"}` : "";
+    // On the right if there is room, else on the left, else without its hosts.
+    const right = point.x + size + 4;
+    const places = [all, ""].flatMap((hosts) => {
+      const long = 6.5 * (name.length + hosts.length);
+      return [{hosts, long, x: right}, {hosts, long, x: point.x - size - 4 - long}];
+    });
+    const place = places.find(({x, long}) => x >= 0 && x + long <= width && room(x, point.y, long));
+    if (place === undefined) {
+      continue;
+    }
+    const {hosts, x} = place;
     canvas.fillStyle = one.connected ? colour.text : colour.wrong;
-    canvas.fillText(name, point.x + size + 4, point.y);
+    canvas.fillText(name, x, point.y);
     if (hosts !== "") {
-      const after = point.x + size + 4 + canvas.measureText(name).width;
+      const after = x + canvas.measureText(name).width;
       canvas.fillStyle = colour.soft;
       canvas.fillText(hosts, after, point.y);
     }

@@ -16,6 +16,8 @@ export interface Column<Row> extends Field<Row> {
   /** The share of the width, in characters. */
   readonly width: number;
   readonly numbers?: boolean;
+  /** Whether a narrow screen leaves it out. */
+  readonly spare?: boolean;
 }
 
 interface TableProps<Row> {
@@ -26,6 +28,8 @@ interface TableProps<Row> {
   readonly keyOf: (row: Row) => string;
   /** What is wrong with a row, in words. */
   readonly wrong?: (row: Row) => string | null;
+  /** Whether rows with something wrong stay where they are, as in a log; else they come first. */
+  readonly inOrder?: boolean;
   /** Where a row leads, and the column that has the link: the first one unless it is said. */
   readonly href?: (row: Row) => string;
   readonly leads?: string;
@@ -38,13 +42,13 @@ function text(cell: Cell): string {
 }
 
 /** Draws rows, with the search and the order of the address bar. */
-export function Table<Row>({label, rows, columns, keyOf, wrong, href, leads, none}: TableProps<Row>) {
+export function Table<Row>({label, rows, columns, keyOf, wrong, inOrder = false, href, leads, none}: TableProps<Row>) {
   const {q = "", sort = "", only = ""} = address.value.query;
   const isWrong = (row: Row) => wrong !== undefined && wrong(row) !== null;
   const found = useMemo(() => {
     const some = search(only === "problems" ? rows.filter(isWrong) : rows, columns, q);
-    return order(some, columns, sort, isWrong);
-  }, [rows, columns, q, sort, only]);
+    return order(some, columns, sort, inOrder ? () => false : isWrong);
+  }, [rows, columns, q, sort, only, inOrder]);
   const scroller = useRef<HTMLDivElement>(null);
   const seen = useSeen(scroller);
   // The row that gets the focus as soon as it is drawn.
@@ -80,25 +84,29 @@ export function Table<Row>({label, rows, columns, keyOf, wrong, href, leads, non
     redraw({});
   };
 
-  const all = columns.reduce((sum, column) => sum + column.width, 0);
+  const width = (some: readonly Column<Row>[]) => some.reduce((sum, column) => sum + column.width, 0);
+  const [all, narrow] = [width(columns), width(columns.filter(({spare}) => spare !== true))];
+  const look = ({numbers, spare}: Column<Row>) => `${numbers === true ? "number" : ""}${spare === true ? " spare" : ""}`;
   const sorted = sort.replace(/^-/, "");
   return (
     <div class="table" ref={scroller} onKeyDown={onKeyDown} tabIndex={0} role="region" aria-label={label}>
-      <table aria-rowcount={found.length + 1} style={{minWidth: `${all}ch`}}>
+      <table aria-rowcount={found.length + 1} style={{"--wide": `${all}ch`, "--narrow": `${narrow}ch`}}>
         <caption class="unseen">{label}</caption>
         <colgroup>
-          {columns.map((column) => <col key={column.name} style={{width: `${(100 * column.width) / all}%`}} />)}
+          {columns.map((column) => <col key={column.name} class={look(column)} style={{width: `${(100 * column.width) / all}%`}} />)}
         </colgroup>
         <thead>
           <tr aria-rowindex={1}>
-            {columns.map(({name, title, numbers = false}) => (
-              <th key={name} scope="col" class={numbers ? "number" : ""}
-                aria-sort={sorted !== name ? "none" : sort.startsWith("-") ? "descending" : "ascending"}>
-                <button type="button" onClick={() => choose({sort: nextSort(sort, name, numbers)})}>
-                  {title}<span aria-hidden="true">{sorted !== name ? "" : sort.startsWith("-") ? " ↓" : " ↑"}</span>
-                </button>
-              </th>
-            ))}
+            {columns.map((column) => {
+              const {name, title, numbers = false} = column;
+              return (
+                <th key={name} scope="col" class={look(column)} aria-sort={sorted !== name ? "none" : sort.startsWith("-") ? "descending" : "ascending"}>
+                  <button type="button" onClick={() => choose({sort: nextSort(sort, name, numbers)})}>
+                    {title}<span aria-hidden="true">{sorted !== name ? "" : sort.startsWith("-") ? " ↓" : " ↑"}</span>
+                  </button>
+                </th>
+              );
+            })}
           </tr>
         </thead>
         <tbody>
@@ -108,10 +116,11 @@ export function Table<Row>({label, rows, columns, keyOf, wrong, href, leads, non
             return (
               <tr key={keyOf(row)} data-row={draw.first + offset} aria-rowindex={draw.first + offset + 2}
                 class={why === null ? "" : "wrong"} title={why ?? undefined}>
-                {columns.map(({name, of, show, numbers = false}) => {
+                {columns.map((column) => {
+                  const {name, of, show} = column;
                   const plain = show === undefined ? text(of(row)) : show(row);
                   const cell = name === (leads ?? columns[0]?.name) && href !== undefined ? <a href={href(row)}>{plain}</a> : plain;
-                  return <td key={name} class={numbers ? "number" : ""} title={why === null && typeof plain === "string" && plain !== "" ? plain : undefined}>{cell}</td>;
+                  return <td key={name} class={look(column)} title={why === null && typeof plain === "string" && plain !== "" ? plain : undefined}>{cell}</td>;
                 })}
               </tr>
             );

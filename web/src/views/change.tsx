@@ -65,7 +65,7 @@ export function ChangeView() {
     <div class="view scroll">
       <h1 class="unseen">Change</h1>
       <Section title="The policy that runs">
-        {policy == null ? <p class="none">{data === undefined ? "reading …" : "The program has not named it."}</p> : (
+        {policy == null ? <p class="none">{data === undefined ? "reading …" : "This run keeps its policy: an emulated network, or a program of your own, is started again with another one."}</p> : (
           <dl class="facts wide">
             <div><dt>policy</dt><dd><a href={format(["policy"])} title={policy.name}>{base(policy.name)}</a></dd></div>
             <div><dt>since</dt><dd>{moment(policy.since * 1000)}, by {policy.by}</dd></div>
@@ -75,7 +75,7 @@ export function ChangeView() {
           </dl>
         )}
       </Section>
-      {may("admin") ? (
+      {policy === null ? null : may("admin") ? (
         <>
           <form class="bar" onSubmit={(event) => {
             event.preventDefault();

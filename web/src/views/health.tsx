@@ -78,14 +78,14 @@ function Overview() {
         <Section title="Rates">
           <table class="plain">
             <caption class="unseen">Rates</caption>
-            <thead><tr><th scope="col">what</th><th scope="col" class="number">a second</th><th scope="col">since this view is open</th><th scope="col" class="number">in all</th></tr></thead>
+            <thead><tr><th scope="col">what</th><th scope="col" class="number">a second</th><th scope="col" class="spare">since this view is open</th><th scope="col" class="number">in all</th></tr></thead>
             <tbody>{RATES.map(([name, text]) => {
               const own = measured?.rates.flatMap((one) => one.get(name) ?? []) ?? [];
               const [latest, total] = [own[own.length - 1], measured?.counts[name]];
               return (
                 <tr key={name}>
                   <td>{text}</td><td class="number">{latest === undefined ? "–" : scaled(latest, "")}</td>
-                  <td><Sparkline values={own} /></td><td class="number">{total === undefined ? "–" : whole(total)}</td>
+                  <td class="spare"><Sparkline values={own} /></td><td class="number">{total === undefined ? "–" : whole(total)}</td>
                 </tr>
               );
             })}</tbody>
@@ -252,8 +252,8 @@ function Errors() {
   const names = useNames();
   const columns = useMemo<Column<ErrorRow>[]>(() => [
     {name: "time", title: "time", of: (row) => -row.time, show: (row) => moment(row.time), width: 20},
-    {name: "packets", title: "packets", of: (row) => row.packets ?? null, show: (row) => whole(row.packets), width: 10, numbers: true},
-    {name: "line", title: "line", of: (row) => linesIn(row.text).join(LISTS), show: (row) => <Lined text={linesIn(row.text).join(LISTS)} />, width: 24},
+    {name: "packets", title: "packets", of: (row) => row.packets ?? null, show: (row) => whole(row.packets), width: 10, numbers: true, spare: true},
+    {name: "line", title: "line", of: (row) => linesIn(row.text).join(LISTS), show: (row) => <Lined text={linesIn(row.text).join(LISTS)} />, width: 24, spare: true},
     {name: "text", title: "what", of: (row) => names.inText(withLines(row.text)), show: (row) => <Lined text={row.text} />, width: 100},
   ], [names]);
   return (
@@ -270,15 +270,15 @@ function Log() {
   const names = useNames();
   const columns = useMemo<Column<LogLine>[]>(() => [
     {name: "time", title: "time", of: (row) => -row.number, show: (row) => moment(row.time), width: 20},
-    {name: "level", title: "level", of: (row) => row.level, width: 9},
-    {name: "area", title: "area", of: (row) => row.area, width: 12},
+    {name: "level", title: "level", of: (row) => row.level, width: 9, spare: true},
+    {name: "area", title: "area", of: (row) => row.area, width: 12, spare: true},
     {name: "text", title: "what", of: (row) => names.inText(withLines(row.text)), show: (row) => <Lined text={row.text} />, width: 110},
   ], [names]);
   return (
     <>
       <SearchBar label="lines of the log" one="line of the log" count={data?.total} problems={data?.rows.filter((row) => levelTrouble(row) !== null).length ?? 0} />
       <Trouble problem={problem} />
-      <Table label="Log" rows={data?.rows ?? []} columns={columns} keyOf={(row) => String(row.number)} none="The log is empty." />
+      <Table label="Log" rows={data?.rows ?? []} columns={columns} keyOf={(row) => String(row.number)} wrong={levelTrouble} inOrder none="The log is empty." />
     </>
   );
 }
@@ -301,9 +301,9 @@ function Counters() {
     return Object.entries(measured?.counts ?? {}).map(([name, count]) => ({name, count, rate: now?.get(name) ?? null}));
   }, [measured]);
   const columns = useMemo<Column<CountRow>[]>(() => [
-    {name: "name", title: "name", of: (row) => row.name, width: 34},
-    {name: "count", title: "count", of: (row) => row.count, show: (row) => whole(row.count), width: 18, numbers: true},
-    {name: "rate", title: "a second", of: (row) => row.rate, show: (row) => (row.rate === null ? "" : scaled(row.rate, "")), width: 14, numbers: true},
+    {name: "name", title: "name", of: (row) => row.name, width: 26},
+    {name: "count", title: "count", of: (row) => row.count, show: (row) => whole(row.count), width: 12, numbers: true},
+    {name: "rate", title: "a second", of: (row) => row.rate, show: (row) => (row.rate === null ? "" : scaled(row.rate, "")), width: 9, numbers: true},
   ], []);
   return (
     <>

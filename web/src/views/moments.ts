@@ -19,6 +19,11 @@ export function share({from, to}: TimeAnswer, time: number): number {
   return from === null || to === null || to <= from ? 1 : Math.max(0, Math.min(1, (time - from) / (to - from)));
 }
 
+/** The highest rate of packet-ins. */
+export function highest(points: readonly TimeRates[]): number {
+  return Math.max(0, ...points.map((point) => point.packet_ins_per_second ?? 0));
+}
+
 /** The line of a rate in a picture of this size. It has a gap where nothing was kept, or the rate is not known. */
 export function path(all: TimeAnswer, of: (point: TimeRates) => number | null, width: number, height: number): string {
   const most = Math.max(1, ...all.rates.map((point) => of(point) ?? 0));

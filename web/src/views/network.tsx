@@ -3,7 +3,7 @@ import {useMemo} from "preact/hooks";
 
 import {address, format} from "../address";
 import {SOON, useAnswer} from "../api/resource";
-import type {DropRow, FlowRow, HostRow, List, MapAnswer, MapLink, PortRow, SwitchRow} from "../api/types";
+import type {DropRow, FlowRow, HostRow, List, MapAnswer, MapLink, Place, PortRow, SwitchRow} from "../api/types";
 import {load} from "../map/graph";
 import {type Names, useNames} from "../names";
 import {Lined, lineHref, Tabs, title, Trouble} from "../parts";
@@ -76,10 +76,20 @@ function up(row: SwitchRow): number {
   return own(row).filter((port) => port.up).length;
 }
 
+/** The ports of links that are down: a port does not say where it has led. */
+export function useBroken(): ReadonlySet<string> {
+  const {data} = useAnswer<MapAnswer>("/v1/map", {live: true, every: SOON});
+  return useMemo(() => new Set(data?.links.flatMap(({up, from, to}) => (up ? [] : [from, to])).map(portKey)), [data]);
+}
+
+function portKey({switch: id, port}: Place): string {
+  return `${id} ${port}`;
+}
+
 /** What is wrong with a port. */
-export function portTrouble(row: PortRow): string | null {
-  if (!row.up && row.kind === "link") {
-    return "a link is down";
+export function portTrouble(row: PortRow, broken: ReadonlySet<string>): string | null {
+  if (broken.has(portKey(row))) {
+    return "its link is down";
   }
   const lost = (row.rx_errors ?? 0) + (row.tx_errors ?? 0);
   return lost > 0 ? `${whole(lost)} errors` : null;
@@ -115,13 +125,15 @@ function percent(share: number | null): string {
 function Ports() {
   const {data, problem} = useAnswer<List<PortRow>>("/v1/ports", {every: SOON});
   const names = useNames();
+  const broken = useBroken();
+  const wrong = (row: PortRow) => portTrouble(row, broken);
   const rows = data?.rows ?? [];
   const columns = useMemo(() => portColumns(names), [names]);
   return (
     <>
-      <SearchBar label="ports" one="port" count={data?.total} problems={rows.filter((row) => portTrouble(row) !== null).length} />
+      <SearchBar label="ports" one="port" count={data?.total} problems={rows.filter((row) => wrong(row) !== null).length} />
       <Trouble problem={problem} />
-      <Table label="Ports" rows={rows} columns={columns} keyOf={(row) => `${row.switch} ${row.port}`} wrong={portTrouble}
+      <Table label="Ports" rows={rows} columns={columns} keyOf={portKey} wrong={wrong}
         href={(row) => switchHref(row.switch)} none="No switch has said its ports yet." />
     </>
   );
@@ -193,9 +205,9 @@ function Flows() {
       {name: "from", title: "from", of: (row) => party(row.from, row.from_at, names), width: 20},
       {name: "to", title: "to", of: (row) => party(row.to, row.to_at, names), width: 20},
       {name: "enters", title: "enters at", of: (row) => names.switch(row.switch), width: 12},
-      {name: "rate", title: "rate", of: (row) => row.bits_per_second, show: (row) => bits(row.bits_per_second), width: 13, numbers: true},
+      {name: "rate", title: "rate", of: (row) => row.bits_per_second, show: (row) => bits(row.bits_per_second), width: 13, numbers: true, spare: true},
       {name: "packets", title: "packets", of: (row) => row.packets, show: (row) => whole(row.packets), width: 13, numbers: true},
-      {name: "bytes", title: "bytes", of: (row) => row.bytes, show: (row) => whole(row.bytes), width: 15, numbers: true},
+      {name: "bytes", title: "bytes", of: (row) => row.bytes, show: (row) => whole(row.bytes), width: 15, numbers: true, spare: true},
       {name: "line", title: "decided by", of: lines, show: (row) => <Lined text={lines(row)} />, width: 24},
     ];
   }, [names]);
@@ -219,7 +231,7 @@ function Drops() {
   const columns = useMemo<Column<DropRow>[]>(() => [
     {name: "line", title: "line", of: (row) => row.line ?? "no source line", show: (row) => (row.line === null ? "no source line" : base(row.line)), width: 24},
     {name: "packets", title: "packets", of: (row) => row.packets, show: (row) => whole(row.packets), width: 10, numbers: true},
-    {name: "latest", title: "latest", of: (row) => row.latest, show: (row) => whole(row.latest), width: 9, numbers: true},
+    {name: "latest", title: "latest", of: (row) => row.latest, show: (row) => whole(row.latest), width: 9, numbers: true, spare: true},
     {name: "host", title: "host", of: (row) => (row.host === null ? "several hosts" : names.host(row.host)), width: 20},
     {name: "at", title: "at", of: (row) => (row.at === null ? names.switch(row.switch) : names.place(row.at)), width: 12},
     {name: "why", title: "why", of: (row) => names.inText(row.text === null ? row.why : `${row.why}: ${row.text}`), show: (row) => <Lined text={row.text === null ? row.why : `${row.why}: ${row.text}`} />, width: 44},

@@ -5,12 +5,13 @@ import {address, format} from "../address";
 import {SOON, useAnswer} from "../api/resource";
 import type {List, PortRow, RuleRow, SwitchRow, TablesRow} from "../api/types";
 import {type Names, useNames} from "../names";
-import {Lined, Tabs, title, Trouble} from "../parts";
+import {Lined, Section, Tabs, title, Trouble} from "../parts";
 import {exactly} from "../table/rows";
 import {type Column, SearchBar, Table} from "../table/table";
 import {whole} from "../text";
 import {ruleHref} from "./links";
-import {portColumns, portTrouble, switchTrouble} from "./network";
+import {COUNTED} from "./map";
+import {portColumns, portTrouble, switchTrouble, useBroken} from "./network";
 import {Tree} from "./tree";
 
 /** Shows the switch that the address names. */
@@ -45,13 +46,15 @@ export function SwitchView() {
 function Ports({id}: {readonly id: string}) {
   const {data, problem} = useAnswer<List<PortRow>>(`/v1/switches/${encodeURIComponent(id)}/ports`, {every: SOON});
   const names = useNames();
+  const broken = useBroken();
+  const wrong = (row: PortRow) => portTrouble(row, broken);
   const columns = useMemo(() => portColumns(names), [names]);
   const rows = data?.rows ?? [];
   return (
     <>
-      <SearchBar label="ports" one="port" count={data?.total} problems={rows.filter((row) => portTrouble(row) !== null).length} />
+      <SearchBar label="ports" one="port" count={data?.total} problems={rows.filter((row) => wrong(row) !== null).length} />
       <Trouble problem={problem} />
-      <Table label="Ports of the switch" rows={rows} columns={columns} keyOf={(row) => String(row.port)} wrong={portTrouble} none="It has not said its ports." />
+      <Table label="Ports of the switch" rows={rows} columns={columns} keyOf={(row) => String(row.port)} wrong={wrong} none="It has not said its ports." />
     </>
   );
 }
@@ -87,30 +90,34 @@ function Rules({id}: {readonly id: string}) {
 }
 
 function Tables({id}: {readonly id: string}) {
-  const {data, problem} = useAnswer<List<TablesRow>>(`/v1/switches/${encodeURIComponent(id)}/tables`);
+  const {data, problem} = useAnswer<List<TablesRow>>(`/v1/switches/${encodeURIComponent(id)}/tables`, {every: COUNTED});
   const row = data?.rows[0];
   return (
     <div class="scroll">
       <Trouble problem={problem} />
-      <table class="plain">
-        <caption>Tables, as the switch says</caption>
-        <thead><tr><th scope="col" class="number">table</th><th scope="col" class="number">rules</th><th scope="col" class="number">room for</th></tr></thead>
-        <tbody>
-          {row?.tables?.map((one) => (
-            <tr key={one.table}><td class="number">{one.table}</td><td class="number">{whole(one.rules)}</td><td class="number">{whole(one.most)}</td></tr>
-          ))}
-        </tbody>
-      </table>
-      {row?.look_ups != null && row.look_ups.length > 0 && (
+      <Section title="Tables, as the switch says">
         <table class="plain">
-          <caption>What the policy looks up here</caption>
-          <thead><tr><th scope="col">look-up</th><th scope="col" class="number">table</th><th scope="col">read instead, because</th></tr></thead>
-          <tbody>{row.look_ups.map((one) => (
-            <tr key={one.look_up}><td><code>{one.look_up}</code></td><td class="number">{one.table}</td><td>{one.lowered}</td></tr>
-          ))}</tbody>
+          <caption class="unseen">Tables, as the switch says</caption>
+          <thead><tr><th scope="col" class="number">table</th><th scope="col" class="number">rules</th><th scope="col" class="number">room for</th></tr></thead>
+          <tbody>
+            {row?.tables?.map((one) => (
+              <tr key={one.table}><td class="number">{one.table}</td><td class="number">{whole(one.rules)}</td><td class="number">{whole(one.most)}</td></tr>
+            ))}
+          </tbody>
         </table>
+        {row !== undefined && row.tables === null && <p>The switch did not say.</p>}
+      </Section>
+      {row?.look_ups != null && row.look_ups.length > 0 && (
+        <Section title="What the policy looks up here">
+          <table class="plain">
+            <caption class="unseen">What the policy looks up here</caption>
+            <thead><tr><th scope="col">look-up</th><th scope="col" class="number">table</th><th scope="col">read instead, because</th></tr></thead>
+            <tbody>{row.look_ups.map((one) => (
+              <tr key={one.look_up}><td><code>{one.look_up}</code></td><td class="number">{one.table}</td><td>{one.lowered}</td></tr>
+            ))}</tbody>
+          </table>
+        </Section>
       )}
-      {row !== undefined && row.tables === null && <p>The switch did not say.</p>}
     </div>
   );
 }

@@ -10,7 +10,7 @@ import {type Names, useNames} from "../names";
 import {chosen, Lined, Tabs, title, Trouble} from "../parts";
 import {type Column, SearchBar, Table} from "../table/table";
 import {moment, scaled, span, whole} from "../text";
-import {type ChangeRow, changeRows, doubts, gapText, isLoss, mapThen, nextChange, path, ratesAt, share} from "./moments";
+import {type ChangeRow, changeRows, doubts, gapText, isLoss, mapThen, nextChange, highest, path, ratesAt, share} from "./moments";
 
 const TABS = ["changes", "events", "drops", "switches", "links", "hosts", "map"] as const;
 /** The size of the plot, in its own units. */
@@ -77,6 +77,7 @@ function Moments({all, first, last, at, from}: MomentsProps) {
   const x = (time: number) => WIDTH * share(all, time);
   return (
     <div class="moments">
+      <p class="soft axis">packet-ins a second, at most {scaled(highest(all.rates), "")}; below them, marks where the network changed</p>
       <svg class="plot" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
         {all.gaps.map((gap) => <rect key={`${gap.from} ${gap.why}`} class="gap" x={x(gap.from)} width={Math.max(1, x(gap.to) - x(gap.from))} y="0" height={HEIGHT} />)}
         <rect class="between" x={x(earlier)} width={Math.max(0, x(later) - x(earlier))} y="0" height={HEIGHT} />
@@ -192,15 +193,15 @@ function Events({data, from, names}: {readonly data: TimeChanges | undefined; re
   const wrong = ({level}: LogRow) => (level === "error" || level === "warning" ? level : null);
   const columns = useMemo<Column<LogRow>[]>(() => [
     {name: "time", title: "time", of: (row) => -row.time, show: (row) => moment(row.time), width: 20},
-    {name: "level", title: "level", of: (row) => row.level, width: 9},
-    {name: "area", title: "area", of: (row) => row.area, width: 12},
+    {name: "level", title: "level", of: (row) => row.level, width: 9, spare: true},
+    {name: "area", title: "area", of: (row) => row.area, width: 12, spare: true},
     {name: "text", title: "what", of: (row) => names.inText(row.text), show: (row) => <Lined text={row.text} />, width: 90},
   ], [names]);
   return (
     <>
       <SearchBar label="events" one="event" count={data?.lines.length} problems={data?.lines.filter((row) => wrong(row) !== null).length ?? 0} />
       {data !== undefined && data.left_out > 0 && <p class="warning">{whole(data.left_out)} further events are left out.</p>}
-      <Table label="Events" rows={data?.lines ?? []} columns={columns} keyOf={(row) => `${row.time} ${row.number}`} wrong={wrong}
+      <Table label="Events" rows={data?.lines ?? []} columns={columns} keyOf={(row) => `${row.time} ${row.number}`} wrong={wrong} inOrder
         href={(row) => format(["time", "map"], {at: String(row.time), from: before})} none="Nothing happened between the moments." />
     </>
   );

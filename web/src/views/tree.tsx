@@ -34,7 +34,7 @@ export function Tree({id}: {readonly id: string}) {
           <p>
             {row.exploration === null ? "This switch is not explored: decisions are made when packets come."
               : row.exploration.complete ? "Complete: no packet of a known host comes to the controller, unless something changes."
-              : row.exploration.stopped === null ? `${whole(open.length)} questions are open.`
+              : row.exploration.stopped === null ? open.length === 1 ? "1 question is open." : `${whole(open.length)} questions are open.`
               : `Exploration ended at a bound: ${row.exploration.stopped}`}
           </p>
           {open.length > 0 && (
