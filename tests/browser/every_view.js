@@ -11,9 +11,9 @@ const FIRST = {network: "switches", policy: "source", time: "changes", health: "
 
 /**
  * The addresses of all views, of a network with this switch and its name, a packet from a host to another one, a line of the policy,
- * a decision and a rule of the switch, and two moments. The policy has the table `blocked` and the variable `mode`.
+ * a decision and a rule of the switch, a key of the table `blocked`, and two moments. The policy has the variable `mode` too.
  */
-export function allViews({id, name, from, to, line, decision, rule, before, after}) {
+export function allViews({id, name, from, to, line, decision, rule, key, before, after}) {
   const moments = new URLSearchParams({from: before, at: after});
   return [
     ...["switches", "ports", "links", "hosts", "flows", "drops", "map"].map((tab) => `network/${tab}`),
@@ -23,7 +23,7 @@ export function allViews({id, name, from, to, line, decision, rule, before, afte
     "why", `why?from=${from}&to=${to}`, `why?rule=${rule}&switch=${id}`,
     "policy", `policy?line=${line}`, "policy/decisions", `policy/decisions?switch=${id}&decision=${decision}`,
     "change",
-    "state", "state/table/blocked", "state/variable/mode",
+    "state", "state/table/blocked", `state/table/blocked?${new URLSearchParams({key: JSON.stringify(key)})}`, "state/variable/mode",
     "time", ...["changes", "events", "drops", "switches", "links", "hosts", "map"].map((tab) => `time/${tab}?${moments}`),
     ...["overview", "doctor", "errors", "log", "counters"].map((tab) => `health/${tab}`),
     "nothing",
@@ -35,7 +35,7 @@ export function kindOf(view) {
   const [path, query = ""] = view.split("?");
   const [name, part, ...rest] = path.split("/");
   const asked = new URLSearchParams(query);
-  const about = ["rule", "line", "decision"].filter((one) => asked.has(one));
+  const about = ["rule", "line", "decision", "key"].filter((one) => asked.has(one));
   const kind = name === "switch" ? `switch/…/${rest[0] ?? "ports"}`
     : name === "state" ? (part === undefined ? name : `state/${part}/…`)
     : part === undefined && !(name in FIRST) ? name : `${name}/${part ?? FIRST[name]}`;

@@ -188,13 +188,16 @@ test("every view has what the bridges have, without a fault that axe finds", asy
   const id = IDS[2];
   const {rows: rules} = await lab.ask("GET", `/v1/switches/${id}/rules`);
   const {leaf, cookie} = rules.find((rule) => rule.leaf !== null && rule.line !== null);
-  const views = allViews({id, name: "south", from: "h4", to: "h1", line: BLOCKED, decision: leaf, rule: cookie, before: well, after: down});
+  // It may send, but the table has a key.
+  await lab.ask("PUT", "/v1/state/tables/blocked/00:00:00:00:00:02", {value: false, settled: true});
+  const {rows: [{key}]} = await lab.ask("GET", "/v1/state/tables/blocked");
+  const views = allViews({id, name: "south", from: "h4", to: "h1", line: BLOCKED, decision: leaf, rule: cookie, key, before: well, after: down});
   const seen = {
     "network/switches": "north", "network/ports": "s1-eth1", "network/links": "north:2", "network/hosts": "h1", "network/flows": "h1", "network/drops": `policy.py:${BLOCKED}`,
     "network/map": "links", "switch/…/ports": "s3-eth1", "switch/…/rules": "CONTROLLER", "switch/…/decisions": "blocked[", "switch/…/tables": "room for",
     "switch/…/decisions?decision": "made at", why: "Name the sender", "why?from=h4&to=h1": "forwarded", "why?rule": "Rule of south", "policy/source": "return net.shortest_path",
     "policy/source?line": "return drop()", "policy/decisions": "blocked[", "policy/decisions?decision": "made at", change: "rollback", state: "blocked",
-    "state/table/…": "0 keys", "state/variable/…": "day", time: "Compared with", "time/changes": "gone", "time/events": "down", "time/drops": "kind", "time/switches": "south",
+    "state/table/…": "1 key", "state/table/…?key": "Changes of h2", "state/variable/…": "day", time: "Compared with", "time/changes": "gone", "time/events": "down", "time/drops": "kind", "time/switches": "south",
     "time/links": "3 links", "time/hosts": "h1", "time/map": "Moment", "health/overview": "until a rule is confirmed", "health/doctor": "What was looked at",
     "health/errors": "", "health/log": "north", "health/counters": "flow_mods", nothing: "There is no such view",
   };

@@ -53,7 +53,9 @@ test("a writer changes state, and is named as who wrote it; what somebody else h
   await page.getByRole("button", {name: "Write"}).click();
   const keys = page.getByRole("region", {name: "Keys of blocked"});
   await keys.getByRole("cell", {name: /state-person/}).waitFor();
-  await page.getByRole("button", {name: "00:00:00:00:00:02"}).click();
+  const key = page.getByRole("link", {name: "00:00:00:00:00:02"});
+  await key.click();
+  assert.equal(new URL(page.url().replace("#/", "")).searchParams.get("key"), JSON.stringify({mac: "00:00:00:00:00:02"}));
   await lab.ask("PUT", "/v1/state/tables/blocked/00:00:00:00:00:02", {value: false});
   await keys.getByRole("cell", {name: /admin-person/}).waitFor();
   const changes = page.getByRole("table", {name: "Changes of 00:00:00:00:00:02"});
@@ -63,7 +65,7 @@ test("a writer changes state, and is named as who wrote it; what somebody else h
   await page.getByRole("alert").waitFor();
   assert.equal((await lab.ask("GET", "/v1/state/tables/blocked")).rows.length, 1);
   await page.getByRole("button", {name: "Cancel"}).click();
-  await page.getByRole("button", {name: "00:00:00:00:00:02"}).click();
+  await key.click();
   await page.getByRole("button", {name: "Delete"}).click();
   await page.getByText("0 keys").waitFor();
   await visit(page, "#/state/variable/mode");

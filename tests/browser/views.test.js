@@ -188,6 +188,8 @@ test("a run that keeps its policy has nothing to change it with", async () => {
   await visit(page, "#/change");
   await page.getByText("This run keeps its policy").waitFor();
   assert.equal(await page.getByRole("button", {name: "Plan", exact: true}).count(), 0);
+  await page.getByRole("table", {name: "History"}).getByRole("link", {name: "h3 (00:00:00:00:00:03)"}).click();
+  await page.getByRole("table", {name: "Changes of h3 (00:00:00:00:00:03)"}).getByRole("row", {name: /admin-person.*nothing.*true/}).waitFor();
 });
 
 test("health has rates, times, shards and the log", async () => {
@@ -217,7 +219,8 @@ test("no view has a fault that axe finds, light or dark, and nothing is wider th
   const id = "0000000000000008";
   const {rows: rules} = await lab.ask("GET", `/v1/switches/${id}/rules`);
   const {leaf, cookie} = rules.find((rule) => rule.leaf !== null && rule.line !== null);
+  const {rows: [{key}]} = await lab.ask("GET", "/v1/state/tables/blocked");
   const {time: after} = await lab.ask("GET", "/v1/time/at");
-  const views = allViews({id, name: "s8", from: "h3", to: "h5", line: BLOCKED, decision: leaf, rule: cookie, before: well, after});
+  const views = allViews({id, name: "s8", from: "h3", to: "h5", line: BLOCKED, decision: leaf, rule: cookie, key, before: well, after});
   allAreListed(views, await everyViewFits(page, views));
 });

@@ -64,5 +64,9 @@ function Who({row}: {readonly row: PastChange}) {
 function PlaceText({row, text}: {readonly row: PastChange; readonly text: (value: PastValue) => string}) {
   const name = row.table ?? row.var ?? "";
   const link = <a href={format(["state", row.table === null ? "variable" : "table", name])}>{name}</a>;
-  return row.table === null ? link : <>{link} {text(row.key)}</>;
+  if (row.table === null) {
+    return link;
+  }
+  const isLong = row.key !== null && typeof row.key === "object" && "long" in row.key;
+  return <>{link} {isLong ? text(row.key) : <a href={format(["state", "table", name], {key: JSON.stringify(row.key)})}>{text(row.key)}</a>}</>;
 }

@@ -1,13 +1,13 @@
 // Tracked state: tables and variables, live, with who wrote what, and editing for those who may.
 import {useMemo, useState} from "preact/hooks";
 
-import {address, format} from "../address";
+import {address, choose, format} from "../address";
 import {type Problem, send} from "../api/ask";
 import {refresh, TRACKED, useAnswer} from "../api/resource";
 import {may} from "../api/session";
-import type {List, StateRow, ValueRow} from "../api/types";
+import type {Json, List, StateRow, ValueRow} from "../api/types";
 import {type Names, useNames} from "../names";
-import {title, Trouble, Writer} from "../parts";
+import {chosen, title, Trouble, Writer} from "../parts";
 import {type Column, SearchBar, Table} from "../table/table";
 import {moment, whole} from "../text";
 import {History} from "./history";
@@ -59,16 +59,15 @@ function OneTable({name}: {readonly name: string}) {
   const path = `/v1/state/tables/${encodeURIComponent(name)}`;
   const {data, problem} = useAnswer<List<ValueRow>>(path, TRACKED);
   const names = useNames();
-  const [editing, setEditing] = useState<ValueRow | "new" | null>(null);
-  const [chosen, setChosen] = useState<ValueRow | null>(null);
+  const [isAdding, setAdding] = useState(false);
+  const key = keyOf(chosen("key"));
+  const row = data?.rows.find((one) => JSON.stringify(one.key) === chosen("key"));
   const columns = useMemo<Column<ValueRow>[]>(() => [
     {name: "key", title: "key", of: (row) => named(row.key ?? null, names), width: 34,
-      show: (row) => (
-        <button type="button" class="link" onClick={() => {
-          setChosen(row);
-          setEditing(may("state") ? row : null);
-        }}>{named(row.key ?? null, names)}</button>
-      )},
+      show: (row) => {
+        const own = JSON.stringify(row.key);
+        return <a href={format(address.value.path, {...address.value.query, key: chosen("key") === own ? undefined : own})} aria-expanded={chosen("key") === own}>{named(row.key ?? null, names)}</a>;
+      }},
     {name: "value", title: "value", of: (row) => named(row.value, names), width: 40},
     {name: "by", title: "written by", of: (row) => row.written?.by ?? null, width: 30},
     {name: "at", title: "at", of: (row) => row.written?.at ?? null, show: (row) => (row.written === null ? "" : moment(row.written.at)), width: 20},
@@ -77,30 +76,46 @@ function OneTable({name}: {readonly name: string}) {
     <>
       <div class="head"><h1><a href={format(["state"])}>State</a> / {name}</h1></div>
       <SearchBar label="keys" one="key" count={data?.total}>
-        {may("state") && <button type="button" onClick={() => setEditing("new")}>Add a key</button>}
+        {may("state") && <button type="button" onClick={() => setAdding(true)}>Add a key</button>}
       </SearchBar>
       <Trouble problem={problem} />
-      {editing !== null && <Editor key={editing === "new" ? "" : JSON.stringify(editing.key)} table={name} row={editing === "new" ? null : editing} names={names} end={() => {
-        setEditing(null);
+      {isAdding && <Editor table={name} names={names} end={() => {
+        setAdding(false);
+        refresh(path);
+      }} />}
+      {key !== undefined && data !== undefined && may("state") && <Editor key={chosen("key")} table={name} of={{key, row}} names={names} end={() => {
+        choose({key: undefined});
         refresh(path);
       }} />}
       <Table label={`Keys of ${name}`} rows={data?.rows ?? []} columns={columns} keyOf={(row) => JSON.stringify(row.key)} none="It has no keys." />
-      {chosen !== null && <div class="below"><History title={`Changes of ${named(chosen.key ?? null, names)}`} of={{table: name, key: chosen.key ?? null}} /></div>}
+      {key !== undefined && <div class="below"><History title={`Changes of ${named(key, names)}`} of={{table: name, key}} /></div>}
     </>
   );
 }
 
-function Editor({table, row, names, end}: {
+/** The key that the address names; `undefined` if it names none. */
+function keyOf(text: string): Json | undefined {
+  try {
+    return text === "" ? undefined : JSON.parse(text) as Json;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes what a key has, or a new key. */
+function Editor({table, of, names, end}: {
   readonly table: string;
-  readonly row: ValueRow | null;
+  readonly of?: {readonly key: Json; readonly row: ValueRow | undefined};
   readonly names: Names;
   readonly end: () => void;
 }) {
   const [key, setKey] = useState("");
-  const [value, setValue] = useState(row === null ? "" : shown(row.value));
+  // What was there when editing began. If somebody writes meanwhile, the change is refused.
+  const [row] = useState(of?.row);
+  const [value, setValue] = useState(row === undefined ? "" : shown(row.value));
   const [problem, setProblem] = useState<Problem | null>(null);
   const write = (after: string | null) => {
-    const place = {key: [table, row === null ? {word: key.trim()} : row.key]};
+    const place = {key: [table, of === undefined ? {word: key.trim()} : of.key]};
     send("POST", "/v1/state/transactions", change(place, row?.value, after)).then(end, setProblem);
   };
   return (
@@ -108,12 +123,12 @@ function Editor({table, row, names, end}: {
       event.preventDefault();
       write(value);
     }}>
-      {row === null
+      {of === undefined
         ? <label>key <input size={24} required value={key} onInput={(event) => setKey(event.currentTarget.value)} /></label>
-        : <span><strong>{named(row.key ?? null, names)}</strong></span>}
+        : <span><strong>{named(of.key, names)}</strong></span>}
       <label class="wide">value <input size={30} required value={value} onInput={(event) => setValue(event.currentTarget.value)} /></label>
       <button type="submit" class="main">Write</button>
-      {row !== null && <button type="button" onClick={() => write(null)}>Delete</button>}
+      {row !== undefined && <button type="button" onClick={() => write(null)}>Delete</button>}
       <button type="button" onClick={end}>Cancel</button>
       <Trouble problem={problem} />
     </form>
