@@ -224,3 +224,26 @@ test("a tree asks for the rules of the decision that is open, and of no other", 
   assert.equal(asked.rules.length, before);
   await own.context().close();
 });
+
+test("what was shown by why first is read again and again where a link leads", async () => {
+  const own = await lab.page({at: "#/why?from=h1&to=h2"});
+  const read = {policy: 0, flows: 0};
+  own.on("request", (request) => {
+    const name = new URL(request.url()).pathname.replace("/v1/", "");
+    if (name in read) {
+      read[name] += 1;
+    }
+  });
+  await own.clock.install();
+  await own.reload();
+  await own.getByRole("heading", {name: "What the policy asked"}).waitFor();
+  await own.getByRole("link", {name: `policy.py:${PATH}`}).first().click();
+  await own.getByRole("complementary", {name: `Line ${PATH}`}).waitFor();
+  const before = {...read};
+  assert.ok(before.policy > 0, "why has shown the policy");
+  await until("all of it three times more", async () => {
+    await own.clock.fastForward(10_000);
+    return Object.keys(read).every((name) => read[name] >= before[name] + 3);
+  });
+  await own.context().close();
+});

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import {after, before, test} from "node:test";
 
 import {FakeSwitch} from "./fake_switch.js";
-import {Lab, until, visit} from "./harness.js";
+import {Lab, lineOf, until, visit} from "./harness.js";
 
 /** @type {Lab} */
 let lab;
@@ -74,4 +74,36 @@ test("ten thousand hosts are a table of a few dozen rows, and collapse at their 
   await visit(page, "#/network/map?at=ffff");
   await page.getByRole("complementary", {name: "The chosen switch"}).getByRole("link", {name: "10,000 hosts", exact: true}).click();
   await until("all of them", async () => (await table.getByRole("table").getAttribute("aria-rowcount")) === String(HOSTS + 1));
+});
+
+test("of the rules and flows of a line the 200 with most packets are read, and how many others there are is said", async () => {
+  const own = await Lab.begin();
+  try {
+    // Without look-ups each pair of hosts has rules of its own.
+    const network = await own.emulated("linear:2,8", "--look-ups", "0");
+    await network.command("pingall", /240 of 240 answered/);
+    const line = lineOf("return net.shortest_path");
+    const page = await own.page({at: "#/network"});
+    const asked = [];
+    page.on("request", (request) => {
+      const {pathname, searchParams} = new URL(request.url());
+      if (pathname === "/v1/rules" || pathname === "/v1/flows") {
+        asked.push(`${pathname} ${searchParams.get("limit")}`);
+      }
+    });
+    await visit(page, `#/policy?line=${line}`);
+    const about = page.getByRole("complementary", {name: `Line ${line}`});
+    for (const [what, column] of [["rules", "line"], ["flows", "lines"]]) {
+      const section = about.locator("section", {has: page.getByRole("heading", {name: new RegExp(`^${what} that it decided: `, "i")})});
+      await until(`the number of the other ${what}`, async () => {
+        const {files} = await own.ask("GET", "/v1/policy");
+        const {total} = await own.ask("GET", `/v1/${what}?${new URLSearchParams({[column]: `${files[0].file}:${line}`, limit: "1"})}`);
+        return total > 210 && (await section.locator("p.soft").allTextContents()).includes(`and ${(total - 200).toLocaleString("en")} others`);
+      });
+      assert.equal(await section.getByRole("listitem").count(), 200);
+    }
+    assert.deepEqual([...new Set(asked)].sort(), ["/v1/flows 200", "/v1/rules 200"]);
+  } finally {
+    await own.end();
+  }
 });
