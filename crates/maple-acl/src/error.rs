@@ -77,7 +77,7 @@ impl fmt::Display for FilePlace {
     }
 }
 
-/// The hint that a word may be meant as one of these, if one is similar.
+/// Returns the hint that a word may be meant as one of these; empty if none is similar.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }

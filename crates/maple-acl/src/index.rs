@@ -103,8 +103,8 @@ impl CubeIndex {
         false
     }
 
-    /// The cubes with numbers below `below` that are wanted, overlap an asked cube and are not inside it: their numbers,
-    /// in order, with the index of the asked cube. `cubes` returns the cube of a number.
+    /// Returns the numbers of those cubes below `below` that are wanted, overlap an asked cube and are not inside it,
+    /// in order, each with the index of the asked cube. `cubes` returns the cube of a number.
     pub fn crossing<'a>(
         &self,
         asked: &[&Cube],

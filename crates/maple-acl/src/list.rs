@@ -240,12 +240,12 @@ impl List {
         self.fragments
     }
 
-    /// The rule of an entry; the default for the number of entries.
+    /// Returns the rule of an entry; the default rule for the number of entries.
     pub(crate) fn rule_of(&self, entry: usize) -> RuleRef {
         self.entries.get(entry).map_or(RuleRef::Default, |entry| self.rule_at(entry.rule as usize))
     }
 
-    /// The rule with this index: the written rules come first, then the list's settings, then the default.
+    /// Returns the rule with this index: the written rules come first, then the list's settings, then the default.
     pub(crate) fn rule_at(&self, index: usize) -> RuleRef {
         match index.checked_sub(self.rules.len()) {
             None => RuleRef::Rule(index),
@@ -260,7 +260,7 @@ impl List {
         self.rule_of(self.first(switch, packet))
     }
 
-    /// The first entry that a packet fits, or the number of entries.
+    /// Returns the index of the first entry that a packet fits, or the number of entries.
     pub(crate) fn first(&self, switch: Dpid, packet: &Packet<'_>) -> usize {
         let is_there = |at: usize| match self.entries[at].cube.get(SWITCH) {
             Some(interval) => interval.lo == u128::from(switch.0),
@@ -321,8 +321,8 @@ impl List {
         self.overlaps.overlapping(cube, below, |at| &self.entries[at].cube)
     }
 
-    /// Those of the first `below` entries that are wanted, overlap one of these cubes and are not inside it, in order,
-    /// with the index of the cube.
+    /// Returns those of the first `below` entries that are wanted, overlap one of these cubes and are not inside it, in
+    /// order, with the index of the cube.
     pub(crate) fn crossing(
         &self,
         cubes: &[&Cube],

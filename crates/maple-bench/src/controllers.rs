@@ -83,7 +83,7 @@ impl Contender {
 }
 
 impl Running {
-    /// The id of its process.
+    /// Returns the id of the controller's process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -71,7 +71,7 @@ impl FilterSet {
         Ok(FilterSet { name, filters: read_lines(path, str::parse)? })
     }
 
-    /// The number of the first filter that the header matches, by linear search. It is the oracle for
+    /// Returns the number of the first filter that the header matches, by linear search. It is the oracle for
     /// everything else.
     pub fn first_match(&self, header: &FiveTuple) -> Option<usize> {
         self.filters.iter().position(|filter| filter.fits(header))
@@ -96,7 +96,7 @@ impl Prefix {
         Prefix { address: address & prefix.mask(), length }
     }
 
-    /// The mask of the prefix.
+    /// Returns the mask of the prefix.
     pub const fn mask(&self) -> u32 {
         match u32::MAX.checked_shl(32 - self.length as u32) {
             Some(mask) => mask,

@@ -56,19 +56,19 @@ impl<T: Timed> Passes<T> {
         self.0.push(pass);
     }
 
-    /// The fastest pass.
+    /// Returns the fastest pass.
     pub(crate) fn fastest(&self) -> T {
         *self.0.iter().min_by_key(|pass| pass.time()).expect("there is a pass")
     }
 
-    /// The pass with the median time.
+    /// Returns the pass with the median time.
     pub(crate) fn median(&self) -> T {
         let mut all = self.0.clone();
         all.sort_by_key(Timed::time);
         all[all.len() / 2]
     }
 
-    /// The rate of an operation that each pass repeats `times` times: that of the fastest pass, and of the
+    /// Returns the rate of an operation that each pass repeats `times` times: that of the fastest pass, and of the
     /// median one.
     pub(crate) fn per_second(&self, times: usize) -> Rate {
         let rate = |pass: T| times as f64 / pass.time().as_secs_f64();
@@ -118,7 +118,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, begin.elapsed())
 }
 
-/// The median time of several passes.
+/// Returns the median time of several passes.
 pub(crate) fn median_time(mut pass: impl FnMut()) -> Duration {
     let mut passes = Passes::default();
     (0..PASSES).for_each(|_| passes.push(timed(&mut pass).1));

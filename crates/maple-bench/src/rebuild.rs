@@ -67,7 +67,7 @@ pub struct BuildingCost {
 }
 
 impl BuildingCost {
-    /// The time to build the table again.
+    /// Returns the time to build the table again, in microseconds.
     #[must_use]
     pub fn rebuild_us(&self) -> f64 {
         self.put_us + self.compute_us

@@ -69,13 +69,13 @@ impl Statistics {
         }
     }
 
-    /// The percentage of pairs of filters that overlap.
+    /// Returns the percentage of pairs of filters that overlap.
     pub fn overlap_share(&self) -> f64 {
         percent(self.overlap_pairs, self.filters * self.filters.saturating_sub(1) / 2)
     }
 }
 
-/// A table of several sets.
+/// Builds a table of several sets.
 pub fn table(sets: &[Statistics]) -> TextTable {
     let lengths = |side: &str| {
         LENGTHS.map(|(lo, hi)| if lo == hi { format!("{side} {lo}") } else { format!("{side} {lo}-{hi}") })
@@ -92,7 +92,7 @@ pub fn table(sets: &[Statistics]) -> TextTable {
     table
 }
 
-/// The distribution of prefix lengths of several sets: the percentage of filters whose two prefixes together
+/// Charts the distribution of prefix lengths of several sets: the percentage of filters whose two prefixes together
 /// have at most a number of bits.
 pub fn chart(sets: &[FilterSet]) -> Chart {
     let line = |set: &FilterSet| {

@@ -24,7 +24,7 @@ pub struct PairCounters {
     pub delivered: u64,
 }
 
-/// The sender, the receiver and the kind of a frame; `None` for frames that are not unicast between two hosts,
+/// Returns the sender, the receiver and the kind of a frame; `None` for frames that are not unicast between two hosts,
 /// and for address resolution. `name` finds hosts by their hardware addresses.
 pub(crate) fn classify(frame: &[u8], name: impl Fn([u8; 6]) -> Option<String>) -> Option<PairKey> {
     let packet = Packet::new(frame, 0);

@@ -91,7 +91,7 @@ impl Traffic {
         }
     }
 
-    /// The time to open the next flow; `None` once all are open.
+    /// Returns the time to open the next flow; `None` once all are open.
     pub fn next_flow(&self) -> Option<Nanoseconds> {
         let rate = Nanoseconds::from(self.options.flows_per_second);
         if self.hosts.len() < 2 || self.options.kinds.is_empty() || rate == 0 {
@@ -149,12 +149,12 @@ impl Traffic {
         self.next_flow().is_none() && self.running.is_empty()
     }
 
-    /// The results of the flows, by hosts and kind.
+    /// Returns the results of the flows, by hosts and kind.
     pub fn counters(&self) -> &BTreeMap<PairKey, FlowCounters> {
         &self.counters
     }
 
-    /// The results of all flows together.
+    /// Returns the results of all flows together.
     pub fn total(&self) -> FlowCounters {
         self.counters.values().fold(FlowCounters::default(), |sum, c| FlowCounters {
             opened: sum.opened + c.opened,

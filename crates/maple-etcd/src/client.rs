@@ -320,12 +320,12 @@ struct AuthenticateBody {
 }
 
 impl<'a> Question<'a> {
-    /// What a server needs a leader for, and answers in one piece.
+    /// Creates a request that a server needs a leader for, and answers in one piece.
     pub(crate) fn new(path: &'a str, request: &Value) -> Question<'a> {
         Question { path, body: request.to_string().into(), form: Form::Single, needs_leader: true }
     }
 
-    /// What a server answers without a leader.
+    /// Creates a request that a server answers without a leader.
     pub(crate) fn without_leader(path: &'a str, request: &Value) -> Question<'a> {
         Question { needs_leader: false, ..Question::new(path, request) }
     }

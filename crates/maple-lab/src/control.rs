@@ -101,7 +101,7 @@ impl Control {
         })
     }
 
-    /// The shards.
+    /// Returns the laboratory's shards.
     pub fn shards(&self) -> &Simulation {
         &self.simulation
     }

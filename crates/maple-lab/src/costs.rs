@@ -6,7 +6,7 @@ use maple_core::network::{LinkName, Location};
 use maple_core::state::{Snapshot, Write};
 use maple_emulator::Topology;
 
-/// The writes that set link costs from a topology's link attributes, rounded up to whole numbers. Leaves out
+/// Returns the writes that set link costs from a topology's link attributes, rounded up to whole numbers. Leaves out
 /// costs whose name the state has already.
 pub fn costs_of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
     let (mut names, mut writes) = (BTreeSet::new(), Vec::new());

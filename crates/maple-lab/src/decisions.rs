@@ -120,7 +120,7 @@ impl CountedPolicy {
         *self.decisions.lock().unwrap_or_else(PoisonError::into_inner) = Decisions::default();
     }
 
-    /// The policy itself; runs through it are not counted.
+    /// Returns the policy itself; runs through it are not counted.
     pub fn inner(&self) -> &Arc<dyn Policy> {
         &self.policy
     }

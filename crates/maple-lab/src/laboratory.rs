@@ -62,17 +62,17 @@ impl Laboratory {
         Ok(Laboratory { jobs: Mutex::new(jobs), store, topology, policy: counted, track_hosts })
     }
 
-    /// The topology as it was at the beginning.
+    /// Returns the topology as it was at the beginning.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The state that the policy works on. Pass commits on it to [`Laboratory::committed`].
+    /// Returns the state that the policy works on. Pass commits on it to [`Laboratory::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// The policy's decisions since the beginning, or since [`Laboratory::forget_decisions`].
+    /// Returns the policy's decisions since the beginning, or since [`Laboratory::forget_decisions`].
     pub fn decisions(&self) -> Decisions {
         self.policy.decisions()
     }
@@ -88,7 +88,7 @@ impl Laboratory {
         Observation::from_run(&*self.policy, &run)
     }
 
-    /// The hosts by name, with their present locations and the addresses that the network knows of them.
+    /// Returns the hosts by name, with their present locations and the addresses that the network knows of them.
     ///
     /// # Errors
     /// [`CommandError`] if the laboratory has ended.

@@ -25,7 +25,7 @@ pub struct PacketExpectation {
     pub(crate) only: bool,
 }
 
-/// A packet with the usual fields: an ICMP echo request with the addresses of its hosts.
+/// Expects a packet with the usual fields: an ICMP echo request with the addresses of its hosts.
 ///
 /// ```
 /// use maple_lab::with;

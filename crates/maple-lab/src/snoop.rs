@@ -34,7 +34,7 @@ impl LabSnooper {
         Ok((vec![subscription], Some(LabSnooper { snooper, listener, store: Arc::clone(store) })))
     }
 
-    /// The latest time for the next [`LabSnooper::turn`].
+    /// Returns the latest time for the next [`LabSnooper::turn`].
     pub fn deadline(&self) -> Time {
         self.snooper.deadline()
     }

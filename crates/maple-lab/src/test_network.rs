@@ -259,7 +259,7 @@ impl TestNetwork {
         journey.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The present description of the host with this name.
+    /// Returns the present description of the host with this name.
     #[track_caller]
     pub(crate) fn host(&self, name: &str) -> HostSpec {
         let wanted = name.to_owned();
@@ -298,7 +298,7 @@ fn receivers(journey: &Journey) -> impl Iterator<Item = &str> {
     journey.copies.iter().filter_map(|copy| copy.end.as_deref().ok())
 }
 
-/// The policy in the form that the engine runs.
+/// Returns the policy in the form that the engine runs.
 pub(crate) fn engine(policy: impl Policy + 'static) -> Arc<dyn maple_core::Policy> {
     App::new(policy).options().policy.clone()
 }

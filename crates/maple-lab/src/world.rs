@@ -115,17 +115,17 @@ impl World {
         self.pass(FOLLOWED)
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Nanoseconds {
         self.network.now()
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> &EmulatedNetwork {
         &self.network
     }
 
-    /// The trace tree of a switch as text.
+    /// Returns the trace tree of a switch as text.
     pub fn tree(&self, dpid: Dpid) -> String {
         self.control.shards().tree(0, dpid)
     }
@@ -147,7 +147,7 @@ impl World {
         Ok(with_assumed(to_json(&explanation, &context), &assumed))
     }
 
-    /// The names of switches and hosts.
+    /// Returns the names of switches and hosts.
     pub fn names(&self) -> &Names {
         &self.names
     }
@@ -159,12 +159,12 @@ impl World {
         Some(HostInfo { location, ipv4: [host.ipv4].into(), ipv6: [host.ipv6].into() })
     }
 
-    /// The errors of f, each with the number of packets.
+    /// Returns the errors of f, each with the number of packets.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.control.shards().failures(0)
     }
 
-    /// The routes that constraints refused, by constraint and line, each with its number of occurrences.
+    /// Returns the routes that constraints refused, by constraint and line, each with its number of occurrences.
     pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
         self.control.shards().violations(0)
     }
@@ -306,7 +306,7 @@ impl World {
         self.run_until(self.now() + SETTLED)
     }
 
-    /// The last frame since `since` that one host sent to another's hardware address, with its fate.
+    /// Returns the last frame since `since` that one host sent to another's hardware address, with its fate.
     pub fn last_journey(&self, from: &str, to: &str, since: Nanoseconds) -> Option<Journey> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
         let origin = Origin::Port(from.switch, from.port);
@@ -371,7 +371,7 @@ pub fn with_names_of(topology: &Topology, mut names: Names) -> Names {
     names
 }
 
-/// The error for a laboratory whose thread has ended.
+/// Returns the error for a laboratory whose thread has ended.
 pub(crate) fn ended() -> CommandError {
     CommandError::Failed("the laboratory has ended".into())
 }

@@ -117,12 +117,12 @@ impl Channel {
         Ok(taken)
     }
 
-    /// The error for a connection that the controller has closed.
+    /// Creates the error for a connection that the controller has closed.
     pub fn closed(&self, why: &str) -> LoadError {
         LoadError::Closed { switch: self.id, why: why.to_owned() }
     }
 
-    /// The error for an inconsistent message.
+    /// Creates the error for an inconsistent message.
     pub fn malformed(&self, error: maple_wire::Error) -> LoadError {
         LoadError::Malformed { switch: self.id, error }
     }

@@ -25,7 +25,7 @@ impl Cpu {
         }
     }
 
-    /// The differences from `before`.
+    /// Returns the differences from `before`.
     pub fn since(self, before: Cpu) -> Cpu {
         Cpu { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
     }

@@ -9,7 +9,7 @@ const BUFFERS: u32 = 1 << 20;
 /// `OFPET_BAD_REQUEST` with `OFPBRC_BAD_EXPERIMENTER`.
 const BAD_EXPERIMENTER: (u16, u16) = (1, 3);
 
-/// The hello of a switch that supports only this version.
+/// Builds the hello of a switch that supports only this version.
 pub(crate) fn hello(version: Version) -> Message {
     Message::Hello(Hello { version: version as u8, elements: Vec::new() })
 }
@@ -22,7 +22,7 @@ pub(crate) struct Identity {
     pub tables: u8,
 }
 
-/// The answer to a message, if it has one.
+/// Returns the answer to a message, if it has one.
 pub(crate) fn answer(version: Version, switch: &Identity, message: &Message) -> Option<Message> {
     Some(match message {
         Message::FeaturesRequest => Message::FeaturesReply(features(version, switch)),
@@ -60,7 +60,7 @@ fn ports(switch: &Identity) -> Vec<Port> {
     switch.ports.iter().map(|number| port(switch, *number)).collect()
 }
 
-/// The description of a port.
+/// Returns the description of a port.
 pub(crate) fn port(switch: &Identity, number: u32) -> Port {
     let [.., a, b, c] = switch.dpid.to_be_bytes();
     Port::new(PortNo(number), [0x0a, a, b, c, (number >> 8) as u8, number as u8], &format!("p{number}"))

@@ -28,17 +28,17 @@ impl Histogram {
         self.max = self.max.max(nanoseconds);
     }
 
-    /// The number of counted times.
+    /// Returns the number of counted times.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The longest, in nanoseconds.
+    /// Returns the longest counted time, in nanoseconds.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The time in nanoseconds that this share of all times (0 to 1) does not exceed: the lower end of its
+    /// Returns the time in nanoseconds that this share of all times (0 to 1) does not exceed: the lower end of its
     /// bucket.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share * self.total as f64).ceil() as u64).max(1);

@@ -35,7 +35,7 @@ pub enum Mode {
     },
 }
 
-/// The smallest bursts in which one thread can send this many packet-ins a second, since each burst is a write.
+/// Returns the smallest bursts in which one thread can send this many packet-ins a second, since each burst is a write.
 pub fn burst(per_second: f64) -> u32 {
     (per_second / BURSTS).ceil().max(1.0) as u32
 }

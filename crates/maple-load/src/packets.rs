@@ -24,7 +24,7 @@ pub(crate) struct Template {
     frame: usize,
 }
 
-/// The address of the destination at a switch's far port.
+/// Returns the address of the destination at a switch's far port.
 pub(crate) fn destination(switch: u64) -> [u8; 6] {
     let [.., a, b, c] = switch.to_be_bytes();
     [0x06, 0, 0, a, b, c]
@@ -63,7 +63,7 @@ impl Template {
         message[at..at + 6].copy_from_slice(&source(switch, number));
     }
 
-    /// The length of one packet-in in bytes.
+    /// Returns the length of one packet-in in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -21,7 +21,7 @@ impl Pending {
         Pending { sent: vec![ANSWERED; window.next_power_of_two() as usize], oldest: 0, next: 0, open: 0 }
     }
 
-    /// The number of unanswered packet-ins.
+    /// Returns the number of unanswered packet-ins.
     pub fn open(&self) -> u32 {
         self.open
     }
@@ -31,7 +31,7 @@ impl Pending {
         (self.next.wrapping_sub(self.oldest) as usize) < self.sent.len()
     }
 
-    /// The number of free places.
+    /// Returns the number of free places.
     pub fn room(&self) -> u32 {
         self.sent.len() as u32 - self.next.wrapping_sub(self.oldest)
     }

@@ -22,7 +22,7 @@ impl Schedule {
         Schedule { start, distance: 1e9 / per_second * f64::from(burst), taken: 0 }
     }
 
-    /// The due time of the next burst, in nanoseconds.
+    /// Returns the due time of the next burst, in nanoseconds.
     pub fn next(&self) -> u64 {
         // A product, since a sum would accumulate the rounding errors of the distances.
         self.start + (self.taken as f64 * self.distance) as u64

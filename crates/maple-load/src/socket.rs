@@ -28,7 +28,7 @@ impl Socket {
         Ok(Socket { stream: TcpStream::from_std(stream), session })
     }
 
-    /// The TCP stream, for registration with the poll.
+    /// Returns the TCP stream, for registration with the poll.
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }

@@ -147,12 +147,12 @@ impl LoadSwitch {
         self.channel.flush()
     }
 
-    /// The number of unanswered packet-ins.
+    /// Returns the number of unanswered packet-ins.
     pub fn open(&self) -> u32 {
         self.pending.open()
     }
 
-    /// The number of packet-ins that can be added.
+    /// Returns the number of packet-ins that can be added.
     pub fn room(&self) -> u32 {
         self.pending.room()
     }
@@ -171,7 +171,7 @@ impl LoadSwitch {
         matches!(&self.source, Source::Requests(requests) if requests.is_empty())
     }
 
-    /// The number of different requests of its hosts.
+    /// Returns the number of different requests of its hosts.
     pub fn requests(&self) -> usize {
         if let Source::Requests(requests) = &self.source { requests.len() } else { 0 }
     }

@@ -63,7 +63,7 @@ pub(crate) fn session(config: &Arc<ClientConfig>) -> Result<ClientConnection, ru
     ClientConnection::new(Arc::clone(config), ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST)))
 }
 
-/// The configuration of one switch, which remembers its own sessions.
+/// Creates the configuration of one switch, which remembers its own sessions.
 pub(crate) fn of_one_switch(config: &ClientConfig) -> Arc<ClientConfig> {
     let mut config = config.clone();
     config.resumption = Resumption::in_memory_sessions(1);

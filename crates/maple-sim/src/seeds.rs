@@ -14,8 +14,8 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// A test's share of the cases that several tests play, and prints them. `MAPLE_CASES` alone is the number
-    /// of all fresh cases.
+    /// Returns the seeds of a test's share of the cases that several tests play, and prints them. `MAPLE_CASES` alone
+    /// is the number of all fresh cases.
     pub fn share(of: impl Fn(u64) -> u64, fixed: u64, fresh: u64) -> Seeds {
         if let Some(fresh) = seeds_of_environment() {
             return Seeds { fixed: 0..0, fresh };
@@ -28,7 +28,7 @@ impl Seeds {
     }
 }
 
-/// The seeds of a test that plays this many cases, the same in each run unless `MAPLE_CASES` asks for more.
+/// Returns the seeds of a test that plays this many cases, the same in each run unless `MAPLE_CASES` asks for more.
 pub fn seeds(cases: u64) -> Range<u64> {
     seeds_of_environment().unwrap_or(0..number("MAPLE_CASES").unwrap_or(cases))
 }

@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The text of a value that is neither a list nor a map.
+/// Returns the text of a value that is neither a list nor a map.
 pub(super) fn scalar<'a>(node: &'a YamlNode, key: &str) -> Result<&'a str, Fault> {
     match &node.value {
         YamlValue::Scalar(text) => Ok(text),
@@ -75,7 +75,7 @@ pub(super) fn scalar<'a>(node: &'a YamlNode, key: &str) -> Result<&'a str, Fault
     }
 }
 
-/// The values of a list, or the one value.
+/// Returns the values of a list, or the one value.
 pub(super) fn scalars<'a>(node: &'a YamlNode, key: &str) -> Result<Vec<(FilePlace, &'a str)>, Fault> {
     let one = |node: &'a YamlNode| Ok((node.place, scalar(node, key)?));
     match &node.value {

@@ -133,7 +133,7 @@ impl Bed {
         Ok(ask(socket, &Request::Show(what))?)
     }
 
-    /// The number of bytes on the controller's heap, if it counts them.
+    /// Returns the number of bytes on the controller's heap, if it counts them.
     ///
     /// # Errors
     /// If the controller has no socket, or does not answer.
@@ -160,17 +160,17 @@ fn remove(socket: &Path) {
 }
 
 impl Moment {
-    /// Seconds of wall-clock time since `before`.
+    /// Returns the seconds of wall-clock time since `before`.
     pub fn seconds(&self, before: &Moment) -> f64 {
         (self.at - before.at).as_secs_f64()
     }
 
-    /// Seconds of processor time that the controller used since `before`.
+    /// Returns the seconds of processor time that the controller used since `before`.
     pub fn controller_seconds(&self, before: &Moment) -> f64 {
         self.controller.ran.saturating_sub(before.controller.ran) as f64 / 1e9
     }
 
-    /// The growth of the controller's memory since `before`, in bytes.
+    /// Returns the growth of the controller's memory since `before`, in bytes.
     pub fn more_memory(&self, before: &Moment) -> f64 {
         self.controller.resident as f64 - before.controller.resident as f64
     }

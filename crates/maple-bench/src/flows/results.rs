@@ -30,7 +30,7 @@ pub struct Row {
     pub middle: Point,
 }
 
-/// The rows of a controller on a line: one for each number of leaves that a round reached.
+/// Returns the rows of a controller on a line: one for each number of leaves that a round reached.
 pub fn rows(name: &str, setting: &Setting, rounds: Vec<Vec<Point>>, heap: &[(usize, f64)]) -> Vec<Row> {
     let all: Vec<Point> = rounds.into_iter().flatten().collect();
     let row = |leaves: usize| {

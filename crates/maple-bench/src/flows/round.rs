@@ -214,7 +214,7 @@ fn point(bed: &mut Bed, [start, before, after]: [&Moment; 3]) -> Point {
     }
 }
 
-/// The maximum number of rules of a switch with hosts, and of a switch without.
+/// Returns the maximum number of rules of a switch with hosts, and of a switch without.
 pub fn busiest(flow_network: &FlowNetwork) -> (usize, Option<usize>) {
     let network = flow_network.network();
     let has_hosts = |switch: &usize| network.hosts.iter().any(|host| host.switch == *switch);

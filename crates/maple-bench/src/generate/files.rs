@@ -23,7 +23,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The paths of the set called `name` in a folder.
+    /// Returns the paths of the set called `name` in a folder.
     pub fn in_folder(folder: &Path, name: &str) -> Files {
         Files {
             rules: folder.join(format!("{name}.rules")),

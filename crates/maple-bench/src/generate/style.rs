@@ -179,7 +179,7 @@ impl Style {
     /// All styles.
     pub const ALL: [Style; 3] = [Style::Acl, Style::Fw, Style::Ipc];
 
-    /// The style's name: `acl`, `fw` or `ipc`.
+    /// Returns the style's name: `acl`, `fw` or `ipc`.
     pub const fn name(self) -> &'static str {
         match self {
             Style::Acl => "acl",

@@ -59,12 +59,12 @@ impl MissNetwork {
         self.at(self.now + after, Happening::Frame(port, frame));
     }
 
-    /// The number of packets that went to the controller so far.
+    /// Returns the number of packets that went to the controller so far.
     pub(super) fn misses(&self) -> u64 {
         self.switch.counters().packet_ins
     }
 
-    /// The number of rules of the switch.
+    /// Returns the number of rules of the switch.
     pub(super) fn rules(&self) -> usize {
         self.switch.tables().iter().map(|table| table.len()).sum()
     }

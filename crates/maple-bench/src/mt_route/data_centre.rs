@@ -54,12 +54,12 @@ impl DataCentre {
         DataCentre { half, tenants, up, over }
     }
 
-    /// The number of racks.
+    /// Returns the number of racks.
     pub(super) fn racks(&self) -> usize {
         2 * self.half * self.half
     }
 
-    /// The address of a host, 0 to 255, in a rack.
+    /// Returns the address of a host, 0 to 255, in a rack.
     pub(super) fn address(&self, rack: usize, host: u32) -> u32 {
         FIRST + rack as u32 * 256 + host
     }

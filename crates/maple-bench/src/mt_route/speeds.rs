@@ -111,7 +111,7 @@ impl<'a> Played<'a> {
         table
     }
 
-    /// The results with the speeds.
+    /// Returns the results with the speeds.
     pub(super) fn measured(&self) -> Measured {
         let Speeds { augments, lookups, of_hosts, of_ports } = &self.speeds;
         let Augments { in_f, in_augment } = augments.fastest();

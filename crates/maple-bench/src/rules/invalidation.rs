@@ -7,12 +7,12 @@ use maple_wire::{Constraint, Field};
 
 use super::play::{Expected, Learned};
 
-/// The addresses of a trace, in ascending order.
+/// Returns the addresses of a trace, in ascending order.
 pub(super) fn hosts(trace: &[Expected]) -> Vec<u32> {
     Vec::from_iter(trace.iter().flat_map(|(header, _)| [header.src, header.dst]).collect::<BTreeSet<_>>())
 }
 
-/// The leaves of each port that routes use.
+/// Returns the leaves of each port that routes use.
 pub(super) fn ports(learned: &[Learned]) -> Vec<Vec<LeafId>> {
     let mut by_port: BTreeMap<Option<usize>, Vec<LeafId>> = BTreeMap::new();
     for Learned { leaf, filter, .. } in learned {

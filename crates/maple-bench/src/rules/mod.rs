@@ -80,7 +80,7 @@ pub enum Compiler {
 }
 
 impl Compiler {
-    /// The compiler's strategy.
+    /// Returns the compiler's strategy.
     pub(crate) fn strategy(self) -> Strategy {
         match self {
             Compiler::Maple => Strategy::Maple,
@@ -88,7 +88,7 @@ impl Compiler {
         }
     }
 
-    /// Its name on the command line.
+    /// Returns the compiler's name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Compiler::Maple => "maple",
@@ -183,7 +183,7 @@ pub fn measure(args: &RulesArgs, language: &dyn Language) -> Result<Vec<Finding>
     Ok(played.into_iter().map(Played::finish).collect())
 }
 
-/// The sets of a folder: the paper's in its order, then others by name.
+/// Returns the sets of a folder: the paper's in its order, then others by name.
 pub(crate) fn sets_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf, Option<PathBuf>)>, BenchError> {
     let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
     let mut sets = Vec::new();

@@ -8,7 +8,7 @@ use super::published::{Published, published};
 use super::{Compiler, Finding};
 use crate::report::{Chart, PlotError, Series, TextTable};
 
-/// The results as JSON: those of one set and compiler, or (`nested`) by set and compiler.
+/// Returns the results as JSON: those of one set and compiler, or (`nested`) by set and compiler.
 pub(super) fn json(findings: &[Finding], nested: bool) -> String {
     let text = match findings {
         [one] if !nested => serde_json::to_string_pretty(&one.measured),
@@ -23,7 +23,7 @@ pub(super) fn json(findings: &[Finding], nested: bool) -> String {
     text.expect("numbers and names are valid JSON")
 }
 
-/// The results as text.
+/// Returns the results as text.
 pub(super) fn text(findings: &[Finding]) -> String {
     match findings {
         [one] => single(one),

@@ -137,7 +137,7 @@ impl Play {
     }
 }
 
-/// The first matching filter of each header, by linear search.
+/// Returns the first matching filter of each header, by linear search.
 pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>) -> Vec<Expected> {
     headers.map(|header| (header, set.first_match(&header))).collect()
 }
@@ -149,7 +149,7 @@ pub(crate) fn table(strategy: Strategy) -> RuleTable {
     (strategy.new_table())(TableTarget { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
-/// The actions for f's decision: each filter has its own port.
+/// Returns the actions for f's decision: each filter has its own port.
 pub(crate) fn action(filter: Option<usize>) -> LeafAction {
     match verdict_of(filter) {
         Treated::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),

@@ -43,7 +43,7 @@ pub const PUBLISHED: [Published; 14] = [
     row("ipc2b", [1663, 1044, 1169, 31], [10.02, 185.07], [17622, 928, 1934]),
 ];
 
-/// The row of the set with this name.
+/// Returns the row of the set with this name.
 pub fn published(set: &str) -> Option<&'static Published> {
     PUBLISHED.iter().find(|row| row.set == set)
 }

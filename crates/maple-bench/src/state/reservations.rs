@@ -66,6 +66,8 @@ struct Counted {
 }
 
 impl Reservations {
+    /// Measures how often a second this many threads reserve a unit of bandwidth on each link of a random path.
+    ///
     /// # Errors
     /// If a link was oversold.
     pub(super) fn measure(threads: usize, rounds: usize) -> Result<Reservations, BenchError> {

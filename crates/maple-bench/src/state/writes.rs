@@ -117,6 +117,8 @@ impl Writes {
 }
 
 impl Invalidation {
+    /// Measures writes to a table of this many keys, while this many leaves depend on one key each.
+    ///
     /// # Errors
     /// If leaves other than the readers are withdrawn.
     pub(super) fn measure(leaves: u64, keys: u64, rounds: usize) -> Result<Invalidation, BenchError> {

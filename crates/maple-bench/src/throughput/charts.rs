@@ -56,7 +56,7 @@ impl Axis {
 /// The points of a sweep with the names of their controllers.
 type Points<'a> = [(&'a str, &'a Point)];
 
-/// The charts that have a line. A quantity with a single value has no chart.
+/// Returns the charts that have a line. A quantity with a single value has no chart.
 pub fn charts(results: &Results) -> Vec<Chart> {
     let (closed, offered): (Vec<_>, Vec<_>) = results.points().partition(|(_, point)| point.offered.is_none());
     let varying: Vec<Axis> = AXES.into_iter().filter(|axis| varies(&closed, *axis)).collect();

@@ -175,7 +175,7 @@ impl Results {
 pub mod tests {
     use super::*;
 
-    /// A point with these figures, and 100 ns of processor time for each answer.
+    /// Creates a point with these figures, and 100 ns of processor time for each answer.
     pub fn point(switches: u32, window: u32, answers: f64) -> Point {
         Point {
             switches,

@@ -4,7 +4,7 @@ use super::CommandRunner;
 use super::command::{FIRST, HOST, SHOWN};
 
 impl CommandRunner {
-    /// The words that may follow these words of a command, in order, without those of a controller.
+    /// Returns the words that may follow these words of a command, in order, without those of a controller.
     pub fn completions(&self, words: &[&str]) -> Vec<String> {
         let words = match words {
             ["not", rest @ ..] => rest,

@@ -33,7 +33,7 @@ pub struct Pinged {
 }
 
 impl Pinged {
-    /// The number of answers.
+    /// Returns the number of answers.
     pub fn received(&self) -> usize {
         self.answers.iter().flatten().count()
     }
@@ -113,7 +113,7 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// The received rate in bits a second.
+    /// Returns the received rate in bits a second.
     pub fn rate(&self) -> u64 {
         // The last frame's transmission ends one frame's time after it arrived.
         let span = (self.arrived.last - self.arrived.first) as u128;

@@ -143,7 +143,7 @@ impl CommandRunner {
         CommandRunner { topology: Arc::new(topology) }
     }
 
-    /// Its topology, as it was in the beginning.
+    /// Returns the network's topology as it was in the beginning.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -269,7 +269,7 @@ impl CommandRunner {
         Ok(format!("{host} is at port {at} of {switch}"))
     }
 
-    /// The datapath id of the switch with this name or datapath id.
+    /// Returns the datapath id of the switch with this name or datapath id.
     ///
     /// # Errors
     /// [`CommandError::Wrong`], with the nearest name.
@@ -282,7 +282,7 @@ impl CommandRunner {
         found.map(|switch| switch.dpid).ok_or_else(|| CommandError::Wrong(unknown("switch", name, names())))
     }
 
-    /// The name of the host with this name or address.
+    /// Returns the name of the host with this name or address.
     ///
     /// # Errors
     /// [`CommandError::Wrong`], with the nearest name.

@@ -1,6 +1,6 @@
 //! Divides a line into words.
 
-/// The words of a line up to a comment, which begins with `#`. Quotes of both kinds keep words together.
+/// Splits a line into words, up to a comment, which begins with `#`. Quotes of both kinds keep words together.
 ///
 /// # Errors
 /// If a quotation does not end.

@@ -52,7 +52,7 @@ impl Connection {
         Connection { token, state: State::Waiting(now), wait: FIRST_WAIT, unsent: Vec::new(), sent: 0, count: 0 }
     }
 
-    /// The time of the next attempt, if the switch waits for one.
+    /// Returns the time of the next attempt, if the switch waits for one.
     pub fn next_attempt(&self) -> Option<Instant> {
         match self.state {
             State::Waiting(at) => Some(at),

@@ -87,7 +87,7 @@ impl DriverLoop {
         Ok((driver, waker))
     }
 
-    /// The time when the network's clock was 0.
+    /// Returns the time when the network's clock was 0.
     pub fn start(&self) -> Instant {
         self.start
     }

@@ -184,13 +184,13 @@ impl Emulation {
         Ok(Emulation { commands, waker, thread: Some(thread), start })
     }
 
-    /// The moment at which the network's clock shows `at`. The network never sees an action of the controller
+    /// Returns the moment at which the network's clock shows `at`. The network never sees an action of the controller
     /// before the moment of that action.
     pub fn moment(&self, at: Nanoseconds) -> Instant {
         self.start + Duration::from_nanos(at)
     }
 
-    /// The statistics.
+    /// Returns the statistics.
     ///
     /// # Errors
     /// [`EmulationError::Ended`] if the emulation has ended.
@@ -198,7 +198,7 @@ impl Emulation {
         self.ask(|driver| driver.stats())
     }
 
-    /// The rules of a switch, with their tables, highest priority first in each.
+    /// Returns the rules of a switch, with their tables, highest priority first in each.
     ///
     /// # Errors
     /// [`EmulationError::Network`] if there is no such switch, [`EmulationError::Ended`].

@@ -66,12 +66,12 @@ impl EmulatedNetwork {
         self.nodes.get(&dpid).is_some_and(|node| node.channels.iter().any(|channel| channel.cut))
     }
 
-    /// The events of a switch for the first controller since the last call, in order.
+    /// Returns the events of a switch for the first controller since the last call, in order.
     pub fn take_control(&mut self, dpid: Dpid) -> Vec<ControlEvent> {
         self.take_control_for(dpid, ControllerId::FIRST)
     }
 
-    /// The events of a switch for a controller since the last call, in order.
+    /// Returns the events of a switch for a controller since the last call, in order.
     pub fn take_control_for(&mut self, dpid: Dpid, controller: ControllerId) -> Vec<ControlEvent> {
         self.channel_mut(ChannelId { dpid, controller })
             .map(|channel| channel.events.drain(..).collect())
@@ -237,7 +237,7 @@ impl EmulatedNetwork {
         }
     }
 
-    /// Has a switch connect again to all its controllers, later.
+    /// Lets a switch connect again to all its controllers, later.
     pub(super) fn reconnect_all_later(&mut self, dpid: Dpid) {
         self.channels_of(dpid).for_each(|id| self.reconnect_later(id));
     }

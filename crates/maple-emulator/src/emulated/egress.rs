@@ -113,12 +113,12 @@ impl<T> Egress<T> {
         Some(LeavingFrame { queue, bytes, takes, frame })
     }
 
-    /// The waiting frames.
+    /// Returns the waiting frames.
     pub fn frames(&self) -> impl Iterator<Item = &T> {
         self.queues.values().flat_map(|waiting| waiting.frames.iter().map(|(_, frame)| frame))
     }
 
-    /// The time when the next frame may leave; `None` if none waits.
+    /// Returns the time when the next frame may leave; `None` if none waits.
     pub fn due(&self) -> Option<Nanoseconds> {
         let may = self.queues.values().filter(|waiting| !waiting.frames.is_empty()).map(|waiting| waiting.may).min()?;
         Some(may.max(self.free))

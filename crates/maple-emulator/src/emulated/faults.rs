@@ -193,7 +193,7 @@ impl EmulatedNetwork {
         Ok(())
     }
 
-    /// The first free port number of a switch, which may be that of a port to be added.
+    /// Returns the first free port number of a switch, which may be that of a port to be added.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.

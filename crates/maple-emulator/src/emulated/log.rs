@@ -127,24 +127,24 @@ impl DeliveryLog {
         DeliveryLog { entries: VecDeque::new(), deliveries: VecDeque::new(), limit, forgotten: 0, is_incomplete: false }
     }
 
-    /// The frames that entered, in order.
+    /// Returns the frames that entered, in order.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &EnteredFrame> {
         self.entries.iter()
     }
 
-    /// The deliveries, in order.
+    /// Returns the deliveries, in order.
     pub fn deliveries(&self) -> impl DoubleEndedIterator<Item = &Delivery> {
         self.deliveries.iter()
     }
 
-    /// A frame, if it is not forgotten.
+    /// Returns the frame with this id, unless the log has forgotten it.
     pub fn entry(&self, id: FrameId) -> Option<&EnteredFrame> {
         // Ids ascend with the entries.
         let at = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
         self.entries.get(at)
     }
 
-    /// The deliveries of a frame, in order. Deliveries before its entry are skipped.
+    /// Returns the deliveries of a frame, in order. Deliveries before its entry are skipped.
     pub fn of_frame(&self, id: FrameId) -> impl Iterator<Item = &Delivery> {
         let since = self.entry(id).map_or(0, |entry| entry.at);
         let first = self.deliveries.partition_point(|delivery| delivery.at < since);
@@ -162,12 +162,12 @@ impl DeliveryLog {
             .collect()
     }
 
-    /// The number of copies of a frame that left the network. Two at one port count twice.
+    /// Returns the number of copies of a frame that left the network. Two at one port count twice.
     pub fn copies(&self, id: FrameId) -> usize {
         self.of_frame(id).filter(|d| matches!(d.outcome, Outcome::Egress { .. })).count()
     }
 
-    /// The ids of the frames with these bytes that entered by this port, in order.
+    /// Returns the ids of the frames with these bytes that entered by this port, in order.
     pub fn entered(&self, dpid: Dpid, port: PortNo, frame: &[u8]) -> Vec<FrameId> {
         let fits = |e: &&EnteredFrame| e.origin == Origin::Port(dpid, port) && e.frame == frame;
         self.entries.iter().filter(fits).map(|e| e.id).collect()

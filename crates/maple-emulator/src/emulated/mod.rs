@@ -223,37 +223,37 @@ impl EmulatedNetwork {
         }
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Nanoseconds {
         self.now
     }
 
-    /// The datapath ids of its switches, in ascending order.
+    /// Returns the datapath ids of the network's switches, in ascending order.
     pub fn dpids(&self) -> impl Iterator<Item = Dpid> {
         self.nodes.keys().copied()
     }
 
-    /// A switch.
+    /// Returns the switch with this datapath id.
     pub fn switch(&self, dpid: Dpid) -> Option<&Switch> {
         self.nodes.get(&dpid).map(|node| &node.switch)
     }
 
-    /// The hosts, in the topology's order.
+    /// Returns the hosts, in the topology's order.
     pub fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.hosts.iter().map(|node| &node.host)
     }
 
-    /// The host of this name.
+    /// Returns the host of this name.
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.host_names.get(name).map(|at| &self.hosts[*at].host)
     }
 
-    /// The links, in the topology's order.
+    /// Returns the links, in the topology's order.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// The log of frames.
+    /// Returns the log of frames.
     pub fn log(&self) -> &DeliveryLog {
         &self.records.log
     }
@@ -279,12 +279,12 @@ impl EmulatedNetwork {
         self.records.disturbances.get(&dpid).copied()
     }
 
-    /// The errors of scheduled faults that named something that did not exist at their time.
+    /// Returns the errors of scheduled faults that named something that did not exist at their time.
     pub fn failed_faults(&self) -> &[NetworkError] {
         &self.records.failed_faults
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     pub fn next_event(&self) -> Option<Nanoseconds> {
         self.agenda.next_at()
     }

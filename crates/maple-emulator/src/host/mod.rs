@@ -158,7 +158,7 @@ impl Host {
         }
     }
 
-    /// Its description and its port.
+    /// Returns the host's description and its port.
     pub fn spec(&self) -> &HostSpec {
         &self.spec
     }
@@ -167,17 +167,17 @@ impl Host {
         &mut self.spec
     }
 
-    /// The address `fe80::…` that follows from its hardware address.
+    /// Returns the host's address `fe80::…`, which follows from its hardware address.
     pub fn link_local(&self) -> Ipv6Addr {
         self.link_local
     }
 
-    /// Its counters.
+    /// Returns the host's counters.
     pub fn counters(&self) -> HostCounters {
         self.counters
     }
 
-    /// Its flows, in the order of their ids.
+    /// Returns the host's flows, in the order of their ids.
     pub fn flows(&self) -> impl Iterator<Item = &FlowRecord> {
         self.flows.iter().map(|f| &f.record)
     }
@@ -187,7 +187,7 @@ impl Host {
         self.flows.get(id.0).map(|f| &f.record)
     }
 
-    /// The hardware address that it has learned for an address.
+    /// Returns the hardware address that the host has learned for an address.
     pub fn neighbour(&self, address: IpAddr) -> Option<[u8; 6]> {
         self.neighbours.get(&address).copied()
     }
@@ -246,7 +246,7 @@ impl Host {
         }
     }
 
-    /// The time at which [`Host::poll`] must be called next.
+    /// Returns the time at which [`Host::poll`] must be called next.
     pub fn next_timer(&self) -> Option<Nanoseconds> {
         let flow = self.deadlines.first().map(|(at, _)| *at);
         let streams = self.streams.iter().filter_map(Stream::next);

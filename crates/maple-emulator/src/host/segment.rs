@@ -82,12 +82,12 @@ impl<'a> Tcp<'a> {
     }
 }
 
-/// The big-endian number at an offset.
+/// Returns the big-endian number at an offset.
 pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     array(bytes, at).map(u16::from_be_bytes)
 }
 
-/// The bytes at an offset.
+/// Returns the bytes at an offset.
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }

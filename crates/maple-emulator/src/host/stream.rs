@@ -58,7 +58,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The time of its next frame; `None` once all are sent.
+    /// Returns the time of the stream's next frame; `None` once all are sent.
     pub fn next(&self) -> Option<Nanoseconds> {
         (self.sent < self.count).then_some(self.start + self.sent * self.apart)
     }
@@ -77,12 +77,12 @@ impl Host {
         Some(id)
     }
 
-    /// The number of frames that it has sent of a stream.
+    /// Returns the number of frames that the host has sent of a stream.
     pub fn stream_sent(&self, id: StreamId) -> u64 {
         self.streams.get(id.0 as usize).map_or(0, |stream| stream.sent)
     }
 
-    /// The received frames of another host's stream.
+    /// Returns the received frames of another host's stream.
     pub fn streamed(&self, from: IpAddr, id: StreamId) -> Streamed {
         self.streamed.get(&(from, id.0)).copied().unwrap_or_default()
     }

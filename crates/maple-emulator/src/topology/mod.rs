@@ -281,14 +281,14 @@ impl Topology {
         plan.build()
     }
 
-    /// The ports of a switch that hosts or links use, in ascending order.
+    /// Returns the ports of a switch that hosts or links use, in ascending order.
     pub fn ports(&self, switch: Dpid) -> BTreeSet<PortNo> {
         let hosts = self.hosts.iter().map(|h| (h.switch, h.port));
         let links = self.links.iter().flat_map(|l| [l.a, l.b]);
         hosts.chain(links).filter(|(dpid, _)| *dpid == switch).map(|(_, port)| port).collect()
     }
 
-    /// The ports that hosts or links use, in ascending order, by switch.
+    /// Returns the ports that hosts or links use, in ascending order, by switch.
     pub fn all_ports(&self) -> BTreeMap<Dpid, BTreeSet<PortNo>> {
         let mut ports = BTreeMap::<Dpid, BTreeSet<PortNo>>::new();
         let hosts = self.hosts.iter().map(|h| (h.switch, h.port));
@@ -298,18 +298,18 @@ impl Topology {
         ports
     }
 
-    /// The host of this name.
+    /// Returns the host of this name.
     pub fn host(&self, name: &str) -> Option<&HostSpec> {
         self.hosts.iter().find(|h| h.name == name)
     }
 
-    /// The switch of this name.
+    /// Returns the switch of this name.
     pub fn switch(&self, name: &str) -> Option<&SwitchSpec> {
         self.switches.iter().find(|s| s.name == name)
     }
 }
 
-/// The hardware address, IPv4 and IPv6 address of host number `n` (from 1).
+/// Returns the hardware address, IPv4 and IPv6 address of host number `n` (from 1).
 pub fn addresses(n: u32) -> ([u8; 6], Ipv4Addr, Ipv6Addr) {
     let bytes = n.to_be_bytes();
     let mac = [0, 0, bytes[0], bytes[1], bytes[2], bytes[3]];

@@ -110,14 +110,14 @@ impl Etcd {
         etcd
     }
 
-    /// The configuration for a client that begins with this server.
+    /// Returns the configuration for a client that begins with this server.
     pub fn config(&self, first: usize) -> Config {
         let mut endpoints: Vec<_> = self.servers.iter().map(|server| server.endpoint.clone()).collect();
         endpoints.rotate_left(first);
         Config { limits: Limits { request: Duration::from_secs(20), ..Limits::default() }, ..Config::new(endpoints) }
     }
 
-    /// A client that begins with the first server, when the servers have a leader.
+    /// Creates a client that begins with the first server, when the servers have a leader.
     pub async fn client(&self) -> Client {
         let client = Client::new(self.config(0));
         until(async || client.get(b"ready").await.is_ok()).await;

@@ -509,12 +509,12 @@ impl FlowNetwork {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    /// The flows that have ended.
+    /// Returns the flows that have ended.
     pub fn ended(&self) -> &[Pair] {
         &self.done.pairs
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         Counters { ended: self.done.pairs.len() as u64, ..self.counters }
     }
@@ -527,12 +527,12 @@ impl FlowNetwork {
         (micros(0.5), micros(0.99))
     }
 
-    /// The emulated network.
+    /// Returns the emulated network.
     pub fn network(&self) -> &Wiring {
         &self.options.network
     }
 
-    /// The number of rules of a switch.
+    /// Returns the number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
         self.links.rules(switch)
     }

@@ -41,13 +41,13 @@ pub(crate) fn stranger(number: u32, to: &NetworkHost) -> Vec<u8> {
     frame.udp(PORTS.0, PORTS.1).payload(&[0; SHORTEST - AT])
 }
 
-/// The number of the flow to which a frame belongs.
+/// Returns the number of the flow to which a frame belongs.
 pub(crate) fn flow_of(frame: &[u8]) -> Option<u32> {
     let number = frame.get(AT..AT + 8)?.strip_prefix(&MARK)?;
     Some(u32::from_be_bytes(number.try_into().ok()?))
 }
 
-/// The requested address and the requesting host's addresses, if the frame is an ARP request other than our
+/// Returns the requested address and the requesting host's addresses, if the frame is an ARP request other than our
 /// announcements.
 pub(crate) fn arp_request(frame: &[u8]) -> Option<([u8; 4], [u8; 6], [u8; 4])> {
     let is_request =

@@ -37,7 +37,7 @@ pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Wiring {
     }
 }
 
-/// All pairs of hosts that make new flows, each once, in an order without pattern. `crossing` selects those of
+/// Returns all pairs of hosts that make new flows, each once, in an order without pattern. `crossing` selects those of
 /// hosts at different switches.
 pub fn pairs(flow_network: &FlowNetwork, crossing: bool) -> Vec<Pair> {
     let hosts = &flow_network.network().hosts;

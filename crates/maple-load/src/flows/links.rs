@@ -130,17 +130,17 @@ impl Links {
         }
     }
 
-    /// The ports of links that the last packet left by, in order.
+    /// Returns the ports of links that the last packet left by, in order.
     pub fn crossed(&self) -> &[Place] {
         &self.crossed
     }
 
-    /// A switch.
+    /// Returns the switch with this number.
     pub fn switch(&self, switch: usize) -> &Switch {
         &self.nodes[switch].switch
     }
 
-    /// The number of rules of a switch.
+    /// Returns the number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
         self.switch(switch).tables().iter().map(|table| table.len()).sum()
     }

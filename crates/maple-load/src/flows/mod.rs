@@ -84,7 +84,7 @@ impl std::ops::Sub for Counters {
 }
 
 impl Counters {
-    /// The messages of the controller that change switches, including barriers.
+    /// Returns the messages of the controller that change switches, including barriers.
     pub fn messages(&self) -> u64 {
         self.flow_mods + self.group_mods + self.barriers + self.packet_outs
     }

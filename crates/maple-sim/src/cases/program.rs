@@ -170,7 +170,7 @@ pub enum Special {
 }
 
 impl Change {
-    /// The event that makes this change from outside, without a packet.
+    /// Returns the event that makes this change from outside, without a packet.
     ///
     /// # Panics
     ///
@@ -213,7 +213,7 @@ pub fn selection(field: Field, value: u128) -> Selection {
 }
 
 impl Program {
-    /// The direct parts of the program.
+    /// Returns the direct parts of the program.
     pub(super) fn children(&self) -> Vec<&Program> {
         match self {
             Program::Answer(_) => Vec::new(),
@@ -324,7 +324,7 @@ impl Answer {
     }
 }
 
-/// An integer as tables and variables hold it.
+/// Returns an integer as tables and variables hold it.
 pub fn int(value: u128) -> Value {
     Value::Int(value as i128)
 }

@@ -171,13 +171,13 @@ impl CaseNetwork {
         }
     }
 
-    /// The datapath ids.
+    /// Returns the datapath ids.
     pub fn dpids(&self) -> Vec<Dpid> {
         (1..=self.switches).map(Dpid).collect()
     }
 }
 
-/// The addresses of the host with this number, which is below 255.
+/// Returns the addresses of the host with this number, which is below 255.
 pub fn host(number: usize) -> HostAddresses {
     let n = number as u8 + 1;
     HostAddresses {

@@ -22,7 +22,7 @@ impl SimNetwork {
         place(self.wiring.bridges.len() - 1)
     }
 
-    /// The index of the bridge at a place, if there is one.
+    /// Returns the index of the bridge at a place, if there is one.
     pub(super) fn bridge_at(&self, at: Location) -> Option<usize> {
         let index = (0..self.wiring.bridges.len()).find(|index| place(*index) == at);
         index.or_else(|| self.wiring.bridges.iter().position(|bridge| bridge.ports.contains(&at)))

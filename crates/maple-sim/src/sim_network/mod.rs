@@ -238,22 +238,22 @@ impl SimNetwork {
         self.run();
     }
 
-    /// The true location of a host.
+    /// Returns the true location of a host.
     pub fn host_at(&self, mac: Mac) -> Option<Location> {
         self.wiring.hosts.get(&mac).copied()
     }
 
-    /// The links, each once.
+    /// Returns the links, each once.
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.wiring.links.iter().filter(|(a, b)| a < b).map(|(a, b)| (*a, *b)).collect()
     }
 
-    /// The ports of a switch.
+    /// Returns the ports of a switch.
     pub fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
         self.wiring.ports.keys().filter(|at| at.switch == dpid).copied().collect()
     }
 
-    /// The ports without a link.
+    /// Returns the ports without a link.
     pub fn edge_ports(&self) -> Vec<Location> {
         self.wiring.ports.keys().filter(|at| !self.wiring.links.contains_key(at)).copied().collect()
     }
@@ -263,7 +263,7 @@ impl SimNetwork {
         self.wiring.switches.get_mut(&dpid)
     }
 
-    /// The switches, by datapath id.
+    /// Returns the switches, by datapath id.
     pub fn switches(&self) -> impl Iterator<Item = &SimSwitch> {
         self.wiring.switches.values()
     }
@@ -278,12 +278,12 @@ impl SimNetwork {
         self.schedule.random = Choices::new(seed);
     }
 
-    /// The engines, by shard.
+    /// Returns the engines, by shard.
     pub fn engines(&self) -> &[Engine] {
         &self.controller.engines
     }
 
-    /// The counts of all engines together.
+    /// Returns the counts of all engines together.
     pub fn stats(&self) -> Stats {
         let mut all = Stats::default();
         self.controller.engines.iter().for_each(|engine| all += engine.view().stats());
@@ -484,7 +484,7 @@ impl SimNetwork {
         self.schedule(Channel::ToShard(dpid), Happening::Event(shard, Box::new(event)));
     }
 
-    /// The datapath ids of all switches.
+    /// Returns the datapath ids of all switches.
     pub fn dpids(&self) -> BTreeSet<Dpid> {
         self.wiring.switches.keys().copied().collect()
     }

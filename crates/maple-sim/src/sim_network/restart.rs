@@ -83,7 +83,7 @@ impl SimNetwork {
         self.controller.memory.witnesses.retain(|id, _| !forgotten(*id));
     }
 
-    /// The number of leaves that the next run will know.
+    /// Returns the number of leaves that the next run will know.
     pub fn remembered(&self) -> usize {
         self.controller.memory.witnesses.len()
     }

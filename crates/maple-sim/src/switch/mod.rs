@@ -113,7 +113,7 @@ impl SimSwitch {
         }
     }
 
-    /// The rules of the switch, by table and falling priority.
+    /// Returns the rules of the switch, by table and falling priority.
     pub fn flows(&self) -> Vec<InstalledFlow> {
         let of_table = |(id, table): (&u8, &Table)| {
             let rules = table.rules().into_iter().map(|rule| installed(*id, rule));
@@ -310,7 +310,7 @@ impl SimSwitch {
         out
     }
 
-    /// The counters that the switch reports.
+    /// Returns the counters that the switch reports.
     ///
     /// # Errors
     /// The error that the switch answers with.

@@ -179,7 +179,7 @@ fn key(pkt: &PacketHandle, field: Field) -> Option<Value> {
     pkt.get(field).map(|value| stored(field, value))
 }
 
-/// A field's value as tables hold it.
+/// Returns a field's value as tables hold it.
 pub fn stored(field: Field, value: u128) -> Value {
     match field {
         Field::EthSrc | Field::EthDst => Value::Mac(Mac::from_bits(value)),

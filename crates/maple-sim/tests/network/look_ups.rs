@@ -53,7 +53,7 @@ fn by_group(tables: [&str; 2]) -> Arc<dyn Policy> {
     })
 }
 
-/// A network of one switch, all of whose ports lead to hosts. The policy looks up two things.
+/// Returns a network of one switch, all of whose ports lead to hosts. The policy looks up two things.
 pub fn network(switch: SimSwitch, options: &Options) -> SimNetwork {
     let options = Options { track_hosts: false, look_up_tables: 2, ..options.clone() };
     let mut sim = SimNetwork::new(by_group(TABLES), 1, &options, 7);
@@ -109,7 +109,7 @@ fn wanted(state: &Snapshot, tables: [&str; 2], (from, to): (u64, u64)) -> Option
     row(tables[0], from).zip(row(tables[1], to)).map(|(group, place)| answer(group, place))
 }
 
-/// The number of rules in a table that write metadata.
+/// Returns the number of rules in a table that write metadata.
 pub fn keys(sim: &mut SimNetwork, table: u8) -> usize {
     let writes = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
     let flows = sim.switch(ONE).expect("a switch").flows();

@@ -57,7 +57,7 @@ pub enum Program {
 pub const CONTROLLER: u32 = 5;
 
 impl Program {
-    /// The answer from the packet's values alone.
+    /// Returns the answer from the packet's values alone.
     pub fn eval(&self, packet: &Headers) -> u32 {
         let mut at = self;
         loop {

@@ -67,7 +67,7 @@ pub fn can_set(field: Field) -> bool {
     !UNSETTABLE.contains(field)
 }
 
-/// The match in the form that the table keeps: in OXM order, each field once, without masks of zeros, which
+/// Returns the match in the form that the table keeps: in OXM order, each field once, without masks of zeros, which
 /// constrain nothing.
 ///
 /// In 1.3 the prerequisites of a field must come before it. In 1.0 fields have no order, and a field without its
@@ -130,7 +130,7 @@ fn promises(matching: &Match, field: Field) -> bool {
     field.prerequisites().iter().any(|all| all.iter().all(holds))
 }
 
-/// The match of packets that have the same headers as this frame.
+/// Returns the match of packets that have the same headers as this frame.
 pub fn describe(frame: &[u8]) -> Match {
     let packet = Packet::new(frame, 0);
     let known = |field| packet.switch_value(field).map(|value| Constraint::exact(field, value));
@@ -173,7 +173,7 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
     Ok(())
 }
 
-/// The instructions in the order of their execution (1.3 §5.9), without those that do nothing.
+/// Returns the instructions in the order of their execution (1.3 §5.9), without those that do nothing.
 pub fn in_order(mut list: Vec<Instruction>) -> Vec<Instruction> {
     let is_empty = |one: &Instruction| matches!(one, Instruction::ApplyActions(all) | Instruction::WriteActions(all) if all.is_empty());
     list.retain(|instruction| !is_empty(instruction));

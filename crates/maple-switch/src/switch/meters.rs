@@ -46,7 +46,7 @@ struct TokenBucket {
 }
 
 impl Meter {
-    /// Its bands.
+    /// Returns the meter's bands.
     pub fn bands(&self) -> impl Iterator<Item = &Band> {
         self.bands.iter().map(|bucket| &bucket.band)
     }
@@ -56,7 +56,7 @@ impl Meter {
         self.flags & PKTPS != 0
     }
 
-    /// The number of packets that came to it, and the number that its bands dropped.
+    /// Returns the number of packets that came to the meter, and the number that its bands dropped.
     pub fn packets(&self) -> (u64, u64) {
         (self.packets, self.bands.iter().map(|bucket| bucket.packets).sum())
     }
@@ -103,7 +103,7 @@ impl TokenBucket {
 }
 
 impl Switch {
-    /// The switch's meters, by number.
+    /// Returns the switch's meters, by number.
     pub fn meters(&self) -> impl Iterator<Item = (u32, &Meter)> {
         self.meters.iter().map(|(number, meter)| (*number, meter))
     }

@@ -251,42 +251,42 @@ impl Switch {
         }
     }
 
-    /// The switch's datapath id.
+    /// Returns the switch's datapath id.
     pub fn dpid(&self) -> Dpid {
         self.dpid
     }
 
-    /// The OpenFlow version that the switch speaks.
+    /// Returns the OpenFlow version that the switch speaks.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The tables, in order: at least the first one, and all up to the last used one.
+    /// Returns the tables, in order: at least the first one, and all up to the last used one.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    /// The ports, by number.
+    /// Returns the ports, by number.
     pub fn ports(&self) -> &BTreeMap<PortNo, SwitchPort> {
         &self.ports
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> SwitchCounters {
         self.counters
     }
 
-    /// The record of the last processed packet, from [`Switch::receive`] or a packet-out.
+    /// Returns the record of the last processed packet, from [`Switch::receive`] or a packet-out.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// The number of packets that met several rules of one priority with different instructions.
+    /// Returns the number of packets that met several rules of one priority with different instructions.
     pub fn ambiguous_matches(&self) -> u64 {
         self.tables.iter().map(|t| t.ambiguous_matches).sum()
     }
 
-    /// The groups, by number.
+    /// Returns the groups, by number.
     pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.groups.iter().map(|(number, group)| (*number, group))
     }

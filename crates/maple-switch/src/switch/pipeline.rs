@@ -65,7 +65,7 @@ impl PacketInSwitch {
         PacketInSwitch { first: Some(passing.origin), is_injected: true, ..passing }
     }
 
-    /// A copy for the buckets of a group, unless groups are nested too deeply. Buckets never report a miss.
+    /// Creates a copy for the buckets of a group, unless groups are nested too deeply. Buckets never report a miss.
     pub(super) fn inside_group(&self) -> Option<PacketInSwitch> {
         let origin = Origin { reason: PacketInReason::Action, ..self.origin };
         (self.depth < MAX_DEPTH).then(|| PacketInSwitch { origin, depth: self.depth + 1, ..self.clone() })

@@ -48,7 +48,7 @@ pub struct Queue {
 }
 
 impl Switch {
-    /// The switch's queues, by port and number.
+    /// Returns the switch's queues, by port and number.
     pub fn queues(&self) -> impl Iterator<Item = ((PortNo, u32), &Queue)> {
         self.queues.iter().map(|(at, queue)| (*at, queue))
     }

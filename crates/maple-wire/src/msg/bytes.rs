@@ -16,7 +16,7 @@ pub(crate) fn exactly(what: &'static str, bytes: &[u8], need: usize) -> Result<(
     if bytes.len() > need { Err(Error::BadLength { what, length: bytes.len() }) } else { Ok(()) }
 }
 
-/// The error for something that `version` cannot express.
+/// Creates the error for something that `version` cannot express.
 pub(crate) fn unsupported<T>(version: Version, what: impl Into<String>) -> Result<T> {
     Err(Error::Unsupported { version, what: what.into() })
 }
@@ -48,7 +48,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array_at(bytes, at))
 }
 
-/// The number that up to 16 big-endian bytes represent.
+/// Returns the number that up to 16 big-endian bytes represent.
 pub(crate) fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
 }

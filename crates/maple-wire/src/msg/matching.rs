@@ -86,7 +86,7 @@ impl Wire for Match {
     }
 }
 
-/// The entries of the 1.3 match at the start of `bytes`, which are checked when they are iterated over, and the
+/// Returns the entries of the 1.3 match at the start of `bytes`, which are checked when they are iterated over, and the
 /// number of bytes that the match takes, padding included.
 ///
 /// # Errors

@@ -37,7 +37,7 @@ impl<'a> OxmEntry<'a> {
         }
     }
 
-    /// The number of bytes that the entry takes, header included; 4 or more.
+    /// Returns the number of bytes that the entry takes, header included; 4 or more.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -3,7 +3,7 @@
 use super::{Header, Message, Version};
 use crate::Error;
 
-/// The bytes that hex digits stand for; white space is skipped.
+/// Decodes hex digits; white space is skipped.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()

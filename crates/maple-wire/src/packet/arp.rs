@@ -19,7 +19,7 @@ pub(super) const SPA: usize = 14;
 pub(super) const THA: usize = 18;
 pub(super) const TPA: usize = 24;
 
-/// The operation. A packet with a number above 255 has no operation, as in Open vSwitch.
+/// Returns the operation. A packet with a number above 255 has no operation, as in Open vSwitch.
 pub(super) fn op(packet: &Packet) -> Option<u128> {
     u16_at(packet.frame, start(packet)? + OP).filter(|op| *op <= 0xff).map(u128::from)
 }

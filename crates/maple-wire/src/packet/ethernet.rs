@@ -109,19 +109,19 @@ impl Link {
         Link(self.0 | HAS_TYPE | u64::from(kind))
     }
 
-    /// The link layer of this word; `None` for 0.
+    /// Returns the link layer of this word; `None` for 0.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Link> {
         if word == 0 { None } else { Some(Link(word)) }
     }
 
-    /// The word, which is not 0.
+    /// Returns the word, which is not 0.
     #[inline]
     pub(super) fn word(self) -> u64 {
         self.0
     }
 
-    /// The type, as [`Packet::get`] describes it.
+    /// Returns the type, as [`Packet::get`] describes it.
     #[inline]
     pub(crate) fn eth_type(self) -> Option<u16> {
         if self.0 & HAS_TYPE != 0 { Some(self.0 as u16) } else { None }

@@ -26,7 +26,7 @@ struct Discovery {
     tll_at: Option<usize>,
 }
 
-/// The offset of a neighbour discovery field.
+/// Returns the offset of a neighbour discovery field.
 pub(super) fn place(packet: &Packet, field: Field) -> Option<usize> {
     let found = discovery(packet)?;
     match (field, found.kind) {

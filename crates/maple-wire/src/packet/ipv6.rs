@@ -159,7 +159,7 @@ const BIT_HOP: u16 = 1 << 6;
 const BIT_REPEATED: u16 = 1 << 7;
 const BIT_UNORDERED: u16 = 1 << 8;
 
-/// The extension header bits (`OFPIEH_*`, 1.3 §7.2.3.7): one for each kind, one for an unexpected repetition,
+/// Returns the extension header bits (`OFPIEH_*`, 1.3 §7.2.3.7): one for each kind, one for an unexpected repetition,
 /// and one for an order other than that of RFC 2460 §4.1.
 pub(super) fn exthdr(packet: &Packet) -> Option<u128> {
     let network = packet.network();

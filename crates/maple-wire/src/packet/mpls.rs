@@ -60,12 +60,12 @@ pub(super) fn is_mpls(eth_type: Option<u16>) -> bool {
     matches!(eth_type, Some(eth_type::MPLS | eth_type::MPLS_MULTICAST))
 }
 
-/// The bits of the outermost entry.
+/// Returns the bits of the outermost entry.
 pub(super) fn entry(packet: &Packet) -> Option<u32> {
     if is_mpls(packet.link().eth_type()) { u32_at(packet.frame, packet.link().end()) } else { None }
 }
 
-/// The service id of a backbone service tag: the lower 24 bits of the word after the type (802.1ah).
+/// Returns the service id of a backbone service tag: the lower 24 bits of the word after the type (802.1ah).
 pub(super) fn pbb_isid(packet: &Packet) -> Option<u128> {
     let link = packet.link();
     if link.eth_type() != Some(eth_type::PBB) {

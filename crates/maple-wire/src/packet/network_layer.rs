@@ -86,13 +86,13 @@ impl NetworkLayer {
         NetworkLayer(self.0 | TCP)
     }
 
-    /// The network layer of this word; `None` for 0.
+    /// Returns the network layer of this word; `None` for 0.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<NetworkLayer> {
         if word == 0 { None } else { Some(NetworkLayer(word)) }
     }
 
-    /// The word, which is not 0.
+    /// Returns the word, which is not 0.
     #[inline]
     pub(super) fn word(self) -> u64 {
         self.0
@@ -113,7 +113,7 @@ impl NetworkLayer {
         (self.0 >> START & START_MASK) as usize
     }
 
-    /// The start of the transport header.
+    /// Returns the start of the transport header.
     #[inline]
     pub(crate) fn transport(self) -> usize {
         (self.0 & OFFSET_MASK) as usize
@@ -125,7 +125,7 @@ impl NetworkLayer {
         (self.0 >> END & OFFSET_MASK) as usize
     }
 
-    /// The protocol that the packet carries; `None` if it can't be determined.
+    /// Returns the protocol that the packet carries; `None` if it can't be determined.
     #[inline]
     pub(crate) fn proto(self) -> Option<u8> {
         if self.is(HAS_PROTO) { Some((self.0 >> PROTO) as u8) } else { None }

@@ -21,7 +21,7 @@ pub(super) const DST: usize = 2;
 pub(super) const TYPE: usize = 0;
 pub(super) const CODE: usize = 1;
 
-/// The start of the content of an IP packet: after the transport header, if this crate knows it. Parts of a
+/// Returns the start of the content of an IP packet: after the transport header, if this crate knows it. Parts of a
 /// datagram count as having none.
 pub(super) fn payload_start(packet: &Packet, network: NetworkLayer) -> usize {
     let start = network.transport();
@@ -111,7 +111,7 @@ fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128
     if has_header(network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
-/// The offset of the checksum in the header of protocol `proto`, if this crate knows the protocol.
+/// Returns the offset of the checksum in the header of protocol `proto`, if this crate knows the protocol.
 pub(super) fn checksum_place(proto: u8) -> Option<usize> {
     match proto {
         TCP => Some(16),

@@ -148,7 +148,7 @@ fn of10_name(version: Version, field: Field) -> Option<&'static str> {
     }
 }
 
-/// The name of a field in `set_field`: OXM's name, unless Open vSwitch has another.
+/// Returns the name of a field in `set_field`: OXM's name, unless Open vSwitch has another.
 pub(super) fn field_name(field: Field) -> &'static str {
     match field {
         Field::IpEcn => "nw_ecn",

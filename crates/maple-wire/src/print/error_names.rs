@@ -111,7 +111,7 @@ const OPEN_VSWITCH_OF10: &str = "\
 6 15 OFPGMFC UNKNOWN_BUCKET BUCKET_EXISTS
 ";
 
-/// The name of an error, if it has one in this version.
+/// Returns the name of an error, if it has one in this version.
 pub(super) fn name(version: Version, kind: u16, code: u16) -> Option<String> {
     let names = match version {
         Version::Of10 => OF10,
@@ -120,7 +120,7 @@ pub(super) fn name(version: Version, kind: u16, code: u16) -> Option<String> {
     find(names, kind, code)
 }
 
-/// The name of an experimenter's error in OpenFlow 1.3.
+/// Returns the name of an experimenter's error in OpenFlow 1.3.
 pub(super) fn of_experimenter(id: u32, code: u16) -> Option<String> {
     let names = match id {
         ONF => ONF_OF13,
@@ -130,7 +130,7 @@ pub(super) fn of_experimenter(id: u32, code: u16) -> Option<String> {
     find(names, 0xffff, code)
 }
 
-/// The name of a vendor's error in OpenFlow 1.0.
+/// Returns the name of a vendor's error in OpenFlow 1.0.
 pub(super) fn of_open_vswitch(id: u32, kind: u16, code: u16) -> Option<String> {
     if id == OPEN_VSWITCH { find(OPEN_VSWITCH_OF10, kind, code) } else { None }
 }

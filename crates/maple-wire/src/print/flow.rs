@@ -94,7 +94,7 @@ pub(super) fn write_rule(f: &mut dyn fmt::Write, line: &FlowLine<'_>) -> fmt::Re
     write!(f, "actions={}", instructions(line.version, line.instructions))
 }
 
-/// The match, preceded by its priority unless that is the default. Empty if there is nothing to print.
+/// Returns the match, preceded by its priority unless that is the default. Empty if there is nothing to print.
 pub(super) fn prioritised_match(version: Version, priority: u16, m: &Match) -> String {
     let fields = matching(version, m);
     match (priority, fields.is_empty()) {

@@ -27,7 +27,7 @@ pub fn frame(frame: &[u8]) -> String {
     frame_of(frame, frame.len())
 }
 
-/// The beginning of a packet that had `wire_len` bytes as text.
+/// Prints the beginning of a packet that had `wire_len` bytes.
 ///
 /// Headers are read as far as they were captured. If the packet is cut off, Open vSwitch prints addresses as zero.
 pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {

@@ -37,7 +37,7 @@ pub fn matching(version: Version, matching: &Match) -> String {
     out.text
 }
 
-/// The word for an Ethernet type and an IP protocol, if there is one, and whether it also implies the protocol.
+/// Returns the word for an Ethernet type and an IP protocol, if there is one, and whether it also implies the protocol.
 pub(super) fn shorthand(eth_type: u128, proto: Option<u128>) -> Option<(&'static str, bool)> {
     Some(match (eth_type, proto) {
         (IPV4, Some(ICMP)) => ("icmp", true),

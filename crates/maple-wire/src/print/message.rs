@@ -14,7 +14,7 @@ pub fn message(header: &Header, message: &Message) -> String {
     one_line(&nested(header, message, 0))
 }
 
-/// The message in the lines of Open vSwitch, within `depth` error messages.
+/// Prints the message in the lines of Open vSwitch, within `depth` error messages.
 pub(super) fn nested(header: &Header, message: &Message, depth: u32) -> String {
     let mut out = String::new();
     write_message(&mut out, header, message, depth).expect("writing to a string does not fail");
@@ -116,7 +116,7 @@ pub fn header(header: &Header) -> String {
     out
 }
 
-/// The name of a message's type.
+/// Returns the name of a message's type.
 pub(super) fn kind_name(header: &Header) -> String {
     const BOTH: [&str; 15] = [
         "HELLO",

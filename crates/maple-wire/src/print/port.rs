@@ -91,7 +91,7 @@ fn port(out: &mut String, version: Version, port: &Port) -> fmt::Result {
     write!(out, "     speed: {now} Mbps now, {max} Mbps max")
 }
 
-/// The configuration of a port. Bits that the version does not have are hex.
+/// Returns the configuration of a port. Bits that the version does not have are hex.
 pub(super) fn config(version: Version, bits: u32) -> String {
     let known = if version == Version::Of10 { 0x7f } else { CONFIG_OF13 };
     let names: Vec<&str> =
@@ -113,7 +113,7 @@ fn state(version: Version, bits: u32) -> String {
     format!("{stp} {rest}")
 }
 
-/// The abilities of a port: bits of `OFPPF_*`.
+/// Returns the abilities of a port: bits of `OFPPF_*`.
 pub(super) fn features(version: Version, bits: u32) -> String {
     let names: &[&str] = if version == Version::Of10 { &FEATURES_OF10 } else { &FEATURES_OF13 };
     BitNames { bits, names, zero: "0", shows_nameless: false }.to_string()

@@ -31,12 +31,12 @@ const KINDS: [&str; 14] = [
     "PORT_DESC",
 ];
 
-/// The kind of a request, as it appears after `OFPST_`.
+/// Returns the kind of a request, as it appears after `OFPST_`.
 pub(super) fn request_name(body: &RequestBody) -> &'static str {
     if matches!(body, RequestBody::Unknown { .. }) { "UNKNOWN" } else { name(body.kind()) }
 }
 
-/// The kind of a reply, as it appears after `OFPST_`.
+/// Returns the kind of a reply, as it appears after `OFPST_`.
 pub(super) fn reply_name(body: &ReplyBody) -> &'static str {
     if matches!(body, ReplyBody::Unknown { .. }) { "UNKNOWN" } else { name(body.kind()) }
 }

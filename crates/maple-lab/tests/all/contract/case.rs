@@ -42,7 +42,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The datapath ids.
+    /// Returns the datapath ids.
     pub fn dpids(&self) -> Vec<Dpid> {
         self.scenario.network.dpids()
     }
@@ -85,12 +85,12 @@ impl Case {
     }
 }
 
-/// The name of a host by its index.
+/// Returns the name of a host by its index.
 pub fn host_name(at: usize) -> String {
     format!("h{}", at + 1)
 }
 
-/// A time as the emulator counts it.
+/// Returns a time as the emulator counts it.
 pub fn nanoseconds(time: Duration) -> Nanoseconds {
     time.as_nanos() as Nanoseconds
 }

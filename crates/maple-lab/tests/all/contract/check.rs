@@ -94,7 +94,7 @@ impl MessageCounts {
         other.how.iter().for_each(|(how, n)| *self.how.entry(*how).or_default() += n);
     }
 
-    /// The number of frames that were excused.
+    /// Returns the number of frames that were excused.
     pub fn excuses(&self) -> u64 {
         self.excused.values().sum()
     }

@@ -188,7 +188,7 @@ fn skeleton(state: &State) -> impl PartialEq + use<> {
     (state.switches.clone(), links, closed)
 }
 
-/// A port by which a copy of a frame left a switch, although f's route does not leave there.
+/// Returns a port by which a copy of a frame left a switch, although f's route does not leave there.
 pub fn strays(said: &Decided, deliveries: &[&Delivery]) -> Option<(Dpid, PortNo)> {
     let hops = deliveries.iter().flat_map(|delivery| &delivery.path);
     let mut left = hops.filter_map(|hop| Some((hop.dpid, hop.out_port?)));

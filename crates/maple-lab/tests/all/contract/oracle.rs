@@ -71,7 +71,7 @@ impl Arrival<'_> {
     }
 }
 
-/// The decision of the policy `program` about a packet in `state`.
+/// Returns the decision of the policy `program` about a packet in `state`.
 pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arrival) -> Decided {
     let mut after = state.clone();
     let nothing = |after, how| Decided { out: Out::new(), after, how, hops: BTreeMap::new() };

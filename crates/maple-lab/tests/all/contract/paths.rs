@@ -10,7 +10,7 @@ use crate::contract::state::State;
 /// A hop: leave a switch by a port.
 type Hop = (Dpid, PortNo);
 
-/// The best path between two switches: least cost, then fewest hops, then first in order. Tries all simple
+/// Finds the best path between two switches: least cost, then fewest hops, then first in order. Tries all simple
 /// paths.
 pub fn best(state: &State, from: Dpid, to: Dpid, by_costs: bool) -> Option<Vec<Hop>> {
     if !state.switches.contains_key(&from) || !state.switches.contains_key(&to) {
@@ -50,7 +50,7 @@ fn extend(state: &State, by_costs: bool, to: Dpid, trail: &mut Trail, found: &mu
     }
 }
 
-/// The hops of a flood from a switch: the spanning tree of its part of the network, away from it, and all edge
+/// Returns the hops of a flood from a switch: the spanning tree of its part of the network, away from it, and all edge
 /// ports there. Branches without edge ports are left out.
 pub fn flood(state: &State, from: Dpid) -> Vec<Hop> {
     spread(state, &spanning_tree(state, from), from, None)

@@ -20,7 +20,7 @@ pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     })
 }
 
-/// The smallest case found that fails as this one does, and its failure.
+/// Returns the smallest case found that fails as this one does, and its failure.
 pub fn shrink(case: &Case, failure: Failure) -> (Case, Failure) {
     let (mut best, mut failure, mut left) = (case.clone(), failure, BUDGET);
     loop {

@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    /// The other end of a link that both ends know, if both are up.
+    /// Returns the other end of a link that both ends know, if both are up.
     pub fn peer(&self, at: Location) -> Option<Location> {
         let usable = |at: &Location| match self.ports.get(at) {
             Some(PortInfo { up: true, kind: PortKind::Link(peer) }) => Some(*peer),
@@ -56,13 +56,13 @@ impl State {
         usable(&at).filter(|peer| usable(peer) == Some(at))
     }
 
-    /// The links of a switch: its port and the far one, ordered by port.
+    /// Returns the links of a switch: its port and the far one, ordered by port.
     pub fn links_of(&self, dpid: Dpid) -> Vec<(Location, Location)> {
         let own = self.ports.keys().filter(|at| at.switch == dpid);
         own.filter_map(|at| Some((*at, self.peer(*at)?))).collect()
     }
 
-    /// The edge ports that are up.
+    /// Returns the edge ports that are up.
     pub fn edge_ports(&self) -> BTreeSet<Location> {
         let is_edge = |info: &PortInfo| info.up && info.kind == PortKind::Edge;
         self.ports.iter().filter(|(_, info)| is_edge(info)).map(|(at, _)| *at).collect()
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// The cost of a link between two switches.
+    /// Returns the cost of a link between two switches.
     pub fn cost(&self, from: Dpid, to: Dpid) -> u64 {
         self.costs.get(&(from, to)).copied().unwrap_or(1)
     }

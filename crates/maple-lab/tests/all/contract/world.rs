@@ -104,7 +104,7 @@ impl<'a> ContractRun<'a> {
         self.case.tables.1 < 1000
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn program(&self) -> &Program {
         &self.case.scenario.policy
     }
@@ -190,7 +190,7 @@ impl<'a> ContractRun<'a> {
         }
     }
 
-    /// The counters of all engines.
+    /// Returns the counters of all engines.
     pub fn stats(&self) -> Vec<Stats> {
         (0..self.case.shards).map(|shard| self.control.shards().stats(shard.into())).collect()
     }
@@ -327,7 +327,7 @@ impl<'a> ContractRun<'a> {
         self.outages.push(Outage { dpid, from: now, to, last: now, connected: true });
     }
 
-    /// A time between these two when a switch was not under control, if there is one.
+    /// Returns a time between these two when a switch was not under control, if there is one.
     pub fn outage(&self, dpid: Dpid, from: Nanoseconds, to: Nanoseconds) -> Option<Outage> {
         let overlaps = |o: &&Outage| o.dpid == dpid && o.from <= to && o.to.is_none_or(|end| end >= from);
         self.outages.iter().find(overlaps).copied()
@@ -396,7 +396,7 @@ impl<'a> ContractRun<'a> {
         state
     }
 
-    /// The contents of a switch's tables as text, and those that the engine believes it has.
+    /// Returns the contents of a switch's tables as text, and those that the engine believes it has.
     pub fn tables(&self, dpid: Dpid) -> (BTreeSet<String>, BTreeSet<String>) {
         let switch = self.network.switch(dpid).expect("the switch is in the network");
         let tables = switch.tables().iter().enumerate();

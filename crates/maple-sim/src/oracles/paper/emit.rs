@@ -11,7 +11,7 @@ use maple_wire::{Instruction, Match};
 use super::graph::{Area, Graph, Kind, NodeId};
 
 impl Graph {
-    /// All rules, by falling priority.
+    /// Returns all rules, by falling priority.
     pub(super) fn rules(&self) -> Vec<Rule> {
         let mut rules: Vec<Rule> = self.ids().flat_map(|id| self.rules_at(id)).collect();
         rules.sort_by(|a, b| {
@@ -61,7 +61,7 @@ impl Graph {
         }
     }
 
-    /// The packets that the node's own rule takes, and its priority.
+    /// Returns the packets that the node's own rule takes, and its priority.
     pub(super) fn rule_of(&self, node: NodeId) -> Option<(Arc<Area>, u32)> {
         let node = self.node(node);
         match &node.kind {

@@ -107,7 +107,7 @@ pub(super) struct Area {
 }
 
 impl Graph {
-    /// The capabilities of the switch.
+    /// Returns the capabilities of the switch.
     pub(super) fn capabilities(&self) -> &Capabilities {
         &self.target.capabilities
     }
@@ -199,7 +199,7 @@ impl Graph {
         }
     }
 
-    /// All nodes that exist.
+    /// Returns all nodes that exist.
     pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> {
         (0..self.slots.len() as u32).map(NodeId).filter(|id| self.get(*id).is_some())
     }
@@ -336,7 +336,7 @@ impl Graph {
 }
 
 impl Test {
-    /// The area to which the rules of the negative side must yield: that of the barrier rule.
+    /// Returns the area to which the rules of the negative side must yield: that of the barrier rule.
     pub(super) fn positive(&self) -> Option<&Arc<Area>> {
         match &self.question {
             Question::Splits(area) | Question::Within(area) => Some(area),
@@ -344,7 +344,7 @@ impl Test {
         }
     }
 
-    /// The minimum priority of the positive side.
+    /// Returns the minimum priority of the positive side.
     pub(super) fn positive_base(&self) -> u32 {
         self.priority + u32::from(self.barrier)
     }

@@ -60,7 +60,7 @@ pub fn build_ft(tree: &Tree, target: TableTarget, action: &dyn Fn(LeafId) -> Lea
     basic::rules(&grown(tree, target, action))
 }
 
-/// The rules of Algorithm 5, by falling priority, counted from the lowest of the target's priorities.
+/// Builds the rules of Algorithm 5, by falling priority, counted from the lowest of the target's priorities.
 ///
 /// If priorities run out, the lowest rules are left out.
 pub fn opt_build_ft(tree: &Tree, target: TableTarget, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {

@@ -58,7 +58,7 @@ impl Elements {
         Elements { list: Vec::new(), deeds: Vec::new(), outermost: Vec::new() }
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
@@ -99,7 +99,7 @@ impl Elements {
         }
     }
 
-    /// The elements that become rules when there are `levels` priorities, in order of precedence.
+    /// Returns the elements that become rules when there are `levels` priorities, in order of precedence.
     pub(super) fn installed(&self, levels: u32) -> Vec<Installed<'_>> {
         let mut installed = Vec::new();
         for (at, element) in self.list.iter().enumerate().rev() {

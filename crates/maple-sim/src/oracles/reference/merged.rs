@@ -37,12 +37,12 @@ impl Merged {
         merged
     }
 
-    /// The root, unless there is no trace.
+    /// Returns the root, unless there is no trace.
     pub(super) fn root(&self) -> Option<NodeId> {
         self.root
     }
 
-    /// A node.
+    /// Returns the node with this id.
     pub(super) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }

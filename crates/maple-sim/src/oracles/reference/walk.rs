@@ -43,7 +43,7 @@ struct Walk<'a> {
     complete: Vec<bool>,
 }
 
-/// The elements of the tree for the packets that fit `under`.
+/// Returns the elements of the tree for the packets that fit `under`.
 pub(super) fn elements(
     tree: &Merged,
     under: &[Constraint],

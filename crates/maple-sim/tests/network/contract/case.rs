@@ -287,7 +287,7 @@ impl Case {
         case
     }
 
-    /// The case with its other policy.
+    /// Returns the case with its other policy.
     pub fn swapped(&self) -> Option<Case> {
         let mut swapped = self.clone();
         swapped.scenario.policy = self.other.clone()?;
@@ -333,7 +333,7 @@ impl Case {
         if self.guards.is_empty() { policy } else { Arc::new(Composition::single(policy)) }
     }
 
-    /// The policy, or slices with it, without constraints. With `lists`, chains of questions are lists.
+    /// Returns the policy, or slices with it, without constraints. With `lists`, chains of questions are lists.
     pub fn sliced(&self, lists: bool) -> Arc<dyn Policy> {
         let policy = self.unguarded(lists);
         if !self.sliced {
@@ -353,7 +353,7 @@ impl Case {
         Arc::new(slices)
     }
 
-    /// The policy that runs, with slices and constraints.
+    /// Returns the policy that runs, with slices and constraints.
     pub fn whole(&self) -> Arc<dyn Policy> {
         let policy = self.sliced(self.lists);
         if self.guards.is_empty() {
@@ -382,7 +382,7 @@ impl Case {
         Ok(play.tally)
     }
 
-    /// The case with the fewest steps and the smallest policy found that still fails.
+    /// Returns the case with the fewest steps and the smallest policy found that still fails.
     pub fn shrunk(mut self) -> Case {
         let mut chunk = self.scenario.steps.len();
         while chunk > 0 {

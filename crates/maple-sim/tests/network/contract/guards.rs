@@ -116,7 +116,7 @@ fn group(random: &mut Choices, world: &Domain) -> Vec<Member> {
 }
 
 impl Guard {
-    /// The guard as a constraint of `guard/`.
+    /// Returns the guard as a constraint of `guard/`.
     pub fn constraint(&self) -> RouteConstraint<Arc<dyn Policy>> {
         let group = |members: &Vec<Member>| HostGroup::new(members.clone());
         let rule = match self.clone() {
@@ -144,7 +144,7 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// The verdict of all constraints together.
+    /// Returns the verdict of all constraints together.
     pub fn verdict(&self, guards: &[Guard]) -> Judgement {
         let refuse = || guards.iter().filter(|guard| self.is_refused(guard));
         match refuse().any(|guard| matches!(guard, Guard::FailsOnTcp)) {

@@ -127,7 +127,7 @@ fn any_version(random: &mut Choices) -> Version {
     if random.one_in(2) { Version::Of10 } else { Version::Of13 }
 }
 
-/// The version that a switch of this one does not speak.
+/// Returns the version that a switch of this one does not speak.
 pub fn other_version(version: Version) -> Version {
     if version == Version::Of10 { Version::Of13 } else { Version::Of10 }
 }

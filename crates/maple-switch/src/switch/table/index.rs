@@ -78,7 +78,7 @@ impl Index {
         }
     }
 
-    /// The slots of rules of this priority, among which are all with exactly this match.
+    /// Returns the slots of rules of this priority, among which are all with exactly this match.
     pub fn strictly(&self, matching: &Match, priority: u16) -> impl Iterator<Item = u32> {
         let (masks, hash) = split(matching);
         let shape = self.shapes.iter().find(|shape| shape.masks == masks);

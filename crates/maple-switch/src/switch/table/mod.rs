@@ -107,7 +107,7 @@ impl Table {
         Table { capacity, unexpired_until: Nanoseconds::MAX, ..Table::default() }
     }
 
-    /// The rules, highest priority first, older ones first among equals.
+    /// Returns the rules, highest priority first, older ones first among equals.
     pub fn rules(&self) -> Vec<&Rule> {
         let mut rules: Vec<&(Rank, Rule)> = self.slots.iter().flatten().collect();
         rules.sort_unstable_by_key(|(rank, _)| *rank);
@@ -119,7 +119,7 @@ impl Table {
         self.slots.iter().flatten().map(|(_, rule)| rule)
     }
 
-    /// The number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -129,7 +129,7 @@ impl Table {
         self.len() == 0
     }
 
-    /// Maximum number of rules.
+    /// Returns the maximum number of rules.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -269,7 +269,7 @@ impl Table {
         rules.filter(|(_, rule)| is_meant(rule)).map(|(slot, _)| slot).collect()
     }
 
-    /// The rules that a request's match and cookie select, whatever their priority.
+    /// Returns the rules that a request's match and cookie select, whatever their priority.
     pub fn covered(&self, request: &FlowMod) -> Vec<&Rule> {
         let mut rules = self.rules();
         rules.retain(|rule| selects(rule, request));

@@ -189,7 +189,7 @@ impl IpFrame {
         self.icmp(kind, 0, [a, b, c, d])
     }
 
-    /// A neighbour discovery message. The type determines which option carries `mac`.
+    /// Builds a neighbour discovery message. The type determines which option carries `mac`.
     pub(super) fn discovery(self, kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
         let is_solicit = kind == icmpv6_type::NEIGHBOR_SOLICIT;
         let option = if is_solicit { icmpv6::OPTION_SOURCE } else { icmpv6::OPTION_TARGET };

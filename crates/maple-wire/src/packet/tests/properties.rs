@@ -16,7 +16,7 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// The fields that etherparse finds in a frame with at most one tag; `None` if it refuses the frame.
+/// Returns the fields that etherparse finds in a frame with at most one tag; `None` if it refuses the frame.
 pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
     let sliced = SlicedPacket::from_ethernet(frame).ok()?;
     let mut found = Vec::new();
