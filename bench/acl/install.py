@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 MAPLE = [sys.executable, "-m", "maple"]
 BRIDGE = "acl-install"
 STILL = 3.0
-"""The rules are all there when their number has not changed for so many seconds more than it ever did before."""
+"""Seconds. The rules are all there when their number has stayed for this time longer than ever before."""
 
 
 class Row(NamedTuple):
@@ -53,7 +53,7 @@ def timed(*command: str) -> float:
 
 
 def generate(rules: int, seed: int, folder: Path) -> Path:
-    """A list of so many rules, in its file."""
+    """A list of this number of rules, in its file."""
     bench = ["cargo", "run", "--release", "--quiet", "-p", "maple-bench", "--", "generate", "acl"]
     sh(*bench, "--filters", str(rules), "--seed", str(seed), "--out", str(folder))
     file = folder / f"{rules}.yaml"

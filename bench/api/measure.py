@@ -274,7 +274,7 @@ def reads(seconds: float, options: list[str]) -> list[list[str]]:
 
 
 def long_list(count: int, options: list[str]) -> list[list[str]]:
-    """A list of so many rules: the keys of a table."""
+    """A list of this number of rules: the keys of a table."""
     with tempfile.TemporaryDirectory() as folder:
         policy = Path(folder, "deny.py")
         policy.write_text(TABLE)

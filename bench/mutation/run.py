@@ -155,7 +155,7 @@ def row(name: str, results: list[Tried]) -> str:
 
 
 def count(results: list[Tried]) -> tuple[int, int]:
-    """How many were found, and how many of the others are no faults."""
+    """The number of those found, and the number of the others that change nothing."""
     killed = sum(result.is_killed for result in results)
     return killed, sum(not result.is_killed and result.reason is not None for result in results)
 

@@ -28,7 +28,7 @@ from mininet.topo import Topo  # noqa: E402
 
 # Destination ports of the connections of one source port.
 WIDTH = 500
-# Sends numbered datagrams over connections, in order or in a fixed disorder, so many a second.
+# Sends numbered datagrams over connections, in order or in a fixed disorder, at a given rate.
 SENDER = f"""
 import socket, struct, sys, time
 address, connections, first, count, rate, stride = sys.argv[1], *map(int, sys.argv[2:])

@@ -256,7 +256,7 @@ def network(protocols, port, topology=Row):
 
 
 def decide(lab, count):
-    """Has the network decide so many connections."""
+    """Lets the network decide this number of connections."""
     each, started = -(-count // 3), []
     for number, (a, b) in enumerate((("h1", "g3"), ("h2", "g1"), ("h3", "g2"))):
         command = [sys.executable, "-c", SENDER, lab[b].IP(), str(1024 + number), str(each), "700"]
@@ -478,7 +478,7 @@ def main():
     parser.add_argument("--leaves", type=int, default=10_000, help="decisions [default: 10000]")
     parser.add_argument("--rate", default="50M", help="bit/s of the stream, as iperf3 has it [default: 50M]")
     parser.add_argument("--protocols", default="OpenFlow13")
-    parser.add_argument("--take-overs", type=int, default=1, help="so many, one after the other [default: 1]")
+    parser.add_argument("--take-overs", type=int, default=1, help="number of them, one after the other [default: 1]")
     parser.add_argument("--os-ken", help="a Python that has os-ken")
     parser.add_argument("--faucet", help="the program faucet")
     parser.add_argument("--plot", type=Path, help="draw losses and the stream over time into a file (SVG)")

@@ -223,7 +223,7 @@ class Field:
 
     @property
     def present(self) -> bool:
-        """Whether the packet has the field; the same as ``!= None``. A test."""
+        """Whether the packet has the field, as ``!= None`` says. A test."""
 
     @property
     def is_multicast(self) -> bool:
@@ -2641,7 +2641,7 @@ def examine(
 ) -> tuple[_Counterexample | None, int, int, str | None]:
     """Looks for a packet that contradicts a claim: ``never``, ``arrives``, ``no_loops`` or ``same_as``.
 
-    The packet, packets tried, distinct traces, and why the runs are no proof.
+    Returns the packet, the number of packets tried, that of distinct traces, and the reason why the runs prove nothing.
     """
 
 def keeps_output_back() -> bool:

@@ -76,7 +76,7 @@ class Policy:
     def then(self, next: Decides) -> Policy:
         """``next`` decides where this policy passes, on the packet as this policy changed it.
 
-        The same as ``tiers(self, next)``.
+        This is ``tiers(self, next)``.
         """
         both = composition_of(self, "then()"), composition_of(next, "then()")
         return Composed("tiers", _maple.Composition.tiers(both), (self, next))

@@ -221,7 +221,7 @@ ALL_WILD = 0x3FFFFF
 
 
 def match10(wildcards=None, nw_src_bits=32, nw_dst_bits=32, **values):
-    """A match on the fields that are given; addresses lose so many low bits."""
+    """A match on the fields that are given; addresses lose this number of low bits."""
     if wildcards is None:
         wildcards = sum(bit for name, bit in WILD.items() if name not in values)
         wildcards |= (0 if "nw_src" in values else nw_src_bits) << 8 | (0 if "nw_dst" in values else nw_dst_bits) << 14

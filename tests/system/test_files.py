@@ -246,7 +246,7 @@ def test_a_log_on_a_full_disk_goes_on_and_says_what_is_missing(openvswitch, disk
     numbers = itertools.count(2)
 
     def talk():
-        """Programs that are no switches, each with an address of its own: the log has a line for each."""
+        """Programs other than switches, each with an address of its own: the log has a line for each."""
         for number in itertools.islice(numbers, 20):
             source = (f"127.0.{number // 250}.{number % 250 + 1}", 0)
             with socket.create_connection(("127.0.0.1", maple.port), timeout=10, source_address=source) as program:

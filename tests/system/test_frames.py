@@ -11,7 +11,7 @@ from mininet.topo import SingleSwitchTopo
 
 BOTH = pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
 
-# Those of IEEE 802.1Q table 8-1 that are no frames of discovery, and Cisco's; then neighbours, and everybody.
+# Those of IEEE 802.1Q table 8-1 except those of discovery, and Cisco's; then neighbours, and everybody.
 KEPT = ["01:80:c2:00:00:00", "01:80:c2:00:00:02", "01:80:c2:00:00:0f", "01:00:0c:cc:cc:cc", "01:00:0c:cc:cc:cd"]
 FLOODED = ["01:80:c2:00:00:10", "01:00:0c:cc:cc:ce", "ff:ff:ff:ff:ff:ff"]
 

@@ -16,7 +16,7 @@ deny   ip   any      any
 
 
 def limit_table(bridge, table, limit):
-    """Has a bridge refuse further rules when a table has so many."""
+    """Has a bridge refuse further rules when a table has this number."""
     vsctl(
         *("--", "--id=@t", "create", "Flow_Table", f"flow_limit={limit}", "overflow_policy=refuse"),
         *("--", "set", "Bridge", bridge, f"flow_tables:{table}=@t"),

@@ -99,7 +99,7 @@ def test_bulk_is_limited_and_voice_goes_through_its_queue(controller, lab):
     assert net.ping_all()[0] == 0
 
     def arrived(port, packets):
-        """How many of so many datagrams of 1,000 bytes come at a port of h2, and the seconds it took to send them."""
+        """The number of datagrams of 1,000 bytes that come at a port of h2, and the seconds it took to send them."""
         before = net.port_packets("s1", 2)
         send = f"import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); a = ('10.0.0.2', {port})"
         sent = net["h1"].cmd(

@@ -72,7 +72,7 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        // No part of it is told: whatever is there before the `@` may be a password.
+        // No part of it is shown: whatever is there before the `@` may be a password.
         if text.contains('@') {
             return Err(AddressError::Credentials);
         }
@@ -93,7 +93,7 @@ impl FromStr for Address {
     }
 }
 
-/// Why a text is no address of etcd.
+/// The reason why a text is not an address of etcd.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -103,7 +103,7 @@ pub enum AddressError {
     /// It does not begin with `etcd://`.
     #[error("`{0}` is not etcd://HOST:PORT,…/NAME")]
     Scheme(String),
-    /// Something between the commas is no host with a port.
+    /// Something between the commas is not a host with a port.
     #[error("`{0}` is not HOST:PORT")]
     Endpoint(String),
     /// One server is there twice.

@@ -22,7 +22,7 @@ use crate::token::Tokens;
 
 /// Maximum number of connections to a server that are kept while nothing is asked.
 const MAX_IDLE: usize = 4;
-/// Maximum number of characters of a server's words that are told.
+/// Maximum number of characters of a server's words that an error quotes.
 const MAX_WORDS: usize = 300;
 /// The header by which a server that has no leader says so at once, instead of when its patience is over.
 const NEEDS_LEADER: &str = "grpc-metadata-hasleader";

@@ -22,7 +22,7 @@ enum Token {
 }
 
 impl Tokens {
-    /// Creates the tokens of so many servers: none so far.
+    /// Creates the tokens of this number of servers: none so far.
     pub(crate) fn new(servers: usize) -> Tokens {
         Tokens { token: Mutex::new(Token::Unknown), asking: (0..servers).map(|_| Default::default()).collect() }
     }

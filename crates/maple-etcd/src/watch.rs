@@ -6,11 +6,11 @@
 //!
 //! A server on which nothing changes is silent, and so is one that is paused, or cut off. So after some silence the watch
 //! makes the same server read something, for which it needs the other servers too. It does so at once if the server knows
-//! less than what was told.
+//! less than what the watch has reported.
 //!
-//! A stream begins one revision before the first change that is wanted, and what was told is left out. etcd 3.4 does not
-//! tell a deletion at the revision to which it was compacted if the stream begins there. So that revision is always one that
-//! was told, or the server says that it was compacted. Servers may also tell again what was told, after a snapshot.
+//! A stream begins one revision before the first change that is wanted, and what was reported is left out. etcd 3.4 does
+//! not report a deletion at the revision to which it was compacted if the stream begins there. So that revision is always
+//! one that was reported, or the server says that it was compacted. After a snapshot servers may also report a change again.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -46,7 +46,7 @@ pub enum Change {
 pub enum WatchEvent {
     /// Changes, in the order of their revisions. Those of one revision are never in two events.
     Changes(Vec<Change>),
-    /// Nothing changed up to this revision besides what was told.
+    /// Nothing changed up to this revision besides what was reported.
     Progress(u64),
     /// Changes can't be had any more: they were compacted, or there are more at once than the limit of an answer, or the
     /// store is older than the watch, as after a backup was put back. The watch is over. Read everything, and watch from
@@ -59,7 +59,7 @@ pub enum WatchEvent {
 pub struct Watch {
     client: Client,
     keys: Keys,
-    /// The revision of the first change that was not told.
+    /// The revision of the first change that was not reported.
     next: u64,
     /// Whether changes were missed.
     is_over: bool,
@@ -128,7 +128,7 @@ impl Client {
 }
 
 impl Watch {
-    /// Returns the revision of the first change that was not told.
+    /// Returns the revision of the first change that was not reported.
     pub fn next_revision(&self) -> u64 {
         self.next
     }
@@ -279,7 +279,7 @@ impl Watch {
             return Err(cancelled(body));
         }
         let Some(last) = body.events.iter().map(|event| event.kv.mod_revision).max() else {
-            // A server that is behind may say less than what was told.
+            // A server that is behind may know less than what was reported.
             if body.header.revision < self.next {
                 return Ok(None);
             }

@@ -7,7 +7,7 @@ macro_rules! numbers {
         pub mod $list {
             $($(#[$doc])* pub const $name: $type = $number;)*
 
-            /// The same numbers as values of the field.
+            /// These numbers as values of the field.
             pub mod value {
                 $($(#[$doc])* pub const $name: u128 = $number;)*
             }

@@ -174,7 +174,7 @@ class Client(Requests):
         return cast("types.PolicyAnswer", self._object("GET", "/v1/policy"))
 
     def explain(self, /, **packet: object) -> types.Explanation:
-        """Why a packet goes where it goes: `explain(**{"from": "h1"}, to="h2", fields={"tcp_dst": "80"})`."""
+        """The reason why a packet goes its way: `explain(**{"from": "h1"}, to="h2", fields={"tcp_dst": "80"})`."""
         return cast("types.Explanation", self._object("POST", "/v1/explain", {"packet": packet}))
 
     def explain_rule(self, /, **rule: object) -> types.Explanation:

@@ -90,7 +90,7 @@ NOT_NEEDED: Final = {
     "router": {},
 }
 
-# What is missing in the result, and how the result differs then. Values that turn a feature off are no finding.
+# What is missing in the result, and how the result differs then. Values that turn a feature off are not reported.
 NOT_COVERED: Final = {
     "dp": {"dot1x": ("802.1X", "")},
     "port": {

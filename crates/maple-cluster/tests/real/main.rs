@@ -143,7 +143,7 @@ impl Controller {
         self.hear();
     }
 
-    /// Takes what the switch has said up to now. Returns the errors to messages that are no requests for a role.
+    /// Takes what the switch has said up to now. Returns the errors to messages that do not ask for a role.
     fn hear(&mut self) -> Vec<(u16, u16)> {
         let mut errors = Vec::new();
         loop {

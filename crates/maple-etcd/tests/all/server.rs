@@ -78,12 +78,12 @@ pub struct Server {
 }
 
 impl Etcd {
-    /// Starts so many servers.
+    /// Starts this number of servers.
     pub fn start(count: usize) -> Etcd {
         Etcd::start_with(count, "http", |_, _| Vec::new())
     }
 
-    /// Starts so many servers, each with more arguments, of which its number and address are told.
+    /// Starts this number of servers, each with the arguments that `more` returns for its number and address.
     pub fn start_with(count: usize, scheme: &str, more: impl Fn(usize, Ipv4Addr) -> Vec<String>) -> Etcd {
         let folder = tempfile::tempdir().expect("a folder");
         let addresses: Vec<_> = (0..count).map(|_| address()).collect();

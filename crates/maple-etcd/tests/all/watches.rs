@@ -28,7 +28,7 @@ fn text(change: &Change) -> String {
     }
 }
 
-/// The next so many changes.
+/// Returns the next `count` changes, and those that came with them.
 async fn next(watch: &mut Watch, count: usize) -> Vec<String> {
     let mut all = Vec::new();
     while all.len() < count {

@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// Counts from here: the bytes that were read are no part of the next structure.
+    /// Counts from here: the next structure begins after the bytes that were read.
     #[inline]
     pub fn restart(&mut self) -> &mut Reader<'a> {
         self.bytes = self.rest;

@@ -11,7 +11,7 @@ pub(crate) struct Row {
 }
 
 /// Makes an enum from a table. A row has a variant, its name in errors, and its numbers in 1.0 and 1.3. The variants of
-/// `others` are no rows: they are read and written by hand.
+/// `others` have no rows: they are read and written by hand.
 macro_rules! numbered {
     (
         $(#[$meta:meta])*

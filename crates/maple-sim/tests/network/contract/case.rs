@@ -22,7 +22,7 @@ use super::tally::Tally;
 /// Seeds below this are the same in each run, and others are fresh.
 const FRESH: u64 = 1_000_000;
 
-/// Reports whether a case may have open routes. They are no default yet, and a hunt of some thousand cases finds a fault: a
+/// Reports whether a case may have open routes. They are not the default yet, and a hunt of some thousand cases finds a fault: a
 /// run of all tests plays them with seeds that stay the same.
 fn may_open_routes(seed: u64) -> bool {
     seed < FRESH || std::env::var_os("MAPLE_CASES").is_some()

@@ -8,7 +8,7 @@ const A: ControllerId = ControllerId(0);
 const B: ControllerId = ControllerId(1);
 const C: ControllerId = ControllerId(2);
 
-/// A switch with so many controllers.
+/// Creates a switch with this number of controllers.
 fn switch(version: Version, controllers: u16) -> Switch {
     let mut switch = Switch::new(Dpid(1), version, SwitchOptions::default());
     (1..=4).for_each(|port| drop(switch.add_port(0, PortNo(port))));
