@@ -22,9 +22,11 @@ class Recording(Client):
 
     asked: set[tuple[str, str]]
 
-    def _open(self, method: str, target: str, *rest: object) -> tuple[HTTPConnection, HTTPResponse]:
+    def _open(
+        self, method: str, target: str, *rest: object, patient: bool = False
+    ) -> tuple[HTTPConnection, HTTPResponse]:
         self.asked.add((method, target.split("?")[0]))
-        return super()._open(method, target, *rest)  # type: ignore[arg-type]
+        return super()._open(method, target, *rest, patient=patient)  # type: ignore[arg-type]
 
 
 def calls(one: Client) -> list[Callable[[], object]]:

@@ -28,7 +28,8 @@ class Requests:
         timeout: float = 60.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        """`timeout`: seconds without a byte, while no other policy is asked for. `context`: which certificates are trusted."""
+        """`timeout`: seconds without a byte, except where a policy is tried or loaded. `context`: which certificates
+        are trusted."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.hostname is None or parts.path not in ("", "/"):
             raise ValueError(f"{url!r} is not the address of an API, such as http://127.0.0.1:8653")
@@ -77,8 +78,8 @@ class Requests:
     def _stream(
         self, target: str, headers: Mapping[str, str], opened: Callable[[socket.socket], None] = lambda _: None
     ) -> Generator[Event, None, None]:
-        """The events of a stream, until the controller ends in order; the end for another reason is an `ApiError`, whose
-        status is 0 if the connection broke. `opened` gets its socket before an answer is waited for."""
+        """The events of a stream, until the controller ends in order; the end for another reason is an `ApiError`,
+        whose status is 0 if the connection broke. `opened` gets its socket before an answer is waited for."""
         connection, response = self._open("GET", target, None, headers, opened)
         try:
             for event in events(response):
@@ -102,7 +103,7 @@ class Requests:
         *,
         patient: bool = False,
     ) -> tuple[HTTPConnection, HTTPResponse]:
-        """Sends a request, and returns its answer if it is one. A patient one waits for it for as long as that takes."""
+        """Sends a request, and returns its answer if it is one. A patient one waits for as long as that takes."""
         connection: HTTPConnection
         if self._is_https:
             connection = HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
