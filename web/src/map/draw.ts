@@ -3,8 +3,9 @@ import type {MapAnswer, MapLink, MapSwitch} from "../api/types";
 import {bits, scaled} from "../text";
 import {load, pair, type Point, type View} from "./graph";
 
-/** Colours of the style sheet. */
+/** Colours of the style sheet, and the height of names in pixels, which is larger on large screens. */
 export interface Colours {
+  readonly height: number;
   readonly ground: string;
   readonly text: string;
   readonly soft: string;
@@ -32,6 +33,7 @@ export function colours(of: Element): Colours {
   const style = getComputedStyle(of);
   const colour = (name: string) => style.getPropertyValue(`--${name}`).trim();
   return {
+    height: parseFloat(style.fontSize) - 1,
     ground: colour("ground"),
     text: colour("text"),
     soft: colour("soft"),
@@ -152,20 +154,23 @@ function drawSwitches(
   }
 }
 
-/** The room of a name, in pixels: one in each such cell of the screen. */
-const CELL = {width: 22, height: 15};
+/** The room of a name: one in each cell of the screen that is so many pixels wide, and as high as a line. */
+const CELL = 22;
+/** How wide a letter is on average, as a part of its height. */
+const LETTER = 0.54;
 
 function drawNames(
   canvas: CanvasRenderingContext2D, width: number, height: number, switches: readonly MapSwitch[],
   links: readonly MapLink[], at: ReadonlyMap<string, Point>, view: View, emphasis: Emphasis, colour: Colours,
 ): void {
-  canvas.font = "12px system-ui, sans-serif";
+  canvas.font = `${colour.height}px system-ui, sans-serif`;
+  const letter = LETTER * colour.height;
   canvas.textBaseline = "middle";
   const taken = new Set<number>();
   const room = (x: number, y: number, long: number): boolean => {
-    const row = Math.floor(y / CELL.height);
+    const row = Math.floor(y / (colour.height + 3));
     const cells = [];
-    for (let column = Math.floor(x / CELL.width); column <= Math.floor((x + long) / CELL.width); column += 1) {
+    for (let column = Math.floor(x / CELL); column <= Math.floor((x + long) / CELL); column += 1) {
       cells.push(row * 4096 + column);
     }
     if (cells.some((cell) => taken.has(cell))) {
@@ -191,7 +196,7 @@ function drawNames(
     // On the right if there is room, else on the left, else without its hosts.
     const right = point.x + size + 4;
     const places = [all, ""].flatMap((hosts) => {
-      const long = 6.5 * (name.length + hosts.length);
+      const long = letter * (name.length + hosts.length);
       return [{hosts, long, x: right}, {hosts, long, x: point.x - size - 4 - long}];
     });
     const place = places.find(({x, long}) => x >= 0 && x + long <= width && room(x, point.y, long));
@@ -214,7 +219,7 @@ function drawNames(
       continue;
     }
     const [x, y, text] = [(a.x + b.x) / 2 + 4, (a.y + b.y) / 2, bits(link.bits_per_second)];
-    if (isSeen({x, y}, width, height, 0) && room(x, y, 6.5 * text.length)) {
+    if (isSeen({x, y}, width, height, 0) && room(x, y, letter * text.length)) {
       canvas.fillText(text, x, y);
     }
   }

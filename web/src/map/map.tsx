@@ -174,7 +174,7 @@ export function NetworkMap({network, chosen, way = NO_WAY, fitted, onChoose}: Ma
     }
     const own = new Drawing(element);
     drawing.current = own;
-    const observer = new ResizeObserver(() => own.soon());
+    const observer = new ResizeObserver(() => own.recolour());
     observer.observe(element);
     const theme = matchMedia("(prefers-color-scheme: dark)");
     const recolour = () => own.recolour();

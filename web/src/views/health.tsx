@@ -301,8 +301,8 @@ function Counters() {
     return Object.entries(measured?.counts ?? {}).map(([name, count]) => ({name, count, rate: now?.get(name) ?? null}));
   }, [measured]);
   const columns = useMemo<Column<CountRow>[]>(() => [
-    {name: "name", title: "name", of: (row) => row.name, width: 26},
-    {name: "count", title: "count", of: (row) => row.count, show: (row) => whole(row.count), width: 12, numbers: true},
+    {name: "name", title: "name", of: (row) => row.name, width: 24},
+    {name: "count", title: "count", of: (row) => row.count, show: (row) => whole(row.count), width: 11, numbers: true},
     {name: "rate", title: "a second", of: (row) => row.rate, show: (row) => (row.rate === null ? "" : scaled(row.rate, "")), width: 9, numbers: true},
   ], []);
   return (
