@@ -19,17 +19,17 @@ type Range = (u16, u16);
 
 /// A switch, or one port of it.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SwitchOrPort {
     pub switch: Dpid,
     pub port: Option<PortNo>,
 }
 
-impl Place {
+impl SwitchOrPort {
     /// Parses a switch, and a port if one is given.
-    pub fn parse(text: &str) -> Option<Place> {
+    pub fn parse(text: &str) -> Option<SwitchOrPort> {
         match text.parse::<Dpid>() {
-            Ok(switch) => Some(Place { switch, port: None }),
-            Err(_) => text.parse().ok().map(|Location { switch, port }| Place { switch, port: Some(port) }),
+            Ok(switch) => Some(SwitchOrPort { switch, port: None }),
+            Err(_) => text.parse().ok().map(|Location { switch, port }| SwitchOrPort { switch, port: Some(port) }),
         }
     }
 }
@@ -45,7 +45,7 @@ pub(super) struct Constraints {
     /// The values of `vlan_vid`, from the first to the last; `None` stands for all.
     pub vlans: Vec<Option<(u128, u128)>>,
     /// The places where the packets enter; `None` stands for all.
-    pub at: Vec<Option<Place>>,
+    pub at: Vec<Option<SwitchOrPort>>,
     /// Whether the packets that look like replies belong to them.
     pub replies: bool,
 }
@@ -128,9 +128,9 @@ impl Constraints {
     }
 }
 
-fn located(place: Option<Place>, vlan: Option<(u128, u128)>) -> Option<Cube> {
+fn located(place: Option<SwitchOrPort>, vlan: Option<(u128, u128)>) -> Option<Cube> {
     let mut cube = Cube::all();
-    if let Some(Place { switch, port }) = place {
+    if let Some(SwitchOrPort { switch, port }) = place {
         cube = cube.is(SWITCH, switch.0.into())?;
         if let Some(port) = port {
             cube = cube.is(Field::InPort, port.0.into())?;

@@ -6,7 +6,7 @@ use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::packet::text::parse_vlan_id;
 
 use super::fields::{Fields, scalar, scalars};
-use super::packets::{Constraints, Cubes, Place};
+use super::packets::{Constraints, Cubes, SwitchOrPort};
 use super::{ACTIONS, MAX_ENTRIES, Names, Rule};
 use crate::error::{Fault, FilePlace, did_you_mean};
 use crate::service::{Service, ports};
@@ -24,8 +24,8 @@ pub(super) fn read_rule(fields: &Fields<'_>) -> Result<Rule, Fault> {
     }
     let mirror = match fields.get("mirror") {
         None => None,
-        Some(node) => match Place::parse(scalar(node, "mirror")?) {
-            Some(Place { switch, port: Some(port) }) => Some(Location { switch, port }),
+        Some(node) => match SwitchOrPort::parse(scalar(node, "mirror")?) {
+            Some(SwitchOrPort { switch, port: Some(port) }) => Some(Location { switch, port }),
             _ => return Err(Fault::new(node.place, "`mirror` is a switch and a port, such as \"2:3\"")),
         },
     };
@@ -135,7 +135,7 @@ fn vlan(place: FilePlace, text: &str) -> Result<(u128, u128), Fault> {
     }
 }
 
-fn place(place: FilePlace, text: &str) -> Result<Place, Fault> {
+fn place(place: FilePlace, text: &str) -> Result<SwitchOrPort, Fault> {
     let what = || format!("`{text}` is not a place, such as \"1:2\" (switch and port) or \"1\"");
-    Place::parse(text).ok_or_else(|| Fault::new(place, what()))
+    SwitchOrPort::parse(text).ok_or_else(|| Fault::new(place, what()))
 }

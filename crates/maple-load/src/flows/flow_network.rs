@@ -20,7 +20,7 @@ use maple_wire::{Message, Port, Version};
 use mio::{Events, Interest, Poll, Token};
 use rustc_hash::FxHashMap;
 
-use super::links::{FarEnd, Links, Node, PacketOutcome, Place, TABLES};
+use super::links::{FarEnd, Links, NetworkPort, Node, PacketOutcome, TABLES};
 use super::obey;
 use super::{Counters, frames};
 use crate::channel::Channel;
@@ -290,7 +290,7 @@ impl FlowNetwork {
     ///
     /// # Errors
     /// [`LoadError`] as [`FlowNetwork::wait`] returns it.
-    pub fn flood(&mut self, at: Place, to: u32, first: u32, count: u32) -> Result<u32, LoadError> {
+    pub fn flood(&mut self, at: NetworkPort, to: u32, first: u32, count: u32) -> Result<u32, LoadError> {
         let to = self.options.network.hosts[to as usize].clone();
         for number in 0..count {
             if self.channels[at.0].waiting.len() > CONGESTED {
@@ -306,7 +306,7 @@ impl FlowNetwork {
     ///
     /// # Errors
     /// [`LoadError`] as [`FlowNetwork::wait`] returns it.
-    pub fn set_link(&mut self, ends: [Place; 2], is_up: bool) -> Result<(), LoadError> {
+    pub fn set_link(&mut self, ends: [NetworkPort; 2], is_up: bool) -> Result<(), LoadError> {
         self.links.set_link(ends, is_up);
         for (switch, number) in ends {
             let mut port: Port = crate::handshake::port(&self.identities[switch], number);
@@ -319,7 +319,7 @@ impl FlowNetwork {
 
     /// Returns the link ports that a packet of this pair would leave by; `None` unless rules alone bring it to its
     /// host.
-    pub fn path(&mut self, pair: Pair) -> Option<&[Place]> {
+    pub fn path(&mut self, pair: Pair) -> Option<&[NetworkPort]> {
         self.comes_out(pair, u32::MAX).then_some(self.links.crossed())
     }
 
@@ -375,7 +375,7 @@ impl FlowNetwork {
     }
 
     /// Handles a frame that leaves the network.
-    fn on_delivered(&mut self, at: Place, frame: &[u8]) {
+    fn on_delivered(&mut self, at: NetworkPort, frame: &[u8]) {
         let Some(id) = frames::flow_of(frame) else {
             self.answer(at, frame);
             return;
@@ -417,7 +417,7 @@ impl FlowNetwork {
     }
 
     /// Lets a host answer a request for its address.
-    fn answer(&mut self, at: Place, frame: &[u8]) {
+    fn answer(&mut self, at: NetworkPort, frame: &[u8]) {
         let Some((ip, mac, asker)) = frames::arp_request(frame) else { return };
         let Some(host) = self.hosts_by_ip.get(&ip).map(|id| &self.options.network.hosts[*id as usize]) else { return };
         if place(host) == at {
@@ -538,7 +538,7 @@ impl FlowNetwork {
     }
 }
 
-fn place(host: &NetworkHost) -> Place {
+fn place(host: &NetworkHost) -> NetworkPort {
     (host.switch, host.port)
 }
 

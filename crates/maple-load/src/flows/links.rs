@@ -11,8 +11,8 @@ const MAX_HOPS: usize = 4096;
 /// The number of tables of a switch that speaks 1.3.
 pub(crate) const TABLES: u8 = 254;
 
-/// A switch's place in the network, and a port.
-pub type Place = (usize, u32);
+/// A port of the network: the index of its switch, and its number there.
+pub type NetworkPort = (usize, u32);
 
 /// The other end of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum FarEnd {
     /// A port with or without a host, but without a link.
     Edge,
     /// Another switch.
-    Link(Place),
+    Link(NetworkPort),
 }
 
 /// A switch, and where its ports lead.
@@ -35,7 +35,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PacketOutcome {
     /// It left by an edge port.
-    Egress { at: Place, frame: Vec<u8> },
+    Egress { at: NetworkPort, frame: Vec<u8> },
     /// A switch says this to the controller.
     Says { switch: usize, xid: u32, message: Message },
     /// It was lost: no rule matched, the rule has no output, or a port is down.
@@ -47,9 +47,9 @@ pub(crate) enum PacketOutcome {
 pub(crate) struct Links {
     nodes: Vec<Node>,
     /// Frames that are about to arrive.
-    arriving: Vec<(Place, Vec<u8>)>,
+    arriving: Vec<(NetworkPort, Vec<u8>)>,
     /// The ports of links that the last packet left by, in order.
-    crossed: Vec<Place>,
+    crossed: Vec<NetworkPort>,
 }
 
 impl Node {
@@ -72,7 +72,7 @@ impl Links {
     }
 
     /// Takes the ends of a link down or up.
-    pub fn set_link(&mut self, ends: [Place; 2], is_up: bool) {
+    pub fn set_link(&mut self, ends: [NetworkPort; 2], is_up: bool) {
         for (switch, number) in ends {
             self.nodes[switch].switch.set_link(PortNo(number), is_up);
         }
@@ -88,7 +88,7 @@ impl Links {
     }
 
     /// Takes a frame in by a port, and follows it.
-    pub fn receive(&mut self, at: Place, frame: Vec<u8>, seen: &mut Vec<PacketOutcome>) {
+    pub fn receive(&mut self, at: NetworkPort, frame: Vec<u8>, seen: &mut Vec<PacketOutcome>) {
         self.crossed.clear();
         self.arriving.push((at, frame));
         self.settle(seen);
@@ -131,7 +131,7 @@ impl Links {
     }
 
     /// Returns the ports of links that the last packet left by, in order.
-    pub fn crossed(&self) -> &[Place] {
+    pub fn crossed(&self) -> &[NetworkPort] {
         &self.crossed
     }
 

@@ -17,7 +17,7 @@ mod line;
 
 pub use flow_network::{FlowNetwork, FlowNetworkOptions, Pair};
 pub use line::{Spread, line, pairs};
-pub use links::Place;
+pub use links::NetworkPort;
 
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use maple_load::flows::{FlowNetwork, Pair, Place, pairs};
+use maple_load::flows::{FlowNetwork, NetworkPort, Pair, pairs};
 use maple_wire::Version;
 
 use super::super::FlowsArgs;
@@ -34,10 +34,10 @@ const IDLE_LOAD: f64 = 0.2;
 const LATE_MESSAGES_TIME: Duration = Duration::from_secs(2);
 
 /// A link by its ends, and the flows over it with their routes.
-type Loaded = ([Place; 2], Vec<(Pair, Route)>);
+type Loaded = ([NetworkPort; 2], Vec<(Pair, Route)>);
 
 /// A route: the ports by which it leaves switches, including the one to the host.
-type Route = Vec<Place>;
+type Route = Vec<NetworkPort>;
 
 /// Measures the failure of a loaded link in a topology.
 ///
@@ -151,9 +151,9 @@ fn fill(
     wanted: usize,
     deadline: Instant,
 ) -> anyhow::Result<Option<Loaded>> {
-    let ends: BTreeMap<Place, [Place; 2]> =
+    let ends: BTreeMap<NetworkPort, [NetworkPort; 2]> =
         flow_network.network().links.iter().flat_map(|[a, b]| [(*a, [*a, *b]), (*b, [*a, *b])]).collect();
-    let mut over: BTreeMap<[Place; 2], Vec<(Pair, Route)>> = BTreeMap::new();
+    let mut over: BTreeMap<[NetworkPort; 2], Vec<(Pair, Route)>> = BTreeMap::new();
     let mut counted = 0;
     loop {
         let goes_on = flow_network.flows(order, counted + STEP, deadline)?;
@@ -162,8 +162,8 @@ fn fill(
         for pair in fresh {
             let dst = &flow_network.network().hosts[pair.1 as usize];
             let last = (dst.switch, dst.port);
-            let Some(crossed) = flow_network.path(pair).map(<[Place]>::to_vec) else { continue };
-            let links: BTreeSet<[Place; 2]> = crossed.iter().filter_map(|port| ends.get(port).copied()).collect();
+            let Some(crossed) = flow_network.path(pair).map(<[NetworkPort]>::to_vec) else { continue };
+            let links: BTreeSet<[NetworkPort; 2]> = crossed.iter().filter_map(|port| ends.get(port).copied()).collect();
             let route: Route = crossed.into_iter().chain([last]).collect();
             for link in links {
                 over.entry(link).or_default().push((pair, route.clone()));
