@@ -292,49 +292,63 @@ fn watch(sim: &mut SimNetwork, hosts: Range<u64>) -> (Allowed, Arc<Mutex<u64>>) 
 
 #[test]
 fn after_each_message_of_an_update_a_packet_gets_the_answer_of_one_state() {
-    const HOSTS: Range<u64> = 0..5;
     let Seeds { fixed, fresh } = Seeds::share(|all| all, 24, 8);
-    let mut all = 0;
-    for seed in fixed.chain(fresh) {
-        println!("MAPLE_SEED={seed}");
-        let mut random = Choices::new(seed);
-        let mut switch = SimSwitch::new(ONE, Version::Of13);
-        switch.takes_bundles = random.one_in(3);
-        if random.one_in(3) {
-            switch.table_sizes.insert(*random.pick(&[FIRST, SECOND]), 4);
-        }
-        let max_classes = if random.one_in(3) { 2 + random.below(4) as u16 } else { u16::MAX };
-        let mut sim = network(switch, &Options { max_classes, ..Options::default() });
-        let (allowed, answered) = watch(&mut sim, HOSTS);
-        for _ in 0..8 {
-            let mut states = vec![sim.store.snapshot()];
-            for _ in 0..1 + random.below(2) {
-                let mut writes = Vec::new();
-                for (table, most) in [("groups", 6), ("ports", 4)] {
-                    let hosts: Vec<u64> = HOSTS.filter(|_| random.one_in(2)).collect();
-                    let value = |random: &mut Choices| (!random.one_in(5)).then(|| 1 + random.below(most) as i64);
-                    let row = |number: u64| Write::Table {
-                        table: table.into(),
-                        key: Value::Mac(host(number)),
-                        value: value(&mut random).map(Value::from),
-                    };
-                    writes.extend(hosts.into_iter().map(row));
-                }
-                let commit = sim.store.update(|_| writes);
-                states.push(sim.store.snapshot());
-                let answers = |hosts: (u64, u64)| states.iter().map(|state| wanted(state, TABLES, hosts)).collect();
-                *allowed.lock().unwrap() = pairs(HOSTS).map(answers).collect();
-                for (_, commit) in commit.by_shard(&sim.store.snapshot()) {
-                    sim.tell(Event::Committed(commit));
-                }
-                sim.run_for(Duration::from_micros(random.below(4000) as u64));
-            }
-            sim.run();
-            check_all(&mut sim, HOSTS);
-        }
-        all += *answered.lock().unwrap();
-    }
+    let all: u64 = fixed.chain(fresh).map(|seed| update_under_watch(seed, false)).sum();
     assert!(are_chosen() || all > 20_000, "{all} packets were answered by switches in the middle of updates");
+}
+
+#[test]
+fn it_does_so_too_where_the_controller_has_just_restarted() {
+    let Seeds { fixed, fresh } = Seeds::share(|all| all, 24, 8);
+    let all: u64 = fixed.chain(fresh).map(|seed| update_under_watch(seed, true)).sum();
+    assert!(are_chosen() || all > 5_000, "{all} packets were answered by switches in the middle of updates");
+}
+
+/// Changes tables again and again, while each packet passes the switch after each message. Returns the number of packets
+/// that the switch answered by itself.
+fn update_under_watch(seed: u64, with_restarts: bool) -> u64 {
+    const HOSTS: Range<u64> = 0..5;
+    println!("MAPLE_SEED={seed}");
+    let mut random = Choices::new(seed);
+    let mut switch = SimSwitch::new(ONE, Version::Of13);
+    switch.takes_bundles = random.one_in(3);
+    if random.one_in(3) {
+        switch.table_sizes.insert(*random.pick(&[FIRST, SECOND]), 4);
+    }
+    let max_classes = if random.one_in(3) { 2 + random.below(4) as u16 } else { u16::MAX };
+    let mut sim = network(switch, &Options { max_classes, ..Options::default() });
+    let (allowed, answered) = watch(&mut sim, HOSTS);
+    for _ in 0..8 {
+        let mut states = vec![sim.store.snapshot()];
+        if with_restarts && random.one_in(2) {
+            sim.restart_controller(1);
+            sim.run_for(Duration::from_micros(random.below(30_000) as u64));
+        }
+        for _ in 0..1 + random.below(2) {
+            let mut writes = Vec::new();
+            for (table, most) in [("groups", 6), ("ports", 4)] {
+                let hosts: Vec<u64> = HOSTS.filter(|_| random.one_in(2)).collect();
+                let value = |random: &mut Choices| (!random.one_in(5)).then(|| 1 + random.below(most) as i64);
+                let row = |number: u64| Write::Table {
+                    table: table.into(),
+                    key: Value::Mac(host(number)),
+                    value: value(&mut random).map(Value::from),
+                };
+                writes.extend(hosts.into_iter().map(row));
+            }
+            let commit = sim.store.update(|_| writes);
+            states.push(sim.store.snapshot());
+            let answers = |hosts: (u64, u64)| states.iter().map(|state| wanted(state, TABLES, hosts)).collect();
+            *allowed.lock().unwrap() = pairs(HOSTS).map(answers).collect();
+            for (_, commit) in commit.by_shard(&sim.store.snapshot()) {
+                sim.tell(Event::Committed(commit));
+            }
+            sim.run_for(Duration::from_micros(random.below(4000) as u64));
+        }
+        sim.run();
+        check_all(&mut sim, HOSTS);
+    }
+    *answered.lock().unwrap()
 }
 
 #[test]

@@ -39,6 +39,7 @@ impl Decisions {
         match waiter {
             Waiter::Labels(serials) => fabric.on_labels_confirmed(dpid, &serials),
             Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(route_id, stays, true),
+            Waiter::WayEnded { route_id, stays } => fabric.finish_way_use(route_id, stays, true),
             Waiter::FormerPath { route_id, serial } => fabric.release_former_path(route_id, serial, true),
             Waiter::LookUps => {
                 let Some(switch) = fabric.switches.known_mut(dpid) else { return };
@@ -85,6 +86,7 @@ impl Decisions {
         for waiter in switch.tables.waiters() {
             match waiter {
                 Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(*route_id, *stays, false),
+                Waiter::WayEnded { route_id, stays } => fabric.finish_way_use(*route_id, *stays, false),
                 Waiter::FormerPath { route_id, serial } => fabric.release_former_path(*route_id, *serial, false),
                 Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::LookUps | Waiter::Barriers(_) => {}
             }

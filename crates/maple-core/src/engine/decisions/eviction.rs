@@ -28,6 +28,7 @@ impl Decisions {
                     fabric.switches.wait(dpid, Waiter::Labels(serials));
                 }
                 left @ (Waiter::RuleRemoved { .. }
+                | Waiter::WayEnded { .. }
                 | Waiter::FormerPath { .. }
                 | Waiter::LookUps
                 | Waiter::Barriers(_)) => {

@@ -32,10 +32,10 @@ impl Fabric {
         }
         match self.switches.get_mut(&ingress) {
             Some(switch) => {
-                switch.tables.wait(Waiter::RuleRemoved { route_id, stays });
+                switch.tables.wait(Waiter::WayEnded { route_id, stays });
                 self.mark_dirty(ingress);
             }
-            None => self.finish_route_use(route_id, stays, false),
+            None => self.finish_way_use(route_id, stays, false),
         }
     }
 
@@ -56,6 +56,12 @@ impl Fabric {
                 routes.leave(route_id, confirmed, out);
             }
         });
+    }
+
+    /// Ends a use of a route as the way of keys' rules, as [`Fabric::finish_route_use`] ends that of a leaf.
+    pub fn finish_way_use(&mut self, route_id: RouteId, stays: bool, confirmed: bool) {
+        self.routes.end_key_use(route_id);
+        self.finish_route_use(route_id, stays, confirmed);
     }
 
     /// Removes a leaf from a route that it does not use.

@@ -364,6 +364,10 @@ fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
     if let Some(switch) = fabric.switches.get_mut(&dpid) {
         // Rules of keys, whose changes have not been taken, are among those that have the engine's own cookie.
         switch.rename_cookies(fabric.ctx.options.epoch);
+        if switch.may_have_key_rules() {
+            // What was compared so far would change in one update.
+            switch.tables.compare_again();
+        }
     }
     fabric.mark_dirty(dpid);
 }

@@ -277,7 +277,11 @@ fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         match waiter {
             Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::from(*leaf)]),
             Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
-            Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::LookUps | Waiter::Barriers(_) => {}
+            Waiter::RuleRemoved { .. }
+            | Waiter::WayEnded { .. }
+            | Waiter::FormerPath { .. }
+            | Waiter::LookUps
+            | Waiter::Barriers(_) => {}
         }
     }
     subjects

@@ -159,6 +159,7 @@ impl Routes {
     pub fn begin_way(&mut self, id: RouteId) {
         let Some(route) = self.all.get_mut(&id).expected() else { return };
         route.uses.count += 1;
+        route.uses.of_keys += 1;
         route.uses.way = Some(WayState::Used);
     }
 
@@ -168,6 +169,13 @@ impl Routes {
         let Some(route) = self.all.get_mut(&id).expected() else { return false };
         let was = std::mem::replace(&mut route.uses.way, stays.then_some(WayState::Waiting));
         was == Some(WayState::Used)
+    }
+
+    /// Notes that a use that is about to end was that of keys' rules.
+    pub fn end_key_use(&mut self, id: RouteId) {
+        if let Some(route) = self.all.get_mut(&id).expected() {
+            route.uses.of_keys -= 1;
+        }
     }
 
     /// Makes a leaf join a new route, which resolves to `resolved` now, and asks for its labels. Without a leaf, the route
@@ -205,7 +213,7 @@ impl Routes {
                 refusals: 0,
                 members: 1,
                 leaves: leaf.into_iter().collect(),
-                uses: RouteUses { count: 0, way: leaf.is_none().then_some(WayState::Waiting) },
+                uses: RouteUses { count: 0, of_keys: 0, way: leaf.is_none().then_some(WayState::Waiting) },
                 waiting_leaves: BTreeSet::new(),
             },
         );

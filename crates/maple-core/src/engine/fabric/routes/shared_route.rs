@@ -78,8 +78,11 @@ pub(in crate::engine) struct SharedRoute {
 /// The rules at the ingress switch that may lead along a route.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RouteUses {
-    /// The number of leaves for which there may be rules. The rules of keys count as those of one.
+    /// The number of leaves for which there may be rules, and of uses by the rules of keys. A use ends when the switch has
+    /// confirmed that.
     pub count: usize,
+    /// The number of uses by the rules of keys among these.
+    pub of_keys: usize,
     /// Whether rules of keys may lead along it, if it is the way to a place that an open look-up finds.
     pub way: Option<WayState>,
 }
@@ -121,7 +124,7 @@ impl SharedRoute {
 
     /// Reports whether enough leaves use it for a rule of its own in the table of routes.
     pub(super) fn may_have_rule(&self) -> bool {
-        self.uses.count - usize::from(self.uses.way == Some(WayState::Used)) >= self.rule_from
+        self.uses.count - self.uses.of_keys >= self.rule_from
     }
 
     /// Returns the leaves that use it or wait for it.

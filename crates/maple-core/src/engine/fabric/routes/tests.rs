@@ -86,6 +86,30 @@ fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed
     routes.retry(later, &mut out);
     assert!(matches!(out[..], [LabelEffect::Ask(_)]));
 }
+
+#[test]
+fn rules_of_keys_that_may_still_lead_along_a_route_count_for_no_rule_of_its_own() {
+    let mut routes = Routes::new(ShardId(0));
+    let mut out = Vec::new();
+    let with_table = AtIngress { rule_from: 2, ..WITH_TABLE };
+    let id = routes.create(None, key(&route()), &route(), Some(DependentId(9)), with_table, &mut out);
+    let asked = asked(&mut out);
+    make_ready(&mut routes, asked, &mut out);
+    routes.begin_way(id);
+    assert!(routes.end_way(id, false), "the switch has not confirmed it");
+    assert_eq!(routes.join(LeafId(1), &key(&route())), Some(id));
+    routes.begin_use(id, LeafId(1));
+    let has_rule = |routes: &Routes| routes.get(id).is_some_and(|route| route.rule(|_| 0).is_some());
+    assert!(!has_rule(&routes), "one leaf uses it");
+    routes.end_key_use(id);
+    routes.end_use(id, Time(2), true, &mut out);
+    routes.leave(id, true, &mut out);
+    assert!(!has_rule(&routes));
+    assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id));
+    assert_eq!(routes.begin_use(id, LeafId(2)), [LeafId(1)].into());
+    assert!(has_rule(&routes), "two do");
+}
+
 /// A route with a leaf's rule, whose plan has just resolved to something else.
 fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let mut routes = Routes::new(ShardId(0));

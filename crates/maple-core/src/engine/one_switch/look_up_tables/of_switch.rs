@@ -36,6 +36,13 @@ impl Switch {
         Involved { look_ups, sources: mask & SOURCE_IS_HERE != 0 }
     }
 
+    /// Reports whether the switch has rules of keys, perhaps of an earlier run, or is to have some.
+    pub fn may_have_key_rules(&self) -> bool {
+        let tables = self.layout.look_ups();
+        let is_of_key = |(table, rule): (u8, Rule)| tables.contains(&table) && rule.priority > 0;
+        self.ingress.look_ups.are_in_use() || self.tables.installed().any(is_of_key)
+    }
+
     /// Reports whether the switch has confirmed all that was sent to it, and the rules of leaves and keys have no
     /// changes.
     pub fn is_at_rest(&self) -> bool {

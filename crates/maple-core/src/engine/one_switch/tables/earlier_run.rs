@@ -51,6 +51,11 @@ impl Tables {
         self.pending.iter().flat_map(of_table).collect()
     }
 
+    /// Lets all rules be compared with those of the switch again, those of keys before the others.
+    pub fn compare_again(&mut self) {
+        self.reading.synchronised = false;
+    }
+
     /// Replaces the cookies of all rules that the switch has by those of this run.
     pub fn translate_cookies(&mut self, translate: impl Fn(u64) -> u64) {
         self.installed.values_mut().for_each(|installed| installed.translate_cookies(&translate));

@@ -187,6 +187,8 @@ pub(in crate::engine) enum Waiter {
     /// The route of a leaf whose ingress rule was removed, or leads along another route. `stays`: the leaf remains a
     /// member of this route.
     RuleRemoved { route_id: RouteId, stays: bool },
+    /// A route that was the way of keys' rules, which lead elsewhere now. `stays`: it is the way again when it is ready.
+    WayEnded { route_id: RouteId, stays: bool },
     /// The former path of a route, along which no rule leads.
     FormerPath { route_id: RouteId, serial: u64 },
     /// A leaf whose ingress rule was added, and the time when it was decided.
