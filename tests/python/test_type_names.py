@@ -13,7 +13,17 @@ import pytest
 from test_layers import read
 
 CRATES = Path(__file__).resolve().parents[2] / "crates"
-SEEN = ["maple-wire", "maple-core", "maple-acl", "maple-controller", "maple-handlers", "maple", "maple-lab"]
+SEEN = [
+    "maple-wire",
+    "maple-core",
+    "maple-acl",
+    "maple-controller",
+    "maple-handlers",
+    "maple",
+    "maple-lab",
+    "maple-etcd",
+    "maple-cluster",
+]
 TYPE = re.compile(r"^\s*pub (?:struct|enum|trait|type) (\w+)", re.M)
 
 OUTER_TYPE = re.compile(r"^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type) (\w+)", re.M)
@@ -44,7 +54,8 @@ TWICE = {
 }
 # The crate `maple` wraps a type of the engine, and has the same meaning with a typed form.
 WRAPPED = {"Composed", "HostGroup", "Net", "Packet", "Policy", "Query", "RouteConstraint", "Slice"}
-# One word of the field in two layers: what a person wrote or measures, and what the engine makes or keeps of it.
+# One word of the field in two layers: what a person wrote or measures, and what the engine makes or keeps of it. Or in
+# two crates that know nothing of each other: etcd and the cluster have their own events, members and changes.
 LAYERS = {
     "Comparison": "of two lists (acl), of two policies (core)",
     "Difference": "of two lists (acl), of two policies (core)",
@@ -62,6 +73,17 @@ LAYERS = {
     "Stats": "of an engine (core), of a controller (controller)",
     "Stopped": "a controller (controller), a transaction (core)",
     "SwitchInfo": "of a handshake (controller), in the state (core)",
+    "Action": "of a rule (wire), what a member of a cluster wants (cluster)",
+    "Address": "of a host (maple), of etcd's servers (etcd)",
+    "Change": "of a table (core), of a key (etcd), of what is known of a cluster (cluster)",
+    "Event": "of an engine (core), of a member of a cluster (cluster)",
+    "Header": "of a message (wire), of an answer of etcd (etcd)",
+    "Member": "of a group of hosts (core), of a cluster (cluster)",
+    "Range": "of a field's values (core), of keys (etcd)",
+    "Time": "of an engine (core), of a member of a cluster (cluster)",
+    "TlsFiles": "for switches (controller), for etcd (etcd)",
+    "View": "of the tracked state (core), of a cluster (cluster)",
+    "Written": "the last write to a cell (core), the answer to a write (etcd)",
 }
 
 
