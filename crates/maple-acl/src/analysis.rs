@@ -61,7 +61,7 @@ const CLIENTS: (u128, u128) = (32_768, 65_535);
 /// The number of rules that a thread looks at before it asks for more: some milliseconds of work, so that all end together.
 const AT_ONCE: usize = 64;
 
-/// The maximum number of rules that a finding names.
+/// The maximum number of rules that a finding names, so that it stays a line to read; it counts the others.
 const NAMED: usize = 3;
 
 /// The verb for what a rule with this action does.

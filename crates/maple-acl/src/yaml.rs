@@ -10,7 +10,7 @@ use saphyr_parser::{Event, Parser, Span};
 
 use crate::error::{Fault, FilePlace};
 
-/// The maximum nesting depth of values.
+/// The maximum nesting depth of values, which bounds memory and the recursion over them. Lists need a few levels.
 const MAX_DEPTH: usize = 32;
 
 /// A value with its place.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// The maximum time until a controller listens.
+/// The maximum time until a controller listens: far more than any one measured here takes, so only a broken one exceeds it.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
-/// The interval of checks whether it listens.
+/// The interval of checks whether it listens. Start-up is not measured, so it may add this time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A controller to measure: its name and the command line that starts it.

@@ -54,9 +54,11 @@ pub struct Cost {
 /// The number of f's tests in a subnet. Each one matches packets that no other test matches.
 const TESTS: usize = 8;
 
-/// The maximum number of timed edits of each kind, the number of traces for each, and the time limit.
+/// The maximum number of timed edits of each kind: enough for a steady median.
 const SAMPLES: usize = 500;
+/// The number of traces for each timed edit: a small table is not changed much by its own measurement.
 const TRACES_A_SAMPLE: usize = 10;
+/// The maximum time of the edits of one size, so that a slow compiler does not make a run endless.
 const TIME: Duration = Duration::from_secs(3);
 
 /// Runs the benchmark and prints the results.

@@ -24,13 +24,14 @@ use maple_controller::program::{Balancer, MigrationCandidate};
 use maple_controller::until;
 use maple_core::engine::{ShardId, Time};
 
-/// The share of busy time from which on a shard counts as full.
+/// The share of busy time from which on a shard counts as full. Below it the shard still keeps up, and moving a switch
+/// gains nothing.
 const FULL: f64 = 0.85;
-/// The minimum by which another shard's load must be lower for a migration.
+/// The minimum by which another shard's load must be lower for a migration, so that the switch does not fill that one.
 const MIN_DIFFERENCE: f64 = 0.3;
-/// The number of periods in a row for which both must hold.
+/// The number of periods in a row for which both must hold, so that a short burst moves nothing.
 const FULL_PERIODS: u32 = 3;
-/// The minimum number of periods that a migrated switch stays.
+/// The minimum number of periods that a migrated switch stays, which bounds how often loads that alternate move it.
 const STAY_PERIODS: u32 = 60;
 
 /// The load of each shard in its last period.

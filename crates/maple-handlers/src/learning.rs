@@ -18,11 +18,13 @@ use crate::hub::{flood, send};
 use crate::mac_table::{Key, Learned, MacTable};
 use crate::replies::Replies;
 
-/// Seconds without a packet after which a rule expires.
+/// Seconds without a packet after which a rule expires. Longer ones would fill tables with flows that have ended; shorter
+/// ones would cost flows that pause a packet-in.
 pub const IDLE_TIMEOUT: u16 = 5;
 /// The priority of all rules. They match exactly, so no two overlap.
 const PRIORITY: u16 = 0x8000;
-/// Bytes to reserve for the answer to each packet of a batch. A longer answer reallocates the buffer.
+/// Bytes to reserve for the answer to each packet of a batch: twice a flow-mod of 1.0, which has 80. A longer answer
+/// reallocates the buffer.
 const RESERVED: usize = 160;
 /// Bytes of a frame's two MAC addresses.
 const ADDRESS_BYTES: usize = 12;

@@ -28,7 +28,7 @@ use crate::cache_lines::{Line, Lines, MAX_LINES};
 const SLOTS: usize = 8;
 /// The row of a line that holds the ports.
 const PORTS: usize = 3;
-/// The maximum number of segments of a table.
+/// The maximum number of segments of a table: of 64 KiB each, they have twice as many slots as there may be addresses.
 const SEGMENTS: usize = 64;
 /// The bit of an address's first byte that marks multicast.
 const MULTICAST: u64 = 1;
@@ -216,7 +216,7 @@ impl Segment {
 }
 
 impl MacTable {
-    /// The maximum number of addresses of a table.
+    /// The maximum number of addresses of a table, which bounds its memory to 4 MiB: hosts choose their addresses.
     pub const MAX_ADDRESSES: usize = 1 << 18;
 
     /// Creates an empty table, which takes no memory.

@@ -10,7 +10,7 @@ use maple_core::run::Run;
 use maple_core::trace::{Cond, Item, Source, TraceStep};
 use maple_wire::{Constraint, Field};
 
-/// The maximum number of tests, and of lines, that are counted separately: bounds memory.
+/// The maximum number of tests, and of lines, that are counted separately, which bounds memory.
 const MAX_COUNTED: usize = 10_000;
 
 /// A file and a line of it.

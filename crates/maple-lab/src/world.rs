@@ -27,9 +27,10 @@ use crate::snoop::LabSnooper;
 const DISCOVERY_TIMEOUT: Nanoseconds = 10 * SECOND;
 /// The time in which rules follow a change of state.
 const FOLLOWED: Nanoseconds = 2 * MILLISECOND;
-/// The time in which a frame comes out everywhere.
+/// The time in which a frame comes out everywhere: far more than usual links delay it. Simulated time in which nothing
+/// happens costs nothing.
 const SETTLED: Nanoseconds = SECOND;
-/// The time that a frame takes through a small network if rules match it everywhere.
+/// The time that a frame takes through a small network if rules match it everywhere: ten links of the default delay.
 const CROSSED: Nanoseconds = 100 * MICROSECOND;
 /// The time between two hosts' announcements, so that no port exceeds the packets that it may send at once.
 const INTRODUCED: Nanoseconds = MILLISECOND;

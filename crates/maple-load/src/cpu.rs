@@ -5,9 +5,9 @@ use std::io;
 /// The scheduler's counters of this thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
-    /// Time on a core.
+    /// Time on a core, in nanoseconds.
     pub ran: u64,
-    /// Time ready to run, while other threads used the core.
+    /// Time ready to run while other threads used the core, in nanoseconds.
     pub waited: u64,
 }
 

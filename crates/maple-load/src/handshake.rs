@@ -4,7 +4,7 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{ErrorMsg, Features, Hello, ReplyBody, RequestBody, Role, StatsReply, SwitchConfig};
 use maple_wire::{Dpid, Message, Port, PortNo, Version};
 
-/// The number of buffers that a switch announces.
+/// The number of buffers that a switch announces: more than any window of unanswered packet-ins.
 const BUFFERS: u32 = 1 << 20;
 /// `OFPET_BAD_REQUEST` with `OFPBRC_BAD_EXPERIMENTER`.
 const BAD_EXPERIMENTER: (u16, u16) = (1, 3);

@@ -9,11 +9,12 @@ use crate::error::LoadError;
 use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
-/// The number of unanswered packet-ins that a flooding switch keeps open.
+/// The number of unanswered packet-ins that a flooding switch keeps open: enough to keep a controller busy by itself.
 pub const FLOOD: u32 = 512;
 /// The default time that a controller has to discover a network before hosts send.
 pub const DISCOVERY: Duration = Duration::from_secs(5);
-/// The maximum number of bursts a second that [`burst`] chooses.
+/// The maximum number of bursts a second that [`burst`] chooses: each is a system call, and at 25 µs each one thread still
+/// has time to read the answers.
 const BURSTS: f64 = 40_000.0;
 
 /// The way in which packet-ins are sent.

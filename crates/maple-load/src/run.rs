@@ -17,9 +17,9 @@ use crate::switch::{LoadSwitch, Tally};
 use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
-/// Maximum time for all handshakes together.
+/// Maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause between teaching and the first packet-in.
+/// The pause between teaching and the first packet-in, in which the controller handles what taught it.
 const LEARNING: Duration = Duration::from_millis(300);
 /// The size in bytes of the buffer into which all sockets are read. A message must fit into it.
 const BUFFER: usize = 1 << 20;
@@ -35,7 +35,7 @@ const LARGE_WINDOW: u32 = 8;
 const STRIDE: usize = 32;
 /// The seed of the random numbers, fixed so that runs can be compared.
 const SEED: u64 = 0x6d61_706c_6500_0001;
-/// Maximum time that the poll waits.
+/// Maximum time that the poll waits, and so the delay after which a deadline is noticed.
 const NAP: Duration = Duration::from_millis(10);
 
 /// Makes the load and reports the result.

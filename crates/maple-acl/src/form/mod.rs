@@ -48,7 +48,7 @@ pub const RULE_KEYS: [&str; 14] = [
     "comment",
 ];
 
-/// The maximum number of entries of all rules of a list.
+/// The maximum number of entries of all rules of a list, which bounds memory: few words can stand for very many entries.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// The destination of allowed packets if the list is the whole policy.

@@ -14,11 +14,11 @@ use serde_json::Value;
 use super::FlowsArgs;
 use crate::controllers::{Contender, Running};
 
-/// The maximum time for all hosts to announce themselves.
+/// The maximum time for all hosts to announce themselves: a controller that is slower is reported, and the run goes on.
 const ACQUAINTANCE: Duration = Duration::from_secs(60);
-/// The time between two questions about what the controller knows.
+/// The time between two questions about what the controller knows. Each costs it a little, before the measurement.
 const LOOK: Duration = Duration::from_millis(100);
-/// The pause after the hosts have announced themselves.
+/// The pause after the hosts have announced themselves, in which the controller handles the last of these packets.
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// Pins this thread to the core of the network.
@@ -38,6 +38,7 @@ pub fn take_core(args: &FlowsArgs) -> anyhow::Result<()> {
 
 /// Touches this much memory (in MiB), and frees it.
 pub fn touch_memory(mebibytes: usize) {
+    /// The size in bytes of a small page, the most frequent one: of larger ones each is touched several times.
     const PAGE: usize = 4096;
     let mut memory: Vec<u8> = Vec::with_capacity(mebibytes << 20);
     for page in memory.spare_capacity_mut().chunks_mut(PAGE) {

@@ -13,7 +13,8 @@ use crate::report::Progress;
 
 /// The default number of hosts: enough for 100,000 pairs between both ends.
 const HOSTS: u32 = 512;
-/// The minimum number of flows of a measurement.
+/// The minimum number of flows of a measurement: with fewer it would end within milliseconds, and one pause would count
+/// for much.
 const FLOWS: usize = 2000;
 /// The maximum share of its core that the network may use. Beyond it the network limits the result.
 const BUSY: f64 = 0.9;

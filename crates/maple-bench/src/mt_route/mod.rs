@@ -120,7 +120,7 @@ const SWITCH_PORTS: usize = 28;
 
 /// The number of rounds, in which the compilers alternate.
 const ROUNDS: u32 = 4;
-/// The time of a round.
+/// The time of a round: a longer one makes more passes, and the benchmark takes longer.
 const ROUND: Duration = Duration::from_secs(3);
 
 /// A pair of racks, which a rule matches.

@@ -37,8 +37,9 @@ use published::PUBLISHED;
 use speeds::Speeds;
 
 /// The number of rounds, in each of which every set is timed, so that a temporary slowdown does not affect all rounds
-/// of a set. `ROUND`: the time of a round.
+/// of a set.
 const ROUNDS: u32 = 4;
+/// The time of a round: a longer one makes more passes, and the benchmark takes longer.
 const ROUND: Duration = Duration::from_millis(600);
 
 /// `maple-bench rules`.

@@ -13,7 +13,7 @@ use super::policy::FilterPolicy;
 use crate::error::BenchError;
 use crate::passes::{Augments, Passes, Spent, timed};
 
-/// The number of times that a round looks up all headers of the trace.
+/// The number of times that a round looks up all headers of the trace, each of which is timed: enough for a median.
 const WALKS: usize = 100;
 
 /// The timed work, with the times so far.

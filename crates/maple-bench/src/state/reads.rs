@@ -34,6 +34,7 @@ pub struct Reads {
     pub papaya_two_threads: f64,
 }
 
+/// The time of a round: long beside the start of its threads, and short enough for many rounds.
 const ROUND: Duration = Duration::from_millis(150);
 
 impl Reads {

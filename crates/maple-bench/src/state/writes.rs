@@ -52,7 +52,7 @@ pub struct Invalidation {
     pub all_readers_ns: f64,
 }
 
-/// The number of writes that are timed together.
+/// The number of writes that are timed together, so that reading the clock hardly counts.
 const COUNT: u64 = 20_000;
 
 impl Writes {
@@ -122,6 +122,7 @@ impl Invalidation {
     /// # Errors
     /// If leaves other than the readers are withdrawn.
     pub(super) fn measure(leaves: u64, keys: u64, rounds: usize) -> Result<Invalidation, BenchError> {
+        /// The number of writes that are timed together, each to another key.
         const WRITES: u64 = 1000;
         let (store, table): (_, Name) = (Store::new(), "table".into());
         store.update(|_| (0..keys + WRITES).map(|key| entry(&table, key, 0)).collect());

@@ -25,17 +25,21 @@ use crate::report::Progress;
 use crate::values::{duration, version};
 use results::{Point, Results};
 
-/// Maximum number of unanswered packet-ins of a switch when a rate is offered.
+/// Maximum number of unanswered packet-ins of a switch when a rate is offered, which bounds memory. It is so large that the
+/// rate, and not the window, limits what is sent.
 const RATE_WINDOW: u32 = 4096;
-/// The default number of unanswered packet-ins of one of many identical switches.
+/// The default number of unanswered packet-ins of one of many identical switches: enough to keep a controller busy. More
+/// would measure queues as delay.
 const WINDOW: u32 = 512;
-/// The default number of unanswered packet-ins of a switch of a network.
+/// The default number of unanswered packet-ins of a switch of a network. It is smaller than for
+/// identical ones, since a network is measured for its delays.
 const NETWORK_WINDOW: u32 = 16;
-/// How long identical switches send before the measurement.
+/// The time for which identical switches send before the measurement, so that caches and buffers have their size.
 const WARMUP: Duration = Duration::from_secs(2);
-/// How long the switches of a network send before the measurement.
+/// The time for which the switches of a network send before the measurement. It is longer than for identical switches,
+/// because the controller also learns where the hosts are.
 const NETWORK_WARMUP: Duration = Duration::from_secs(6);
-/// The maximum warm-up that is chosen by default.
+/// The maximum warm-up that is chosen by default, so that a low rate does not make a run endless.
 const MAX_WARMUP: Duration = Duration::from_secs(30);
 
 /// `maple-bench throughput`.

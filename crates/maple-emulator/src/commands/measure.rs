@@ -16,7 +16,7 @@ use crate::quantity::{rate_text, time_text};
 const MAX_PING_ALL: usize = 1000;
 /// The length of a stream's frames in bytes: 10,000 bits, so that a rate is a round number of frames.
 const FRAME: usize = 1250;
-/// The maximum rate of a stream in bits a second: 100,000 frames.
+/// The maximum rate of a stream in bits a second: 100,000 frames, which bounds what a second costs to emulate.
 const MAX_RATE: u64 = 1_000_000_000;
 
 /// The result of pings from one host to another.
@@ -80,6 +80,7 @@ impl PingedAll {
 
 impl fmt::Display for PingedAll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Maximum number of pairs that the text names, so that it stays short; it counts the others.
         const EXAMPLES: usize = 10;
         write!(f, "pingall: {} of {} answered", self.sent - self.failed.len(), self.sent)?;
         if !self.failed.is_empty() {

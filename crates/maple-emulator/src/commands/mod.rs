@@ -346,5 +346,6 @@ fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Cl
     }
 }
 
-/// The maximum time of a flow with all its attempts.
+/// The maximum time in nanoseconds that a command waits for a flow: more than an address and one packet take with all
+/// their attempts, a second apart.
 const FLOW_TIMEOUT: Nanoseconds = 10 * SECOND;

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
-/// The time that a switch waits after the first failure.
+/// The time that a switch waits after the first failure: a controller that restarts is found again quickly.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The maximum time that it waits.
+/// The maximum time that it waits. Each failure doubles the wait, so that thousands of switches do not keep a missing
+/// controller's machine busy.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// Maximum number of queued bytes for a controller that does not read.
+/// Maximum number of queued bytes for a controller that does not read, which bounds memory. Then the connection is closed.
 const MAX_UNSENT: usize = 16 << 20;
 
 /// A connection of one switch.

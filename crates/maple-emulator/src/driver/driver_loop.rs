@@ -25,7 +25,7 @@ pub(super) enum LoopRequest {
     Stop,
 }
 
-/// Maximum time that the thread sleeps.
+/// Maximum time that the thread sleeps. What is due wakes it; this only bounds the cost of an error in that.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
 pub(super) struct DriverLoop {

@@ -29,16 +29,19 @@ use crate::handshake::{Identity, hello};
 use crate::histogram::Histogram;
 use crate::workload::{NetworkHost, Wiring};
 
-/// Maximum time for all handshakes together.
+/// Maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum time that the poll waits.
+/// The maximum time that the poll waits, and so the delay after which a deadline is noticed.
 const NAP: Duration = Duration::from_millis(10);
 /// The size in bytes of the read buffer, into which a message must fit.
 const BUFFER: usize = 1 << 20;
-/// The time in nanoseconds after which a host's packet is repeated, and the number of repetitions.
+/// The time in nanoseconds after which a host's packet is repeated: a second, as hosts have for TCP's first packet (RFC
+/// 6298).
 const REPEAT_AFTER: u64 = 1_000_000_000;
+/// The number of times that a packet is sent before its flow has failed: a choice between slow failures and false ones.
 const TRIES: u8 = 4;
-/// The queued bytes for the controller above which a switch drops packets of a port that floods.
+/// The queued bytes for the controller above which a switch drops packets of a port that floods: some hundred packet-ins.
+/// More would delay other packets behind the flood; fewer would let the controller run out of work.
 const CONGESTED: usize = 1 << 14;
 
 /// The network to emulate.

@@ -200,7 +200,7 @@ impl CaseNetwork {
     }
 }
 
-/// The time that a frame takes over most links.
+/// The time that a frame takes over most links: the emulator's default.
 const WIRE: Duration = Duration::from_micros(10);
 
 /// The port of the link with this number, from 1, at a switch.

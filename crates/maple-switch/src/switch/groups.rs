@@ -11,10 +11,10 @@ use super::refusal::Refusal;
 use super::{Lost, Outgoing, Removal, Switch};
 use crate::time::Nanoseconds;
 
-/// The maximum depth of groups that watch each other.
+/// The maximum depth of groups that watch each other: what watches itself, over others, ends here and is not live.
 const MAX_WATCHED: u8 = 8;
 
-/// The maximum number that a group may have.
+/// The maximum number that a group may have (`OFPG_MAX`).
 const MAX_GROUP: u32 = 0xffff_ff00;
 
 /// The rule by which a group chooses its buckets.

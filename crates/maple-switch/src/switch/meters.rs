@@ -20,9 +20,9 @@ const PKTPS: u16 = 1 << 1;
 const BURST: u16 = 1 << 2;
 const STATS: u16 = 1 << 3;
 
-/// The maximum number of meters.
+/// The maximum number of meters, which bounds memory.
 const MAX_METERS: usize = 65_536;
-/// The maximum number of bands of a meter.
+/// The maximum number of bands of a meter: that of Open vSwitch in user space.
 const MAX_BANDS: usize = 8;
 
 /// A meter.

@@ -10,7 +10,7 @@ use super::pipeline::PacketInSwitch;
 use super::{Lost, Outgoing, Switch};
 use crate::time::{Nanoseconds, SECOND};
 
-/// The maximum number of learned addresses.
+/// The maximum number of learned addresses, which hosts choose: the default of Open vSwitch (`mac-table-size`).
 const MAX_LEARNED: usize = 8192;
 /// How long an address is remembered after a frame from it: five minutes, as bridges do (IEEE 802.1D).
 const REMEMBERED: Nanoseconds = 300 * SECOND;

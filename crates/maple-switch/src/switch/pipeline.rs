@@ -9,7 +9,7 @@ use maple_wire::{Action, ActionSet, Field, Instruction, Match, Message, PortNo};
 use super::{Lost, Outgoing, PassedTable, Switch};
 use crate::time::Nanoseconds;
 
-/// The maximum nesting depth of outputs to `TABLE` and of groups; deeper packets are dropped.
+/// The maximum nesting depth of outputs to `TABLE` and of groups, which bounds the stack; deeper packets are dropped.
 const MAX_DEPTH: u8 = 8;
 
 /// `OFPPC_NO_RECV`.

@@ -14,7 +14,7 @@ use crate::time::{Nanoseconds, SECOND};
 
 /// `OFPQ_ALL`.
 const ALL_QUEUES: u32 = 0xffff_ffff;
-/// The default rate of a port, in bits a second.
+/// The default rate of a port, in bits a second: 10 Gb/s, the speed that its description has.
 const LINE: u64 = 10_000_000_000;
 
 /// The rates of a queue.

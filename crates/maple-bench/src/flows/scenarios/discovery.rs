@@ -16,11 +16,12 @@ use crate::report::Progress;
 const TIME_TARGET: f64 = 2.0;
 /// The target for the load afterwards, in percent of a core.
 const LOAD_TARGET: f64 = 10.0;
-/// The maximum time to wait for the links.
+/// The maximum time to wait for the links: far above the target, so that a slow controller still gets a figure.
 const LINKS_TIMEOUT: Duration = Duration::from_secs(60);
-/// The interval of queries.
+/// The interval of queries: a hundredth of the target for the time. Each query costs the controller a little.
 const QUERY_INTERVAL: Duration = Duration::from_millis(20);
-/// The time for which the idle network is measured, from `--settle` after the links are known.
+/// The time for which the idle network is measured, from `--settle` after the links are known: three rounds of probes, so
+/// that it does not matter where in a round it begins.
 const RESTING: Duration = Duration::from_secs(15);
 /// The default number of a switch's ports without a link. They are probed as well.
 const PORTS: u32 = 24;

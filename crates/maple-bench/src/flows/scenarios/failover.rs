@@ -18,17 +18,18 @@ const HOSTS: u32 = 16;
 const TIME_TARGET: f64 = 200.0;
 /// The target: messages for each route over the link.
 const MESSAGES_TARGET: f64 = 2.0;
-/// The maximum time for rerouting.
+/// The maximum time for rerouting: far above the target, so that a slow controller still gets a figure.
 const REROUTE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The number of flows that are opened between two counts of flows over the link.
+/// The number of flows that are opened between two counts of flows over the link: fewer would count
+/// more often, and more would open flows in vain.
 const STEP: usize = 1000;
-/// The interval of checks for rerouted flows.
+/// The interval of checks for rerouted flows, and so the error of the measured time: small beside the target.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
-/// The maximum time that open flows get before the link fails.
+/// The maximum time that open flows get before the link fails: longer than all repetitions of a host's packet.
 const DRAIN: Duration = Duration::from_secs(10);
 /// The time without a message after which a controller that uses less than [`IDLE_LOAD`] of a core is at rest.
 const QUIET_TIME: Duration = Duration::from_millis(200);
-/// The share of a core below which a controller may be at rest.
+/// The share of a core below which a controller may be at rest. It is twice the target for discovery at rest.
 const IDLE_LOAD: f64 = 0.2;
 /// The time to wait for messages after the last flow was rerouted.
 const LATE_MESSAGES_TIME: Duration = Duration::from_secs(2);

@@ -20,11 +20,11 @@ const RATE_TARGET: f64 = 0.8;
 const PORTS: u32 = 16;
 /// The number of hosts at the switch.
 const HOSTS: u32 = 512;
-/// The maximum time for counting flows, with the flood and without it.
+/// The maximum time for counting flows, with the flood and without it: long beside the pauses of a busy machine.
 const MAX_TIME: Duration = Duration::from_secs(5);
-/// The interval in which the flood sends.
+/// The interval in which the flood sends. A longer one would send bursts, which overflow queues at a low rate too.
 const TICK: Duration = Duration::from_millis(1);
-/// The time that the controller gets to handle everything.
+/// The time that the controller gets to handle everything, so that its queues are empty.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// Measures a flood from this many addresses.
