@@ -82,7 +82,7 @@ impl HitShard {
         let mut events = Vec::new();
         for dpid in (1..=SWITCHES).map(Dpid) {
             events.push(switch_with_two_ports(dpid));
-            events.push(Event::FlowsRead { dpid, flows: Vec::new() });
+            events.push(Event::RulesRead { dpid, rules: Vec::new() });
             let ports = [1, 2].map(PortNo).into_iter();
             events.extend(ports.map(|port| Event::PortIsEdge { port: Location::new(dpid, port) }));
         }
@@ -175,7 +175,7 @@ fn handle(engine: &mut Engine, events: &mut Vec<Event>) {
                 Effect::Send { dpid, xid, message: Message::BarrierRequest } => {
                     events.push(Event::BarrierReply { dpid, xid });
                 }
-                Effect::ReadFlows { dpid } => events.push(Event::FlowsRead { dpid, flows: Vec::new() }),
+                Effect::ReadRules { dpid } => events.push(Event::RulesRead { dpid, rules: Vec::new() }),
                 _ => {}
             }
         }

@@ -116,7 +116,7 @@ impl MissNetwork {
                     self.at(self.now + self.delay, Happening::Message(xid, Box::new(message)));
                 }
                 // A new switch has no rules.
-                Effect::ReadFlows { dpid } => self.send_event(Event::FlowsRead { dpid, flows: Vec::new() }),
+                Effect::ReadRules { dpid } => self.send_event(Event::RulesRead { dpid, rules: Vec::new() }),
                 // With one shard there is no mail; reports and other effects are not used here.
                 Effect::Mail { .. }
                 | Effect::Report(_)

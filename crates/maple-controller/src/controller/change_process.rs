@@ -217,7 +217,7 @@ impl PreparingTakeover {
         for (dpid, Departed { leaves: witnesses, rows, surroundings }) in later {
             let Some(shard) = self.announced.get(&dpid).copied() else { continue };
             journal.outdate(rows);
-            let event = Event::Restore { dpid, flows: None, witnesses, earlier: Arc::new(surroundings) };
+            let event = Event::Restore { dpid, rules: None, witnesses, earlier: Arc::new(surroundings) };
             self.tell(shard, ShardMessage::Event(Box::new(event)));
         }
     }

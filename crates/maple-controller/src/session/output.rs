@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use maple_core::engine::InstalledFlow;
+use maple_core::engine::ReportedRule;
 use maple_wire::msg::Features;
 use maple_wire::msg::stats::Desc;
 use maple_wire::{Dpid, Error, Message, Port, Version};
@@ -33,7 +33,7 @@ pub enum Output {
     /// Reports what has become of the role at the switch, if this controller is one of several.
     Role(RoleNews),
     /// Reports all rules of the switch, as `Session::read_flows` requested.
-    Flows(Vec<InstalledFlow>),
+    Rules(Vec<ReportedRule>),
     /// Reports the switch's tables, as `Session::ask_for_table_sizes` requested.
     TableSizes(Vec<TableSize>),
     /// The answer to the question of this number.

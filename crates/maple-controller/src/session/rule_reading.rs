@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use maple_core::engine::{InstalledFlow, OWN_COOKIES, Time};
+use maple_core::engine::{OWN_COOKIES, ReportedRule, Time};
 use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::stats::{FlowStats, ReplyBody};
 use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
@@ -27,7 +27,7 @@ const MAX_BYTES: usize = 128 * 1024 * 1024;
 pub(super) struct RuleReading {
     turn: PieceTurn,
     pieces: RulePieces,
-    flows: Vec<InstalledFlow>,
+    flows: Vec<ReportedRule>,
     /// The memory of `flows`, in bytes.
     bytes: usize,
     /// The time by which the next part must come, while the switch does not rest.
@@ -55,7 +55,7 @@ impl RuleReading {
 }
 
 impl Session {
-    /// Requests all rules; [`Output::Flows`] follows. A read in progress starts again.
+    /// Requests all rules; [`Output::Rules`] follows. A read in progress starts again.
     pub fn read_flows(&mut self, now: Time, out: &mut Vec<Output>) {
         let mut pieces = self.first_piece();
         let xid = self.request(stats_request(pieces.request(now)), out);
@@ -128,14 +128,14 @@ impl Session {
     /// Ends the read: all rules are read or deleted.
     pub(super) fn end_reading(&mut self, out: &mut Vec<Output>) {
         if let Some(reading) = self.reading.take() {
-            out.push(Output::Flows(reading.flows));
+            out.push(Output::Rules(reading.flows));
         }
     }
 }
 
 /// Converts a reported rule to the engine's form.
-fn installed(flow: FlowStats) -> InstalledFlow {
-    InstalledFlow {
+fn installed(flow: FlowStats) -> ReportedRule {
+    ReportedRule {
         table_id: flow.table_id,
         priority: flow.priority,
         cookie: flow.cookie,
@@ -145,13 +145,13 @@ fn installed(flow: FlowStats) -> InstalledFlow {
 }
 
 /// Estimates the memory of a rule, in bytes.
-fn size(flow: &InstalledFlow) -> usize {
+fn size(flow: &ReportedRule) -> usize {
     let actions = |instruction: &Instruction| match instruction {
         Instruction::WriteActions(actions) | Instruction::ApplyActions(actions) => actions.len(),
         _ => 0,
     };
     let count = flow.instructions.iter().map(actions).sum::<usize>();
-    size_of::<InstalledFlow>()
+    size_of::<ReportedRule>()
         + size_of_val::<[Instruction]>(&flow.instructions)
         + flow.matching.constraints().count() * size_of::<Constraint>()
         + count * size_of::<Action>()

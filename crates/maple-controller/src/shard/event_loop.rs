@@ -389,7 +389,7 @@ impl Shard {
                 }
             }
             Output::Role(news) => switches.on_role(slot, news, io, ctx),
-            Output::Flows(flows) => switches.on_flows(slot, flows, io, ctx),
+            Output::Rules(rules) => switches.on_rules(slot, rules, io, ctx),
             Output::TableSizes(tables) => queries.on_table_sizes(slot, &tables, io),
             Output::Answered(number, answer) => queries.on_answered(slot, number, answer, io),
             Output::Ports(ports) => switches.on_ports(slot, &ports, io, ctx),
@@ -439,7 +439,7 @@ impl Shard {
                     self.act(slot);
                 }
             }
-            Effect::ReadFlows { dpid } => {
+            Effect::ReadRules { dpid } => {
                 if let Some(slot) = switches.read_flows(dpid, io, ctx) {
                     self.act(slot);
                     self.switches.on_flows_asked(slot, &mut self.io, &mut self.ctx);

@@ -1,12 +1,12 @@
 //! The switches of a shard: those with a connection, those that come back, and those without one.
 //!
-//! What a session reports of its switch arrives here ([`Switches::on_up`], [`Switches::on_message`], [`Switches::on_flows`])
+//! What a session reports of its switch arrives here ([`Switches::on_up`], [`Switches::on_message`], [`Switches::on_rules`])
 //! and becomes events of the engine, in [`Context::events`]; `turn.rs` passes them on. The engine's messages to a switch
 //! leave here, too ([`Switches::send`]).
 
 use std::sync::Arc;
 
-use maple_core::engine::{Engine, Event, InstalledFlow, ShardId, Time};
+use maple_core::engine::{Engine, Event, ReportedRule, ShardId, Time};
 use maple_core::network::Location;
 use maple_wire::msg::{NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, Port, PortNo};
@@ -197,15 +197,15 @@ impl Switches {
     }
 
     /// Handles the rules that were read from a switch. The engine compares them with its own, and discovery begins.
-    pub fn on_flows(&mut self, slot: usize, flows: Vec<InstalledFlow>, io: &mut Io, ctx: &mut Context) {
+    pub fn on_rules(&mut self, slot: usize, rules: Vec<ReportedRule>, io: &mut Io, ctx: &mut Context) {
         let Some((id, dpid, switch)) = io.up(slot) else { return };
         // Rules that are held reach the engine when it restores the switch.
-        let flows = if switch.in_use { Some(flows) } else { self.away.hold(id, dpid, flows, ctx) };
-        if let Some(flows) = flows {
+        let rules = if switch.in_use { Some(rules) } else { self.away.hold(id, dpid, rules, ctx) };
+        if let Some(rules) = rules {
             if !std::mem::replace(&mut switch.in_use, true) {
                 self.links.on_switch_up(ctx.now, dpid, &switch.ports);
             }
-            ctx.events.push(Event::FlowsRead { dpid, flows });
+            ctx.events.push(Event::RulesRead { dpid, rules });
         }
     }
 

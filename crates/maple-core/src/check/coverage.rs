@@ -94,8 +94,8 @@ pub struct Coverage {
 }
 
 impl MergedTraces {
-    /// Reports whether at most [`SAME_SHAPE`] runs of this shape were seen so far.
-    pub fn is_worth_varying(&mut self, run: &Observation) -> bool {
+    /// Counts a run of its shape. Returns whether at most [`SAME_SHAPE`] of them were seen so far.
+    pub fn count_shape(&mut self, run: &Observation) -> bool {
         let mut hasher = DefaultHasher::new();
         for step in run.trace.steps() {
             match step {

@@ -320,7 +320,7 @@ impl Check {
         if is_new {
             self.count_costs(&sample, &state, &first);
         }
-        if is_new_here || is_new && self.merged.is_worth_varying(&first) {
+        if is_new_here || is_new && self.merged.count_shape(&first) {
             self.values.learn(&first, &state);
             let made = variants(&sample, &first, &self.values, &mut self.random, self.explored.is_some());
             made.into_iter().for_each(|made| {

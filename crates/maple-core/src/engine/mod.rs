@@ -36,7 +36,7 @@ pub mod testing;
 pub use crate::report::CounterKind;
 pub use crate::state::Selection;
 pub use context::cause::{DropCause, Origin};
-pub use context::event::{Effect, Event, InstalledFlow, ListenerPacket, RuleCount};
+pub use context::event::{Effect, Event, ListenerPacket, ReportedRule, RuleCount};
 pub use context::histogram::Histogram;
 pub use context::messages::Mail;
 pub use context::options::{LOOK_UP_TABLES, Options};

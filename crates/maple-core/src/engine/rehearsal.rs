@@ -27,7 +27,7 @@ use maple_wire::msg::Message;
 use maple_wire::{Dpid, Port, Version};
 
 use crate::access::AccessList;
-use crate::engine::context::event::{Effect, Event, InstalledFlow};
+use crate::engine::context::event::{Effect, Event, ReportedRule};
 use crate::engine::context::options::Options;
 use crate::engine::context::trial::{Candidate, DecidedPacket, Trial};
 use crate::engine::context::uses::EngineStore;
@@ -155,10 +155,10 @@ impl Rehearsal {
         rehearsal.run(vec![vec![Event::Tick]]);
         let presume = Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() };
         let restore = |dpid: &Dpid| {
-            let flows = rehearsal.engines[0].view().rules(*dpid).into_iter().map(installed).collect();
+            let rules = rehearsal.engines[0].view().rules(*dpid).into_iter().map(installed).collect();
             let witnesses = witnesses.remove(dpid).unwrap_or_default();
-            let restore = Event::Restore { dpid: *dpid, flows: None, witnesses, earlier: Arc::clone(&earlier) };
-            [restore, Event::FlowsRead { dpid: *dpid, flows }]
+            let restore = Event::Restore { dpid: *dpid, rules: None, witnesses, earlier: Arc::clone(&earlier) };
+            [restore, Event::RulesRead { dpid: *dpid, rules }]
         };
         let events = std::iter::once(presume).chain(switches.iter().flat_map(restore).collect::<Vec<_>>()).collect();
         rehearsal.run(vec![events]);
@@ -279,9 +279,9 @@ impl Rehearsal {
                         events[shard].push(Event::BarrierReply { dpid, xid });
                     }
                     Effect::Poll { dpid, xid, .. } => events[shard].push(Event::Unsent { dpid, xid }),
-                    Effect::ReadFlows { dpid } => {
-                        let flows = self.engines[shard].view().rules(dpid).into_iter().map(installed).collect();
-                        events[shard].push(Event::FlowsRead { dpid, flows });
+                    Effect::ReadRules { dpid } => {
+                        let rules = self.engines[shard].view().rules(dpid).into_iter().map(installed).collect();
+                        events[shard].push(Event::RulesRead { dpid, rules });
                     }
                     Effect::Mail { to: ShardId(to), mail } => {
                         events.get_mut(usize::from(to)).into_iter().for_each(|to| to.push(Event::Mail(mail.clone())));
@@ -352,10 +352,10 @@ fn differences(before: Vec<TableRule>, after: Vec<TableRule>) -> Vec<RuleDiffere
     all.into_values().collect()
 }
 
-fn installed(rule: TableRule) -> InstalledFlow {
+fn installed(rule: TableRule) -> ReportedRule {
     let TableRule { table_id, rule, .. } = rule;
     let instructions = rule.instructions.to_vec();
-    InstalledFlow { table_id, priority: rule.priority, cookie: rule.cookie, matching: rule.matching, instructions }
+    ReportedRule { table_id, priority: rule.priority, cookie: rule.cookie, matching: rule.matching, instructions }
 }
 
 impl fmt::Debug for Rehearsal {

@@ -33,7 +33,7 @@ impl Net {
     /// Reports whether the packet's source is known to be where the packet came in, and f can learn that without its
     /// address: the run observes no more. `false` says nothing about the source.
     pub fn is_source_here(&self, source: Option<Source>) -> bool {
-        self.0.state().is_source_here(source)
+        self.0.state().ask_source_here(source)
     }
 
     /// Returns where the host is whose hardware address a field of the packet has, as [`Net::locate`] does. The run
@@ -54,7 +54,7 @@ impl Net {
     }
 
     fn place_by(&self, field: Field, source: Option<Source>) -> Option<HostLocation<'_>> {
-        if field == Field::EthSrc && self.0.state().is_source_here(source.clone()) {
+        if field == Field::EthSrc && self.0.state().ask_source_here(source.clone()) {
             return Some(HostLocation::where_entered(self));
         }
         let opened = self.0.state().find_open(field, source.as_ref());
@@ -111,7 +111,7 @@ impl Net {
 
 impl RunState {
     /// Asks whether the packet's source is where the packet came in, if the switch can tell that too.
-    fn is_source_here(&mut self, source: Option<Source>) -> bool {
+    fn ask_source_here(&mut self, source: Option<Source>) -> bool {
         let field = Field::EthSrc;
         let is_asked_already = self.recorder.known(field).is_some();
         let Some(registers) = self.registers.clone().filter(|_| self.track_hosts) else { return false };
@@ -227,7 +227,7 @@ impl RunState {
         // A slice has the host of the packet if that is where the packet came in. So it sees whose its address is.
         let has_pairs = of.is_of_pairs()
             && (self.slice.is_none()
-                || of.fields().next() == Some(Field::EthSrc) && self.is_source_here(source.clone()));
+                || of.fields().next() == Some(Field::EthSrc) && self.ask_source_here(source.clone()));
         let (own, component) = match (of.table(), &self.slice) {
             (LookUpTable::Named(table), _) => (of.of_table(self.own(table)), component),
             (LookUpTable::Hosts, None) => (of.clone(), component),

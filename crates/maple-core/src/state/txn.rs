@@ -116,7 +116,7 @@ impl Txn {
         if let Err(mismatch) = self.base.check(&write) {
             panic!("{mismatch}");
         }
-        if self.is_there(&write) {
+        if self.read_if_there(&write) {
             return false;
         }
         if let Some(working) = self.working.get_mut() {
@@ -130,8 +130,8 @@ impl Txn {
         true
     }
 
-    /// Reports whether a key or a variable has the value that is to be written. If so, it becomes a dependency.
-    fn is_there(&mut self, write: &Write) -> bool {
+    /// Reads a key or a variable if it has the value that is to be written: it becomes a dependency. Returns whether it has.
+    fn read_if_there(&mut self, write: &Write) -> bool {
         let (cell, value) = match write {
             Write::Table { table, key, value } => (Cell::Table(table.clone(), key.clone()), value),
             Write::Var { name, value } => (Cell::Var(name.clone()), value),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use maple::prelude::*;
 use maple::wire::Version;
-use maple_core::engine::{Event, InstalledFlow, Options};
+use maple_core::engine::{Event, Options, ReportedRule};
 use maple_core::policy::Policy as CorePolicy;
 use maple_core::state::{Snapshot, Stored, Value, Write};
 use maple_sim::seeds::Seeds;
@@ -107,7 +107,7 @@ fn rules_of_addresses(seed: u64, look_up_tables: u8) -> usize {
             assert_eq!(ports, wanted(&state, sent).into_iter().collect::<Vec<_>>(), "{sent:?}");
         }
     }
-    let of_address = |flow: &InstalledFlow| {
+    let of_address = |flow: &ReportedRule| {
         let leads_on = Instruction::GotoTable(flow.table_id + 1);
         let fields = [Field::EthSrc, Field::Ipv4Dst];
         fields.iter().any(|field| flow.matching.get(*field).is_some()) && !flow.instructions.contains(&leads_on)

@@ -26,7 +26,7 @@ impl SimNetwork {
                     }
                     arrives = arrives.saturating_sub(1);
                 }
-                Happening::ReadFlows(to) if to == dpid => {}
+                Happening::ReadRules(to) if to == dpid => {}
                 // An earlier connection has ended, and the present one has begun.
                 Happening::Event(_, ref event)
                     if matches!(**event, Event::SwitchDown { .. } | Event::SwitchUp { .. }) =>
@@ -72,7 +72,7 @@ impl SimNetwork {
             self.notify(dpid, Event::PortStatus { dpid, status });
         }
         self.ports_of(dpid).into_iter().for_each(|at| self.tell_port(at));
-        self.schedule(Channel::ToShard(dpid), Happening::ReadFlows(dpid));
+        self.schedule(Channel::ToShard(dpid), Happening::ReadRules(dpid));
     }
 
     /// Lets a switch whose connection had ended connect again after some time.
@@ -80,7 +80,7 @@ impl SimNetwork {
         self.wiring.away.remove(&dpid);
         let back = Happening::Event(self.wiring.shards[&dpid], Box::new(Event::SwitchReachable { dpid }));
         self.schedule_after(wait, Channel::ToShard(dpid), back);
-        self.schedule_after(wait, Channel::ToShard(dpid), Happening::ReadFlows(dpid));
+        self.schedule_after(wait, Channel::ToShard(dpid), Happening::ReadRules(dpid));
     }
 
     /// Reports whether a switch has no connection.

@@ -60,7 +60,7 @@ enum Channel {
 enum Happening {
     Event(ShardId, Box<Event>),
     Message(Dpid, u32, Box<Message>),
-    ReadFlows(Dpid),
+    ReadRules(Dpid),
     Frame(Location, Vec<u8>),
 }
 
@@ -404,7 +404,7 @@ impl SimNetwork {
         // Messages under way between the two are lost with the connection.
         let shard = self.wiring.shards[&dpid];
         self.schedule.queue.retain(|_, happening| match happening {
-            Happening::Message(to, ..) | Happening::ReadFlows(to) => *to != dpid,
+            Happening::Message(to, ..) | Happening::ReadRules(to) => *to != dpid,
             Happening::Event(to, event) => *to != shard || switch_of(event) != Some(dpid),
             Happening::Frame(..) => true,
         });
@@ -511,7 +511,7 @@ fn switch_of(event: &Event) -> Option<Dpid> {
         | Event::SwitchError { dpid, .. }
         | Event::BarrierReply { dpid, .. }
         | Event::FlowStats { dpid, .. }
-        | Event::FlowsRead { dpid, .. } => Some(*dpid),
+        | Event::RulesRead { dpid, .. } => Some(*dpid),
         _ => None,
     }
 }

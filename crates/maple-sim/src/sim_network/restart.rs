@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use maple_core::engine::{Engine, Event, InstalledFlow, Options, ShardId};
+use maple_core::engine::{Engine, Event, Options, ReportedRule, ShardId};
 use maple_core::ids::LeafId;
 use maple_core::policy::Policy;
 use maple_core::remembered::{Surroundings, Witness};
@@ -33,7 +33,7 @@ struct Restoring {
     witnesses: BTreeMap<Dpid, Vec<Witness>>,
     earlier: Arc<Surroundings>,
     /// The rules of switches; `None` if they are not read yet.
-    flows: BTreeMap<Dpid, Option<Vec<InstalledFlow>>>,
+    rules: BTreeMap<Dpid, Option<Vec<ReportedRule>>>,
     /// The switches that are up.
     up: BTreeSet<Dpid>,
     /// Whether to wait for all rules before anything is presumed, as for switches that come late.
@@ -68,8 +68,8 @@ impl SimNetwork {
     /// Lets switches report their rules.
     pub fn tell_rules(&mut self) {
         for dpid in self.controller.memory.unread.take().unwrap_or_default() {
-            let flows = self.wiring.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
-            self.flows_read(dpid, flows);
+            let rules = self.wiring.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
+            self.rules_read(dpid, rules);
         }
     }
 
@@ -124,7 +124,7 @@ impl SimNetwork {
             match happening {
                 Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
                 Happening::Frame(..) => drop(self.schedule.queue.insert(time, happening)),
-                Happening::Event(..) | Happening::ReadFlows(_) => {}
+                Happening::Event(..) | Happening::ReadRules(_) => {}
             }
         }
         self.schedule.queue.retain(|_, happening| matches!(happening, Happening::Frame(..)));
@@ -134,11 +134,11 @@ impl SimNetwork {
         self.controller.waits.clear();
         self.controller.candidate = None;
         let dpids: Vec<Dpid> = self.wiring.switches.keys().copied().collect();
-        let flows = dpids.iter().map(|dpid| (*dpid, None)).collect();
+        let rules = dpids.iter().map(|dpid| (*dpid, None)).collect();
         let waits_for_rules = self.schedule.random.below(2) == 0 && self.controller.memory.unread.is_none();
         let up = BTreeSet::new();
         self.controller.memory.restoring =
-            Some(Restoring { witnesses, earlier, flows, up, waits_for_rules, presumed_by: None });
+            Some(Restoring { witnesses, earlier, rules, up, waits_for_rules, presumed_by: None });
         for dpid in dpids {
             self.wiring.shards.insert(dpid, ShardId((dpid.0 % self.controller.engines.len() as u64) as u8));
             self.announce(dpid);
@@ -161,17 +161,17 @@ impl SimNetwork {
 
     /// Reports the rules of a switch that was asked for them. The engine gets those of an earlier run after what is
     /// remembered.
-    pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
+    pub(super) fn rules_read(&mut self, dpid: Dpid, rules: Vec<ReportedRule>) {
         if let Some(unread) = &mut self.controller.memory.unread {
             unread.insert(dpid);
             return;
         }
         let Some(restoring) =
-            self.controller.memory.restoring.as_mut().filter(|restoring| restoring.flows.contains_key(&dpid))
+            self.controller.memory.restoring.as_mut().filter(|restoring| restoring.rules.contains_key(&dpid))
         else {
-            return self.notify(dpid, Event::FlowsRead { dpid, flows });
+            return self.notify(dpid, Event::RulesRead { dpid, rules });
         };
-        restoring.flows.insert(dpid, Some(flows));
+        restoring.rules.insert(dpid, Some(rules));
         self.continue_restoring();
     }
 
@@ -179,48 +179,48 @@ impl SimNetwork {
     pub(super) fn continue_restoring(&mut self) {
         let Some(restoring) = &mut self.controller.memory.restoring else { return };
         let are_all_there = if restoring.waits_for_rules {
-            restoring.flows.values().all(Option::is_some)
+            restoring.rules.values().all(Option::is_some)
         } else {
-            restoring.flows.keys().all(|dpid| restoring.up.contains(dpid))
+            restoring.rules.keys().all(|dpid| restoring.up.contains(dpid))
         };
         if restoring.presumed_by.is_none() && are_all_there {
             let first = ShardId(self.schedule.random.below(self.controller.engines.len()) as u8);
             restoring.presumed_by = Some(first);
             let (earlier, mut witnesses) = (Arc::clone(&restoring.earlier), std::mem::take(&mut restoring.witnesses));
-            let switches: BTreeSet<Dpid> = restoring.flows.keys().copied().collect();
+            let switches: BTreeSet<Dpid> = restoring.rules.keys().copied().collect();
             self.wake(first, vec![Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() }]);
             for dpid in switches {
                 let (witnesses, earlier) = (witnesses.remove(&dpid).unwrap_or_default(), Arc::clone(&earlier));
-                let flows = self.reported_flows(dpid);
-                self.after_presuming(first, dpid, Event::Restore { dpid, flows, witnesses, earlier });
+                let rules = self.reported_rules(dpid);
+                self.after_presuming(first, dpid, Event::Restore { dpid, rules, witnesses, earlier });
             }
         }
         let Some(restoring) = &mut self.controller.memory.restoring else { return };
         let Some(first) = restoring.presumed_by else { return };
         let read: Vec<Dpid> =
-            restoring.flows.iter().filter(|(_, flows)| flows.is_some()).map(|(dpid, _)| *dpid).collect();
-        let of = |dpid| Some((dpid, restoring.flows.remove(&dpid)??));
-        let read: Vec<(Dpid, Vec<InstalledFlow>)> = read.into_iter().filter_map(of).collect();
-        if restoring.flows.is_empty() {
+            restoring.rules.iter().filter(|(_, rules)| rules.is_some()).map(|(dpid, _)| *dpid).collect();
+        let of = |dpid| Some((dpid, restoring.rules.remove(&dpid)??));
+        let read: Vec<(Dpid, Vec<ReportedRule>)> = read.into_iter().filter_map(of).collect();
+        if restoring.rules.is_empty() {
             self.controller.memory.restoring = None;
         }
-        for (dpid, flows) in read {
-            self.after_presuming(first, dpid, Event::FlowsRead { dpid, flows });
+        for (dpid, rules) in read {
+            self.after_presuming(first, dpid, Event::RulesRead { dpid, rules });
         }
     }
 
     /// Returns the rules of a switch as another controller reports them at a take-over. Some of them may be missing.
-    fn reported_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
-        let mut flows = self.wiring.switches.get(&dpid)?.flows();
+    fn reported_rules(&mut self, dpid: Dpid) -> Option<Vec<ReportedRule>> {
+        let mut rules = self.wiring.switches.get(&dpid)?.flows();
         if let Some(are_told) = self.controller.memory.tells_rules {
-            return are_told.then_some(flows);
+            return are_told.then_some(rules);
         }
         match self.schedule.random.below(4) {
-            0 => flows.retain(|_| self.schedule.random.below(20) > 0),
+            0 => rules.retain(|_| self.schedule.random.below(20) > 0),
             1 => {}
             _ => return None,
         }
-        Some(flows)
+        Some(rules)
     }
 
     /// Sends an event to a shard after the mail of the shard that presumed.

@@ -105,9 +105,9 @@ impl SimNetwork {
             match entry.remove() {
                 Happening::Event(shard, event) => batches.entry(shard).or_default().push(*event),
                 Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
-                Happening::ReadFlows(dpid) => {
-                    let flows = self.wiring.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
-                    self.flows_read(dpid, flows);
+                Happening::ReadRules(dpid) => {
+                    let rules = self.wiring.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
+                    self.rules_read(dpid, rules);
                 }
                 Happening::Frame(at, frame) => self.arrive(at, &frame),
             }
@@ -175,9 +175,9 @@ impl SimNetwork {
                 Effect::Send { dpid, xid, message } | Effect::Poll { dpid, xid, message } => {
                     self.schedule(Channel::ToSwitch(dpid), Happening::Message(dpid, xid, Box::new(message)));
                 }
-                Effect::ReadFlows { dpid } => {
+                Effect::ReadRules { dpid } => {
                     self.note_up(dpid);
-                    self.schedule(Channel::ToSwitch(dpid), Happening::ReadFlows(dpid));
+                    self.schedule(Channel::ToSwitch(dpid), Happening::ReadRules(dpid));
                 }
                 Effect::Reconnect { dpid } => self.reconnect(dpid),
                 Effect::AskPorts { dpid } => self.tell_ports(dpid),

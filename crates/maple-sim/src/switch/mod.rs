@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{InstalledFlow, Time};
+use maple_core::engine::{ReportedRule, Time};
 use maple_switch::{Rule, Table};
 use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, ReplyBody, RequestBody, StatsReply};
 use maple_wire::msg::{Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketOut};
@@ -61,7 +61,7 @@ pub struct SimSwitch {
     pub refuses_deletions: bool,
     /// Rules that do not have the match that they show. In Open vSwitch these are the rules for untagged packets that
     /// were made in 1.0, when it speaks 1.3. No strict deletion finds them.
-    pub disguised: Vec<InstalledFlow>,
+    pub disguised: Vec<ReportedRule>,
     /// Whether the switch reports its counters.
     pub tells: bool,
     /// The current time.
@@ -114,7 +114,7 @@ impl SimSwitch {
     }
 
     /// Returns the rules of the switch, by table and falling priority.
-    pub fn flows(&self) -> Vec<InstalledFlow> {
+    pub fn flows(&self) -> Vec<ReportedRule> {
         let of_table = |(id, table): (&u8, &Table)| {
             let rules = table.rules().into_iter().map(|rule| installed(*id, rule));
             rules.collect::<Vec<_>>()
@@ -123,7 +123,7 @@ impl SimSwitch {
     }
 
     /// Changes the rules of the switch as another controller would. Rules that stay keep their counters.
-    pub fn edit_flows(&mut self, edit: impl FnOnce(&mut Vec<InstalledFlow>)) {
+    pub fn edit_flows(&mut self, edit: impl FnOnce(&mut Vec<ReportedRule>)) {
         let before = self.flows();
         let mut after = before.clone();
         edit(&mut after);
@@ -138,7 +138,7 @@ impl SimSwitch {
     }
 
     /// Removes a rule. Returns it with its counters, if it is there.
-    pub(crate) fn remove(&mut self, flow: &InstalledFlow) -> Option<Placed> {
+    pub(crate) fn remove(&mut self, flow: &ReportedRule) -> Option<Placed> {
         let request = request(FlowModCommand::DeleteStrict, flow);
         self.table(flow.table_id).delete(&request, true).pop().map(|rule| (flow.table_id, rule))
     }
@@ -455,8 +455,8 @@ fn has_no_wildcards(matching: &Match) -> bool {
     ALL.iter().all(has) && PORTS.iter().any(|both| both.iter().all(has)) && (untagged || has(&Field::VlanPcp))
 }
 
-fn installed(table_id: u8, rule: &Rule) -> InstalledFlow {
-    InstalledFlow {
+fn installed(table_id: u8, rule: &Rule) -> ReportedRule {
+    ReportedRule {
         table_id,
         priority: rule.priority,
         cookie: rule.cookie,
@@ -469,7 +469,7 @@ fn is_same(rule: &Rule, request: &FlowMod) -> bool {
     rule.priority == request.priority && rule.matching == request.matching
 }
 
-fn request(command: FlowModCommand, flow: &InstalledFlow) -> FlowMod {
+fn request(command: FlowModCommand, flow: &ReportedRule) -> FlowMod {
     FlowMod {
         table_id: flow.table_id,
         cookie: flow.cookie,

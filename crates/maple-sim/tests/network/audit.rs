@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{InstalledFlow, Options};
+use maple_core::engine::{Options, ReportedRule};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::Route;
@@ -57,7 +57,7 @@ fn repairs(sim: &SimNetwork) -> Vec<(Dpid, usize, usize, usize)> {
     sim.reports.iter().filter_map(repair).collect()
 }
 
-fn sorted(mut flows: Vec<InstalledFlow>) -> Vec<String> {
+fn sorted(mut flows: Vec<ReportedRule>) -> Vec<String> {
     flows.sort_by_key(|flow| (flow.table_id, flow.priority, format!("{:?}", flow.matching)));
     flows.into_iter().map(|flow| format!("{flow:?}")).collect()
 }
@@ -79,11 +79,11 @@ fn what_is_missing_altered_or_unknown_is_put_right_within_a_period() {
         assert!(sim.reports.is_empty(), "{:?}", sim.reports);
         let switch = sim.switch(Dpid(1)).expect("a switch");
         let before = switch.flows();
-        let is_of_leaf = |flow: &InstalledFlow| flow.priority < 65_000 && flow.priority > 60_000;
+        let is_of_leaf = |flow: &ReportedRule| flow.priority < 65_000 && flow.priority > 60_000;
         let leaves: Vec<usize> = (0..before.len()).filter(|at| is_of_leaf(&before[*at])).collect();
         switch.edit_flows(|flows| {
             flows[leaves[0]].instructions = vec![];
-            let unknown = InstalledFlow { priority: 64_000, ..flows[leaves[1]].clone() };
+            let unknown = ReportedRule { priority: 64_000, ..flows[leaves[1]].clone() };
             flows.push(unknown);
             flows.remove(leaves[2]);
         });
@@ -97,7 +97,7 @@ fn what_is_missing_altered_or_unknown_is_put_right_within_a_period() {
 #[test]
 fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
     let mut sim = audited(Version::Of13, PERIOD);
-    let flow = |priority, field, value| InstalledFlow {
+    let flow = |priority, field, value| ReportedRule {
         table_id: 1,
         priority,
         cookie: 0,

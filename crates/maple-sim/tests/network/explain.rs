@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{Engines, Event, InstalledFlow, Options, RuleCount};
+use maple_core::engine::{Engines, Event, Options, ReportedRule, RuleCount};
 use maple_core::explain::{EnteringPacket, Explanation, PacketFate, PassageOutcome, explain};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
@@ -148,7 +148,7 @@ fn a_foreign_rule_that_takes_the_packet_is_seen_after_an_audit() {
         sim.run_for(rest);
     }
     assert_eq!(explained(&sim, at(1, 3), udp(A, B, 80)).agrees(), Some(true));
-    let foreign = InstalledFlow {
+    let foreign = ReportedRule {
         table_id: 0,
         priority: 60_000,
         cookie: 7,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::compose::{Composition, Slice};
-use maple_core::engine::{Event, InstalledFlow, Options};
+use maple_core::engine::{Event, Options, ReportedRule};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
@@ -89,7 +89,7 @@ fn leaves_of(sim: &SimNetwork) -> u64 {
     sim.engines()[0].view().switch_counts(ONE).expect("a switch").leaves
 }
 
-fn flows(sim: &mut SimNetwork) -> Vec<InstalledFlow> {
+fn flows(sim: &mut SimNetwork) -> Vec<ReportedRule> {
     sim.switch(ONE).expect("a switch").flows()
 }
 
@@ -174,8 +174,8 @@ fn a_guard_of_addresses_costs_a_rule_for_each_and_no_decision() {
     assert_eq!(check_all(&mut sim, wanted), 0, "rules carry the packets");
     assert_eq!((forged(&mut sim), own(&mut sim)), (vec![], vec![port(4)]));
     // Only the rules that copy announcements were sent again, once it was known that f asks for addresses.
-    let all = |flows: &[InstalledFlow]| -> BTreeSet<String> {
-        flows.iter().map(|flow| format!("{:?}", InstalledFlow { cookie: 0, ..flow.clone() })).collect()
+    let all = |flows: &[ReportedRule]| -> BTreeSet<String> {
+        flows.iter().map(|flow| format!("{:?}", ReportedRule { cookie: 0, ..flow.clone() })).collect()
     };
     let (was, is) = (all(&before), all(&flows(&mut sim)));
     assert_eq!(was.symmetric_difference(&is).collect::<Vec<_>>(), Vec::<&String>::new(), "no rule changes");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{Event, InstalledFlow, OWN_COOKIES, Options, Stats};
+use maple_core::engine::{Event, OWN_COOKIES, Options, ReportedRule, Stats};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::{Limit, Route};
@@ -23,8 +23,8 @@ fn audited() -> Options {
     Options { audit: 5 * SECOND, ..Options::default() }
 }
 
-fn flow(table_id: u8, priority: u16, cookie: u64, matching: Match, instructions: Vec<Instruction>) -> InstalledFlow {
-    InstalledFlow { table_id, priority, cookie, matching, instructions }
+fn flow(table_id: u8, priority: u16, cookie: u64, matching: Match, instructions: Vec<Instruction>) -> ReportedRule {
+    ReportedRule { table_id, priority, cookie, matching, instructions }
 }
 
 fn output(port: u32) -> Vec<Instruction> {
@@ -68,7 +68,7 @@ fn ours(sim: &mut SimNetwork, cookie: u64) -> usize {
 }
 
 /// A rule for untagged packets from host A, as a run in 1.0 left it.
-fn untagged(priority: u16) -> InstalledFlow {
+fn untagged(priority: u16) -> ReportedRule {
     let matching = Match::any().exact(Field::InPort, 1).exact(Field::VlanVid, 0).exact(Field::EthSrc, A.bits());
     flow(0, priority, EARLIER + u64::from(priority), matching, output(2))
 }
@@ -114,12 +114,12 @@ fn what_is_not_put_right_is_an_error_until_it_is() {
 }
 
 /// The rules that a run in 1.3 leaves in four tables.
-fn of_four_tables() -> Vec<InstalledFlow> {
+fn of_four_tables() -> Vec<ReportedRule> {
     let own = EARLIER | 0xff_ffff_ffff;
     let miss =
         |table| flow(table, 0, own, Match::any(), vec![Instruction::ApplyActions(vec![Action::to_controller()])]);
     let from = |port: u128| Match::any().exact(Field::InPort, port);
-    let mut flows: Vec<InstalledFlow> = (0..4).map(miss).collect();
+    let mut flows: Vec<ReportedRule> = (0..4).map(miss).collect();
     // Open vSwitch shows an instruction that leads to another table as an action that 1.0 does not have.
     flows.push(flow(0, 40_000, own, from(2), output(77)));
     flows.push(flow(0, 30_000, own, from(1).exact(Field::EthSrc, A.bits()), output(78)));
@@ -142,7 +142,7 @@ fn rules_of_four_tables_are_deleted_once_in_1_0() {
     }
     assert_eq!(std::mem::take(&mut sim.delivered).len(), 3);
     let flows = sim.switch(two).expect("a switch").flows();
-    let left: Vec<&InstalledFlow> = flows.iter().filter(|flow| flow.cookie >> 40 == EARLIER >> 40).collect();
+    let left: Vec<&ReportedRule> = flows.iter().filter(|flow| flow.cookie >> 40 == EARLIER >> 40).collect();
     assert_eq!(left, [&of_four_tables()[6]], "packets don't reach what a deletion does not find");
     assert!(flows.iter().any(|flow| flow.priority == 0 && flow.table_id == 0), "the rule for everything else is there");
     let (before, audits) = (sim.flow_mods, all(&sim).audits);
@@ -211,7 +211,7 @@ fn meters_that_others_delete_or_alter_are_back_after_an_audit() {
     let switch = sim.switch(ONE).expect("a switch");
     let (meters, flows) = (switch.meters.clone(), switch.flows());
     assert_eq!(meters.len(), 1);
-    let names_meter = |flow: &InstalledFlow| flow.instructions.iter().any(|i| matches!(i, Instruction::Meter(_)));
+    let names_meter = |flow: &ReportedRule| flow.instructions.iter().any(|i| matches!(i, Instruction::Meter(_)));
     // Open vSwitch also deletes the rules that name the meter, and reports neither.
     switch.meters.clear();
     switch.edit_flows(|flows| flows.retain(|flow| !names_meter(flow)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{
-    COPIES_A_SECOND, Event, InstalledFlow, LiveFilter, LiveNews, LiveObstacle, MAX_WATCHES, Options,
+    COPIES_A_SECOND, Event, LiveFilter, LiveNews, LiveObstacle, MAX_WATCHES, Options, ReportedRule,
 };
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
@@ -44,7 +44,7 @@ fn filter(port: Option<u16>) -> LiveFilter {
     LiveFilter { at: at(1, 1), from: A, fields: fields.into_iter().collect() }
 }
 
-fn is_temporary(flow: &InstalledFlow) -> bool {
+fn is_temporary(flow: &ReportedRule) -> bool {
     flow.table_id == 0 && flow.cookie & 0xff_ffff_ffc0 == 0xff_ffff_ffc0 && flow.cookie & 0x3f < 0x20
 }
 
@@ -53,7 +53,7 @@ fn temporary(sim: &mut SimNetwork) -> usize {
 }
 
 /// Reports whether this is the rule of host A at its port.
-fn is_below(flow: &InstalledFlow, port: u32) -> bool {
+fn is_below(flow: &ReportedRule, port: u32) -> bool {
     let match_of_host =
         [Constraint::exact(Field::InPort, u128::from(port)), Constraint::exact(Field::EthSrc, A.bits())];
     let is_same = |other: &Match| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use maple_core::compose::Canary;
 use maple_core::engine::{
-    Candidate, DifferenceKind, Engine, InstalledFlow, Rehearsal, Rehearsed, RuleDifference, TableRule,
+    Candidate, DifferenceKind, Engine, Rehearsal, Rehearsed, ReportedRule, RuleDifference, TableRule,
 };
 use maple_core::network::{LinkName, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
@@ -195,7 +195,7 @@ fn a_rehearsal_knows_the_labels_of_new_routes() {
 fn ingress_rules(sim: &mut SimNetwork) -> Vec<String> {
     let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
     let ingress = flows.iter().filter(|flow| flow.table_id == 1);
-    let drops = |flow: &InstalledFlow| flow.instructions.is_empty();
+    let drops = |flow: &ReportedRule| flow.instructions.is_empty();
     let mut all: Vec<String> =
         ingress.map(|flow| format!("{} {:?} drops: {}", flow.priority, flow.matching, drops(flow))).collect();
     all.sort();

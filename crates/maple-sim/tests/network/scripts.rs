@@ -357,7 +357,7 @@ fn a_full_switch_falls_back_to_the_controller_and_is_never_lost() {
 #[test]
 fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone() {
     let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
-    let foreign = maple_core::engine::InstalledFlow {
+    let foreign = maple_core::engine::ReportedRule {
         table_id: 0,
         priority: 7,
         cookie: 0xdead,
@@ -368,7 +368,7 @@ fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone
     sim.restart(Dpid(1));
     if let Some(switch) = sim.switch(Dpid(1)) {
         let of_earlier_run =
-            maple_core::engine::InstalledFlow { cookie: 0x4d00_0900_0000_0001, priority: 8, ..foreign.clone() };
+            maple_core::engine::ReportedRule { cookie: 0x4d00_0900_0000_0001, priority: 8, ..foreign.clone() };
         switch.edit_flows(|flows| flows.extend([foreign.clone(), of_earlier_run]));
     }
     sim.run();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maple_core::engine::{InstalledFlow, Options};
+use maple_core::engine::{Options, ReportedRule};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::trace::Cond;
@@ -56,7 +56,7 @@ fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
         }
         assert_eq!(sim.stats().runs, 3, "network 7 is not among the packets of the first leaf");
         let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
-        let is_narrowed = |flow: &InstalledFlow| flow.matching.constraints().any(|there| *there == network(7));
+        let is_narrowed = |flow: &ReportedRule| flow.matching.constraints().any(|there| *there == network(7));
         assert!(flows.iter().any(is_narrowed), "{flows:?}");
         let why: Vec<String> =
             sim.engines().iter().flat_map(|engine| engine.view().rules(Dpid(1))).map(|rule| rule.why).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{DropCause, Event, InstalledFlow, KEPT_MINUTES, Stats};
+use maple_core::engine::{DropCause, Event, KEPT_MINUTES, ReportedRule, Stats};
 use maple_core::network::{Hop, Location};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
@@ -172,7 +172,7 @@ fn a_label_that_is_there_is_used_again_however_late() {
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 1)), [to_b()]);
         let labels = sim.switch(Dpid(3)).map_or(0, |switch| {
             let has_label =
-                |flow: &&InstalledFlow| flow.matching.get(Field::VlanVid).is_some_and(|c| c.value & 0xfff != 0);
+                |flow: &&ReportedRule| flow.matching.get(Field::VlanVid).is_some_and(|c| c.value & 0xfff != 0);
             switch.flows().iter().filter(has_label).count()
         });
         assert_eq!(labels, 1, "{version:?}: those that nothing uses are gone");

@@ -89,7 +89,7 @@ fn candidate(number: u64, named: &mut impl NamedMessages) -> Result<Candidate, D
 
 #[cfg(test)]
 mod tests {
-    use maple_core::engine::InstalledFlow;
+    use maple_core::engine::ReportedRule;
     use maple_core::network::{Facts, HostFacts, Location, Mac};
     use maple_core::state::Write;
     use maple_wire::msg::stats::Desc;
@@ -116,7 +116,7 @@ mod tests {
         let features = Features { capabilities: 7, ..Features::new(dpid, 254) };
         let description = Desc { hardware: "Open vSwitch".into(), ..Desc::default() };
         let pipeline = Match::any().exact(Field::InPort, 1).exact(Field::Metadata, 1 << 40);
-        let flow = InstalledFlow {
+        let flow = ReportedRule {
             table_id: 1,
             priority: 7,
             cookie: 1 << 60,
@@ -127,7 +127,7 @@ mod tests {
         let at = Location::new(dpid, PortNo(1));
         vec![
             Event::SwitchUp { dpid, version, features, description, ports, has_bundles: true },
-            Event::FlowsRead { dpid, flows: vec![flow] },
+            Event::RulesRead { dpid, rules: vec![flow] },
             Event::PacketIn { dpid, packet_in },
             Event::SwitchError { dpid, xid: 5, error: ErrorMsg { kind: 3, code: 1, data: vec![1, 2] } },
             Event::LinkUp { a: at, b: at },

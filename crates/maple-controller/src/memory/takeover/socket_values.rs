@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::TcpStream;
 
-use maple_core::engine::InstalledFlow;
+use maple_core::engine::ReportedRule;
 use maple_core::remembered::Surroundings;
 use maple_core::state::{Name, Write};
 use maple_wire::msg::PacketIn;
@@ -55,5 +55,5 @@ impl ConnectionRow<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CopiedSwitch {
     pub info: SwitchInfo,
-    pub rules: Vec<InstalledFlow>,
+    pub rules: Vec<ReportedRule>,
 }

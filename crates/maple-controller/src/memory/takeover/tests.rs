@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixListener;
 
-use maple_core::engine::InstalledFlow;
+use maple_core::engine::ReportedRule;
 use maple_core::network::Location;
 use maple_core::remembered::{ReadMetadata, Witness};
 use maple_wire::msg::Features;
@@ -75,7 +75,7 @@ fn switch(version: Version) -> CopiedSwitch {
         ports: Vec::new(),
     };
     let description = Desc { manufacturer: maple_wire::msg::Text(b"Nicira".to_vec()), ..Desc::default() };
-    let rule = |n: u16| InstalledFlow {
+    let rule = |n: u16| ReportedRule {
         table_id: if version == Version::Of10 { 0 } else { 1 },
         priority: n,
         cookie: n.into(),

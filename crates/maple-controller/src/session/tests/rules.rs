@@ -73,7 +73,7 @@ fn rules_are_read_in_pieces_by_their_cookies() {
         peer.session.read_flows(peer.now, &mut peer.out);
         let rules: Vec<u64> = (0..count).map(|n| 0x4d56_0a00_0000_0000 + n).chain([0, 0, 7]).collect();
         let (asked, rest) = answer(&mut peer, &rules, true);
-        let [Output::Flows(flows)] = &rest[..] else { panic!("{rest:?}") };
+        let [Output::Rules(flows)] = &rest[..] else { panic!("{rest:?}") };
         let mut read: Vec<u64> = flows.iter().map(|flow| flow.cookie).collect();
         let mut wanted = rules.clone();
         read.sort_unstable();
@@ -139,7 +139,7 @@ fn a_switch_that_ignores_cookies_is_asked_for_all_rules_at_once() {
         peer.session.read_flows(peer.now, &mut peer.out);
         let (asked, rest) = answer(&mut peer, &rules, false);
         assert_eq!(asked, asked_first);
-        assert!(matches!(&rest[..], [Output::Flows(flows)] if flows.len() == rules.len()));
+        assert!(matches!(&rest[..], [Output::Rules(flows)] if flows.len() == rules.len()));
         peer.session.ask_for_all_rules(peer.now, ENGINE_XIDS, &mut peer.out);
         assert_eq!(answer(&mut peer, &rules, false).0, [5_000], "it is not asked for a sample again");
     }
@@ -236,10 +236,10 @@ fn unreadable_rules_are_deleted_before_the_switch_counts_as_empty() {
         };
         assert_eq!((flow_mod.cookie, flow_mod.cookie_mask, flow_mod.table_id), (cookie, mask, table));
         assert!(Message::FlowMod(flow_mod.clone()).to_bytes(version, *delete).is_ok());
-        let flows = |peer: &Peer| peer.out.iter().any(|output| matches!(output, Output::Flows(_)));
+        let flows = |peer: &Peer| peer.out.iter().any(|output| matches!(output, Output::Rules(_)));
         assert!(!flows(&peer), "nothing is deleted yet");
         peer.says(version, *barrier, &Message::BarrierReply);
-        assert!(matches!(peer.out.last(), Some(Output::Flows(flows)) if flows.is_empty()));
+        assert!(matches!(peer.out.last(), Some(Output::Rules(flows)) if flows.is_empty()));
         assert!(peer.out.iter().any(|output| matches!(
             output,
             Output::Warning { warning: ProtocolWarning::RulesUnreadable, first: true }

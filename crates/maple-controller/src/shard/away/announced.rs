@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use maple_core::engine::{Event, InstalledFlow};
+use maple_core::engine::{Event, ReportedRule};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Port, PortNo};
 
@@ -25,7 +25,7 @@ pub(in crate::shard) struct AnnouncedSwitches(BTreeMap<Dpid, AnnouncedSwitch>);
 pub(in crate::shard) struct AnnouncedSwitch {
     pub info: SwitchInfo,
     /// The switch's rules, until the engine restores it.
-    rules: Option<Vec<InstalledFlow>>,
+    rules: Option<Vec<ReportedRule>>,
     connection: Option<ConnectionId>,
     /// Whether the engine has been told to restore the switch.
     pub is_restored: bool,
@@ -61,7 +61,7 @@ impl AnnouncedSwitches {
     }
 
     /// Records that the engine restores this switch. Returns its rules, if they are known.
-    pub fn note_restored(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
+    pub fn note_restored(&mut self, dpid: Dpid) -> Option<Vec<ReportedRule>> {
         let switch = self.0.get_mut(&dpid)?;
         switch.is_restored = true;
         switch.rules.take()

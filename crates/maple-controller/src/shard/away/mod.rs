@@ -20,7 +20,7 @@ mod unreachable;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maple_core::engine::{Engine, Event, InstalledFlow, Time};
+use maple_core::engine::{Engine, Event, ReportedRule, Time};
 use maple_wire::Dpid;
 
 use crate::memory::Departed;
@@ -121,14 +121,14 @@ impl AwaySwitches {
         &mut self,
         connection: ConnectionId,
         dpid: Dpid,
-        flows: Vec<InstalledFlow>,
+        rules: Vec<ReportedRule>,
         ctx: &mut Context,
-    ) -> Option<Vec<InstalledFlow>> {
-        let (flows, alone) = self.returns.hold(connection, dpid, flows);
+    ) -> Option<Vec<ReportedRule>> {
+        let (rules, alone) = self.returns.hold(connection, dpid, rules);
         if let Some(switches) = alone {
             self.returns.presume(switches, ctx);
         }
-        flows
+        rules
     }
 
     /// Returns those that claim the switch of this ended connection, if the engine has not handled the end yet.
@@ -158,7 +158,7 @@ impl AwaySwitches {
 
     /// Has the engine restore the switches among these that are expected here.
     pub fn restore(&mut self, switches: &BTreeSet<Dpid>, links: &mut Links, io: &mut Io, ctx: &mut Context) {
-        for (ExpectedSwitch { connection, dpid, flows }, departed) in self.returns.take_due(switches) {
+        for (ExpectedSwitch { connection, dpid, rules }, departed) in self.returns.take_due(switches) {
             let told = self.announced.note_restored(dpid);
             // If the connection has ended meanwhile, the engine finds no such switch.
             let connection = connection.and_then(|connection| io.connections_mut().get_exactly(connection));
@@ -168,8 +168,8 @@ impl AwaySwitches {
                 links.on_switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
             }
             let Departed { leaves: witnesses, surroundings, .. } = departed;
-            ctx.events.push(Event::Restore { dpid, flows: told, witnesses, earlier: Arc::new(surroundings) });
-            ctx.events.extend(flows.map(|flows| Event::FlowsRead { dpid, flows }));
+            ctx.events.push(Event::Restore { dpid, rules: told, witnesses, earlier: Arc::new(surroundings) });
+            ctx.events.extend(rules.map(|rules| Event::RulesRead { dpid, rules }));
         }
     }
 

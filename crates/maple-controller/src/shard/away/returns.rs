@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maple_core::engine::{Event, InstalledFlow, Time};
+use maple_core::engine::{Event, ReportedRule, Time};
 use maple_core::ids::LeafId;
 use maple_core::network::{Location, PortKind};
 use maple_core::remembered::{Surroundings, Witness};
@@ -39,7 +39,7 @@ pub(in crate::shard) struct ExpectedSwitch {
     pub connection: Option<ConnectionId>,
     pub dpid: Dpid,
     /// The switch's rules, if they were read.
-    pub flows: Option<Vec<InstalledFlow>>,
+    pub rules: Option<Vec<ReportedRule>>,
 }
 
 impl ReturningSwitches {
@@ -56,7 +56,7 @@ impl ReturningSwitches {
             RestoreWay::Waits => None,
             RestoreWay::Complete(switches) => Some(switches),
         };
-        self.expected.push(ExpectedSwitch { connection, dpid, flows: None });
+        self.expected.push(ExpectedSwitch { connection, dpid, rules: None });
         complete
     }
 
@@ -68,16 +68,16 @@ impl ReturningSwitches {
         &mut self,
         connection: ConnectionId,
         dpid: Dpid,
-        flows: Vec<InstalledFlow>,
-    ) -> (Option<Vec<InstalledFlow>>, Option<BTreeSet<Dpid>>) {
+        rules: Vec<ReportedRule>,
+    ) -> (Option<Vec<ReportedRule>>, Option<BTreeSet<Dpid>>) {
         if let Some(expected) = self.expected.iter_mut().find(|expected| expected.connection == Some(connection)) {
-            expected.flows = Some(flows);
+            expected.rules = Some(rules);
             return (None, None);
         }
         if !self.known.as_ref().is_some_and(|known| known.restart.knows(dpid)) {
-            return (Some(flows), None);
+            return (Some(rules), None);
         }
-        self.expected.push(ExpectedSwitch { connection: Some(connection), dpid, flows: Some(flows) });
+        self.expected.push(ExpectedSwitch { connection: Some(connection), dpid, rules: Some(rules) });
         (None, Some([dpid].into()))
     }
 

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use maple_core::engine::{InstalledFlow, ShardId, Time};
+use maple_core::engine::{ReportedRule, ShardId, Time};
 use maple_wire::Dpid;
 
 use crate::memory::takeover::CopiedSwitch;
@@ -89,7 +89,7 @@ impl Unreachable {
     }
 
     /// Returns the switches, for another process. `rules` returns the rules of a switch.
-    pub fn copies(&self, rules: impl Fn(Dpid) -> Vec<InstalledFlow>) -> Vec<CopiedSwitch> {
+    pub fn copies(&self, rules: impl Fn(Dpid) -> Vec<ReportedRule>) -> Vec<CopiedSwitch> {
         self.infos().map(|info| CopiedSwitch { info: info.clone(), rules: rules(info.features.dpid) }).collect()
     }
 }

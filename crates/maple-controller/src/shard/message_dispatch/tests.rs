@@ -120,7 +120,7 @@ fn handle(engine: &mut Engine, mut events: Vec<Event>) {
         engine.handle(NOW, &mut events, &mut effects);
         events.extend(effects.drain(..).filter_map(|effect| match effect {
             Effect::Send { dpid, xid, message: Message::BarrierRequest } => Some(Event::BarrierReply { dpid, xid }),
-            Effect::ReadFlows { dpid } => Some(Event::FlowsRead { dpid, flows: Vec::new() }),
+            Effect::ReadRules { dpid } => Some(Event::RulesRead { dpid, rules: Vec::new() }),
             _ => None,
         }));
     }

@@ -173,7 +173,7 @@ impl WorkQueue {
     }
 
     /// Notes that an entry that may have been deferred has been looked at.
-    pub(super) fn is_looked_at(&mut self, id: EntryId) {
+    pub(super) fn note_looked_at(&mut self, id: EntryId) {
         self.marks[id as usize].deferred = false;
     }
 
@@ -306,7 +306,7 @@ mod tests {
         (0..2).for_each(|id| work.add(id));
         (0..2).for_each(|id| work.defer(id));
         work.defer(0);
-        work.is_looked_at(0);
+        work.note_looked_at(0);
         assert_eq!(
             (work.pop_deferred(), work.pop_deferred(), work.pop_deferred()),
             (Some((0, false)), Some((1, true)), None)

@@ -30,7 +30,7 @@ use crate::state::{Commit, Selection, Write};
 #[allow(missing_docs, reason = "a field without a comment is what its name and its type say")]
 pub enum Event {
     /// A switch has finished its handshake, and this shard serves it from now on. The engine answers with
-    /// [`Effect::ReadFlows`]. It sends no rule before [`Event::FlowsRead`].
+    /// [`Effect::ReadRules`]. It sends no rule before [`Event::RulesRead`].
     SwitchUp {
         dpid: Dpid,
         version: Version,
@@ -50,7 +50,7 @@ pub enum Event {
     /// [`Event::SwitchDown`].
     SwitchUnreachable { dpid: Dpid },
     /// The switch has a connection to this shard again, and describes itself as before. Changes of its ports follow as
-    /// [`Event::PortStatus`], and its rules as [`Event::FlowsRead`]. The engine sends it no rule before.
+    /// [`Event::PortStatus`], and its rules as [`Event::RulesRead`]. The engine sends it no rule before.
     SwitchReachable { dpid: Dpid },
     /// A packet. Discovery's own packets (LLDP with our authentication code) are never given to the engine.
     PacketIn { dpid: Dpid, packet_in: PacketIn },
@@ -58,7 +58,7 @@ pub enum Event {
     PortStatus { dpid: Dpid, status: PortStatus },
     /// The knowledge of an earlier run, which is presumed where nothing is known yet. To any one shard, when all these
     /// switches are up. [`Event::Restore`] for each of them follows the mail that this event causes. No rule is sent
-    /// before the rules of all of them are known ([`Event::FlowsRead`]).
+    /// before the rules of all of them are known ([`Event::RulesRead`]).
     Presume {
         /// The knowledge of the earlier run.
         earlier: Arc<Surroundings>,
@@ -66,11 +66,11 @@ pub enum Event {
         switches: BTreeSet<Dpid>,
     },
     /// Knowledge of a switch that has rules of an earlier run. After [`Event::Presume`] and before
-    /// [`Event::FlowsRead`]. Witnesses that become known later follow in another event of this kind.
+    /// [`Event::RulesRead`]. Witnesses that become known later follow in another event of this kind.
     Restore {
         dpid: Dpid,
         /// The rules of the switch, if another controller knows them. The switch's own report confirms them.
-        flows: Option<Vec<InstalledFlow>>,
+        rules: Option<Vec<ReportedRule>>,
         /// The witnesses of its leaves, oldest first.
         witnesses: Vec<Witness>,
         /// The knowledge of the earlier run.
@@ -87,8 +87,8 @@ pub enum Event {
     },
     /// The switch has done everything that was sent before the barrier request with this id.
     BarrierReply { dpid: Dpid, xid: u32 },
-    /// The answer to [`Effect::ReadFlows`]: every rule in the switch's tables, including foreign ones.
-    FlowsRead { dpid: Dpid, flows: Vec<InstalledFlow> },
+    /// The answer to [`Effect::ReadRules`]: every rule in the switch's tables, including foreign ones.
+    RulesRead { dpid: Dpid, rules: Vec<ReportedRule> },
     /// An answer, or a part of one, to a statistics request of the engine.
     FlowStats { dpid: Dpid, xid: u32, reply: StatsReply },
     /// A poll was not sent, because too much already waits for the switch.
@@ -189,7 +189,7 @@ impl Event {
             | Event::FlowRemoved { dpid, .. }
             | Event::SwitchError { dpid, .. }
             | Event::BarrierReply { dpid, .. }
-            | Event::FlowsRead { dpid, .. }
+            | Event::RulesRead { dpid, .. }
             | Event::FlowStats { dpid, .. }
             | Event::Unsent { dpid, .. }
             | Event::ShowCounters { dpid, .. } => Some(*dpid),
@@ -200,7 +200,7 @@ impl Event {
 
 /// A rule that a switch reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstalledFlow {
+pub struct ReportedRule {
     /// Its table; 0 in OpenFlow 1.0.
     pub table_id: u8,
     /// Its priority.
@@ -223,9 +223,9 @@ pub enum Effect {
     /// Send a request that can wait. If much already waits for the switch, the caller drops the request and answers
     /// with [`Event::Unsent`].
     Poll { dpid: Dpid, xid: u32, message: Message },
-    /// Ask the switch for all its rules, and answer with [`Event::FlowsRead`]. The request must not overtake earlier
+    /// Ask the switch for all its rules, and answer with [`Event::RulesRead`]. The request must not overtake earlier
     /// messages.
-    ReadFlows { dpid: Dpid },
+    ReadRules { dpid: Dpid },
     /// End the connection to a switch, which connects again. It then gets another layout of its tables.
     Reconnect { dpid: Dpid },
     /// Ask a switch for its ports. Answer with [`Event::PortStatus`] for each port that differs from what was known.

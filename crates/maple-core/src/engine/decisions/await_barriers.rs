@@ -82,8 +82,8 @@ impl BarrierWaits {
         self.path_changes.insert(change);
     }
 
-    /// Reports whether packets that enter at a switch are changing to another path.
-    pub fn has_path_changes(&mut self, dpid: Dpid, goes_on: impl Fn(&PathChange) -> bool) -> bool {
+    /// Forgets the changes of paths at a switch that are over. Returns whether any goes on there.
+    pub fn forget_path_changes(&mut self, dpid: Dpid, goes_on: impl Fn(&PathChange) -> bool) -> bool {
         let first = PathChange { ingress: dpid, dependent: DependentId(0), until: Time(0) };
         let at_switch = |change: &&PathChange| change.ingress == dpid;
         let over: Vec<PathChange> = self
@@ -166,9 +166,10 @@ impl Decisions {
         self.barrier_waits.begin_path_change(change, |change| goes_on(&self.leaves, &fabric.routes, change));
     }
 
-    /// Reports whether packets that enter at a switch are changing to another path.
-    pub fn has_path_changes(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        self.barrier_waits.has_path_changes(dpid, |change| goes_on(&self.leaves, &fabric.routes, change))
+    /// Forgets the changes of paths at a switch that are over. Returns whether packets that enter there are changing to
+    /// another path still.
+    pub fn forget_path_changes(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        self.barrier_waits.forget_path_changes(dpid, |change| goes_on(&self.leaves, &fabric.routes, change))
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.

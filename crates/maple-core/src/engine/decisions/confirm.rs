@@ -66,7 +66,7 @@ impl Decisions {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let key = entry_key(removed.priority, &removed.matching);
         let cookie = switch.current_cookie(removed.cookie);
-        if switch.tables.is_lost(fabric.ctx.now(), removed.table_id, cookie, key) {
+        if switch.tables.on_rule_removed(fabric.ctx.now(), removed.table_id, cookie, key) {
             let report = Report::RulesLost { switch: dpid, count: 1 };
             fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
             fabric.mark_dirty(dpid);

@@ -250,7 +250,9 @@ impl Decisions {
     ) -> bool {
         let origin = Origin::from_finished(&finished);
         let Finished { trace, txn, wrote_at, made_at, goes_back, left_out, heard, violations, logged, .. } = finished;
-        let id = self.is_cacheable(fabric, &trace, &txn, received.at.switch).then(|| self.new_leaf_id(fabric));
+        let ingress = received.at.switch;
+        let is_cached = self.is_cacheable(fabric, &trace, &txn, ingress) && fabric.make_room_for_trace(ingress);
+        let id = is_cached.then(|| self.new_leaf_id(fabric));
         let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
         let wrote_where = txn.wrote().then(place);
         let Ok(commit) = fabric.ctx.commit_txn(txn, id.map(DependentId::from), exclusive) else { return false };
@@ -292,13 +294,9 @@ impl Decisions {
     }
 
     /// Reports whether a run at this switch may become a leaf.
-    fn is_cacheable(&mut self, fabric: &mut Fabric, trace: &Trace, txn: &Txn, ingress: Dpid) -> bool {
+    fn is_cacheable(&self, fabric: &Fabric, trace: &Trace, txn: &Txn, ingress: Dpid) -> bool {
         let is_closed = fabric.switches.get(&ingress).is_none_or(|switch| switch.room.is_closed());
-        !txn.wrote()
-            && trace.lasts()
-            && !is_closed
-            && !self.undecided.has_too_many_rounds()
-            && fabric.check_capacity_for_trace(ingress)
+        !txn.wrote() && trace.lasts() && !is_closed && !self.undecided.has_too_many_rounds()
     }
 
     /// Parks a packet until something that its run read has changed. Returns `false` if something has changed already.
@@ -332,8 +330,8 @@ impl Decisions {
             let report = Report::PolicyWrites { what: place.into() };
             fabric.ctx.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
         } else {
-            let has_capacity = |fabric: &mut Fabric| fabric.check_capacity_for_trace(received.at.switch);
-            if fabric.switches.find_leaf(received).is_none() && finished.lasts() && has_capacity(fabric) {
+            let has_room = |fabric: &mut Fabric| fabric.make_room_for_trace(received.at.switch);
+            if fabric.switches.find_leaf(received).is_none() && finished.lasts() && has_room(fabric) {
                 self.adopt(fabric, goal, *finished, received.clone());
             }
         }

@@ -57,16 +57,16 @@ impl Decisions {
         switch.collect_ingress(fabric.ctx.now(), actions);
         switch.tables.record_changes(switch.layout().routes(), switch.paths.route_rules.take_changes());
         let own = switch.collect_own(&fabric.ctx);
-        let is_held = switch.has_further_hosts() && self.holds_hosts(fabric, dpid);
+        let is_held = switch.has_further_hosts() && self.hold_hosts(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         switch.collect_hosts(fabric.ctx.now(), own, is_held);
         switch.compare_all();
     }
 
-    /// Reports whether rules that let further hosts into the ingress table have to wait, because its rules are about to
-    /// change.
-    fn holds_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        let is_moving = self.has_path_changes(fabric, dpid);
+    /// Holds the rules that let further hosts into the ingress table if its rules are about to change. Returns whether it
+    /// does.
+    fn hold_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        let is_moving = self.forget_path_changes(fabric, dpid);
         let now = fabric.ctx.now();
         let longest = fabric.ctx.options.reroute_timeout;
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };

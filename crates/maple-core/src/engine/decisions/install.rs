@@ -13,7 +13,7 @@ impl Decisions {
     /// Reports whether a leaf may have rules at its ingress switch. If not, evicts it.
     pub fn check_leaf_capacity(&mut self, fabric: &mut Fabric, id: LeafId) -> bool {
         let Some(ingress) = self.leaves.get(&id).map(|leaf| leaf.ingress()).expected() else { return false };
-        let has_capacity = fabric.check_capacity(ingress);
+        let has_capacity = fabric.make_room_for_rule(ingress);
         if !has_capacity {
             self.evict_leaf(fabric, id);
         }

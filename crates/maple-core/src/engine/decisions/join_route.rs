@@ -77,7 +77,7 @@ impl Decisions {
     /// ready, the leaf's rule is part of the tree's change.
     pub fn prepare_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
-        if !fabric.check_capacity(ingress) {
+        if !fabric.make_room_for_rule(ingress) {
             leaf.state = LeafState::NoCapacity { from: fabric.ctx.now() + fabric.ctx.options.eviction_period };
             return LeafAction::Controller;
         }

@@ -292,7 +292,7 @@ impl Decisions {
     /// Takes the changes of keys' rules, if there are any. Returns whether the rules of leaves, and all others, may
     /// change in this update.
     pub fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        let is_moving = self.has_path_changes(fabric, dpid);
+        let is_moving = self.forget_path_changes(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
         if switch.layout().look_ups().is_empty() {
             return true;

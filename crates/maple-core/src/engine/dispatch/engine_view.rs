@@ -8,7 +8,7 @@ use maple_wire::Dpid;
 
 use super::Engine;
 use crate::access::AccessList;
-use crate::engine::context::event::InstalledFlow;
+use crate::engine::context::event::ReportedRule;
 use crate::engine::context::histogram::Histogram;
 use crate::engine::context::stats::Stats;
 use crate::engine::decisions::line_view::LineUse;
@@ -146,7 +146,7 @@ impl<'a> EngineView<'a> {
     }
 
     /// Returns the rules that a switch has, as it would report them.
-    pub fn installed(self, dpid: Dpid) -> Vec<InstalledFlow> {
+    pub fn installed(self, dpid: Dpid) -> Vec<ReportedRule> {
         self.0.fabric.switches.get(&dpid).map(|switch| switch.installed()).unwrap_or_default()
     }
 

@@ -195,16 +195,16 @@ impl Engine {
             Event::CountRule { dpid, token, table, rule } => {
                 fabric.switches.count_rule(&mut fabric.ctx, dpid, token, table, &rule);
             }
-            Event::FlowsRead { dpid, flows } => {
-                fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
+            Event::RulesRead { dpid, rules } => {
+                fabric.switches.take_reported_rules(&mut fabric.ctx, dpid, rules);
                 if fabric.switches.awaits_earlier_rules(dpid) {
                     return Restore::on_earlier_rules_known(decisions, fabric, dpid, true);
                 }
                 fabric.mark_dirty(dpid);
             }
             Event::Presume { earlier, switches } => presume(&mut fabric.ctx, &earlier, switches),
-            Event::Restore { dpid, flows, witnesses, earlier } => {
-                Restore::begin(decisions, fabric, dpid, flows, witnesses, &earlier);
+            Event::Restore { dpid, rules, witnesses, earlier } => {
+                Restore::begin(decisions, fabric, dpid, rules, witnesses, &earlier);
             }
 
             Event::Mail(mail) => fabric.ctx.receive(mail.message),
@@ -247,7 +247,7 @@ impl Engine {
 
     /// Handles a packet that enters the network: a leaf answers it, or the policy decides it.
     fn on_entering_packet(&mut self, received: ReceivedPacket) {
-        if self.topology.accepts(&mut self.fabric, &received) {
+        if self.topology.learn_sender(&mut self.fabric, &received) {
             self.decisions.on_packet(&mut self.fabric, received);
         }
     }

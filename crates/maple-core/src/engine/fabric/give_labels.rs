@@ -62,7 +62,7 @@ impl Fabric {
             return Some(Refusal::Unmatchable(dpid));
         }
         let is_full = switch.room.is_closed_at(self.ctx.now());
-        (is_full || !self.check_capacity(dpid)).then_some(Refusal::Full(dpid))
+        (is_full || !self.make_room_for_rule(dpid)).then_some(Refusal::Full(dpid))
     }
 
     /// Takes a label of a switch of this shard back from its holder.

@@ -10,8 +10,8 @@ use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::room::capacity::UsageQuery;
 
 impl Fabric {
-    /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
-    pub fn check_capacity(&mut self, dpid: Dpid) -> bool {
+    /// Asks for evictions if a leaf of a switch may not install a rule. Returns whether it may.
+    pub fn make_room_for_rule(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.known_mut(dpid) else { return false };
         if switch.room.capacity.has_capacity(self.ctx.now(), |table| switch.tables.count(table)) {
             return true;
@@ -21,8 +21,8 @@ impl Fabric {
         false
     }
 
-    /// Reports whether a tree may have one more leaf. If not, evictions will follow.
-    pub fn check_capacity_for_trace(&mut self, dpid: Dpid) -> bool {
+    /// Asks for evictions if the tree of a switch may not have one more leaf. Returns whether it may.
+    pub fn make_room_for_trace(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.known_mut(dpid) else { return false };
         if switch.room.capacity.has_capacity_for_trace(switch.tree().len()) {
             return true;

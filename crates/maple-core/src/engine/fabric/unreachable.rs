@@ -87,7 +87,7 @@ impl Fabric {
         }
         let (switches, mut dropped) = (&self.switches, 0);
         self.ctx.retain_effects(|effect: &Effect| {
-            let (Effect::Send { dpid, .. } | Effect::Poll { dpid, .. } | Effect::ReadFlows { dpid }) = effect else {
+            let (Effect::Send { dpid, .. } | Effect::Poll { dpid, .. } | Effect::ReadRules { dpid }) = effect else {
                 return true;
             };
             let is_away = switches.is_unreachable(*dpid);

@@ -1,7 +1,7 @@
 //! A switch that keeps the rules of an earlier run until it is restored: what it waits for.
 //!
 //! Its leaves are decided, a batch at a time, and its rules become known. Then it waits for the labels of its routes,
-//! with bounds ([`Restoring::has_waited`]). At last its table is built, once. If the switch reports other rules than the
+//! with bounds ([`Restoring::look_at_labels`]). At last its table is built, once. If the switch reports other rules than the
 //! previous controller did, it decides what has become known since, and waits and builds again.
 
 use std::collections::VecDeque;
@@ -130,7 +130,7 @@ impl Restoring {
 
     /// Takes the rules of the switch, as it reports them (`is_confirmed`) or the previous controller does. Returns
     /// whether the table was built before, and is to be built again.
-    pub fn rules_known(&mut self, now: Time, preferred: Priorities, is_confirmed: bool) -> bool {
+    pub fn on_rules_known(&mut self, now: Time, preferred: Priorities, is_confirmed: bool) -> bool {
         (self.preferred, self.read, self.is_confirmed, self.until) = (preferred, Some(now), is_confirmed, None);
         if is_confirmed && !self.later.is_empty() {
             self.todo.extend(self.later.drain(..));
@@ -165,10 +165,15 @@ impl Restoring {
         self.todo.is_empty()
     }
 
-    /// Reports whether the switch waits for labels no longer. `None` before its leaves are decided and its rules are
+    /// Looks whether the switch waits for labels no longer. Returns `None` before its leaves are decided and its rules are
     /// known. `any_waits`: routes of this switch wait for labels. `are_all_decided` says so of the leaves and rules of
     /// all switches.
-    pub fn has_waited(&mut self, now: Time, any_waits: bool, are_all_decided: impl FnOnce() -> bool) -> Option<bool> {
+    pub fn look_at_labels(
+        &mut self,
+        now: Time,
+        any_waits: bool,
+        are_all_decided: impl FnOnce() -> bool,
+    ) -> Option<bool> {
         let decided = self.decided?.max(self.read?);
         // f runs within a turn, and may take longer than the wait.
         if self.until.is_none() && decided < now && are_all_decided() {
@@ -230,10 +235,10 @@ mod tests {
     #[test]
     fn the_table_is_built_when_leaves_and_rules_are_known_and_no_route_waits() {
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(40));
-        assert!(!restoring.rules_known(second(1), vec![(Vec::new(), 7)], true));
-        assert_eq!(restoring.has_waited(second(1), false, || true), None, "leaves are not decided");
+        assert!(!restoring.on_rules_known(second(1), vec![(Vec::new(), 7)], true));
+        assert_eq!(restoring.look_at_labels(second(1), false, || true), None, "leaves are not decided");
         assert_eq!(decide(&mut restoring, second(2)), 3);
-        assert_eq!(restoring.has_waited(second(2), false, || false), Some(true));
+        assert_eq!(restoring.look_at_labels(second(2), false, || false), Some(true));
         assert_eq!(restoring.begin_build(), Some(vec![(Vec::new(), 7)]));
         assert_eq!(restoring.begin_build(), None, "once");
     }
@@ -241,9 +246,9 @@ mod tests {
     #[test]
     fn a_switch_waits_for_labels_with_two_bounds() {
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(1));
-        restoring.rules_known(second(1), Vec::new(), true);
+        restoring.on_rules_known(second(1), Vec::new(), true);
         decide(&mut restoring, second(1));
-        let has_waited = |restoring: &mut Restoring, now, all| restoring.has_waited(second(now), true, || all);
+        let has_waited = |restoring: &mut Restoring, now, all| restoring.look_at_labels(second(now), true, || all);
         assert_eq!(
             [1, 2, 10].map(|now| has_waited(&mut restoring, now, false)),
             [Some(false); 3],
@@ -251,7 +256,7 @@ mod tests {
         );
         assert_eq!(has_waited(&mut restoring, 11, false), Some(true), "it has waited the maximum time");
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(1));
-        restoring.rules_known(second(1), Vec::new(), true);
+        restoring.on_rules_known(second(1), Vec::new(), true);
         decide(&mut restoring, second(1));
         assert_eq!([2, 3, 4].map(|now| has_waited(&mut restoring, now, true)), [Some(false), Some(false), Some(true)]);
     }
@@ -259,12 +264,12 @@ mod tests {
     #[test]
     fn what_becomes_known_later_is_decided_after_the_switch_has_reported_its_rules() {
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(1));
-        restoring.rules_known(second(1), Vec::new(), false);
+        restoring.on_rules_known(second(1), Vec::new(), false);
         decide(&mut restoring, second(1));
         restoring.begin_build();
         restoring.extend(Vec::new(), witnesses(2));
         assert!(restoring.next_batch().is_none() && !restoring.is_confirmed());
-        assert!(restoring.rules_known(second(2), Vec::new(), true), "it is built again");
+        assert!(restoring.on_rules_known(second(2), Vec::new(), true), "it is built again");
         assert_eq!(restoring.next_batch().map(|batch| batch.len()), Some(2));
     }
 

@@ -1,7 +1,7 @@
 //! A switch in numbers, and the rules that it has.
 
 use super::Switch;
-use crate::engine::context::event::InstalledFlow;
+use crate::engine::context::event::ReportedRule;
 use crate::rule::Rule;
 
 impl Switch {
@@ -13,8 +13,8 @@ impl Switch {
     }
 
     /// Returns the rules that the switch has, as it would report them.
-    pub fn installed(&self) -> Vec<InstalledFlow> {
-        let flow = |(table_id, rule): (u8, Rule)| InstalledFlow {
+    pub fn installed(&self) -> Vec<ReportedRule> {
+        let flow = |(table_id, rule): (u8, Rule)| ReportedRule {
             table_id,
             priority: rule.priority,
             cookie: rule.cookie,

@@ -246,7 +246,7 @@ fn change_over(
     };
     if !stays {
         decisions.withdraw(fabric, id);
-        if !fabric.check_capacity_for_trace(witness.at.switch) {
+        if !fabric.make_room_for_trace(witness.at.switch) {
             return None;
         }
         return decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf);
@@ -308,7 +308,7 @@ fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[Re
         let RunOutcome::Answer((goal, _), finished) = outcome else { continue };
         if finished.lasts()
             && fabric.switches.find_leaf(&witness).is_none()
-            && fabric.check_capacity_for_trace(witness.at.switch)
+            && fabric.make_room_for_trace(witness.at.switch)
         {
             new.extend(decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf));
         }

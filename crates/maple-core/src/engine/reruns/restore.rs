@@ -10,7 +10,7 @@
 //!    itself. From then on f decides packets that come.
 //! 2. f runs on the remembered witness packets of each switch, a few at a time
 //!    ([`Event::Restore`](crate::engine::Event::Restore)). Meanwhile the switch's rules are read
-//!    ([`Event::FlowsRead`](crate::engine::Event::FlowsRead)). No rule is sent. At a take-over the previous controller reports
+//!    ([`Event::RulesRead`](crate::engine::Event::RulesRead)). No rule is sent. At a take-over the previous controller reports
 //!    the rules, so that all up to step 4 is done before it ends. The rules that are read in the end confirm its
 //!    report.
 //! 3. When the rules of all switches are known, labels get the ids that they had. If the switch already has a label's
@@ -54,7 +54,7 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 use rustc_hash::FxHashSet;
 
 use super::samples::Samples;
-use crate::engine::context::event::{Effect, InstalledFlow};
+use crate::engine::context::event::{Effect, ReportedRule};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
@@ -87,13 +87,13 @@ pub(in crate::engine) struct Restore {
 }
 
 impl Restore {
-    /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
+    /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `rules`: the rules
     /// that the previous controller reported, if it did. The switch's own report follows.
     pub fn begin(
         decisions: &mut Decisions,
         fabric: &mut Fabric,
         dpid: Dpid,
-        flows: Option<Vec<InstalledFlow>>,
+        rules: Option<Vec<ReportedRule>>,
         witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
@@ -125,8 +125,8 @@ impl Restore {
         });
         switch.ingress.table.begin_rebuild();
         switch.restoring = Some(Restoring::new(fabric.ctx.now(), labels, witnesses));
-        if let Some(flows) = flows {
-            fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
+        if let Some(rules) = rules {
+            fabric.switches.take_reported_rules(&mut fabric.ctx, dpid, rules);
             Restore::on_earlier_rules_known(decisions, fabric, dpid, false);
         }
         Restore::decide_next(decisions, fabric, dpid);
@@ -164,7 +164,7 @@ impl Restore {
         if let Some(restoring) = &mut switch.restoring {
             labels.extend(restoring.labels());
             restoring.set_route_numbers(route_numbers);
-            if restoring.rules_known(fabric.ctx.now(), preferred, is_confirmed) {
+            if restoring.on_rules_known(fabric.ctx.now(), preferred, is_confirmed) {
                 switch.ingress.table.begin_rebuild();
             }
         }
@@ -275,7 +275,9 @@ impl Restore {
         let Some(restoring) = switches.restoring_mut(dpid).expected() else { return };
         let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         let now = ctx.now();
-        let Some(has_waited) = restoring.has_waited(now, routes.any_waits_at(dpid), are_all_decided) else { return };
+        let Some(has_waited) = restoring.look_at_labels(now, routes.any_waits_at(dpid), are_all_decided) else {
+            return;
+        };
         let (next_look, is_confirmed, is_built) =
             (restoring.next_look(), restoring.is_confirmed(), restoring.is_built());
         if has_waited && !is_built && self.last_built == Some(now) {
@@ -336,7 +338,7 @@ fn restore_leaf(
 ) {
     let RunOutcome::Answer((goal, _), finished) = outcome else { return };
     let at = received.at;
-    if !finished.lasts() || !fabric.check_capacity_for_trace(at.switch) {
+    if !finished.lasts() || !fabric.make_room_for_trace(at.switch) {
         return;
     }
     let Some(adopted) = decisions.adopt(fabric, goal, *finished, received) else {

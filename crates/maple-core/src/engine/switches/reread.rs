@@ -6,7 +6,7 @@ use maple_wire::{Constraint, Dpid};
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::context::event::{Effect, Event, InstalledFlow};
+use crate::engine::context::event::{Effect, Event, ReportedRule};
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::{is_ours, watch_number};
 use crate::engine::one_switch::tables::Requests;
@@ -20,20 +20,20 @@ impl Switches {
         let Some(switch) = self.known_mut(dpid) else { return };
         if switch.tables.begin_reread(&mut requests) {
             switch.request_in_turn(ctx, requests);
-            switch.send_in_turn(ctx, [Effect::ReadFlows { dpid }]);
+            switch.send_in_turn(ctx, [Effect::ReadRules { dpid }]);
         }
     }
 
     /// Makes these rules the ones that a switch is known to have.
-    pub fn take_flows(&mut self, ctx: &mut Context, dpid: Dpid, flows: Vec<InstalledFlow>) {
+    pub fn take_reported_rules(&mut self, ctx: &mut Context, dpid: Dpid, rules: Vec<ReportedRule>) {
         let Some(switch) = self.known_mut(dpid) else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
         let epoch = ctx.options.epoch;
         let is_temporary = |cookie| watch_number(epoch, cookie).is_some();
-        let (ours, others): (Vec<_>, Vec<_>) = flows.into_iter().partition(|flow| is_ours(flow.cookie));
+        let (ours, others): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| is_ours(rule.cookie));
         let sets = switch.tables.action_sets();
-        let rules = ours.into_iter().filter(|flow| !is_temporary(flow.cookie)).map(|flow| {
-            let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
+        let rules = ours.into_iter().filter(|rule| !is_temporary(rule.cookie)).map(|rule| {
+            let ReportedRule { table_id, priority, cookie, matching, instructions } = rule;
             let instructions = sets.of_switch(table_id, instructions);
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
         });
@@ -51,7 +51,7 @@ impl Switches {
             }
         }
         switch.tables.read(reached.into_iter());
-        let others: BTreeSet<EntryKey> = others.iter().map(|flow| entry_key(flow.priority, &flow.matching)).collect();
+        let others: BTreeSet<EntryKey> = others.iter().map(|rule| entry_key(rule.priority, &rule.matching)).collect();
         switch.tables.set_unreached(unreached, |key| others.contains(key));
         switch.translate_cookies();
         let Switch { room, tables, .. } = &mut *switch;

@@ -27,7 +27,7 @@ pub(in crate::engine) struct LastMoves(BTreeMap<Mac, (Location, Location, Time)>
 
 impl LastMoves {
     /// Notes a move. Returns whether it repeats the host's last move within [`ALTERNATION`].
-    fn is_repeated(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
+    fn note(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
         if self.0.len() >= MAX_MOVES && !self.0.contains_key(&mac) {
             self.0.retain(|_, (.., when)| *when + ALTERNATION > now);
         }
@@ -86,7 +86,7 @@ impl Topology {
     /// Notes that a host has moved. If it alternates between two ports, as it would across a transparent middlebox, a
     /// report says so once.
     pub fn note_host_move(&mut self, fabric: &mut Fabric, mac: Mac, from: Location, to: Location) {
-        if self.moves.is_repeated(fabric.ctx.now(), mac, from, to) {
+        if self.moves.note(fabric.ctx.now(), mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
             let key = format!("{a} {b} {mac}");
             fabric.ctx.report_once(
@@ -110,17 +110,17 @@ mod tests {
         let (mut moves, mac) = (LastMoves::default(), Mac([2; 6]));
         let at = |port| Location::new(Dpid(1), PortNo(port));
         let time = |seconds: u64| Time(1 + seconds * 1_000_000_000);
-        assert!(!moves.is_repeated(time(0), mac, at(1), at(2)));
-        assert!(moves.is_repeated(time(5), mac, at(1), at(2)));
-        assert!(!moves.is_repeated(time(70), mac, at(1), at(2)), "long ago");
-        assert!(!moves.is_repeated(time(71), mac, at(3), at(2)), "from elsewhere");
+        assert!(!moves.note(time(0), mac, at(1), at(2)));
+        assert!(moves.note(time(5), mac, at(1), at(2)));
+        assert!(!moves.note(time(70), mac, at(1), at(2)), "long ago");
+        assert!(!moves.note(time(71), mac, at(3), at(2)), "from elsewhere");
     }
 
     #[test]
     fn the_number_of_remembered_moves_is_bounded() {
         let mut moves = LastMoves::default();
         let at = |port| Location::new(Dpid(1), PortNo(port));
-        let again = (0..3 * MAX_MOVES as u128).filter(|n| moves.is_repeated(Time(1), Mac::from_bits(*n), at(1), at(2)));
+        let again = (0..3 * MAX_MOVES as u128).filter(|n| moves.note(Time(1), Mac::from_bits(*n), at(1), at(2)));
         assert_eq!(again.count(), 0);
         assert_eq!(moves.0.len(), MAX_MOVES);
     }

@@ -24,8 +24,8 @@ use crate::report::{MoveReason, Report};
 use crate::state::{Snapshot, Write};
 
 impl Topology {
-    /// Learns from a packet at an edge port. Returns whether the packet is accepted.
-    pub fn check_location(&mut self, fabric: &mut Fabric, mac: Mac, received: &ReceivedPacket) -> bool {
+    /// Learns where a host is from its packet at an edge port. Returns whether the packet is accepted.
+    pub fn learn_location(&mut self, fabric: &mut Fabric, mac: Mac, received: &ReceivedPacket) -> bool {
         let state = fabric.ctx.store.snapshot();
         let packet = received.packet();
         let announces = if is_announcement(&packet) { announcement(&packet) } else { None };

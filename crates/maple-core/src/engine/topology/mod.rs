@@ -72,7 +72,7 @@ impl Topology {
         });
         fabric.ctx.report(Report::SwitchUp(dpid));
         fabric.mark_stale(dpid, Stale::ALL);
-        fabric.ctx.add_effect(Effect::ReadFlows { dpid });
+        fabric.ctx.add_effect(Effect::ReadRules { dpid });
         fabric.switches.plan_first_audit(&mut fabric.ctx, dpid);
     }
 

@@ -53,8 +53,8 @@ impl Topology {
         None
     }
 
-    /// Learns from a packet that enters the network. Returns whether it is accepted.
-    pub fn accepts(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> bool {
+    /// Learns where the sender of a packet is that enters the network. Returns whether the packet is accepted.
+    pub fn learn_sender(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> bool {
         if !fabric.ctx.options.track_hosts {
             return true;
         }
@@ -63,7 +63,7 @@ impl Topology {
         // A middlebox forwards what hosts elsewhere have sent.
         let is_anybodys =
             fabric.ctx.store.snapshot().port(received.at).is_some_and(|port| port.kind == PortKind::Middlebox);
-        let is_accepted = is_anybodys || self.check_location(fabric, source, received);
+        let is_accepted = is_anybodys || self.learn_location(fabric, source, received);
         is_accepted && !is_probe_answer
     }
 
@@ -73,7 +73,7 @@ impl Topology {
         fabric.ctx.stats.announcements += 1;
         if fabric.ctx.options.track_hosts && kind == Some(PortKind::Edge) {
             let source = received.packet().switch_value(Field::EthSrc).unwrap_or_default();
-            self.check_location(fabric, Mac::from_bits(source), received);
+            self.learn_location(fabric, Mac::from_bits(source), received);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use maple_core::engine::InstalledFlow;
+use maple_core::engine::ReportedRule;
 use maple_core::network::Location;
 use maple_sim::SimNetwork;
 use maple_sim::cases::{Knows, Step};
@@ -86,7 +86,7 @@ impl Play<'_> {
 }
 
 /// Reports whether 1.0 can express the match of a rule.
-pub(super) fn of10_can_say(flow: &InstalledFlow) -> bool {
+pub(super) fn of10_can_say(flow: &ReportedRule) -> bool {
     let request = FlowMod::new(FlowModCommand::DeleteStrict, flow.priority, flow.matching.clone(), Vec::new());
     Message::FlowMod(request).encode(Version::Of10, 0, &mut Vec::new()).is_ok()
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use maple_core::check::Observation;
-use maple_core::engine::{InstalledFlow, ListenerPacket, PROBE_MAC, Stats};
+use maple_core::engine::{ListenerPacket, PROBE_MAC, ReportedRule, Stats};
 use maple_core::network::PortKind;
 use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::{Resolved, RouteError};
@@ -227,7 +227,7 @@ impl Sent {
 
 /// Returns the number of rules of look-ups.
 fn count_look_ups(switch: &SimSwitch) -> u64 {
-    let is_of_look_up = |flow: &InstalledFlow| {
+    let is_of_look_up = |flow: &ReportedRule| {
         let leads_on = |to: &Instruction| matches!(to, Instruction::GotoTable(next) if *next == flow.table_id + 1);
         flow.table_id > 0 && flow.priority > 0 && flow.instructions.iter().any(leads_on)
     };
@@ -237,8 +237,8 @@ fn count_look_ups(switch: &SimSwitch) -> u64 {
 /// The rules of a switch, sorted. Packets don't reach rules in other tables than 1.0's, and 1.0 can't express
 /// their deletion.
 fn rules_of(switch: &SimSwitch) -> Vec<String> {
-    let counts = |flow: &&InstalledFlow| switch.version == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);
-    let shown = |flow: &InstalledFlow| {
+    let counts = |flow: &&ReportedRule| switch.version == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);
+    let shown = |flow: &ReportedRule| {
         let rule = Rule {
             priority: flow.priority,
             matching: flow.matching.clone(),

@@ -212,11 +212,11 @@ impl Redundancy<'_> {
                     self.necessities.set(id, Necessity::AssumedRequired);
                     self.work.defer(id);
                 } else {
-                    self.now_is_barrier(id, did_forward, may_be_required);
+                    self.on_became_barrier(id, did_forward, may_be_required);
                 }
             }
             EntryState::Gone | EntryState::Shadowed => {
-                self.now_is_shadowed(id, did_forward || was_assumed, was_barrier)
+                self.on_became_shadowed(id, did_forward || was_assumed, was_barrier)
             }
         }
     }
@@ -345,7 +345,7 @@ impl Redundancy<'_> {
     ///
     /// If no later entry forwards, it is redundant, and no later barrier entry becomes required. It also stands for no
     /// earlier one, unless it was itself the reason: the forwarding entries that those are required for come before it.
-    fn now_is_barrier(&mut self, id: EntryId, did_forward: bool, may_be_required: bool) {
+    fn on_became_barrier(&mut self, id: EntryId, did_forward: bool, may_be_required: bool) {
         let (earlier, later) = (self.overlaps.earlier(id), self.overlaps.later(id));
         if may_be_required {
             self.uncheck(id);
@@ -359,7 +359,7 @@ impl Redundancy<'_> {
     }
 
     /// Updates the entries around one that is now shadowed, and can no longer be a reason.
-    fn now_is_shadowed(&mut self, id: EntryId, did_forward: bool, was_barrier: bool) {
+    fn on_became_shadowed(&mut self, id: EntryId, did_forward: bool, was_barrier: bool) {
         let (earlier, later) = (self.overlaps.earlier(id), self.overlaps.later(id));
         for other in earlier {
             if self.necessities.necessity_of(*other) == (Necessity::Redundant { covered_by: Some(id) }) {
@@ -497,7 +497,7 @@ impl Redundancy<'_> {
         if was_rule != self.necessities.necessity_of(id).is_rule() {
             self.work.mark_dirty(id, self.store.state(id));
         }
-        self.work.is_looked_at(id);
+        self.work.note_looked_at(id);
     }
 
     /// Decides from scratch whether a barrier entry is required.

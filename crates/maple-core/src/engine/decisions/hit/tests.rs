@@ -45,7 +45,7 @@ impl Fixture {
                     Effect::Send { dpid, xid, message: Message::BarrierRequest } => {
                         events.push(Event::BarrierReply { dpid, xid });
                     }
-                    Effect::ReadFlows { dpid } => events.push(Event::FlowsRead { dpid, flows: Vec::new() }),
+                    Effect::ReadRules { dpid } => events.push(Event::RulesRead { dpid, rules: Vec::new() }),
                     _ => {}
                 }
             }

@@ -21,7 +21,7 @@ fn with_flow_mod() -> (Engine, u32) {
     let mut out = Vec::new();
     engine.handle(
         Time(1),
-        &mut vec![switch_up(SWITCH, Version::Of13, 254, vec![]), Event::FlowsRead { dpid: SWITCH, flows: vec![] }],
+        &mut vec![switch_up(SWITCH, Version::Of13, 254, vec![]), Event::RulesRead { dpid: SWITCH, rules: vec![] }],
         &mut out,
     );
     let xid = out.iter().find_map(|effect| match effect {
@@ -40,6 +40,6 @@ fn repeated_refusals_of_one_rule_count_once() {
         engine.handle(Time(2 + n), &mut vec![refusal()], &mut out);
     }
     assert_eq!(engine.view().stats().refused_rules, 1);
-    let readings = out.iter().filter(|effect| matches!(effect, Effect::ReadFlows { .. })).count();
+    let readings = out.iter().filter(|effect| matches!(effect, Effect::ReadRules { .. })).count();
     assert_eq!((readings, out.len()), (1, 2), "and one report: {out:?}");
 }

@@ -107,7 +107,7 @@ impl Tables {
 
     /// Handles the switch's report that it has removed a rule. Returns whether that rule is missing: we did not delete
     /// it, and the switch's rules are not being read.
-    pub fn is_lost(&mut self, now: Time, table: u8, cookie: u64, key: EntryKey) -> bool {
+    pub fn on_rule_removed(&mut self, now: Time, table: u8, cookie: u64, key: EntryKey) -> bool {
         let removal = (table, cookie, key);
         // We deleted this rule, and may have added it again since.
         if self.deletions.lately.take_expected(now, &removal) {

@@ -89,12 +89,12 @@ fn a_barrier_reply_does_not_confirm_a_refused_rule() {
 fn a_rule_that_the_switch_lost_is_sent_again() {
     let mut tables = tables();
     let key = key_of(&rule(1, 1));
-    assert!(!tables.is_lost(Time(1), 1, 8, key.clone()), "another cookie");
-    assert!(tables.is_lost(Time(1), 1, 7, key.clone()) && !tables.is_synchronised());
+    assert!(!tables.on_rule_removed(Time(1), 1, 8, key.clone()), "another cookie");
+    assert!(tables.on_rule_removed(Time(1), 1, 7, key.clone()) && !tables.is_synchronised());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
     assert_eq!(shown(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
     update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
-    assert!(!tables.is_lost(Time(2), 1, 7, key), "we deleted it");
+    assert!(!tables.on_rule_removed(Time(2), 1, 7, key), "we deleted it");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_removal_that_was_not_reported_before_the_connection_ended_explains_none_aft
     tables.read(std::iter::empty());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
     assert_eq!(shown(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
-    assert!(tables.is_lost(Time(2), 1, 7, key_of(&rule(1, 1))));
+    assert!(tables.on_rule_removed(Time(2), 1, 7, key_of(&rule(1, 1))));
 }
 
 /// Begins an update of two changes as a bundle that is not confirmed. Returns its messages.

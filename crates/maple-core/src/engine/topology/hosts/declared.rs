@@ -24,7 +24,7 @@ pub(super) struct ReportedSenders(BTreeSet<(Location, Mac)>);
 
 impl ReportedSenders {
     /// Notes a sender at a port. Returns whether to report it.
-    fn is_news(&mut self, at: Location, mac: Mac) -> bool {
+    fn note(&mut self, at: Location, mac: Mac) -> bool {
         let of_port = (at, Mac([0; 6]))..=(at, Mac([0xff; 6]));
         !self.0.contains(&(at, mac)) && self.0.range(of_port).count() < MAX_REPORTED && self.0.insert((at, mac))
     }
@@ -43,12 +43,12 @@ impl ReportedSenders {
 }
 
 impl Hosts {
-    /// Reports whether the sender's host has a fixed place elsewhere. If so, a report says it, at most once for each
-    /// sender and port.
-    pub(super) fn is_misplaced(&mut self, sender: Sender, out: &mut Vec<HostAction>) -> bool {
+    /// Reports a sender whose host has a fixed place elsewhere, at most once for each sender and port. Returns whether it
+    /// has.
+    pub(super) fn report_if_misplaced(&mut self, sender: Sender, out: &mut Vec<HostAction>) -> bool {
         let Sender { mac, at: seen, .. } = sender;
         let Some(at) = self.facts.place(mac).filter(|place| *place != seen) else { return false };
-        if self.misplaced.is_news(seen, mac) {
+        if self.misplaced.note(seen, mac) {
             out.push(HostAction::Report(Report::HostMisplaced { mac, at, seen }));
         }
         true
@@ -64,7 +64,7 @@ impl Hosts {
         let Sender { mac, at, announces } = sender;
         let foreign = |ip: IpAddr| Some((ip, self.facts.owner(ip).filter(|owner| *owner != mac)?));
         let Some((ip, owner)) = announces.and_then(foreign) else { return sender };
-        if self.foreign.is_news(at, mac) {
+        if self.foreign.note(at, mac) {
             out.push(HostAction::Report(Report::AddressOfAnother { mac, at, ip, owner }));
         }
         Sender { announces: None, ..sender }

@@ -189,8 +189,8 @@ impl HostRecord {
         if alike().count() >= MAX_ADDRESSES { alike().next() } else { None }
     }
 
-    /// Notes an announcement. Returns whether it is within the limit.
-    fn is_within_announcement_limit(&mut self, now: Time) -> bool {
+    /// Counts an announcement. Returns whether it is within the limit.
+    fn count_announcement(&mut self, now: Time) -> bool {
         if self.pace.0 + ANNOUNCEMENT_LIMIT.0 <= now {
             self.pace = (now, 0);
         }
@@ -236,7 +236,7 @@ impl Hosts {
         if mac == PROBE_MAC {
             return SourceCheck::Elsewhere;
         }
-        if self.is_misplaced(sender, out) {
+        if self.report_if_misplaced(sender, out) {
             return SourceCheck::Elsewhere;
         }
         let is_announcement = sender.announces.is_some();
@@ -293,7 +293,7 @@ impl Hosts {
         if !is_announcement {
             return;
         }
-        if !known.is_within_announcement_limit(now) {
+        if !known.count_announcement(now) {
             if !std::mem::replace(&mut known.muted, true) {
                 out.push(HostAction::Mute { mac, at, on: true });
                 out.push(HostAction::Wake(now + MUTE_DURATION, Timer::Muted(at, mac)));
