@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::bail;
 use maple_controller::replay::Recorded;
 use maple_core::engine::Time;
+use time::{Date, Month, UtcDateTime};
 
 use crate::values::duration;
 
@@ -74,16 +75,11 @@ fn of_day(text: &str) -> Option<Duration> {
 
 /// Returns the number of days from 1970 to a date: `2026-11-26`.
 fn day(text: &str) -> Option<u64> {
-    let parts: Vec<u64> = text.split('-').map(str::parse).collect::<Result<_, _>>().ok()?;
-    let [year, month, day] = parts[..] else { return None };
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Howard Hinnant's algorithm uses years that begin in March, so that their leap day is the last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + day_of_year;
-    days.checked_sub(719_468)
+    let mut parts = text.split('-');
+    let (year, month, day) = (parts.next()?.parse().ok()?, parts.next()?.parse::<u8>().ok()?, parts.next()?);
+    let date = Date::from_calendar_date(year, Month::try_from(month).ok()?, day.parse().ok()?).ok()?;
+    let is_whole = parts.next().is_none();
+    (date - UtcDateTime::UNIX_EPOCH.date()).whole_days().try_into().ok().filter(|_| is_whole)
 }
 
 #[cfg(test)]
@@ -119,7 +115,7 @@ mod tests {
         for wrong in ["", "4", "24:00", "04:60", "04:15:60", "a:b", "1:2:3:4"] {
             assert_eq!(of_day(wrong), None, "{wrong}");
         }
-        for wrong in ["2026-13-01", "2026-11", "26-11-26", "2026-11-00"] {
+        for wrong in ["2026-13-01", "2026-11", "26-11-26", "2026-11-00", "2026-02-31", "2025-02-29", "2026-11-26-01"] {
             assert_eq!(day(wrong), None, "{wrong}");
         }
     }
