@@ -3,7 +3,7 @@ import {expect, test} from "vitest";
 
 import type {TimeAnswer, TimeChanges, TimeRates} from "../api/types";
 import {Names} from "../names";
-import {changeRows, doubts, gapText, isLoss, mapThen, nextChange, path, ratesAt, share} from "./moments";
+import {changeRows, doubts, gapText, highest, isLoss, mapThen, nextChange, path, ratesAt, share} from "./moments";
 
 function point(time: number, changes: number, rate: number | null): TimeRates {
   return {
@@ -25,6 +25,7 @@ test("a moment has the rates of its span, and changes are stepped through", () =
 });
 
 test("the plot goes from the first moment to the last, with gaps where nothing is known", () => {
+  expect([highest(ALL.rates), highest([point(20, 0, null)]), highest([])]).toEqual([20, 0, 0]);
   expect([share(ALL, -5), share(ALL, 25), share(ALL, 500), share({...ALL, to: 0}, 0)]).toEqual([0, 0.25, 1, 1]);
   expect(path(ALL, (one) => one.packet_ins_per_second, 100, 10)).toBe("M20.0 5.0L40.0 0.0M80.0 10.0L100.0 7.5");
   expect(path({...ALL, rates: [point(20, 0, 1), point(40, 0, 1), point(60, 0, 1)]}, (one) => one.hosts, 100, 10)).toBe("M20.0 0.0L40.0 0.0M60.0 0.0");
