@@ -15,7 +15,8 @@ test("names stand where there are some, and else ids without zeros", () => {
     .toEqual(["s1:3", "0000000000000001", "00:00:00:00:00:0a", "x"]);
 });
 
-test("ids in a text become names, and parts of longer ids do not", () => {
+test("ids in a text become names or short, and parts of longer ids do not", () => {
+  expect(NAMES.inText("from 0000000000000001 to 00000000000000ff:2, metadata=0x00000000000000ff")).toBe("from s1 to ff:2, metadata=0x00000000000000ff");
   expect(NAMES.inText("dl_src=00:00:00:00:00:0a, to 0000000000000001:1; 00000000000000011, 00:00:00:00:00:0b"))
     .toBe("dl_src=h10, to s1:1; 00000000000000011, 00:00:00:00:00:0b");
 });

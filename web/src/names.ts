@@ -32,9 +32,9 @@ export class Names {
     return `${this.switch(at.switch)}:${at.port}`;
   }
 
-  /** A text with names in the place of the ids that it has. */
+  /** A text with names in the place of the ids that it has; ids of switches without one have no zeros in front. */
   inText(text: string): string {
-    return text.replace(IDS, (id) => this.switches.get(id) ?? this.hosts.get(id) ?? id);
+    return text.replace(IDS, (id) => (id.includes(":") ? this.host(id) : this.switch(id)));
   }
 
   /** A route with names in the place of ids, which stand there without zeros in front: `by 1:4, 11:2`. */

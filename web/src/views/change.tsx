@@ -117,7 +117,7 @@ function canaryOf(text: string, names: Names): object {
 function Done({what, done}: {readonly what: string; readonly done: Reloaded}) {
   const others = done.packets - done.same - done.failed;
   return (
-    <div role="status">
+    <div class="done" role="status">
       <p>Done ({what}) in {done.seconds.toFixed(3)} s: of {whole(done.packets)} packets that the network has decided about, {whole(done.same)} are decided as before, {whole(others)} otherwise, and {whole(done.failed)} fail.
         {!done.settled && " Not all switches have confirmed their rules yet."}</p>
       {done.unconfirmed !== null && <p class="warning">{done.unconfirmed}</p>}
@@ -152,12 +152,12 @@ function PlanText({plan, names}: {readonly plan: Plan; readonly names: Names}) {
         const own = plan.differences.filter((one) => one.kind === kind);
         return own.length === 0 ? null : (
           <Section key={kind} title={`Packets that ${meaning}: ${whole(plan.counts[kind] ?? own.length)}`}>
-            <table class="plain">
+            <table class="plain differs">
               <caption class="unseen">Packets that {meaning}</caption>
-              <thead><tr><th scope="col">packet</th><th scope="col">enters at</th><th scope="col">before</th><th scope="col">after</th></tr></thead>
+              <thead><tr><th scope="col">packet</th><th scope="col" class="spare">enters at</th><th scope="col">before</th><th scope="col">after</th></tr></thead>
               <tbody>{own.slice(0, LISTED).map((one, at) => (
                 <tr key={at}>
-                  <td><code>{names.inText(one.packet)}</code>{one.made_up && ' (made up)'}</td><td>{names.place(one.at)}</td>
+                  <td><code>{names.inText(one.packet)}</code>{one.made_up && ' (made up)'}</td><td class="spare">{names.place(one.at)}</td>
                   <td><DecisionText decision={one.before} names={names} /></td><td><DecisionText decision={one.after} names={names} /></td>
                 </tr>
               ))}</tbody>
