@@ -1,5 +1,6 @@
 """Control connections that end while datapaths go on, and what must not be lost meanwhile."""
 
+import functools
 import time
 from contextlib import contextmanager
 
@@ -26,13 +27,29 @@ def rules(net):
     return {switch.name: net.flows(switch.name) for switch in net.switches}
 
 
+def wait_probed(maple):
+    """Waits until discovery has asked all links again, which confirms or ends them: it probes a port that came up four
+    times within half a second, and each port every five seconds. A probe is one frame or two, which are counted."""
+    frames = functools.partial(maple.count, "lldp_probes")
+    ports = sum(port["up"] for switch in maple.connected() for port in switch["ports"])
+
+    def quick_ones_are_over():
+        before = frames()
+        time.sleep(0.3)
+        return frames() == before
+
+    wait_for("the end of the quick probes", quick_ones_are_over)
+    round_sent = frames() + 2 * ports
+    wait_for(f"{round_sent} frames of probes", lambda: frames() >= round_sent, timeout=40)
+
+
 @contextmanager
 def nothing_is_lost(maple, net, figure, what):
     """Pings are answered for the block and until discovery has asked all links again, and no rule changes."""
     before, changes = rules(net), maple.count("flow_mods")
     with Pinger(net, "h1", "h3") as ping:
         yield
-        time.sleep(7)
+        wait_probed(maple)
         lost, sent = ping.end()
     figure(f"{what}: {lost} of {sent} pings lost")
     assert lost == 0

@@ -12,7 +12,7 @@ from harness import ROOT, free_port, sh, vsctl, wait_for
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import TOOL, Pinger
 from mininet.topo import LinearTopo
-from outages import away, nothing_is_lost, rules
+from outages import away, nothing_is_lost, rules, wait_probed
 from topologies import Ring
 
 POLICY = ROOT / "examples" / "secure_routing.py"
@@ -166,7 +166,7 @@ def test_a_take_over_goes_on_with_a_switch_that_has_no_connection(controller, la
         time.sleep(2)
         vsctl("set-controller", "s2", f"tcp:127.0.0.1:{maple.port}")
         net.wait_known(maple)
-        time.sleep(7)
+        wait_probed(maple)
         lost, _ = ping.end()
     assert lost == 0
     assert maple.count("flow_mods") == 0

@@ -11,6 +11,7 @@ from harness import ROOT, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import Pinger
+from outages import wait_probed
 from topologies import Ring
 
 POLICY = ROOT / "examples" / "secure_routing.py"
@@ -36,8 +37,7 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
             net.wait_known(maple)
             there = functools.partial(maple.count, "leaves")
             wait_for(f"{leaves} leaves", lambda there=there, leaves=leaves: there() >= leaves)
-        # Discovery confirms what was presumed, or ends it.
-        time.sleep(7)
+        wait_probed(maple)
         lost, sent = ping.end()
     changes = maple.count("flow_mods")
     figure(f"{protocols}, {ends.name}: {lost} of {sent} pings lost over two restarts, {changes} flow-mods")
@@ -63,7 +63,7 @@ def test_a_take_over_reconnects_no_switch_and_loses_no_ping(controller, lab, tmp
             maple.take_over(POLICY, "--state", tmp_path / "state")
             wait_for("the switches", lambda: len(maple.show("switches")) == 4)
             net.wait_known(maple)
-        time.sleep(7)
+        wait_probed(maple)
         lost, sent = ping.end()
     changes, connections = maple.count("flow_mods"), maple.count("of_connections")
     figure(f"{protocols}: {lost} of {sent} pings lost over two take-overs, {changes} flow-mods")
