@@ -20,7 +20,7 @@ fn has_no_maple() -> bool {
     !maple.exists()
 }
 
-/// What the program answers, as JSON. Its status may be 1: a machine that is busy with other tests gives no result.
+/// Returns what the program answers, as JSON. Its status may be 1: a machine that is busy with other tests gives no result.
 fn answer(what: &str, arguments: &[&str]) -> Value {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(PROGRAM);

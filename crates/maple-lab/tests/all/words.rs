@@ -22,7 +22,7 @@ fn ring() -> TestNetwork {
     TestNetwork::with_app("ring:4", App::new(policy).link_cost("costly", 1, 2, 10))
 }
 
-/// What a failed assertion prints.
+/// Returns what a failed assertion prints.
 fn failure(assert: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(assert)).expect_err("the assertion should fail");
     panic.downcast_ref::<String>().cloned().expect("a text")

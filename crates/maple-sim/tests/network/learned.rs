@@ -110,7 +110,7 @@ fn slices() -> Composition<Arc<dyn Policy>> {
     Composition::slices([slice("red", [1, 2]), slice("blue", [3, 4])], drops, None).expect("ports differ")
 }
 
-/// Whether two ports are in one slice.
+/// Reports whether two ports are in one slice.
 fn are_together(a: u32, b: u32) -> bool {
     (a - 1) / 2 == (b - 1) / 2
 }

@@ -47,7 +47,7 @@ fn network(shards: u8) -> SimNetwork {
     ring_with(&options, Arc::new(policy), 2, shards, Version::Of13)
 }
 
-/// What rests on each line of this file, in all shards.
+/// Returns what rests on each line of this file, in all shards.
 fn lines(sim: &SimNetwork) -> BTreeMap<u32, LineUse> {
     let mut all: BTreeMap<u32, LineUse> = BTreeMap::new();
     for engine in sim.engines() {

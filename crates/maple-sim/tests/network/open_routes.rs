@@ -30,7 +30,7 @@ fn at(dpid: u64, port: u32) -> Location {
     Location::new(Dpid(dpid), PortNo(port))
 }
 
-/// Where the host of this number is: as many hosts at each switch, each at a port of its own.
+/// Returns the place of the host with this number: as many hosts at each switch, each at a port of its own.
 fn place(host: u64) -> Location {
     at(host % SWITCHES + 1, (host / SWITCHES) as u32 + 1)
 }

@@ -108,7 +108,7 @@ fn request(random: &mut Random, version: Version, serial: u32) -> Request {
     })
 }
 
-/// What a controller sees of a message. `None` for what the answer to each request has in both switches.
+/// Returns what a controller sees of a message. `None` for what the answer to each request has in both switches.
 fn seen(message: Message) -> Option<String> {
     match message {
         Message::Error(error) => {

@@ -55,7 +55,7 @@ fn every_good_message_of_the_corpus_is_printed_on_one_line() {
     }
 }
 
-/// Whether Open vSwitch's text or ours has parts whose meaning only experimenters know.
+/// Reports whether Open vSwitch's text or ours has parts whose meaning only experimenters know.
 fn is_opaque(ours: &str, theirs: &str) -> bool {
     let is_extension = theirs.starts_with("NX") || theirs.starts_with("ONF");
     is_extension || ours.contains("experimenter(0x00002320,") || ours.contains("oxm(0x0001,")
