@@ -80,16 +80,18 @@ function Status() {
 
 /** Says that what is shown is old. */
 function Lost() {
-  const [, setNow] = useState(0);
+  // A page that is seen again after hours has its connection in a moment.
+  const [waited, setWaited] = useState(0);
   const isLost = !connection.value.live && session.value !== null;
   useEffect(() => {
-    const timer = isLost ? setInterval(() => setNow(Date.now()), 1000) : undefined;
+    setWaited(0);
+    const timer = isLost ? setInterval(() => setWaited((seconds) => seconds + 1), 1000) : undefined;
     return () => clearInterval(timer);
   }, [isLost]);
-  const seconds = (Date.now() - connection.value.since) / 1000;
-  if (!isLost || seconds < 1.5) {
+  if (!isLost || waited < 2) {
     return null;
   }
+  const seconds = (Date.now() - connection.value.since) / 1000;
   return <p class="lost" role="alert">{session.value === undefined ? "The controller does not answer" : "No connection to the controller"} for {span(Math.floor(seconds))}. The page tries again by itself; what it shows is as old as that.</p>;
 }
 

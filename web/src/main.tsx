@@ -2,7 +2,7 @@
 import {render} from "preact";
 
 import {follow} from "./address";
-import {connect} from "./api/live";
+import {begin} from "./api/live";
 import {App} from "./app";
 import "./style.css";
 
@@ -10,6 +10,6 @@ const page = document.getElementById("page");
 if (page !== null) {
   page.replaceChildren();
   follow();
-  void connect();
+  void begin();
   render(<App />, page);
 }

@@ -1,17 +1,25 @@
 // Asks the API, and tells why it refused in its own words.
 import {csrf, signedOut} from "./session";
 
+/** The longest time without a word of the controller, in milliseconds. Its events come after 15 seconds at the latest. */
+export const SILENCE = 35_000;
+/** The status of an answer that does not come in time. */
+const LATE = 504;
+
 /** A refusal, or that no answer came. */
 export class Problem extends Error {
-  /** The status of HTTP; 0 where no answer came. */
+  /** The status of HTTP; 0 where there is no connection. */
   readonly status: number;
   /** The wrong part of the request, if one is. */
   readonly field: string;
+  /** After what time to ask again, in milliseconds, if the controller has said that. */
+  readonly after: number | null;
 
-  constructor(status: number, detail: string, field = "") {
+  constructor(status: number, detail: string, field = "", after: number | null = null) {
     super(detail);
     this.status = status;
     this.field = field;
+    this.after = after;
   }
 }
 
@@ -41,24 +49,56 @@ async function sent(path: string, request: RequestInit): Promise<Response> {
 
 async function refusal(response: Response): Promise<Problem> {
   const text = await response.text();
+  const seconds = response.headers.get("Retry-After") ?? "";
+  const after = /^\d{1,4}$/.test(seconds) ? Number(seconds) * 1000 : null;
   try {
     const {detail, field} = JSON.parse(text) as {detail: string; field?: string};
-    return new Problem(response.status, detail, field);
+    return new Problem(response.status, detail, field, after);
   } catch {
-    return new Problem(response.status, text.slice(0, 300) || `${response.status} ${response.statusText}`);
+    return new Problem(response.status, text.slice(0, 300) || `${response.status} ${response.statusText}`, "", after);
   }
 }
 
-/** Reads a path, unless its answer still has this tag. The signal ends that. */
+/** Reads a path, unless its answer still has this tag. The signal ends that, and so does silence. */
 export async function read<T>(path: string, tag: string | null = null, signal?: AbortSignal): Promise<Tagged<T>> {
-  const response = await sent(path, {...(tag === null ? {} : {headers: {"If-None-Match": tag}}), ...(signal === undefined ? {} : {signal})});
-  const data = response.status === 304 ? undefined : ((await response.json()) as T);
-  return {tag: response.headers.get("ETag"), data};
+  const {response, text} = await heard(path, tag === null ? {} : {headers: {"If-None-Match": tag}}, signal);
+  return {tag: response.headers.get("ETag"), data: response.status === 304 ? undefined : (JSON.parse(text) as T)};
 }
 
-/** Reads a path as text. The signal ends that. */
+/** Reads a path as text. The signal ends that, and so does silence. */
 export async function readText(path: string, signal?: AbortSignal): Promise<string> {
-  return (await sent(path, signal === undefined ? {} : {signal})).text();
+  return (await heard(path, {}, signal)).text;
+}
+
+/** Reads a path to its end, which may take long as long as something comes. */
+async function heard(path: string, request: RequestInit, signal: AbortSignal | undefined): Promise<{readonly response: Response; readonly text: string}> {
+  const own = new AbortController();
+  signal?.addEventListener("abort", () => own.abort(), {signal: own.signal});
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let isLate = false;
+  const hear = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      isLate = true;
+      own.abort();
+    }, SILENCE);
+  };
+  hear();
+  try {
+    const response = await sent(path, {...request, signal: own.signal});
+    const [reader, decoder] = [response.body?.getReader(), new TextDecoder()];
+    let text = "";
+    for (let part = await reader?.read(); part?.done === false; part = await reader?.read()) {
+      hear();
+      text += decoder.decode(part.value, {stream: true});
+    }
+    return {response, text: text + decoder.decode()};
+  } catch (error) {
+    throw isLate ? new Problem(LATE, `the controller says nothing to ${path.replace(/\?.*/, "")} for ${SILENCE / 1000} seconds`) : error;
+  } finally {
+    clearTimeout(timer);
+    own.abort();
+  }
 }
 
 /** Sends a request that may change something, and returns its answer. */

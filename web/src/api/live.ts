@@ -1,7 +1,7 @@
 // What the page hears of the controller as it happens: events that say that something is to be read again.
 import {signal} from "@preact/signals";
 
-import {Problem, read, send} from "./ask";
+import {Problem, read, send, SILENCE} from "./ask";
 import {csrf, type Session, session, signedIn, signedOut} from "./session";
 
 /** A line of the log. */
@@ -13,7 +13,7 @@ export interface LogLine {
   readonly text: string;
 }
 
-/** Whether events come; since when they do not. */
+/** Whether events come; without them, the moment of which the page knows the controller last, in milliseconds since 1970. */
 export const connection = signal<{readonly live: boolean; readonly since: number}>({live: false, since: Date.now()});
 
 type Listener = (kind: "state" | "log" | "all") => void;
@@ -27,6 +27,8 @@ let source: EventSource | null = null;
 /** The number of the latest attempt; earlier ones are given up. */
 let attempt = 0;
 let wait = FIRST_WAIT;
+let again: ReturnType<typeof setTimeout> | undefined;
+let silence: ReturnType<typeof setTimeout> | undefined;
 
 /** Calls a listener for each event. Returns what ends that. */
 export function listen(listener: Listener): () => void {
@@ -40,10 +42,36 @@ function tell(kind: "state" | "log" | "all"): void {
   }
 }
 
-/** Asks who this is, and follows events from then on. Tries again until it can. */
-export async function connect(): Promise<void> {
+/**
+ * Follows the controller from now on, as long as the page is seen. A page that is hidden has no stream of events: each takes
+ * a connection, and of those a browser has six to a server for all its pages.
+ */
+export async function begin(): Promise<void> {
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      const {live, since} = connection.value;
+      close();
+      attempt += 1;
+      connection.value = {live: false, since: live ? Date.now() : since};
+    } else {
+      wait = FIRST_WAIT;
+      void connect();
+    }
+  });
+  await connect();
+}
+
+/** Ends the stream of events, and no further attempt follows. */
+function close(): void {
+  clearTimeout(again);
+  clearTimeout(silence);
   source?.close();
   source = null;
+}
+
+/** Asks who this is, and follows events from then on if the page is seen. Tries again until it can. */
+async function connect(): Promise<void> {
+  close();
   attempt += 1;
   const mine = attempt;
   try {
@@ -64,8 +92,11 @@ export async function connect(): Promise<void> {
     if (error instanceof Problem && error.status === 401) {
       signedOut();
     } else {
-      retry();
+      retry(Date.now());
     }
+    return;
+  }
+  if (document.hidden) {
     return;
   }
   const own = new EventSource("/v1/events");
@@ -75,6 +106,20 @@ export async function connect(): Promise<void> {
       lost();
     }
   };
+  let heard = Date.now();
+  const hear = () => {
+    heard = Date.now();
+    clearTimeout(silence);
+    // A controller that is stopped, or behind a way that leads nowhere any more, closes nothing.
+    silence = setTimeout(() => {
+      close();
+      retry(heard);
+    }, SILENCE);
+  };
+  hear();
+  for (const kind of ["begin", "missed", "state", "log", "alive"]) {
+    own.addEventListener(kind, hear);
+  }
   own.addEventListener("begin", () => {
     wait = FIRST_WAIT;
     connection.value = {live: true, since: Date.now()};
@@ -89,17 +134,20 @@ export async function connect(): Promise<void> {
 /** Notes that the server is not there, and tries until it is. */
 export function lost(): void {
   if (source !== null) {
-    source.close();
-    source = null;
-    retry();
+    close();
+    retry(Date.now());
   }
 }
 
-function retry(): void {
+/** Tries again after a while. What the page shows is of that moment, or older if events did not come before. */
+function retry(since: number): void {
   if (connection.value.live) {
-    connection.value = {live: false, since: Date.now()};
+    connection.value = {live: false, since};
   }
-  setTimeout(() => void connect(), wait);
+  if (document.hidden) {
+    return;
+  }
+  again = setTimeout(() => void connect(), wait);
   wait = Math.min(2 * wait, LONGEST_WAIT);
 }
 
@@ -112,7 +160,6 @@ export async function signIn(token: string): Promise<void> {
 /** Ends the session. */
 export async function signOut(): Promise<void> {
   await send("DELETE", "/v1/session");
-  source?.close();
-  source = null;
+  close();
   signedOut();
 }

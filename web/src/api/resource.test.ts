@@ -1,24 +1,27 @@
 // Tests of how answers are kept fresh: by whom, when, and without keeping each other waiting.
 import {afterEach, beforeEach, expect, test, vi} from "vitest";
 
-import {connect} from "./live";
+import {SILENCE} from "./ask";
+import {begin, connection} from "./live";
 import {freshest, Resource, SOON, TRACKED} from "./resource";
 
 /** A request that waits for its answer. */
 interface Asked {
   readonly path: string;
   readonly signal: AbortSignal | undefined;
-  answer: (data: unknown) => Promise<void>;
+  answer: (data: unknown, response?: ResponseInit) => Promise<void>;
 }
 
 class Source extends EventTarget {
-  static latest: Source;
+  static readonly open = new Set<Source>();
   onerror: unknown = null;
   constructor() {
     super();
-    Source.latest = this;
+    Source.open.add(this);
   }
-  close(): void {}
+  close(): void {
+    Source.open.delete(this);
+  }
 }
 
 /** A document of which a test says whether it is seen. */
@@ -29,11 +32,22 @@ class Seen extends EventTarget {
     this.listeners.add(listener);
     super.addEventListener(type, listener, options);
   }
+
+  /** Hides the page, or shows it again. */
+  async hide(hidden: boolean): Promise<void> {
+    this.hidden = hidden;
+    this.dispatchEvent(new Event("visibilitychange"));
+    await vi.advanceTimersByTimeAsync(0);
+  }
 }
+
+const SESSION = {name: null, role: "read", csrf: null};
 
 let asked: Asked[];
 let page: Seen;
 let used: (() => void)[];
+/** What says that the controller is alive. */
+let pulse: ReturnType<typeof setInterval>;
 
 beforeEach(async () => {
   vi.useFakeTimers();
@@ -43,14 +57,16 @@ beforeEach(async () => {
   vi.stubGlobal("localStorage", {getItem: () => null, removeItem: () => undefined});
   vi.stubGlobal("fetch", (path: string, {signal}: RequestInit) => new Promise<Response>((done, fail) => {
     signal?.addEventListener("abort", () => fail(new DOMException("given up", "AbortError")));
-    asked.push({path, signal: signal ?? undefined, answer: async (data) => {
-      done(new Response(JSON.stringify(data)));
+    asked.push({path, signal: signal ?? undefined, answer: async (data, response) => {
+      done(new Response(JSON.stringify(data), response));
       await vi.advanceTimersByTimeAsync(0);
     }});
   }));
-  const connected = connect();
-  await asked.pop()?.answer({name: null, role: "read", csrf: null});
+  Source.open.clear();
+  const connected = begin();
+  await asked.pop()?.answer(SESSION);
   await connected;
+  pulse = setInterval(() => tell("alive"), 15_000);
 });
 
 afterEach(() => {
@@ -72,9 +88,20 @@ async function answerAfter(time: number, data: unknown = {}): Promise<void> {
   await asked[asked.length - 1]?.answer(data);
 }
 
-async function event(kind: "state" | "log"): Promise<void> {
-  Source.latest.dispatchEvent(new Event(kind));
+function tell(kind: "begin" | "state" | "log" | "alive"): void {
+  Source.open.forEach((source) => source.dispatchEvent(new Event(kind)));
+}
+
+async function event(kind: "begin" | "state" | "log"): Promise<void> {
+  tell(kind);
   await vi.advanceTimersByTimeAsync(0);
+}
+
+/** Answers the one who asks who this is. */
+async function answerSession(): Promise<void> {
+  const latest = asked.pop();
+  expect(latest?.path).toBe("/v1/session");
+  await latest?.answer(SESSION);
 }
 
 test("an answer is as fresh as the one who wants it freshest, whoever comes first", () => {
@@ -125,27 +152,138 @@ test("tracked state is read again when it changes, not at lines of the log, and 
   expect(asked.length, "another part of the page wants more").toBe(4);
 });
 
-test("a page that is hidden for days asks nothing and has one listener, and asks once when it is seen", async () => {
-  const [live, polled] = [new Resource("/v1/hosts"), new Resource("/v1/rules")];
+test("a page that is hidden for days asks nothing and holds no connection, and reads what it shows when it is seen", async () => {
+  const [live, polled, state] = [new Resource("/v1/hosts"), new Resource("/v1/rules"), new Resource("/v1/names")];
   use(live, {live: true, every: SOON});
   await answerAfter(0);
   use(polled, {every: 10_000});
   await answerAfter(0);
-  page.hidden = true;
+  use(state, {live: "state"});
+  await answerAfter(0);
+  await event("begin");
+  for (const path of ["/v1/hosts", "/v1/rules", "/v1/names"]) {
+    await vi.advanceTimersByTimeAsync(100);
+    await asked.findLast((one) => one.path === path)?.answer({});
+  }
+  asked.length = 0;
+  expect(Source.open.size).toBe(1);
+  const [seen, before] = [Date.now(), page.listeners.size];
+  await page.hide(true);
+  expect(Source.open.size).toBe(0);
   for (let hour = 0; hour < 48; hour += 1) {
-    await event("log");
-    await event("state");
     await vi.advanceTimersByTimeAsync(3_600_000);
   }
-  expect(asked.length).toBe(2);
-  expect(page.listeners.size, "one of each answer").toBe(2);
-  page.hidden = false;
-  page.dispatchEvent(new Event("visibilitychange"));
-  await vi.advanceTimersByTimeAsync(0);
-  expect(asked.map(({path}) => path)).toEqual(["/v1/hosts", "/v1/rules", "/v1/hosts", "/v1/rules"]);
-  await asked[2]?.answer({});
+  expect(asked).toEqual([]);
+  expect(page.listeners.size - before, "one of each answer that is read from time to time").toBe(2);
+  await page.hide(false);
+  expect(connection.value, "what it shows is old").toEqual({live: false, since: seen});
+  const [session, hosts, rules] = asked.splice(0);
+  expect([session?.path, hosts?.path, rules?.path]).toEqual(["/v1/session", "/v1/hosts", "/v1/rules"]);
+  await hosts?.answer({});
+  await rules?.answer({});
+  await session?.answer(SESSION);
+  expect(Source.open.size).toBe(1);
+  await event("begin");
+  expect(connection.value.live).toBe(true);
+  await vi.advanceTimersByTimeAsync(100);
+  expect(asked.map(({path}) => path).sort(), "what came meanwhile is not known").toEqual(["/v1/hosts", "/v1/names", "/v1/rules"]);
+  for (const one of asked.splice(0)) {
+    await one.answer({});
+  }
   await vi.advanceTimersByTimeAsync(SOON + 1);
-  expect(asked.length, "it goes on as before").toBe(5);
+  expect(asked.map(({path}) => path), "it goes on as before").toEqual(["/v1/hosts"]);
+});
+
+test("a page that is hidden while it tries to connect does not try on, and one that is seen for a moment holds one stream", async () => {
+  Source.open.forEach((source) => (source.onerror as () => void)());
+  await page.hide(true);
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(asked.length).toBe(0);
+  await page.hide(false);
+  await page.hide(true);
+  await page.hide(false);
+  const sessions = asked.splice(0);
+  expect(sessions.map(({path}) => path)).toEqual(["/v1/session", "/v1/session"]);
+  for (const one of sessions) {
+    await one.answer(SESSION);
+  }
+  expect(Source.open.size).toBe(1);
+  await page.hide(true);
+  expect(Source.open.size).toBe(0);
+});
+
+test("a controller without a word for longer than between two events is lost, and the page tries again until it is there", async () => {
+  await event("begin");
+  await vi.advanceTimersByTimeAsync(10 * 15_000);
+  clearInterval(pulse);
+  await event("log");
+  const heard = Date.now();
+  await vi.advanceTimersByTimeAsync(SILENCE - 1);
+  expect(connection.value.live).toBe(true);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(connection.value).toEqual({live: false, since: heard});
+  expect(Source.open.size).toBe(0);
+  // Neither who asks who this is hears anything.
+  await vi.advanceTimersByTimeAsync(500);
+  expect(asked.map(({path}) => path)).toEqual(["/v1/session"]);
+  await vi.advanceTimersByTimeAsync(SILENCE + 1000);
+  expect(asked[0]?.signal?.aborted).toBe(true);
+  expect(asked.length).toBe(2);
+  await answerSession();
+  await vi.advanceTimersByTimeAsync(SILENCE);
+  expect(connection.value.live, "a stream that does not begin").toBe(false);
+  expect(Source.open.size).toBe(0);
+  await vi.advanceTimersByTimeAsync(2000);
+  await answerSession();
+  await event("begin");
+  expect(connection.value.live).toBe(true);
+});
+
+test("an answer that does not come is a problem and keeps nothing from coming; one that comes slowly is read to its end", async () => {
+  const [one, other] = [new Resource("/v1/rules"), new Resource("/v1/tables")];
+  use(one, {live: "state"});
+  await vi.advanceTimersByTimeAsync(SILENCE + 1);
+  expect(asked[0]?.signal?.aborted).toBe(true);
+  expect(one.answer.value).toMatchObject({data: undefined, problem: {status: 504, message: "the controller says nothing to /v1/rules for 35 seconds"}});
+  await vi.advanceTimersByTimeAsync(SOON);
+  expect(asked.length, "it is asked again").toBe(2);
+  await answerAfter(0, {rows: []});
+  expect(one.answer.value).toEqual({data: {rows: []}, problem: null});
+
+  let write: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const body = new ReadableStream<Uint8Array>({start: (own) => void (write = own)});
+  vi.stubGlobal("fetch", () => Promise.resolve(new Response(body)));
+  use(other, {live: true});
+  for (const part of ['{"rows"', ":[", "]}"]) {
+    await vi.advanceTimersByTimeAsync(SILENCE - 1);
+    write?.enqueue(new TextEncoder().encode(part));
+  }
+  write?.close();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(other.answer.value).toEqual({data: {rows: []}, problem: null});
+});
+
+test("what the controller could not answer is read again when it says, without an event", async () => {
+  const one = new Resource("/v1/hosts");
+  use(one, {live: true});
+  await vi.advanceTimersByTimeAsync(1);
+  await asked[0]?.answer({detail: "a worker is late"}, {status: 503, headers: {"Retry-After": "3"}});
+  expect(one.answer.value.problem?.message).toBe("a worker is late");
+  await event("state");
+  await vi.advanceTimersByTimeAsync(2999);
+  expect(asked.length, "not before").toBe(1);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(asked.length).toBe(2);
+  await asked[1]?.answer({detail: "no luck"}, {status: 500});
+  await answerAfter(SOON);
+  expect(one.answer.value).toEqual({data: {}, problem: null});
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(asked.length).toBe(3);
+  use(new Resource("/v1/state/variables/none"), {live: true});
+  await vi.advanceTimersByTimeAsync(1);
+  await asked[3]?.answer({detail: "there is no such variable"}, {status: 404});
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(asked.length, "what is not there is there after an event").toBe(4);
 });
 
 test("a page that opens hidden reads what it will show", async () => {

@@ -32,6 +32,8 @@ const SPACING = 100;
 const SHARE = 4;
 /** How many answers that are not live are read at a time. Browsers have six connections to a server: events take one, and live answers find another. */
 const SLOW = 3;
+/** The time after which it is read again what the controller could not answer, if it did not say when, in milliseconds. */
+const TROUBLED = 5000;
 /** A list with live events is read again after this time as well: connections of switches are no event. */
 export const SOON = 5000;
 /** How tracked state is kept fresh: lines of the log do not change it, and another policy with other tables is seen soon. */
@@ -186,6 +188,7 @@ export class Resource<T> {
     const own = isSlow ? new AbortController() : undefined;
     this.given = own;
     const began = performance.now();
+    let rest = 0;
     const {always, text} = freshest(this.users);
     try {
       if (text === true) {
@@ -205,12 +208,16 @@ export class Resource<T> {
       this.answer.value = {data: this.answer.value.data, problem};
       if (problem.status === 0) {
         lost();
+      } else if (problem.after !== null || problem.status >= 500) {
+        // No event may tell that it can be read by now.
+        rest = problem.after ?? TROUBLED;
+        this.isStale = true;
       }
     }
     const [ended, before] = [performance.now(), this.took];
     this.took = ended - began;
     // The shorter one of two: a reading that something else has delayed says nothing of what reading costs.
-    this.earliest = ended + Math.max(SPACING, (SHARE - 1) * Math.min(this.took, before));
+    this.earliest = ended + Math.max(SPACING, (SHARE - 1) * Math.min(this.took, before), rest);
   }
 
   /** Waits for the time after which it is read again. */
