@@ -9,7 +9,7 @@ use maple_controller::control::socket::Tolerance;
 use maple_core::engine::LabelRange;
 use maple_load::TlsVersion;
 use maple_wire::packet::text::parse_vlan_id;
-use maple_wire::{BadDpid, Dpid, Version};
+use maple_wire::{BadDpid, Dpid};
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -224,18 +224,6 @@ pub fn tls_version(text: &str) -> Result<TlsVersion, String> {
         "1.2" => Ok(TlsVersion::V12),
         "1.3" => Ok(TlsVersion::V13),
         _ => Err(format!("TLS {text} is not supported; 1.2 and 1.3 are")),
-    }
-}
-
-/// Parses an OpenFlow version, 1.0 or 1.3.
-///
-/// # Errors
-/// A text that names the supported versions.
-pub fn version(text: &str) -> Result<Version, String> {
-    match text {
-        "1.0" => Ok(Version::Of10),
-        "1.3" => Ok(Version::Of13),
-        _ => Err(format!("OpenFlow {text} is not supported; 1.0 and 1.3 are")),
     }
 }
 

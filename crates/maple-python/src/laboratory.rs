@@ -63,11 +63,8 @@ impl PyLaboratory {
         tables: u8,
     ) -> PyResult<PyLaboratory> {
         let topology = Topology::parse(topology).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        let version = match version {
-            "1.0" => Version::Of10,
-            "1.3" => Version::Of13,
-            _ => return Err(PyValueError::new_err(format!("version is \"1.0\" or \"1.3\", not {version:?}"))),
-        };
+        let wrong = |_| PyValueError::new_err(format!("version is \"1.0\" or \"1.3\", not {version:?}"));
+        let version: Version = version.parse().map_err(wrong)?;
         if !(1..=254).contains(&tables) {
             return Err(PyValueError::new_err(format!("tables is 1 to 254, not {tables}")));
         }

@@ -43,4 +43,4 @@ pub use numbers::{eth_type, icmpv6_type, ip_proto};
 pub use packet::Packet;
 pub use port::{BadPort, Port, PortNo};
 pub use spelling::nearest;
-pub use version::Version;
+pub use version::{UnsupportedVersion, Version};

@@ -1,6 +1,7 @@
 //! The versions of OpenFlow.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// assert_eq!(Version::from_wire(4), Some(Version::Of13));
 /// assert_eq!(Version::from_wire(3), None);
+/// assert_eq!("1.3".parse(), Ok(Version::Of13));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
@@ -38,6 +40,24 @@ impl Version {
         match self {
             Version::Of10 => 0,
             Version::Of13 => 1,
+        }
+    }
+}
+
+/// Text that is not a version which this codec speaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("OpenFlow {0} is not supported; 1.0 and 1.3 are")]
+pub struct UnsupportedVersion(pub String);
+
+impl FromStr for Version {
+    type Err = UnsupportedVersion;
+
+    /// Parses a version as it is printed, `1.0` or `1.3`.
+    fn from_str(text: &str) -> Result<Version, UnsupportedVersion> {
+        match text {
+            "1.0" => Ok(Version::Of10),
+            "1.3" => Ok(Version::Of13),
+            _ => Err(UnsupportedVersion(text.to_owned())),
         }
     }
 }

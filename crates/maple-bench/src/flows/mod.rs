@@ -27,7 +27,7 @@ use maple_wire::Version;
 use crate::controllers::Contender;
 use crate::output::Output;
 use crate::report::Progress;
-use crate::values::{duration, version};
+use crate::values::duration;
 use results::{Results, Row};
 use round::{Setting, round};
 
@@ -63,7 +63,7 @@ pub struct FlowsArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub hosts: Option<u32>,
     /// OpenFlow versions of the switches
-    #[arg(long, value_name = "1.0|1.3,…", value_delimiter = ',', default_value = "1.3", value_parser = version)]
+    #[arg(long, value_name = "1.0|1.3,…", value_delimiter = ',', default_value = "1.3")]
     pub of: Vec<Version>,
     /// Flows under way
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]

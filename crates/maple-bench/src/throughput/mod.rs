@@ -22,7 +22,7 @@ use crate::controllers::Contender;
 use crate::error::BenchError;
 use crate::output::Output;
 use crate::report::Progress;
-use crate::values::{duration, version};
+use crate::values::duration;
 use results::{Point, Results};
 
 /// Maximum number of unanswered packet-ins of a switch when a rate is offered, which bounds memory. It is so large that the
@@ -78,7 +78,7 @@ pub struct ThroughputArgs {
     #[arg(long, value_name = "M", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub macs: u32,
     /// OpenFlow version of the switches
-    #[arg(long, value_name = "1.0|1.3", default_value = "1.0", value_parser = version)]
+    #[arg(long, value_name = "1.0|1.3", default_value = "1.0")]
     pub of: Version,
     /// How long to measure each time
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]

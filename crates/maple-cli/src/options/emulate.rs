@@ -8,13 +8,13 @@ use clap::Args;
 use maple_wire::Version;
 
 use super::refused;
-use crate::values::{address, duration, version};
+use crate::values::{address, duration};
 
 /// How an emulated network behaves.
 #[derive(Clone, Debug, Args)]
 pub struct EmulationArgs {
     /// OpenFlow version of the emulated switches [default: 1.3]
-    #[arg(long, value_name = "1.0|1.3", value_parser = version)]
+    #[arg(long, value_name = "1.0|1.3")]
     pub of: Option<Version>,
     /// Tables of each emulated switch in 1.3 [default: 254]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]

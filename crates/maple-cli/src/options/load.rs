@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use maple_load::TlsVersion;
 use maple_wire::Version;
 
-use crate::values::{address, duration, tls_version, version};
+use crate::values::{address, duration, tls_version};
 
 /// `maple load`.
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub settle: Option<Duration>,
     /// OpenFlow version of the switches
-    #[arg(long, value_name = "1.0|1.3", default_value = "1.0", value_parser = version)]
+    #[arg(long, value_name = "1.0|1.3", default_value = "1.0")]
     pub of: Version,
     /// How long to measure
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]

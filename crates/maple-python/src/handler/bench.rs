@@ -69,11 +69,8 @@ impl HandlerBench {
         of: &str,
         time_limit: f64,
     ) -> PyResult<HandlerBench> {
-        let version = match of {
-            "1.0" => Version::Of10,
-            "1.3" => Version::Of13,
-            _ => return Err(PyValueError::new_err(format!("of is \"1.0\" or \"1.3\", not {of:?}"))),
-        };
+        let wrong = |_| PyValueError::new_err(format!("of is \"1.0\" or \"1.3\", not {of:?}"));
+        let version = of.parse().map_err(wrong)?;
         let limit = Duration::try_from_secs_f64(time_limit)
             .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
         let info = switch(version, dpid, ports);

@@ -49,11 +49,7 @@ fn corpus() -> Option<(PathBuf, Vec<Entry>)> {
 }
 
 fn version(entry: &Entry) -> Option<Version> {
-    match entry.version.as_str() {
-        "1.0" => Some(Version::Of10),
-        "1.3" => Some(Version::Of13),
-        _ => None,
-    }
+    entry.version.parse().ok()
 }
 
 fn reason<'a>(list: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
