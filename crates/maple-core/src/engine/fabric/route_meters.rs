@@ -24,7 +24,7 @@ impl Fabric {
             self.report_no_meter(ingress, "OpenFlow 1.0 has none");
             return Ok(None);
         }
-        let (was_empty, was_refused) = (switch.paths.meters.is_empty(), switch.paths.meters.is_refused);
+        let (was_empty, was_refused) = (switch.paths.meters.is_empty(), switch.paths.meters.is_refused());
         let number = switch.paths.meters.number(limit);
         if number.is_none() && !was_refused {
             self.report_no_meter(ingress, &format!("it has {MAX_LIMITS} already"));
@@ -75,8 +75,7 @@ impl Fabric {
     /// Gives up an audit of meters: the switch was not asked for them, or refuses to report them.
     pub fn on_meters_unread(&mut self, dpid: Dpid, is_refused: bool) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
-            switch.paths.meters.audit = None;
-            switch.paths.meters.is_unreadable |= is_refused;
+            switch.paths.meters.give_up_audit(is_refused);
         }
     }
 

@@ -12,7 +12,6 @@
 //! A switch that has meters of ours is asked for these too (`fabric/route_meters.rs`). They are known before its rules
 //! are, so that a rule that is sent again finds its meter.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
@@ -20,26 +19,19 @@ use maple_wire::{Constraint, Dpid, Match, Message};
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::context::backoff::Backoff;
 use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::cookies::{is_of_watch, is_ours};
-use crate::engine::one_switch::counters::audit_state::Repair;
+use crate::engine::one_switch::counters::audit_state::{AfterAudit, Judgement, WrongRules};
 use crate::engine::one_switch::counters::polls::REST_FACTOR;
 use crate::engine::one_switch::tables::AuditFindings;
 use crate::report::{Report, rule_line};
 use crate::rule::Rule;
-use crate::update::{EntryKey, key_of};
 
 /// The pause before a switch that could not be asked is asked again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The pause between noticing wrong rules and asking whether they are right.
-const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 /// The number of steps over which the first audits of switches are spread within the period.
 const STEPS: u32 = 16;
-/// The maximum number of foreign rules that an audit compares with ours. Further ones have their turn in the next
-/// audit.
-const MAX_JUDGED: usize = 16;
 
 impl Switches {
     /// Plans the first audit of a switch.
@@ -51,7 +43,7 @@ impl Switches {
     fn plan_audit(&mut self, ctx: &mut Context, dpid: Dpid, wait: Duration) {
         let due = ctx.now() + wait;
         if let Some(switch) = self.get_mut(&dpid).filter(|_| !ctx.options.audit.is_zero()) {
-            switch.counters.audits.due = due;
+            switch.counters.audits.plan(due);
             ctx.wake_at(due, Timer::Audit(dpid));
         }
     }
@@ -60,7 +52,7 @@ impl Switches {
     pub fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
         let now = ctx.now();
         // The timer may be one of an earlier connection.
-        let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.counters.audits.due <= now) else { return };
+        let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.counters.audits.is_due(now)) else { return };
         if !switch.tables.is_ready() || switch.restoring.is_some() {
             return self.plan_audit(ctx, dpid, RETRY);
         }
@@ -73,7 +65,7 @@ impl Switches {
         let Some(switch) = self.known_mut(dpid) else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
-        switch.counters.audits.asked = now;
+        switch.counters.audits.on_asked(now);
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
         ctx.add_after_rules(Effect::Poll { dpid, xid, message });
         // An audit that is given up has no answer.
@@ -100,13 +92,13 @@ impl Switches {
             return;
         }
         switch.end_count_reading(ctx.now());
-        let took = Duration::from_nanos(ctx.now().0.saturating_sub(switch.counters.audits.asked.0));
+        let took = switch.counters.audits.since_asked(ctx.now());
         let findings = switch.tables.end_audit();
         let rest = took * REST_FACTOR;
         self.plan_audit(ctx, dpid, ctx.options.audit.max(rest));
         ctx.stats.audits += 1;
-        if let Some(findings) = findings {
-            self.judge_foreign(ctx, dpid, &findings.foreign);
+        if let Some(mut findings) = findings {
+            self.judge_foreign(ctx, dpid, std::mem::take(&mut findings.foreign));
             self.repair(ctx, dpid, findings, rest);
         }
     }
@@ -115,81 +107,43 @@ impl Switches {
     fn repair(&mut self, ctx: &mut Context, dpid: Dpid, findings: AuditFindings, rest: Duration) {
         let Some(switch) = self.known_mut(dpid) else { return };
         let version = switch.version();
-        let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
-        if findings.example.is_none() && switch.counters.audits.repair.as_ref().is_some_and(is_unjudged) {
-            // Their repair is on its way.
-            return self.plan_audit(ctx, dpid, RETRY.max(rest));
+        let Judgement { repaired, unrepaired, next } = switch.counters.audits.judge(ctx.now(), version, findings);
+        if let Some(WrongRules { missing, altered, unknown, example }) = repaired {
+            ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
+            ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
         }
-        let before = switch.counters.audits.repair.take();
-        let is_again = before.as_ref().is_some_and(|before| !before.places.is_disjoint(&findings.places));
-        let before = if is_again {
-            before
-        } else {
-            before.into_iter().for_each(|before| report_repaired(ctx, dpid, before));
-            None
-        };
-        let AuditFindings { missing, altered, unknown, example: Some((table, rule)), places, .. } = findings else {
-            return;
-        };
-        let example: Box<str> = rule_line(version, table, &rule).into();
-        let Some(mut repair) = before else {
-            let (failed, is_reported) = (Backoff::default(), false);
-            switch.counters.audits.repair =
-                Some(Repair { missing, altered, unknown, example, places, failed, is_reported });
-            self.plan_audit(ctx, dpid, CONFIRM_AFTER.max(rest));
-            return self.reread(ctx, dpid);
-        };
-        if repair.failed.is_over(ctx.now()) {
-            repair.missing = repair.missing.max(missing);
-            repair.altered = repair.altered.max(altered);
-            repair.unknown = repair.unknown.max(unknown);
-            let until = repair.failed.fail(ctx.now());
-            // After one failure, somebody may just have changed them again.
-            if repair.failed.failures() > 1 && !std::mem::replace(&mut repair.is_reported, true) {
-                let count = missing + altered + unknown;
-                ctx.report(Report::RulesNotRepaired { switch: dpid, count, example });
+        if let Some((count, example)) = unrepaired {
+            ctx.report(Report::RulesNotRepaired { switch: dpid, count, example });
+        }
+        match next {
+            AfterAudit::Nothing => {}
+            AfterAudit::AskAgain => self.plan_audit(ctx, dpid, RETRY.max(rest)),
+            AfterAudit::Repair(pause) => {
+                self.plan_audit(ctx, dpid, pause.max(rest));
+                self.reread(ctx, dpid);
             }
-            let pause = Duration::from_nanos(until.0.saturating_sub(ctx.now().0));
-            self.plan_audit(ctx, dpid, pause.max(rest));
-            self.reread(ctx, dpid);
-        }
-        if let Some(switch) = self.get_mut(&dpid) {
-            switch.counters.audits.repair = Some(Repair { places, ..repair });
         }
     }
 
     /// Keeps the foreign rules, and reports those that take packets from ours, each once while it is there.
-    fn judge_foreign(&mut self, ctx: &mut Context, dpid: Dpid, foreign: &[(u8, Rule)]) {
+    fn judge_foreign(&mut self, ctx: &mut Context, dpid: Dpid, foreign: Vec<(u8, Rule)>) {
         let Some(switch) = self.known_mut(dpid) else { return };
-        let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
-        let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
-        let (audits, tables) = (&mut switch.counters.audits, &switch.tables);
-        audits.judged.retain(|place| there.contains(place));
-        let new = foreign.iter().filter(|rule| !audits.judged.contains(&place(rule)));
-        let new: Vec<&(u8, Rule)> = new.take(MAX_JUDGED).collect();
-        audits.judged.extend(new.iter().map(|rule| place(rule)));
-        audits.set_foreign(foreign.to_vec());
-        let ours: Vec<(u8, Rule)> = if new.is_empty() { Vec::new() } else { tables.installed().collect() };
+        let new = switch.counters.audits.take_foreign(foreign);
+        let ours: Vec<(u8, Rule)> = if new.is_empty() { Vec::new() } else { switch.tables.installed().collect() };
         let version = switch.version();
         for (table, rule) in new {
             let is_below = |(of, below): &&(u8, Rule)| {
-                of == table && below.priority <= rule.priority && overlap(&rule.matching, &below.matching)
+                *of == table && below.priority <= rule.priority && overlap(&rule.matching, &below.matching)
             };
             let mut below = ours.iter().filter(is_below);
             if let Some((_, first)) = below.next() {
                 let (foreign, first) =
-                    (rule_line(version, *table, rule).into(), rule_line(version, *table, first).into());
+                    (rule_line(version, table, &rule).into(), rule_line(version, table, first).into());
                 ctx.stats.foreign_rules += 1;
                 ctx.report(Report::ForeignRule { switch: dpid, foreign, taken_from: 1 + below.count(), first });
             }
         }
     }
-}
-
-fn report_repaired(ctx: &mut Context, dpid: Dpid, repair: Repair) {
-    let Repair { missing, altered, unknown, example, .. } = repair;
-    ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
-    ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
 }
 
 /// Reports whether a packet may fit both matches: they agree in the known bits that both fix.

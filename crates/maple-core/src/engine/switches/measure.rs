@@ -26,8 +26,6 @@ const LOOK_DELAY: Duration = Duration::from_millis(100);
 const MIN_LOOK_DISTANCE: Duration = Duration::from_secs(1);
 /// The distance between the first polls of a shard's switches.
 const POLL_DISTANCE: Duration = Duration::from_millis(10);
-/// The time after which a poll of a busy switch is tried again, if its barrier reply does not come before.
-const BUSY_RETRY: Duration = Duration::from_millis(100);
 
 /// The part of f's demand for measurements that this shard has seen.
 #[derive(Debug, Default)]
@@ -96,11 +94,12 @@ impl Switches {
         let Some(switch) = self.known_mut(dpid) else { return };
         match switch.counters.polls.next(now, period) {
             Some((due, _)) if due <= now => self.poll(ctx, dpid),
-            Some((due, _)) if switch.counters.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
-                switch.counters.polls.timer = Some(due);
-                ctx.wake_at(due, Timer::Poll(dpid));
+            Some((due, _)) => {
+                if switch.counters.polls.plan_timer(now, due) {
+                    ctx.wake_at(due, Timer::Poll(dpid));
+                }
             }
-            Some(_) | None => {}
+            None => {}
         }
     }
 
@@ -114,11 +113,10 @@ impl Switches {
             None => return,
         };
         if switch.tables.is_unconfirmed() || ctx.is_dirty(dpid) {
-            ctx.stats.polls_postponed += u64::from(!switch.counters.polls.is_postponed);
-            switch.counters.polls.is_postponed = true;
-            if switch.counters.polls.timer.is_none_or(|timer| timer <= now) {
-                switch.counters.polls.timer = Some(now + BUSY_RETRY);
-                ctx.wake_at(now + BUSY_RETRY, Timer::Poll(dpid));
+            let (is_new, again) = switch.counters.polls.postpone(now);
+            ctx.stats.polls_postponed += u64::from(is_new);
+            if let Some(again) = again {
+                ctx.wake_at(again, Timer::Poll(dpid));
             }
             return;
         }
@@ -131,7 +129,7 @@ impl Switches {
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
     pub fn make_postponed_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
-        if self.get(&dpid).is_some_and(|switch| switch.counters.polls.is_postponed) {
+        if self.get(&dpid).is_some_and(|switch| switch.counters.polls.is_postponed()) {
             self.poll(ctx, dpid);
         }
     }

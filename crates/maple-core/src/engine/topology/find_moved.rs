@@ -1,7 +1,6 @@
 //! Looks for hosts that may have moved when ports come and go (`hosts/flaps.rs`), and notices hosts that seem to
 //! alternate between two ports.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -49,13 +48,12 @@ impl Topology {
         };
         match state.port(at) {
             Some(PortInfo { up: true, kind: PortKind::Edge }) => {
-                if let Entry::Vacant(new) = switch.ports.edges.entry(at.port) {
-                    new.insert(now);
+                if switch.ports.note_edge(now, at.port) {
                     self.with_hosts(fabric, |hosts, now, actions| hosts.on_edge(now, state, at, actions));
                 }
             }
             info => {
-                let was_edge = switch.ports.edges.remove(&at.port).is_some();
+                let was_edge = switch.ports.forget_edge(at.port);
                 if was_edge && info.is_none_or(|port| !port.up) && state.hosts_at(at).next().is_some() {
                     let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
                     shards.into_iter().for_each(|to| fabric.ctx.send_to_shard(to, EngineMessage::Unplugged(at)));
@@ -67,13 +65,11 @@ impl Topology {
     /// Looks for the hosts of a port that has gone down. They may be at ports of this shard that have just come up.
     pub fn look_for_unplugged_hosts(&mut self, fabric: &mut Fabric, from: Location) {
         let state = fabric.ctx.store.snapshot();
-        let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > fabric.ctx.now();
+        let lately = |(_, since): &(PortNo, Time)| *since + RECENTLY_UP > fabric.ctx.now();
         let places: Vec<Location> = fabric
             .switches
             .iter()
-            .flat_map(|(dpid, switch)| {
-                switch.ports.edges.iter().filter(lately).map(|(port, _)| Location::new(*dpid, *port))
-            })
+            .flat_map(|(dpid, switch)| switch.ports.edges().filter(lately).map(|(port, _)| Location::new(*dpid, port)))
             .collect();
         let hosts = hosts_to_ask_for(&state, from);
         self.with_hosts(fabric, |_, _, actions: &mut Vec<HostAction>| {

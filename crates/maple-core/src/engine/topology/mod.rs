@@ -56,7 +56,7 @@ impl Topology {
         fabric.ctx.store.note_model(fabric.ctx.now(), dpid, SwitchModel::from_capabilities(&capabilities));
         let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
         switch.ports.host_rules.set_kinds(self.address_kinds);
-        switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
+        switch.ports.set_addresses(ports.iter().map(|port| (port.number, Mac(port.hw_addr))));
         if !switch.layout().look_ups().is_empty() {
             fabric.ctx.store.keep_look_ups(dpid, switch.ingress.look_ups.registers());
         }
@@ -95,7 +95,7 @@ impl Topology {
 
     pub(super) fn on_port_status(fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
-        switch.ports.addresses.insert(status.port.number, Mac(status.port.hw_addr));
+        switch.ports.set_address(status.port.number, Mac(status.port.hw_addr));
         let version = switch.version();
         let at = Location::new(dpid, status.port.number);
         let deleted = status.reason == PortReason::Delete;

@@ -82,7 +82,7 @@ impl Topology {
 /// reported changes in the wrong order.
 fn ask_for_ports(fabric: &mut Fabric, dpid: Dpid) {
     let now = fabric.ctx.now();
-    if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.questions.take_try(now)) {
+    if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.take_question(now)) {
         fabric.ctx.stats.port_questions += 1;
         fabric.ctx.add_effect(Effect::AskPorts { dpid });
     }

@@ -30,6 +30,8 @@ pub(in crate::engine) const REST_FACTOR: u32 = 19;
 const SHOWN_PERIOD: Duration = Duration::from_secs(1);
 /// How long the counters are polled for a person after the last question.
 const SHOWN_FOR: Duration = Duration::from_secs(5);
+/// The time after which a poll of a busy switch is tried again, if its barrier reply does not come before.
+const BUSY_RETRY: Duration = Duration::from_millis(100);
 /// The maximum number of rules, and of ports, whose counters are kept. Further ones in an answer are ignored.
 const MAX_KEPT: usize = 1 << 18;
 
@@ -93,9 +95,9 @@ pub(in crate::engine) struct Polls {
     /// The time until which the switch is left alone.
     rest: Time,
     /// When the timer for the next poll fires.
-    pub timer: Option<Time>,
+    timer: Option<Time>,
     /// Whether a poll was due, but the switch was busy.
-    pub is_postponed: bool,
+    is_postponed: bool,
     kept: BTreeSet<Gauge>,
 }
 
@@ -198,6 +200,31 @@ impl Polls {
         }
         let due = |what, series: &PollSeries| series.due(now, period).map(|due| (due.max(self.rest), what));
         due(CounterKind::Ports, &self.ports).into_iter().chain(due(CounterKind::Rules, &self.rules)).min()
+    }
+
+    /// Plans a timer for the next poll. Returns whether it is to be set, because none fires before.
+    pub fn plan_timer(&mut self, now: Time, due: Time) -> bool {
+        let is_first = self.timer.is_none_or(|timer| timer <= now || due < timer);
+        if is_first {
+            self.timer = Some(due);
+        }
+        is_first
+    }
+
+    /// Postpones the poll that is due, because the switch is busy. Returns whether it was not postponed before, and the
+    /// time of a timer, if one is to be set.
+    pub fn postpone(&mut self, now: Time) -> (bool, Option<Time>) {
+        let is_new = !std::mem::replace(&mut self.is_postponed, true);
+        if self.timer.is_some_and(|timer| timer > now) {
+            return (is_new, None);
+        }
+        self.timer = Some(now + BUSY_RETRY);
+        (is_new, self.timer)
+    }
+
+    /// Reports whether a poll was due, but the switch was busy.
+    pub fn is_postponed(&self) -> bool {
+        self.is_postponed
     }
 
     /// Notes that the switch was asked.

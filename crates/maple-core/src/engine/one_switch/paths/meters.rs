@@ -62,11 +62,12 @@ pub(in crate::engine) struct Meters {
     idle: BTreeSet<u32>,
     /// The latest requests, each with whether it adds a meter.
     asked: Vec<(u32, bool)>,
-    pub is_refused: bool,
+    /// Whether the switch has refused a meter.
+    is_refused: bool,
     /// The audit of the meters that goes on.
-    pub audit: Option<MeterAudit>,
+    audit: Option<MeterAudit>,
     /// Whether the switch refuses to report its meters.
-    pub is_unreadable: bool,
+    is_unreadable: bool,
     /// Meters whose absence a refused rule has shown, and when.
     lost: BTreeMap<u32, Time>,
 }
@@ -178,6 +179,12 @@ impl Meters {
         (all.filter_map(repair).collect(), missing.len(), altered.len())
     }
 
+    /// Gives up an audit: the switch was not asked for its meters, or refuses to report them (`is_refused`).
+    pub fn give_up_audit(&mut self, is_refused: bool) {
+        self.audit = None;
+        self.is_unreadable |= is_refused;
+    }
+
     /// Notes that these meters are missing, because a rule that names them was refused. Returns whether to make any
     /// again.
     pub fn lose(&mut self, now: Time, numbers: impl IntoIterator<Item = u32>) -> bool {
@@ -191,6 +198,11 @@ impl Meters {
         }
         self.lost.retain(|_, lost| now < *lost + LOST_FOR);
         is_news
+    }
+
+    /// Reports whether the switch has refused a meter, so that it gets no more.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     pub fn is_empty(&self) -> bool {

@@ -19,15 +19,15 @@ use new_port_packets::NewPortPackets;
 /// What the engine knows of a switch's ports beyond the tracked state.
 pub(in crate::engine) struct Ports {
     /// The hardware addresses of the ports.
-    pub addresses: BTreeMap<PortNo, Mac>,
+    addresses: BTreeMap<PortNo, Mac>,
     /// The edge ports, each with the time since when it is one.
-    pub edges: BTreeMap<PortNo, Time>,
+    edges: BTreeMap<PortNo, Time>,
     /// The link ports, each with the time since when it is one.
-    pub linked: BTreeMap<PortNo, Time>,
+    linked: BTreeMap<PortNo, Time>,
     /// Packets from ports whose kind is not known yet.
     pub new_port_packets: NewPortPackets,
     /// The pauses between questions for the switch's ports.
-    pub questions: Backoff,
+    questions: Backoff,
     /// The rules for hosts in the classifier.
     pub host_rules: HostRules,
 }
@@ -44,6 +44,59 @@ impl Ports {
             questions: Backoff::default(),
             host_rules: HostRules::new(layout, cookies, options.facts.placed_at(dpid).collect()),
         }
+    }
+
+    /// Sets the hardware addresses of all ports.
+    pub fn set_addresses(&mut self, addresses: impl IntoIterator<Item = (PortNo, Mac)>) {
+        self.addresses = addresses.into_iter().collect();
+    }
+
+    /// Sets the hardware address of a port.
+    pub fn set_address(&mut self, port: PortNo, address: Mac) {
+        self.addresses.insert(port, address);
+    }
+
+    /// Reports whether a port has this hardware address.
+    pub fn have_address(&self, address: Mac) -> bool {
+        self.addresses.values().any(|own| *own == address)
+    }
+
+    /// Notes that a port is an edge port. Returns whether it was none before.
+    pub fn note_edge(&mut self, now: Time, port: PortNo) -> bool {
+        let is_new = !self.edges.contains_key(&port);
+        if is_new {
+            self.edges.insert(port, now);
+        }
+        is_new
+    }
+
+    /// Notes that a port is not an edge port. Returns whether it was one before.
+    pub fn forget_edge(&mut self, port: PortNo) -> bool {
+        self.edges.remove(&port).is_some()
+    }
+
+    /// Returns the edge ports, each with the time since when it is one.
+    pub fn edges(&self) -> impl Iterator<Item = (PortNo, Time)> {
+        self.edges.iter().map(|(port, since)| (*port, *since))
+    }
+
+    /// Notes whether a port is a link port.
+    pub fn note_linked(&mut self, now: Time, port: PortNo, is_linked: bool) {
+        if is_linked {
+            self.linked.entry(port).or_insert(now);
+        } else {
+            self.linked.remove(&port);
+        }
+    }
+
+    /// Returns since when a port is a link port; `None` if it is not one.
+    pub fn linked_since(&self, port: PortNo) -> Option<Time> {
+        self.linked.get(&port).copied()
+    }
+
+    /// Reports whether the switch may be asked for its ports now. If so, counts the question.
+    pub fn take_question(&mut self, now: Time) -> bool {
+        self.questions.take_try(now)
     }
 
     /// Copies what is known, without packets that wait.

@@ -67,14 +67,13 @@ impl Topology {
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;
         // A packet that bridges don't forward is from the device at the other end.
         let is_for_device = Mac::from_bits(address(Field::EthDst)).is_reserved();
-        let is_devices = is_for_device || switch.ports.addresses.values().any(|own| *own == mac);
+        let is_devices = is_for_device || switch.ports.have_address(mac);
         let is_chatter = is_chatter(packet);
         // Packets that were in flight when the port became a link port prove nothing.
         let is_past_hold = switch
             .ports
-            .linked
-            .get(&at.port)
-            .is_some_and(|since| *since + fabric.ctx.options.new_port_hold <= fabric.ctx.now());
+            .linked_since(at.port)
+            .is_some_and(|since| since + fabric.ctx.options.new_port_hold <= fabric.ctx.now());
         let state = fabric.ctx.store.snapshot();
         let peer = state.peer(at);
         let facts = state.facts();
@@ -93,7 +92,7 @@ impl Topology {
     /// Makes a segment of a link whose other end got a packet of this host, unless the address is our switch's own.
     pub fn on_unexpected_host(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = fabric.switches.get(&at.switch) else { return fabric.ctx.note_late() };
-        let is_own = switch.ports.addresses.values().any(|own| *own == mac);
+        let is_own = switch.ports.have_address(mac);
         let state = fabric.ctx.store.snapshot();
         if !is_own && state.peer(at) == Some(seen) && !is_declared_link(state.facts(), at, seen) {
             form_segment(fabric, &[at, seen].into(), Some(mac));
@@ -105,10 +104,8 @@ impl Topology {
         let now: Time = fabric.ctx.now();
         // What changed in the state may be that the switch has gone.
         let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
-        match state.port(at).map(|port| port.kind) {
-            Some(PortKind::Link(_)) => drop(switch.ports.linked.entry(at.port).or_insert(now)),
-            _ => drop(switch.ports.linked.remove(&at.port)),
-        }
+        let is_linked = state.port(at).is_some_and(|port| matches!(port.kind, PortKind::Link(_)));
+        switch.ports.note_linked(now, at.port, is_linked);
     }
 }
 
