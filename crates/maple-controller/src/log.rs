@@ -234,7 +234,7 @@ impl Ring {
     }
 }
 
-/// Reports whether a character can be shown as it is: it is no control character, has a width, and does not change the
+/// Reports whether a character can be shown as it is: it is not a control character, has a width, and does not change the
 /// direction of text.
 pub fn is_printable(c: char) -> bool {
     printable::is_printable(c)

@@ -337,7 +337,7 @@ mod tests {
     use super::*;
     use crate::rule::to_controller;
 
-    /// A match with fields in any order, whole, masked or unknown.
+    /// Generates a match with fields in any order, whole, masked or unknown.
     fn matching() -> impl Strategy<Value = Match> {
         let known = (prop::sample::select(Field::ALL.to_vec()), any::<u128>(), any::<u128>(), any::<bool>());
         let known = known.prop_map(|(field, value, mask, is_whole)| {
@@ -350,7 +350,7 @@ mod tests {
         prop::collection::vec(field, 0..5).prop_map(|fields| Match { fields })
     }
 
-    /// A change of one of few rules.
+    /// Generates a change of one of few rules.
     fn change() -> impl Strategy<Value = Change> {
         let priority = prop::sample::select(vec![0, 1, 3, 65000, 65535]);
         let action = prop::sample::select(vec![to_controller().to_vec(), Vec::new(), vec![Instruction::GotoTable(1)]]);

@@ -387,7 +387,7 @@ pub fn run(f: impl FnOnce(&Packet, &Net) + Send) {
     bench.host("00:00:00:00:00:02", at).run(f);
 }
 
-/// The policy that floods every packet.
+/// Floods every packet.
 ///
 /// ```
 /// use maple::testing::*;

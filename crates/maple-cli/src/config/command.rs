@@ -87,7 +87,7 @@ struct Origin {
 }
 
 impl Origins {
-    /// The origins of options: `given` are the arguments of the command line, `all` are these and those of the
+    /// Returns the origins of options: `given` are the arguments of the command line, `all` are these and those of the
     /// file.
     pub fn from_arguments(given: &ArgMatches, all: &ArgMatches, config: Config) -> Origins {
         let command = arguments::definition();

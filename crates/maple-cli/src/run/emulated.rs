@@ -255,7 +255,8 @@ impl EmulationWatch<'_> {
         Ok(checker)
     }
 
-    /// With an HTTP API, says why the run has failed, if it has, and where the API is, and goes on until the user stops.
+    /// Says why the run has failed, if it has, and where the HTTP API is. Goes on until the user stops. Does nothing
+    /// without an HTTP API.
     fn until_read(&mut self, failure: Option<&anyhow::Error>, stop: &AtomicBool) {
         let Some(address) = http_lines(self.controller).pop() else { return };
         if stop.load(Ordering::SeqCst) || self.controller.failure().is_some() {

@@ -420,7 +420,7 @@ impl ReloadService<'_> {
         Ok(answer_of(reloaded, Vec::new()))
     }
 
-    /// The policy, unless it needs something that only a restart can change.
+    /// Returns the policy, unless it needs something that only a restart can change.
     fn fitting(&self, loaded: Loaded) -> anyhow::Result<Arc<dyn Policy>> {
         let Loaded::Policy(loaded) = loaded else { bail!("handlers can't take the place of a policy") };
         if self.state.options.track_hosts.is_none() && loaded.engine.track_hosts != self.state.track_hosts {

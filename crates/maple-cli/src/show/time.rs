@@ -14,7 +14,7 @@ use crate::moment;
 /// Returns the question for the moments that a user wrote.
 ///
 /// # Errors
-/// If one of them is no moment.
+/// If one of them is not a moment.
 pub fn question(at: Option<&str>, (from, to): (Option<&str>, Option<&str>)) -> anyhow::Result<Show> {
     let now = SystemTime::now();
     let read = |text: Option<&str>| -> anyhow::Result<Option<u64>> {

@@ -293,7 +293,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A reading at this many seconds, with this many packet-ins so far.
+    /// Makes a reading at this many seconds, with this many packet-ins so far.
     pub fn reading(at: Instant, packet_ins: u64) -> Reading {
         let port = |up: bool, kind: &str| json!({ "port": 1, "name": "p", "up": up, "kind": kind });
         let switch = |dpid: &str, unreachable: Value| {

@@ -51,7 +51,7 @@ impl ClusterRole {
     }
 }
 
-/// What a session tells of its role.
+/// What a session reports of its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleNews {
     /// The switch is claimed. This controller is not its master yet, and may never be.

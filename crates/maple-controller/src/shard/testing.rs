@@ -217,7 +217,7 @@ impl Client {
     }
 }
 
-/// The reply of a switch without ports to a request of the handshake or an echo request.
+/// Returns the reply of a switch without ports to a request of the handshake or an echo request.
 pub(crate) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
     Some(match message {
         Message::FeaturesRequest => Message::FeaturesReply(features(dpid)),

@@ -417,7 +417,7 @@ impl LabelTable {
         !self.touched.is_empty()
     }
 
-    /// The rule of a label, once the ids of the next labels are known.
+    /// Returns the rule of a label, once the ids of the next labels are known.
     fn rule(&self, key: LabelKey, cookie: impl Fn(u64) -> u64) -> Option<Rule> {
         let label = self.labels.get(&key)?;
         let instructions = self.instructions(label)?;

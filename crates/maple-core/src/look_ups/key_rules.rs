@@ -140,7 +140,7 @@ impl KeyClass {
     /// What a key has that the table lacks.
     pub const ABSENT: KeyClass = KeyClass { class: Some(0), place: None };
 
-    /// Returns what a key has whose value is no place.
+    /// Returns what a key has whose value is not a place.
     #[cfg(test)]
     pub fn of_class(class: Option<u64>) -> KeyClass {
         KeyClass { class, place: None }

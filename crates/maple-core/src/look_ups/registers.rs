@@ -344,7 +344,7 @@ impl Registers {
         None
     }
 
-    /// Returns the lowest place for so many bits that no register has.
+    /// Returns the lowest place with this number of bits that no register has.
     fn gap(&self, width: u8) -> Option<u8> {
         let used = |of: &InUse| of.registers.values().fold(of.ended_bits, |all, register| all | register.mask());
         let used = self.look_ups.iter().fold(SOURCE_IS_HERE, |all, of| all | used(of));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::state::Value;
 
-/// If fewer than one in so many numbers become free, the values do not fit: freeing looks at all leaves and keys, so it
+/// If fewer than one in this many numbers become free, the values do not fit: freeing looks at all leaves and keys, so it
 /// must not be needed again soon.
 const MIN_FREE: usize = 16;
 

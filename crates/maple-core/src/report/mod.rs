@@ -563,7 +563,7 @@ fn before(seen: &Location, unreported: &u64) -> String {
     if *unreported > 0 { format!(" ({unreported} more such packets at {seen} before)") } else { String::new() }
 }
 
-/// Returns that so many tables are used, in words.
+/// Returns how many tables are used, in words.
 fn used(tables: &u8) -> String {
     if *tables == 1 { "one is".to_owned() } else { format!("{tables} are") }
 }

@@ -28,7 +28,7 @@ pub enum Absence {
 }
 
 impl Absence {
-    /// The reason why a place with this port information is absent; `None` if it is there. `ports` returns
+    /// Returns the reason why a place with this port information is absent; `None` if it is there. `ports` returns
     /// those of its switch.
     pub(crate) fn from_port(info: Option<PortInfo>, ports: impl FnOnce() -> Vec<PortNo>) -> Option<Absence> {
         match info {

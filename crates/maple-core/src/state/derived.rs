@@ -124,7 +124,7 @@ impl Snapshot {
         plan.left_out(|at| self.absence(at))
     }
 
-    /// The reason why a place is absent; `None` if it is present.
+    /// Returns the reason why a place is absent; `None` if it is present.
     pub(crate) fn absence(&self, at: Location) -> Option<Absence> {
         Absence::from_port(self.port(at), || self.ports_of(at.switch).map(|(port, _)| port).collect())
     }

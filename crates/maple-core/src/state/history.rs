@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// The oracle: goes through all samples.
+    /// Goes through all samples.
     fn naive(samples: &[u64], from: u64, until: u64) -> bool {
         samples.iter().fold(false, |busy, rate| *rate > from || (busy && *rate > until))
     }

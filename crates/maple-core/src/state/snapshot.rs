@@ -161,7 +161,7 @@ impl Snapshot {
         Snapshot { draft: true, ..self.clone() }
     }
 
-    /// The version, unless the snapshot has writes that are not committed.
+    /// Returns the version, unless the snapshot has writes that are not committed.
     pub(super) fn published(&self) -> Option<u64> {
         (!self.draft).then_some(self.version)
     }

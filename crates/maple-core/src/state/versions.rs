@@ -357,7 +357,7 @@ mod tests {
         drop(store.change(vec![write]).expect("it has no types"));
     }
 
-    /// Version 2 has each value with "since" the version that it was made from.
+    /// Makes version 2, which has each value with "since" the version that it was made from.
     fn since() -> Option<Migrate> {
         let with = |from: u32, value: &Value| Value::from(format!("{value} since {from}"));
         Some(Arc::new(move |from, rows: RowMap| {

@@ -139,7 +139,7 @@ impl Connection {
 }
 
 impl Connections {
-    /// Creates an empty list for at most so many connections.
+    /// Creates an empty list for at most this many connections.
     pub fn new(most: usize) -> Connections {
         Connections { all: Mutex::default(), most }
     }

@@ -19,7 +19,7 @@ pub(super) enum Gone {
 }
 
 impl Gone {
-    /// Returns the event that tells readers.
+    /// Returns the last event of a stream, which says why it ends.
     pub fn event(&self) -> String {
         let (reason, status, detail, field) = match self {
             Gone::Token => ("token", StatusCode::UNAUTHORIZED, "the token or session has ended", ""),

@@ -83,7 +83,7 @@ impl Lanes {
         Arc::clone(&self.watches).acquire_owned().await.ok()
     }
 
-    /// Reports whether so many events wait for readers of watches that no more may be made.
+    /// Reports whether the maximum number of events waits for readers of watches, so that no more may be made.
     pub fn are_watches_full(&self) -> bool {
         self.unsent_of_watches.load(Ordering::Relaxed) > UNSENT_OF_WATCHES
     }

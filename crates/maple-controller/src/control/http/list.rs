@@ -57,7 +57,7 @@ impl Page {
     /// have.
     ///
     /// # Errors
-    /// [`Problem`] if one is wrong, or is no column.
+    /// [`Problem`] if one is wrong, or is not a column.
     pub fn take<'a>(
         rows: Rows,
         query: &mut BTreeMap<String, String>,
@@ -309,7 +309,7 @@ mod tests {
 
     const ROWS: Rows = Rows { nested: Some("inner"), key: &["name"], sort: "" };
 
-    /// An answer: objects with rows in them, of which several may have the same name.
+    /// Generates an answer: objects with rows in them, of which several may have the same name.
     fn answer() -> impl Strategy<Value = Value> {
         let row = (0u8..40, 0u8..4, prop_oneof![39 => 0usize..40, 1 => 20_000usize..90_000]);
         let row =
@@ -319,7 +319,7 @@ mod tests {
         prop::collection::vec(object, 0..6).prop_map(Value::Array)
     }
 
-    /// What a page of an answer is, from all rows as they are.
+    /// Returns a page of an answer, from all rows as they are.
     fn naive(page: &Page, answer: &Value) -> Value {
         let mut all: Vec<Value> = Vec::new();
         for object in answer.as_array().expect("objects") {

@@ -5,7 +5,7 @@
 //! one: changes that follow each other quickly are one event. So a slow client costs one answer, and no other request
 //! waits for it: watches wait for each other only, for threads and for the memory of what is not sent.
 //!
-//! A place that is deleted has the value null, and its watch goes on: it tells the next value as well. A watch ends with
+//! A place that is deleted has the value null, and its watch goes on: it sends the next value as well. A watch ends with
 //! an event that says why ([`Gone`]): the reader may not read any more, the controller ends, or the place is none any
 //! more, such as a key whose table has keys of another type under another policy.
 
@@ -37,7 +37,7 @@ use crate::control::Handle;
 
 /// The shortest time between two events.
 const SPACING: Duration = Duration::from_millis(100);
-/// Making answers takes at most one part of the time in so many.
+/// The divisor of the time: making answers takes at most one part in this many.
 const SHARE: u32 = 10;
 /// How often a watch looks whether its reader may go on, while nothing changes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub(super) const PARAMETERS: &[(&str, &str)] = &[
 /// Takes the place to watch out of a query; `None` if there is none.
 ///
 /// # Errors
-/// [`Problem`] if it is no place.
+/// [`Problem`] if it is not a place.
 pub(super) fn place(query: &mut BTreeMap<String, String>) -> Result<Option<StatePlace>, Problem> {
     let wrong = |name: &str, why: &str| Problem::field(StatusCode::BAD_REQUEST, name, format!("{name}: {why}"));
     match (query.remove("table"), query.remove("key"), query.remove("var")) {

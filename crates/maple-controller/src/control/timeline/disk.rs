@@ -33,7 +33,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How long a folder has to be locked before it counts as in use. A child process has all files of its parent until it
 /// executes its program, and so the lock of a timeline that has ended meanwhile.
 const IN_USE: Duration = Duration::from_secs(1);
-/// How long it is no trouble that a folder is in use: a predecessor waits for its disk at its end.
+/// How long a folder may be in use without trouble: a predecessor waits for its disk at its end.
 const SUCCESSION: Duration = Duration::from_secs(10);
 
 /// A request to read the first bytes of a segment's file.
@@ -126,7 +126,7 @@ impl Folder {
         Ok(openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Opens a segment's file to read it. What is no file is not waited for.
+    /// Opens a segment's file to read it. What is not a file is not waited for.
     fn open_to_read(&self, number: u32) -> io::Result<File> {
         let file = self.open_segment(number, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let is_file = file.metadata()?.is_file();

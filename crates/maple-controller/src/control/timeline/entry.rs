@@ -52,7 +52,7 @@ pub(super) enum Pause {
     Stopped,
     /// The controller ran, and could not look.
     Held,
-    /// The clock was set by so many milliseconds; less than zero if it was set back.
+    /// The clock was set by this number of milliseconds; less than zero if it was set back.
     Clock(i64),
 }
 

@@ -53,7 +53,7 @@ impl Follower {
         self.hosts.unseen.extend(network.hosts.keys());
     }
 
-    /// From now on, what has not been seen is gone.
+    /// Takes what has not been seen for gone, from now on.
     pub fn give_up_unseen(&mut self) {
         self.switches.unseen.clear();
         self.ports.unseen.clear();

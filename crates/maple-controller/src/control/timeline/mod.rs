@@ -56,7 +56,7 @@ use crate::time::Clock;
 /// How often the follower looks whether there is something new, and how long it rests at least after it has looked.
 const LOOK: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_millis(50);
-/// Looking takes at most one part of the time in so many, unless it takes longer than [`RATES`].
+/// The divisor of the time: looking takes at most one part in this many, unless it takes longer than [`RATES`].
 const SHARE: u32 = 10;
 /// How long a run takes nothing as gone that it has not seen, at least: switches need a while to connect.
 const LEAST_GRACE: Duration = Duration::from_secs(60);

@@ -142,14 +142,14 @@ impl Segments {
         self.all.push_back(Segment { number, began, ended, after, size, unused, network, blocks, written, damage });
     }
 
-    /// Notes that the next segment goes on where this one ended, which had so many bytes then.
+    /// Notes that the next segment goes on where this one ended, which had this number of bytes then.
     pub fn check_end(&mut self, number: u32, size: u64) {
         if let Some(last) = self.all.back_mut().filter(|last| last.number == number && last.size as u64 != size) {
             last.damage.get_or_insert_with(|| "its end is missing: it was lost, or the disk refused it".to_owned());
         }
     }
 
-    /// Notes a file that can't be read, and that has about so many bytes.
+    /// Notes a file that can't be read, and that has about this number of bytes.
     pub fn add_unreadable(&mut self, number: u32, kind: UnreadableKind, size: usize, why: String) {
         self.next = number.saturating_add(1);
         self.unreadable.insert(number, Unreadable { why, kind, size });
@@ -328,7 +328,7 @@ impl Segments {
         }
     }
 
-    /// Returns the bytes of all segments and damaged files, and the most that they may take. Files that are never deleted
+    /// Returns the bytes of all segments and damaged files, and the maximum that they may take. Files that are never deleted
     /// for want of room don't count.
     pub fn size(&self) -> (usize, usize) {
         let segments: usize = self.all.iter().map(|one| one.size + one.unused).sum();

@@ -156,7 +156,7 @@ mod tests {
         check_rows_of("2", &leaf, 3, &Surroundings { look_ups: Vec::new(), ..around(1) }, 1);
     }
 
-    /// Writes rows of an earlier format, which ended so many bytes earlier, and reads them.
+    /// Writes rows of an earlier format, which ended this number of bytes earlier, and reads them.
     fn check_rows_of(format: &str, leaf: &Witness, of_leaf: usize, around: &Surroundings, of_around: usize) {
         let (database, _folder) = file();
         run(&database, vec![(LeafId(5), Some(witness(1)))]);

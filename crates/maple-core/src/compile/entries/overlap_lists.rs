@@ -286,7 +286,7 @@ mod tests {
         assert!(kept.into_iter().eq(none), "each number of no entry is kept once");
     }
 
-    /// A node whose entry comes, with a value, a mask, and what says whether it forwards; or goes, if there is one.
+    /// Generates a node whose entry comes, with a value, a mask, and what says whether it forwards; or goes, if there is one.
     fn steps() -> impl Strategy<Value = (u64, u8, u8, u8)> {
         (0..NODES, any::<u8>(), prop::sample::select(vec![0u8, 0, 1, 3, 0x83]), 0..20u8)
     }

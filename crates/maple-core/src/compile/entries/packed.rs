@@ -55,7 +55,7 @@ pub(super) struct PackedMatches {
 pub(super) struct PackedRow<T> {
     words: Vec<u64>,
     items: Vec<T>,
-    /// The number of words of a match, once there is one.
+    /// Returns the number of words of a match, once there is one.
     stride: usize,
 }
 
@@ -258,7 +258,7 @@ pub(super) fn meet(a: &[u64], b: &[u64]) -> Vec<u64> {
     a.iter().zip(b).map(|(x, y)| x | y).collect()
 }
 
-/// Some packets of `all` that no entry of `cover` takes, or `None` if these take all of them.
+/// Returns some packets of `all` that no entry of `cover` takes, or `None` if these take all of them.
 ///
 /// There are three attempts, each more expensive than the one before. The first tries a few packets ([`sample`]). The
 /// second walks from packet to packet, and each step leaves a match that takes the packet ([`walk`]). The third is

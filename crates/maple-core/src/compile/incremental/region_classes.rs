@@ -73,7 +73,7 @@ impl RegionClasses {
         }
     }
 
-    /// The region of a class, unless the class is one leaf under a `V` node.
+    /// Returns the region of a class, unless the class is one leaf under a `V` node.
     pub(super) fn stored_region(&self, class: ClassId) -> Option<&Arc<Region>> {
         self.classes[class as usize].region.as_ref()
     }

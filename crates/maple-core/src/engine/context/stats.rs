@@ -10,7 +10,7 @@ macro_rules! stats {
         }
 
         impl Stats {
-            /// Name and value of each count, in the order of the fields.
+            /// Returns name and value of each count, in the order of the fields.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }

@@ -1,7 +1,7 @@
 //! The runs of f by the line at which they ended: how many, how long they took, and how many packets they decided.
 //!
 //! These are for people who look for the lines that cost most. Nothing that the engine decides rests on them. The lines
-//! are those of the policy's files, so there are only so many. A new policy starts with counts of zero.
+//! are those of the policy's files, so their number is bounded. A new policy starts with counts of zero.
 
 use std::sync::Arc;
 use std::time::Duration;

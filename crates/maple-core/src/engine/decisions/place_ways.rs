@@ -107,7 +107,7 @@ impl PlaceWays {
 }
 
 impl Decisions {
-    /// Lets the rules of keys lead along a way that is ready, or has got another path. Does nothing if the route is no way.
+    /// Lets the rules of keys lead along a way that is ready, or has got another path. Does nothing if the route is not a way.
     pub fn update_way(&mut self, fabric: &mut Fabric, id: RouteId) {
         let Some((dpid, place)) = self.ways.place(id) else { return };
         let Some(route) = fabric.routes.get(id) else { return };

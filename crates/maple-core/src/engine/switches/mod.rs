@@ -83,7 +83,7 @@ impl Switches {
         self.get_mut(&dpid)?.restoring.as_mut()
     }
 
-    /// All switches, to be changed.
+    /// Returns all switches, to be changed.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Switch> {
         self.all.values_mut().map(|switch| &mut **switch)
     }
@@ -173,7 +173,7 @@ impl Switches {
         self.all.remove(dpid).map(|switch| *switch)
     }
 
-    /// All switches with their ids, to be changed.
+    /// Returns all switches with their ids, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Dpid, &mut Switch)> {
         self.all.iter_mut().map(|(dpid, switch)| (dpid, &mut **switch))
     }

@@ -137,7 +137,7 @@ impl Switches {
         all.into_iter().filter(is_present).map(measured).collect()
     }
 
-    /// When a switch last answered with these counters.
+    /// Returns when a switch last answered with these counters.
     pub fn counted_at(&self, dpid: Dpid, what: CounterKind) -> Option<Time> {
         self.get(&dpid)?.counters.polls.readings(what).0.map(|reading| reading.at)
     }

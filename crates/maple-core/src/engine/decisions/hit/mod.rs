@@ -327,7 +327,7 @@ fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version
 }
 
 impl PossibleHit<'_> {
-    /// Host and port as one word. The port must fit into 16 bits.
+    /// Returns host and port as one word. The port must fit into 16 bits.
     fn key(&self) -> u64 {
         self.host.bits() as u64 | u64::from(self.port.0 as u16) << 48
     }

@@ -110,7 +110,7 @@ impl Capacity {
         }
     }
 
-    /// All current bounds: each is a table, or `None` for all tables together, and the maximum number of rules.
+    /// Returns all current bounds: each is a table, or `None` for all tables together, and the maximum number of rules.
     fn bounds(&self, now: Time) -> impl Iterator<Item = (Option<u8>, usize)> {
         // After a while the table may have more capacity.
         let is_fresh = move |at: Time| now < at + FULL_FOR;

@@ -75,7 +75,7 @@ const STEP: Duration = Duration::from_micros(100);
 const SETTLE: Duration = Duration::from_millis(20);
 /// The minimum time between the end of a pass and the next one.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A turn that comes so much too late comes after a long one.
+/// The delay beyond which a turn comes after a long one.
 const LATE: Duration = Duration::from_millis(5);
 /// The rest after a long turn, as a multiple of it.
 const REST: u32 = 4;
