@@ -2,7 +2,7 @@
 import {useMemo, useState} from "preact/hooks";
 
 import {address, choose, format} from "../address";
-import {type Problem, send} from "../api/ask";
+import {Problem, send} from "../api/ask";
 import {refresh, TRACKED, useAnswer} from "../api/resource";
 import {may} from "../api/session";
 import type {Json, List, StateRow, ValueRow} from "../api/types";
@@ -11,7 +11,7 @@ import {chosen, title, Trouble, Writer} from "../parts";
 import {type Column, SearchBar, Table} from "../table/table";
 import {moment, whole} from "../text";
 import {History} from "./history";
-import {change, named, shown} from "./value";
+import {change, isTyped, meant, named, shown} from "./value";
 
 /** Shows what is tracked, or one table or variable of it. */
 export function StateView() {
@@ -59,6 +59,7 @@ function OneTable({name}: {readonly name: string}) {
   const path = `/v1/state/tables/${encodeURIComponent(name)}`;
   const {data, problem} = useAnswer<List<ValueRow>>(path, TRACKED);
   const names = useNames();
+  const typed = useTyped("table", name);
   const [isAdding, setAdding] = useState(false);
   const key = keyOf(chosen("key"));
   const row = data?.rows.find((one) => JSON.stringify(one.key) === chosen("key"));
@@ -79,11 +80,11 @@ function OneTable({name}: {readonly name: string}) {
         {may("state") && <button type="button" onClick={() => setAdding(true)}>Add a key</button>}
       </SearchBar>
       <Trouble problem={problem} />
-      {isAdding && <Editor table={name} names={names} end={() => {
+      {isAdding && <Editor table={name} typed={typed} names={names} end={() => {
         setAdding(false);
         refresh(path);
       }} />}
-      {key !== undefined && data !== undefined && may("state") && <Editor key={chosen("key")} table={name} of={{key, row}} names={names} end={() => {
+      {key !== undefined && data !== undefined && may("state") && <Editor key={chosen("key")} table={name} typed={typed} of={{key, row}} names={names} end={() => {
         choose({key: undefined});
         refresh(path);
       }} />}
@@ -102,9 +103,21 @@ function keyOf(text: string): Json | undefined {
   }
 }
 
+/** Whether a table or variable takes one kind of value only; `undefined` until it is known. */
+function useTyped(kind: "table" | "var", name: string): boolean | undefined {
+  const {data} = useAnswer<List<StateRow>>("/v1/state", TRACKED);
+  return data === undefined ? undefined : isTyped(data.rows.find((row) => row[kind] === name)?.value ?? null);
+}
+
+/** Says that a text is no value of the kind that is there. */
+function notAlike(before: Json | undefined): Problem {
+  return new Problem(400, `this is not of the kind of ${shown(before ?? null)}, which is there`);
+}
+
 /** Writes what a key has, or a new key. */
-function Editor({table, of, names, end}: {
+function Editor({table, typed, of, names, end}: {
   readonly table: string;
+  readonly typed: boolean | undefined;
   readonly of?: {readonly key: Json; readonly row: ValueRow | undefined};
   readonly names: Names;
   readonly end: () => void;
@@ -114,20 +127,24 @@ function Editor({table, of, names, end}: {
   const [row] = useState(of?.row);
   const [value, setValue] = useState(row === undefined ? "" : shown(row.value));
   const [problem, setProblem] = useState<Problem | null>(null);
-  const write = (after: string | null) => {
+  const write = (after: Json | undefined) => {
+    if (after === undefined) {
+      setProblem(notAlike(row?.value));
+      return;
+    }
     const place = {key: [table, of === undefined ? {word: key.trim()} : of.key]};
     send("POST", "/v1/state/transactions", change(place, row?.value, after)).then(end, setProblem);
   };
   return (
     <form class="bar edit" onSubmit={(event) => {
       event.preventDefault();
-      write(value);
+      write(meant(value, row?.value, typed === true, (word) => names.id(word)));
     }}>
       {of === undefined
         ? <label>key <input size={24} required value={key} onInput={(event) => setKey(event.currentTarget.value)} /></label>
         : <span><strong>{named(of.key, names)}</strong></span>}
       <label class="wide">value <input size={30} required value={value} onInput={(event) => setValue(event.currentTarget.value)} /></label>
-      <button type="submit" class="main">Write</button>
+      <button type="submit" class="main" disabled={typed === undefined}>Write</button>
       {row !== undefined && <button type="button" onClick={() => write(null)}>Delete</button>}
       <button type="button" onClick={end}>Cancel</button>
       <Trouble problem={problem} />
@@ -139,6 +156,7 @@ function OneVariable({name}: {readonly name: string}) {
   const path = `/v1/state/variables/${encodeURIComponent(name)}`;
   const {data, problem} = useAnswer<ValueRow>(path, TRACKED);
   const names = useNames();
+  const typed = useTyped("var", name);
   const [value, setValue] = useState<string | null>(null);
   // What was there when editing began. If somebody writes meanwhile, the change is refused.
   const [before, setBefore] = useState<ValueRow["value"]>(null);
@@ -156,7 +174,13 @@ function OneVariable({name}: {readonly name: string}) {
       {may("state") && data !== undefined && (
         <form class="bar edit" onSubmit={(event) => {
           event.preventDefault();
-          send("POST", "/v1/state/transactions", change({var: name}, value === null ? data.value : before, value ?? shown(data.value))).then(() => {
+          const expected = value === null ? data.value : before;
+          const after = meant(value ?? shown(data.value), expected, typed === true, (word) => names.id(word));
+          if (after === undefined) {
+            setRefused(notAlike(expected));
+            return;
+          }
+          send("POST", "/v1/state/transactions", change({var: name}, expected, after)).then(() => {
             setValue(null);
             setRefused(null);
             refresh(path);
@@ -168,7 +192,7 @@ function OneVariable({name}: {readonly name: string}) {
             }
             setValue(event.currentTarget.value);
           }} /></label>
-          <button type="submit" class="main" disabled={value === null}>Write</button>
+          <button type="submit" class="main" disabled={value === null || typed === undefined}>Write</button>
           <Trouble problem={refused} />
         </form>
       )}
