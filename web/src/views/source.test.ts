@@ -1,7 +1,7 @@
 // Tests of how sources are shown: no letter is lost, and the lines that matter are there.
 import {expect, test} from "vitest";
 
-import {excerpts, heat, tokens} from "./source";
+import {excerpts, heat, sourceOf, tokens} from "./source";
 
 test("excerpts have the lines that matter, those around them, and gaps", () => {
   const text = "1\n2\n3\n4\n5\n6\n7\n8\n9";
@@ -10,6 +10,16 @@ test("excerpts have the lines that matter, those around them, and gaps", () => {
   expect(lines(excerpts(text, [5], 0))).toEqual([null, 5]);
   expect(lines(excerpts(text, [], 3))).toEqual([]);
   expect(lines(excerpts(text, [99], 1))).toEqual([]);
+});
+
+test("a source that is not the one of an answer shows none of its own lines", () => {
+  const text = "def f(pkt):\n    if x:\n        return drop()\n    return flood()\n";
+  const named = new Map([[3, "return drop()"], [2, undefined]]);
+  const lines = (source: string | null | undefined) => sourceOf(source, named, 1).map((one) => (one === null ? null : `${one.line} ${one.text.trim()}`));
+  expect(lines(text)).toEqual(["1 def f(pkt):", "2 if x:", "3 return drop()", "4 return flood()"]);
+  const alone = ["2 ", "3 return drop()"];
+  expect(lines(`# one more\n${text}`)).toEqual(alone);
+  expect([lines(null), lines(undefined), lines("def f(pkt):")]).toEqual([alone, alone, alone]);
 });
 
 test("words of a line are its letters, all of them", () => {

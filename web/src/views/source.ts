@@ -24,6 +24,20 @@ export function excerpts(text: string, lines: readonly number[], around: number)
   return shown;
 }
 
+/**
+ * The lines that an answer names, and those around them if the source has what the answer says of them: a source that was read at
+ * another time may be of another policy. Else these lines alone, as the answer has them.
+ */
+export function sourceOf(text: string | null | undefined, named: ReadonlyMap<number, string | undefined>, around: number): Excerpt[] {
+  const lines = [...named.keys()].sort((a, b) => a - b);
+  const all = text?.split("\n");
+  const isSame = (line: number) => {
+    const said = named.get(line);
+    return all?.[line - 1] !== undefined && (said === undefined || all[line - 1]?.trim() === said.trim());
+  };
+  return text != null && lines.every(isSame) ? excerpts(text, lines, around) : lines.map((line) => ({line, text: named.get(line) ?? ""}));
+}
+
 /** A word of a source with what it is. */
 export interface Token {
   readonly kind: "comment" | "text" | "keyword" | "other";

@@ -3,7 +3,7 @@ import {useEffect, useMemo, useState} from "preact/hooks";
 
 import {address, format, go} from "../address";
 import {Problem, send} from "../api/ask";
-import {useAnswer} from "../api/resource";
+import {refresh, useAnswer} from "../api/resource";
 import type {Explanation, HostRow, List, MapAnswer, PolicyAnswer, SourceLine} from "../api/types";
 import {pair} from "../map/graph";
 import {NetworkMap} from "../map/map";
@@ -11,7 +11,7 @@ import {type Names, useNames} from "../names";
 import {chosen, Lined, Listed, lineHref, Section, title, Trouble, Writer} from "../parts";
 import {base, fileOf, whole} from "../text";
 import {Code} from "./code";
-import {excerpts} from "./source";
+import {sourceOf} from "./source";
 import {question} from "./question";
 
 /** The most hosts that are offered to choose from. */
@@ -87,6 +87,8 @@ function Question({names, again}: {readonly names: Names; readonly again: () => 
 
 function Answer({answer, names}: {readonly answer: Explanation; readonly names: Names}) {
   const {data: policy} = useAnswer<PolicyAnswer>("/v1/policy");
+  // Another policy may have been loaded since the answer before.
+  useEffect(() => refresh("/v1/policy"), [answer]);
   const {packet, verdict = "", line, hops = []} = answer;
   const refusal = answer.verdict === "refused" || answer.verdict === "failed" ? answer.why : undefined;
   return (
@@ -192,9 +194,8 @@ function Marked({answer, policy}: {readonly answer: Explanation; readonly policy
   return (
     <Section title="Source">
       {[...marks].map(([file, lines]) => {
-        const text = fileOf(policy?.files ?? [], file)?.text;
-        const own = [...lines.keys()].sort((a, b) => a - b);
-        const shown = text == null ? own.map((line) => ({line, text: lines.get(line)?.text ?? ""})) : excerpts(text, own, 4);
+        const named = new Map([...lines].map(([line, {text}]) => [line, text]));
+        const shown = sourceOf(fileOf(policy?.files ?? [], file)?.text, named, 4);
         return (
           <table key={file} class="source">
             <caption><a href={format(["policy"], {file})}>{file}</a></caption>
