@@ -26,7 +26,7 @@ interface TableProps<Row> {
   readonly rows: readonly Row[];
   readonly columns: readonly Column<Row>[];
   readonly keyOf: (row: Row) => string;
-  /** What is wrong with a row, in words. */
+  /** What is wrong with a row, in words. It is another function where it says something else of the same rows, and only there. */
   readonly wrong?: (row: Row) => string | null;
   /** Whether rows with something wrong stay where they are, as in a log; else they come first. */
   readonly inOrder?: boolean;
@@ -44,11 +44,11 @@ function text(cell: Cell): string {
 /** Draws rows, with the search and the order of the address bar. */
 export function Table<Row>({label, rows, columns, keyOf, wrong, inOrder = false, href, leads, none}: TableProps<Row>) {
   const {q = "", sort = "", only = ""} = address.value.query;
-  const isWrong = (row: Row) => wrong !== undefined && wrong(row) !== null;
   const found = useMemo(() => {
+    const isWrong = (row: Row) => wrong !== undefined && wrong(row) !== null;
     const some = search(only === "problems" ? rows.filter(isWrong) : rows, columns, q);
     return order(some, columns, sort, inOrder ? () => false : isWrong);
-  }, [rows, columns, q, sort, only, inOrder]);
+  }, [rows, columns, q, sort, only, inOrder, wrong]);
   const scroller = useRef<HTMLDivElement>(null);
   const seen = useSeen(scroller);
   // The row that gets the focus as soon as it is drawn.
@@ -58,10 +58,11 @@ export function Table<Row>({label, rows, columns, keyOf, wrong, inOrder = false,
 
   // Arrows go from row to row, also to those that are not drawn yet.
   useLayoutEffect(() => {
-    const link = wanted.current === null ? null : scroller.current?.querySelector<HTMLElement>(`[data-row="${wanted.current}"] a`);
-    if (link != null) {
+    const row = wanted.current === null ? null : scroller.current?.querySelector<HTMLElement>(`[data-row="${wanted.current}"]`);
+    if (row != null) {
       wanted.current = null;
-      link.focus({preventScroll: true});
+      // A row that leads nowhere is on the way to others.
+      (row.querySelector<HTMLElement>("a, button") ?? row).focus({preventScroll: true});
     }
   });
   const onKeyDown = (event: KeyboardEvent) => {
@@ -114,7 +115,7 @@ export function Table<Row>({label, rows, columns, keyOf, wrong, inOrder = false,
           {found.slice(draw.first, draw.end).map((row, offset) => {
             const why = wrong?.(row) ?? null;
             return (
-              <tr key={keyOf(row)} data-row={draw.first + offset} aria-rowindex={draw.first + offset + 2}
+              <tr key={keyOf(row)} data-row={draw.first + offset} tabIndex={-1} aria-rowindex={draw.first + offset + 2}
                 class={why === null ? "" : "wrong"} title={why ?? undefined}>
                 {columns.map((column) => {
                   const {name, of, show} = column;

@@ -1,5 +1,5 @@
 // The network: tables of what is in it, and the map.
-import {useMemo} from "preact/hooks";
+import {useCallback, useMemo} from "preact/hooks";
 
 import {address, format} from "../address";
 import {SOON, useAnswer} from "../api/resource";
@@ -126,7 +126,7 @@ function Ports() {
   const {data, problem} = useAnswer<List<PortRow>>("/v1/ports", {every: SOON});
   const names = useNames();
   const broken = useBroken();
-  const wrong = (row: PortRow) => portTrouble(row, broken);
+  const wrong = useCallback((row: PortRow) => portTrouble(row, broken), [broken]);
   const rows = data?.rows ?? [];
   const columns = useMemo(() => portColumns(names), [names]);
   return (
@@ -172,7 +172,7 @@ function Hosts() {
   const {data: map} = useAnswer<MapAnswer>("/v1/map", {live: true, every: SOON});
   const names = useNames();
   const gone = useMemo(() => new Set(map?.switches.filter((one) => !one.connected).map((one) => one.switch)), [map]);
-  const wrong = (row: HostRow) => (gone.has(row.at.switch) ? "its switch is not connected" : null);
+  const wrong = useCallback((row: HostRow) => (gone.has(row.at.switch) ? "its switch is not connected" : null), [gone]);
   const rows = data?.rows ?? [];
   const columns = useMemo<Column<HostRow>[]>(() => [
     {name: "host", title: "host", of: (row) => names.host(row.mac), width: 19},

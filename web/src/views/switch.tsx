@@ -1,5 +1,5 @@
 // One switch: its ports, rules, decisions and tables.
-import {useMemo} from "preact/hooks";
+import {useCallback, useMemo} from "preact/hooks";
 
 import {address, format} from "../address";
 import {SOON, useAnswer} from "../api/resource";
@@ -47,7 +47,7 @@ function Ports({id}: {readonly id: string}) {
   const {data, problem} = useAnswer<List<PortRow>>(`/v1/switches/${encodeURIComponent(id)}/ports`, {every: SOON});
   const names = useNames();
   const broken = useBroken();
-  const wrong = (row: PortRow) => portTrouble(row, broken);
+  const wrong = useCallback((row: PortRow) => portTrouble(row, broken), [broken]);
   const columns = useMemo(() => portColumns(names), [names]);
   const rows = data?.rows ?? [];
   return (

@@ -172,7 +172,6 @@ function Shown({tab, at, from}: {readonly tab: (typeof TABS)[number]; readonly a
 
 function Changes({data, names}: {readonly data: TimeChanges | undefined; readonly names: Names}) {
   const rows = useMemo(() => (data === undefined ? [] : changeRows(data, names)), [data, names]);
-  const wrong = (row: ChangeRow) => (isLoss(row) ? row.how : null);
   const columns = useMemo<Column<ChangeRow>[]>(() => [
     {name: "which", title: "which", of: (row) => row.which, width: 26},
     {name: "what", title: "what", of: (row) => row.what, width: 9},
@@ -183,14 +182,17 @@ function Changes({data, names}: {readonly data: TimeChanges | undefined; readonl
   return (
     <>
       <SearchBar label="changes" one="change" count={data === undefined ? undefined : rows.length} problems={rows.filter(isLoss).length} />
-      <Table label="Changes" rows={rows} columns={columns} keyOf={(row) => `${row.what} ${row.which} ${row.how}`} wrong={wrong} none="Nothing is another than at the earlier moment." />
+      <Table label="Changes" rows={rows} columns={columns} keyOf={(row) => `${row.what} ${row.which} ${row.how}`} wrong={changeTrouble} none="Nothing is another than at the earlier moment." />
     </>
   );
 }
 
+function changeTrouble(row: ChangeRow): string | null {
+  return isLoss(row) ? row.how : null;
+}
+
 function Events({data, from, names}: {readonly data: TimeChanges | undefined; readonly from: number | null; readonly names: Names}) {
   const before = from === null ? undefined : String(from);
-  const wrong = ({level}: LogRow) => (level === "error" || level === "warning" ? level : null);
   const columns = useMemo<Column<LogRow>[]>(() => [
     {name: "time", title: "time", of: (row) => -row.time, show: (row) => moment(row.time), width: 20},
     {name: "level", title: "level", of: (row) => row.level, width: 9, spare: true},
@@ -199,12 +201,16 @@ function Events({data, from, names}: {readonly data: TimeChanges | undefined; re
   ], [names]);
   return (
     <>
-      <SearchBar label="events" one="event" count={data?.lines.length} problems={data?.lines.filter((row) => wrong(row) !== null).length ?? 0} />
+      <SearchBar label="events" one="event" count={data?.lines.length} problems={data?.lines.filter((row) => levelTrouble(row) !== null).length ?? 0} />
       {data !== undefined && data.left_out > 0 && <p class="warning">{whole(data.left_out)} further events are left out.</p>}
-      <Table label="Events" rows={data?.lines ?? []} columns={columns} keyOf={(row) => `${row.time} ${row.number}`} wrong={wrong} inOrder
+      <Table label="Events" rows={data?.lines ?? []} columns={columns} keyOf={(row) => `${row.time} ${row.number}`} wrong={levelTrouble} inOrder
         href={(row) => format(["time", "map"], {at: String(row.time), from: before})} none="Nothing happened between the moments." />
     </>
   );
+}
+
+function levelTrouble({level}: LogRow): string | null {
+  return level === "error" || level === "warning" ? level : null;
 }
 
 function Drops({data, names}: {readonly data: TimeChanges | undefined; readonly names: Names}) {
@@ -225,19 +231,22 @@ function Drops({data, names}: {readonly data: TimeChanges | undefined; readonly 
 
 function Switches({data, names}: {readonly data: TimeAt | undefined; readonly names: Names}) {
   const rows = data?.switches ?? [];
-  const wrong = ({connected}: TimeSwitch) => (connected ? null : "not connected");
   const columns = useMemo<Column<TimeSwitch>[]>(() => [
     {name: "switch", title: "switch", of: (row) => names.switch(row.switch), width: 16},
-    {name: "state", title: "state", of: (row) => wrong(row) ?? "connected", width: 16},
+    {name: "state", title: "state", of: (row) => switchTrouble(row) ?? "connected", width: 16},
     {name: "hosts", title: "hosts", of: (row) => row.hosts, width: 8, numbers: true},
     {name: "id", title: "datapath id", of: (row) => row.switch, width: 18},
   ], [names]);
   return (
     <>
       <SearchBar label="switches" one="switch" count={data?.switches.length} problems={rows.filter((row) => !row.connected).length} />
-      <Table label="Switches" rows={rows} columns={columns} keyOf={(row) => row.switch} wrong={wrong} none="There was no switch." />
+      <Table label="Switches" rows={rows} columns={columns} keyOf={(row) => row.switch} wrong={switchTrouble} none="There was no switch." />
     </>
   );
+}
+
+function switchTrouble({connected}: TimeSwitch): string | null {
+  return connected ? null : "not connected";
 }
 
 function Links({data, names}: {readonly data: TimeAt | undefined; readonly names: Names}) {
