@@ -86,14 +86,10 @@ $(TOOLS): $(MATURIN)
 	    'mkdocs-material>=9.5,<10' 'mkdocstrings-python>=1.10,<3' 'pyyaml>=6' 'types-pyyaml' 'aerleon>=1.18,<2' 'ruamel.yaml>=0.18' 'jsonschema>=4' 'types-jsonschema' 'schemathesis==4.32.5'
 	touch $(TOOLS)
 
-# As root with Open vSwitch running throughout: some Rust tests want it too.
+# As root it installs what tests need first: Rust tests want Open vSwitch and etcd too, and start their own.
 test:
-	@if [ "$$(id -u)" = 0 ]; then \
-	    $(MAKE) --no-print-directory system-packages && \
-	    tests/with-openvswitch $(MAKE) --no-print-directory test-rust test-python test-browser test-system; \
-	else \
-	    $(MAKE) --no-print-directory test-rust test-python test-browser test-system; \
-	fi
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory system-packages; fi
+	@$(MAKE) --no-print-directory test-rust test-python test-browser test-system
 
 # Three tests at a time for each processor: those on sockets mostly wait.
 test-rust: $(PAGE_IF_NODE)
@@ -105,7 +101,7 @@ AS_IN_WHEEL = maple-python/bench,maple-python/as-in-tests
 test-nightly:
 	MAPLE_CASES=28000 cargo test -p maple-sim --test network contract -- --nocapture
 	MAPLE_CASES=5000 cargo test -p maple-lab --test all contract -- --nocapture
-	MAPLE_FRAMES=20000 tests/with-openvswitch cargo test -p maple-switch --test open_vswitch -- --nocapture
+	MAPLE_FRAMES=20000 cargo test -p maple-switch --test open_vswitch -- --nocapture
 
 # They wait for processes most of the time.
 test-python: build $(TOOLS)

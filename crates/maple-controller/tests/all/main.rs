@@ -6,6 +6,9 @@
 
 #![allow(clippy::duplicate_mod, reason = "the tests of `over_tls` are those of other modules")]
 
+#[allow(dead_code, reason = "the tests of maple-switch have this file too")]
+#[path = "../../../maple-switch/tests/open_vswitch/bridge.rs"]
+mod bridge;
 #[path = "../common/mod.rs"]
 mod common;
 #[allow(dead_code, reason = "the tests of maple-etcd have this file too")]

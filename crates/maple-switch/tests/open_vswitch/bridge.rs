@@ -76,8 +76,8 @@ impl Daemons {
         command
     }
 
-    /// Returns the output of a program, if it succeeds.
-    fn run(&self, program: &str, arguments: &[&str]) -> Option<String> {
+    /// Returns the output of a program of Open vSwitch, which finds these daemons, if it succeeds.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Option<String> {
         let output = self.command(program, arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -95,10 +95,11 @@ impl Daemons {
         }
     }
 
-    fn vsctl(&self, arguments: &[&str]) {
+    /// Changes or reads the configuration, by `ovs-vsctl`. Returns its output.
+    pub fn vsctl(&self, arguments: &[&str]) -> String {
         let database = format!("--db=unix:{}", self.path("db.sock"));
         let all: Vec<&str> = ["--timeout=30", &database].into_iter().chain(arguments.iter().copied()).collect();
-        self.run("ovs-vsctl", &all).unwrap_or_else(|| panic!("ovs-vsctl {arguments:?}"));
+        self.run("ovs-vsctl", &all).unwrap_or_else(|| panic!("ovs-vsctl {arguments:?}"))
     }
 
     /// Makes a bridge with ports from 1 to [`PORTS`], and connects to it as a controller of this version.
