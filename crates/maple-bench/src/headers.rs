@@ -15,7 +15,7 @@ use crate::input::{InputError, read_lines};
 /// A packet as its five header fields.
 ///
 /// It has ports for any protocol; they are called `tcp_src` and `tcp_dst`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FiveTuple {
     /// Source address.
     pub src: u32,

@@ -1,26 +1,19 @@
-//! A switch as a list of rules: applies changes, and finds a header's rule by linear search.
+//! The table of a switch: applies changes, and finds a header's rule.
 //!
-//! It is independent of the compilers, so it can check their rules.
+//! It is [`maple_switch::Table`], which knows nothing of the compilers, so it can check their rules.
 
-use maple_core::{Change, Rule};
-use maple_wire::{Action, Field, Instruction, PortNo};
+use std::cmp::Ordering;
+
+use maple_core::{Change, Fields as _, Rule};
+use maple_switch::Table;
+use maple_wire::msg::{FlowMod, FlowModCommand};
+use maple_wire::{Action, Instruction, PortNo, Version};
 
 use crate::headers::FiveTuple;
 
-/// The rules of a switch, by descending priority.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RuleList {
-    rules: Vec<Entry>,
-}
-
+/// The rules of a switch.
 #[derive(Clone, Debug)]
-struct Entry {
-    rule: Rule,
-    /// The mask and the value of a header's bits.
-    mask: u128,
-    value: u128,
-    verdict: Treated,
-}
+pub(crate) struct RuleList(Table);
 
 /// The treatment of a header by a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,90 +26,83 @@ pub(crate) enum Treated {
     Controller,
 }
 
-/// The positions of a header's fields in 128 bits: the field and its lowest bit.
-const PLACES: [(Field, u32); 5] =
-    [(Field::IpProto, 0), (Field::TcpDst, 8), (Field::TcpSrc, 24), (Field::Ipv4Dst, 40), (Field::Ipv4Src, 72)];
+impl Default for RuleList {
+    /// Creates a list without rules. The compilers' priorities, not the switch, limit their number.
+    fn default() -> RuleList {
+        RuleList(Table::new(usize::MAX))
+    }
+}
 
 impl RuleList {
     /// Applies a change.
     ///
     /// # Errors
     /// If the change is invalid: a rule that is added twice, a change or deletion of a missing rule, or a rule that
-    /// 5-tuples cannot match.
+    /// 5-tuples cannot match or that no benchmark has. The rules are undefined then.
     pub(crate) fn apply(&mut self, change: &Change) -> Result<(), String> {
         let rule = change.rule();
-        let first = self.rules.partition_point(|entry| entry.rule.priority > rule.priority);
-        let same = self.rules[first..].iter().take_while(|entry| entry.rule.priority == rule.priority);
-        let at = same.into_iter().position(|entry| entry.rule.matching == rule.matching).map(|at| first + at);
-        match (change, at) {
-            (Change::Add(rule), None) => self.rules.insert(first, Entry::from_rule(rule)?),
-            (Change::Modify(rule), Some(at)) => self.rules[at] = Entry::from_rule(rule)?,
-            (Change::Delete(_), Some(at)) => drop(self.rules.remove(at)),
-            (Change::Add(_), Some(_)) => return Err(format!("an existing rule is added: {rule:?}")),
-            (_, None) => return Err(format!("a missing rule is changed: {rule:?}")),
+        if let Some(other) = rule.matching.constraints().find(|c| FiveTuple::default().value(c.field).is_none()) {
+            return Err(format!("5-tuples have no {}: {rule:?}", other.field));
         }
-        Ok(())
+        verdict(&rule.instructions)?;
+        let add = FlowMod::new(FlowModCommand::Add, rule.priority, rule.matching.clone(), rule.instructions.to_vec());
+        let request = FlowMod { cookie: rule.cookie, ..add };
+        let before = self.0.len();
+        match change {
+            Change::Delete(_) => drop(self.0.delete(&request, true)),
+            // An addition replaces a rule of this match and priority, with its cookie.
+            Change::Add(_) | Change::Modify(_) => {
+                self.0.add(0, Version::Of13, &request).map_err(|refusal| format!("{refusal:?}: {rule:?}"))?;
+            }
+        }
+        match (change, self.0.len().cmp(&before)) {
+            (Change::Add(_), Ordering::Greater)
+            | (Change::Modify(_), Ordering::Equal)
+            | (Change::Delete(_), Ordering::Less) => Ok(()),
+            (Change::Add(_), _) => Err(format!("an existing rule is added: {rule:?}")),
+            _ => Err(format!("a missing rule is changed: {rule:?}")),
+        }
     }
 
-    /// The verdict on a header. All matching rules of the highest priority must agree.
+    /// Returns the verdict on a header. All matching rules of the highest priority must agree.
     ///
     /// # Errors
     /// If they do not agree.
-    pub(crate) fn treat(&self, header: &FiveTuple) -> Result<Treated, String> {
-        let bits = bits(header);
-        let Some(at) = self.rules.iter().position(|entry| entry.fits(bits)) else { return Ok(Treated::Controller) };
-        let first = &self.rules[at];
-        let mut equals = self.rules[at + 1..].iter().take_while(|entry| entry.rule.priority == first.rule.priority);
-        match equals.find(|entry| entry.fits(bits) && entry.rule.instructions != first.rule.instructions) {
-            None => Ok(first.verdict),
-            Some(other) => Err(format!("{header:?} matches two rules: {:?} and {:?}", first.rule, other.rule)),
+    pub(crate) fn treat(&mut self, header: &FiveTuple) -> Result<Treated, String> {
+        match self.0.lookup(|field| header.value(field)) {
+            None => Ok(Treated::Controller),
+            Some(found) if found.ambiguous => {
+                Err(format!("{header:?} matches {:?}, and another rule of this priority", found.rule))
+            }
+            Some(found) => verdict(&found.rule.instructions),
         }
     }
 
-    /// The rules, by descending priority.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().map(|entry| &entry.rule)
+    /// Returns the rules, by descending priority.
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        let rule = |rule: &maple_switch::Rule| Rule {
+            priority: rule.priority,
+            matching: rule.matching.clone(),
+            instructions: rule.instructions.clone(),
+            cookie: rule.cookie,
+        };
+        self.0.rules().into_iter().map(rule).collect()
     }
 
-    /// The number of rules.
+    /// Returns the number of rules.
     pub(crate) fn len(&self) -> usize {
-        self.rules.len()
+        self.0.len()
     }
 
-    /// The number of rules that send to the controller.
+    /// Returns the number of rules that send to the controller.
     pub(crate) fn barriers(&self) -> usize {
-        self.rules.iter().filter(|entry| entry.verdict == Treated::Controller).count()
+        self.0.iter().filter(|rule| verdict(&rule.instructions) == Ok(Treated::Controller)).count()
     }
 
-    /// The number of different priorities.
+    /// Returns the number of different priorities.
     pub(crate) fn levels(&self) -> usize {
-        self.rules.chunk_by(|a, b| a.rule.priority == b.rule.priority).count()
+        self.0.rules().chunk_by(|a, b| a.priority == b.priority).count()
     }
-}
-
-impl Entry {
-    fn from_rule(rule: &Rule) -> Result<Entry, String> {
-        let (mut mask, mut value) = (0, 0);
-        for constraint in rule.matching.constraints() {
-            let place = PLACES.iter().find(|(field, _)| *field == constraint.field);
-            let Some((_, shift)) = place else {
-                return Err(format!("5-tuples have no {}: {rule:?}", constraint.field));
-            };
-            mask |= constraint.mask << shift;
-            value |= constraint.value << shift;
-        }
-        Ok(Entry { rule: rule.clone(), mask, value, verdict: verdict(&rule.instructions)? })
-    }
-
-    fn fits(&self, bits: u128) -> bool {
-        bits & self.mask == self.value
-    }
-}
-
-fn bits(header: &FiveTuple) -> u128 {
-    use maple_core::Fields as _;
-
-    PLACES.iter().fold(0, |bits, (field, shift)| bits | header.value(*field).unwrap_or(0) << shift)
 }
 
 fn verdict(instructions: &[Instruction]) -> Result<Treated, String> {
@@ -133,7 +119,7 @@ fn verdict(instructions: &[Instruction]) -> Result<Treated, String> {
 
 #[cfg(test)]
 mod tests {
-    use maple_wire::{Constraint, Match};
+    use maple_wire::{Constraint, Field, Match};
 
     use super::*;
 
@@ -151,14 +137,16 @@ mod tests {
         let header = FiveTuple { src: 0x0a00_0001, dst: 2, src_port: 3, dst_port: 4, proto: 6 };
         let mut switch = RuleList::default();
         assert_eq!(switch.treat(&header), Ok(Treated::Controller));
-        let net = rule(5, Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000), 7);
-        for rule in [tcp(1, 4), net.clone()] {
+        let of_net = |port| rule(5, Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000), port);
+        for rule in [tcp(1, 4), of_net(7)] {
             switch.apply(&Change::Add(rule)).unwrap();
         }
         assert_eq!(switch.treat(&header), Ok(Treated::Output(7)));
         assert_eq!(switch.treat(&FiveTuple { src: 1, ..header }), Ok(Treated::Output(1)));
         assert_eq!((switch.len(), switch.levels(), switch.barriers()), (2, 2, 0));
-        switch.apply(&Change::Delete(net)).unwrap();
+        switch.apply(&Change::Modify(Rule { cookie: 5, ..of_net(8) })).unwrap();
+        assert_eq!((switch.treat(&header), switch.len(), switch.rules()[0].cookie), (Ok(Treated::Output(8)), 2, 5));
+        switch.apply(&Change::Delete(of_net(8))).unwrap();
         assert_eq!(switch.treat(&header), Ok(Treated::Output(1)));
     }
 
@@ -170,7 +158,8 @@ mod tests {
         assert!(switch.apply(&Change::Add(tcp(2, 4))).unwrap_err().contains("existing rule"));
         assert!(switch.apply(&Change::Delete(tcp(1, 5))).unwrap_err().contains("missing rule"));
         switch.apply(&Change::Add(rule(4, Constraint::exact(Field::TcpDst, 4), 9))).unwrap();
-        assert!(switch.treat(&header).unwrap_err().contains("two rules"));
+        assert!(switch.treat(&header).unwrap_err().contains("another rule of this priority"));
         assert!(switch.apply(&Change::Add(rule(4, Constraint::exact(Field::VlanPcp, 1), 9))).is_err());
+        assert!(switch.apply(&Change::Modify(tcp(1, 5))).unwrap_err().contains("missing rule"));
     }
 }

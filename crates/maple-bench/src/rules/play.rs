@@ -91,8 +91,8 @@ impl Play {
             rules.sort_by_key(|rule| (rule.priority, rule.cookie, format!("{:?}", rule.matching)))
         };
         let wanted = self.table.rules();
-        let (mut wanted, mut there): (Vec<&Rule>, Vec<&Rule>) =
-            (wanted.iter().collect(), self.switch.rules().collect());
+        let there = self.switch.rules();
+        let (mut wanted, mut there): (Vec<&Rule>, Vec<&Rule>) = (wanted.iter().collect(), there.iter().collect());
         sorted(&mut wanted);
         sorted(&mut there);
         let agree = wanted == there;
