@@ -1,7 +1,7 @@
 """What it costs Open vSwitch that rules clear the action set: its daemon's time for a rule and for a packet.
 
-Starts daemons of its own in user space. Packets come by packet-outs to the tables, so the daemon looks up each one as one
-for which its datapath has no flow.
+Starts daemons of its own in user space. Packets come by packet-outs to the tables, so the daemon looks up each one as
+one for which its datapath has no flow.
 
     python3 bench/clear_actions/measure.py [--rounds 7] [--rules 3000] [--packets 6000]
 """
