@@ -11,7 +11,7 @@ import {LISTS} from "../table/rows";
 import {type Column, SearchBar, Table} from "../table/table";
 import {linesIn, moment, scaled, span, whole, withLines} from "../text";
 import {fullest} from "./capacity";
-import {histogram, quantile, rates, samples} from "./histogram";
+import {atMost, histogram, mean, quantile, rates, samples} from "./histogram";
 
 const TABS = ["overview", "doctor", "errors", "log", "counters"] as const;
 /** How often rates are measured, in milliseconds. */
@@ -119,8 +119,8 @@ function Times({metrics}: {readonly metrics: string}) {
         <tbody>{shown.map(({text, own}) => own !== null && (
           <tr key={text}>
             <td>{text}</td>
-            {[0.5, 0.9, 0.99].map((share) => <td key={share} class="number">{under(quantile(own, share))}</td>)}
-            <td class="number">{own.count === 0 ? "" : span(own.sum / own.count)}</td><td class="number">{whole(own.count)}</td>
+            {[0.5, 0.9, 0.99].map((share) => <td key={share} class="number">{atMost(quantile(own, share))}</td>)}
+            <td class="number">{mean(own)}</td><td class="number">{whole(own.count)}</td>
           </tr>
         ))}</tbody>
       </table>
@@ -139,7 +139,7 @@ function Bars({text, own}: {readonly text: string; readonly own: NonNullable<Ret
       <caption>{text}</caption>
       <tbody>{counts.slice(Math.max(0, first - 1), last + 2).map((one) => (
         <tr key={one.most}>
-          <th scope="row">{one.most === Infinity ? "longer" : `≤ ${span(one.most)}`}</th>
+          <th scope="row">{atMost(one.most)}</th>
           <td class="bar-cell">{one.count > 0 && <div class="bar-of" style={{width: `${(100 * one.count) / most}%`}} />}</td><td class="number">{whole(one.count)}</td>
         </tr>
       ))}</tbody>

@@ -1,7 +1,7 @@
 // Tests of what is read of the metrics.
 import {expect, test} from "vitest";
 
-import {histogram, quantile, rates, samples} from "./histogram";
+import {atMost, histogram, mean, quantile, rates, samples} from "./histogram";
 
 const TEXT = `# HELP maple_decide_seconds Time.
 # TYPE maple_decide_seconds histogram
@@ -32,4 +32,9 @@ test("values have their labels, whatever is in them", () => {
 test("a rate is the growth in a second, also after a restart", () => {
   expect([...rates({a: 10, b: 100}, {a: 30, b: 20, c: 4}, 2)]).toEqual([["a", 10], ["b", 10], ["c", 2]]);
   expect(rates({a: 1}, {a: 2}, 0).size).toBe(0);
+});
+
+test("times of a histogram are told to three digits, also those of some seconds", () => {
+  expect([0.001, 0.25, 1, 2.5, Infinity, null].map(atMost)).toEqual(["≤ 1 ms", "≤ 250 ms", "≤ 1 s", "≤ 2.50 s", "longer", ""]);
+  expect([{count: 10, sum: 19, buckets: []}, {count: 0, sum: 0, buckets: []}].map(mean)).toEqual(["1.90 s", ""]);
 });

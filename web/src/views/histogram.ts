@@ -1,4 +1,5 @@
 // Reads the histograms and gauges of Prometheus's text format.
+import {took} from "../text";
 
 /** A histogram: how many were at most so long. */
 export interface Histogram {
@@ -11,6 +12,16 @@ export interface Histogram {
 export interface Sample {
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
+}
+
+/** The end of a bucket; nothing where it is not known. */
+export function atMost(bound: number | null): string {
+  return bound === null ? "" : bound === Infinity ? "longer" : `≤ ${took(bound)}`;
+}
+
+/** The mean; nothing without any. */
+export function mean({count, sum}: Histogram): string {
+  return count === 0 ? "" : took(sum / count);
 }
 
 const LINE = /^([A-Za-z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
