@@ -132,6 +132,7 @@ export class Lab {
     const lab = new Lab();
     lab.folder = await mkdtemp(path.join(tmpdir(), "maple-page-"));
     process.once("exit", () => rmSync(lab.folder, {recursive: true, force: true}));
+    lab.policy = "policy.py";
     lab.programs = [];
     lab.problems = [];
     await lab.write("tokens", Object.entries(TOKENS).map(([role, token]) => `${role} ${role}-person ${token}\n`).join(""));
@@ -168,7 +169,7 @@ export class Lab {
   /** Runs a controller in the process of an emulated network, with its console. */
   async emulated(topology, ...args) {
     const own = ["--emulate", topology, "--console", "--http", "127.0.0.1:0", "--http-tokens", "tokens"];
-    const program = this.start(["run", "policy.py", ...own, ...args]);
+    const program = this.start(["run", this.policy, ...own, ...args]);
     [, this.url] = await program.printed(/HTTP API at (http:\S+)\/v1/);
     return program;
   }
@@ -178,7 +179,7 @@ export class Lab {
     this.listen ??= `127.0.0.1:${await freePort()}`;
     this.http ??= `127.0.0.1:${await freePort()}`;
     const own = ["--listen", this.listen, "--http", this.http, "--http-tokens", "tokens", "--control", "control"];
-    const program = this.start(["run", "policy.py", ...own, ...args]);
+    const program = this.start(["run", this.policy, ...own, ...args]);
     [, this.url] = await program.printed(/HTTP API at (http:\S+)\/v1/);
     return program;
   }

@@ -1,6 +1,8 @@
 // From rules, flows, drops and errors to the line of the policy that they are from, and back, in two clicks at most; and
 // what is counted by line.
 import assert from "node:assert/strict";
+import {mkdir} from "node:fs/promises";
+import path from "node:path";
 import {after, before, test} from "node:test";
 
 import {Lab, lineOf, POLICY, until, visit} from "./harness.js";
@@ -246,4 +248,37 @@ test("what was shown by why first is read again and again where a link leads", a
     return Object.keys(read).every((name) => read[name] >= before[name] + 3);
   });
   await own.context().close();
+});
+
+test("lines of a policy lead to it whatever its folder is called", async () => {
+  const own = await Lab.begin();
+  try {
+    const folder = "net policies (jürgen@site, ü: 1)";
+    await mkdir(path.join(own.folder, folder));
+    await own.write(`${folder}/acl.py`, OWN);
+    own.policy = path.join(own.folder, folder, "acl.py");
+    const network = await own.emulated("linear:4");
+    await until("all links", async () => (await own.ask("GET", "/v1/map")).links.length === 3);
+    await network.command("h1 ping h2", /answered in/);
+    await own.ask("PUT", "/v1/state/tables/blocked/00:00:00:00:00:04", {value: true, settled: true});
+    await network.command("h4 ping h1", /h4 ping h1: no answer/);
+    await network.command("h2 ping h3", /h2 ping h3: no answer/);
+    const shown = await own.page();
+    for (const [view, region, line] of [
+      ["network/drops", "Drops", BLOCKED], ["network/flows", "Flows", PATH], ["health/errors", "Problems", FAILS],
+      ["switch/0000000000000004/rules", "Rules of the switch", BLOCKED],
+    ]) {
+      await visit(shown, `#/${view}`);
+      await shown.getByRole("region", {name: region, exact: true}).getByRole("link", {name: `acl.py:${line}`}).first().click();
+      const text = OWN.split("\n")[line - 1].trim();
+      await until(`${view} leads to line ${line}`, async () => (await shown.locator("tr.chosen").textContent({timeout: 1000}).catch(() => "")).includes(text));
+    }
+    for (const [line, text] of [[BLOCKED, "in the table of drops"], [FAILS, "in the table of errors"], [PATH, "in the table of flows"]]) {
+      await visit(shown, `#/policy?line=${line}`);
+      await shown.getByRole("complementary", {name: `Line ${line}`}).getByRole("link", {name: text}).click();
+      await shown.locator("tr[data-row]").first().waitFor();
+    }
+  } finally {
+    await own.end();
+  }
 });

@@ -1,12 +1,13 @@
 // Small parts that views share.
-import type {ComponentChildren} from "preact";
+import {type ComponentChildren, Fragment} from "preact";
 import {useLayoutEffect, useRef} from "preact/hooks";
 
 import type {Problem} from "./api/ask";
 import type {Written} from "./api/types";
 import {address, format} from "./address";
 import {useNames} from "./names";
-import {base, moment, parts} from "./text";
+import {LISTS} from "./table/rows";
+import {base, lineOf, moment, parts} from "./text";
 
 /** The address of a source line. */
 export function lineHref(file: string, line: number): string {
@@ -23,6 +24,17 @@ export function Lined({text}: {readonly text: string | null | undefined}) {
       ))}
     </>
   );
+}
+
+/** Source lines that are a field of their own, which lead to the policy. */
+export function Lines({of}: {readonly of: readonly string[]}) {
+  return <>{of.map((field, at) => <Fragment key={field}>{at > 0 && LISTS}<Line of={field} /></Fragment>)}</>;
+}
+
+/** One of these. What else stands in its place is a text. */
+export function Line({of}: {readonly of: string}) {
+  const named = lineOf(of);
+  return named === null ? <Lined text={of} /> : <>{named.before}<a href={lineHref(named.file, named.line)} title={of}>{base(named.file)}:{named.line}</a></>;
 }
 
 /** A match or a list of actions, which may go on in the next line after a comma or a mask's slash. */

@@ -1,7 +1,7 @@
 // Tests of how numbers, times and source lines read.
 import {describe, expect, test} from "vitest";
 
-import {base, fileOf, linesIn, moment, natural, parts, scaled, span, took, withLines} from "./text";
+import {base, fileOf, lineOf, linesIn, moment, natural, parts, scaled, span, took, withLines} from "./text";
 
 test("numbers have three digits at most, and a prefix", () => {
   const all = [0, 7, 999, 1000, 12_345, 999_499, 999_500, 1e9, 3.14159].map((value) => scaled(value, "bit/s"));
@@ -42,6 +42,20 @@ describe("source lines", () => {
     expect(parts(text).filter((part) => typeof part !== "string")).toEqual([{text: 'File "/etc/maple/acl.py", line 12', file: "/etc/maple/acl.py", line: 12}]);
     expect(withLines(text)).toContain("acl.py:12, in f");
     expect(withLines('File "<string>", line 3, in f: a')).toBe('File "<string>", line 3, in f: a');
+  });
+
+  test("may be in folders of any letters", () => {
+    for (const file of ["/home/jürgen/netz/acl.py", "/home/ju\u0308rgen/acl.py", "/opt/maple@site/acl.py", "/srv/网络/策略.py", "/srv/a%20b+c~/acl.py"]) {
+      expect(parts(`deny (${file}:12), then`)).toEqual(["deny (", {text: `${file}:12`, file, line: 12}, "), then"]);
+    }
+  });
+
+  test("that are a field of their own may have any letters at all", () => {
+    for (const file of ["/srv/net policies/acl.py", "/srv/a: b, c (d)/acl.py", "/srv/x:12/acl.yaml", "acl.py", "/home/jürgen/lists.d/block"]) {
+      expect(lineOf(`${file}:12`)).toEqual({before: "", file, line: 12});
+    }
+    expect(lineOf("guests: /srv/net policies/acl.py:3")).toEqual({before: "guests: ", file: "/srv/net policies/acl.py", line: 3});
+    expect(["no source line", "", "10.0.0.1:80", "<string>:3", "acl.py", "c1.example.org:6653"].map(lineOf)).toEqual([null, null, null, null, null, null]);
   });
 
   test("are named once, whole", () => {

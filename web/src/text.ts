@@ -62,13 +62,30 @@ export function natural(text: string): string {
   return text.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(20, "0"));
 }
 
+/** A line of a source file, with what a text says before it. */
+export interface NamedLine {
+  readonly before: string;
+  readonly file: string;
+  readonly line: number;
+}
+
 /** A part of a text: words, or a line of a source file. */
 export type Part = string | {readonly text: string; readonly file: string; readonly line: number};
 
-const REFERENCE = /File "([^"\n]+)", line (\d+)|([\w./~+-]*\w\.[A-Za-z]\w*):(\d+)/g;
+/** A line of a text. Its path has no spaces, else nobody could tell where it begins. */
+const REFERENCE = /File "([^"\n]+)", line (\d+)|([\p{L}\p{M}\p{N}_./~+@%-]*[\p{L}\p{M}\p{N}_]\.[A-Za-z]\w*):(\d+)/gu;
+
+/** A field that is one line, after the tier of a composition if that is told. */
+const FIELD = /^((?:[^/]*?: )?)(.+):(\d+)$/s;
 
 /** How a policy's files end. A name with another end is a source file if it has a folder; else it may be a host: `c1.example.org:6653`. */
 const SOURCE = /\/|\.(?:py|rs|acl|txt|ya?ml|json|toml|csv|conf|cfg|list|rules)$/;
+
+/** The line that a field is, whose path may have any letters; `null` if it is none. */
+export function lineOf(field: string): NamedLine | null {
+  const [, before = "", file = "", line] = FIELD.exec(field) ?? [];
+  return SOURCE.test(file) ? {before, file, line: Number(line)} : null;
+}
 
 /** Finds the source lines that a text names: `acl.py:12`, or the frame of a traceback. Addresses and hosts with ports are none. */
 export function parts(text: string): Part[] {

@@ -6,7 +6,7 @@ import type {LogLine} from "../api/live";
 import {SOON, useAnswer} from "../api/resource";
 import type {ControllerAnswer, DoctorAnswer, ErrorRow, Finding, List, StatsAnswer, TablesRow} from "../api/types";
 import {type Names, useNames} from "../names";
-import {Lined, Section, Tabs, title, Trouble} from "../parts";
+import {Lined, Lines, Section, Tabs, title, Trouble} from "../parts";
 import {LISTS} from "../table/rows";
 import {type Column, SearchBar, Table} from "../table/table";
 import {linesIn, moment, scaled, span, whole, withLines} from "../text";
@@ -110,7 +110,6 @@ function Sparkline({values}: {readonly values: readonly number[]}) {
 function Times({metrics}: {readonly metrics: string}) {
   const shown = useMemo(() => ([["maple_decide_seconds", "to decide"], ["maple_install_seconds", "until a rule is confirmed"]] as const)
     .map(([name, text]) => ({text, own: histogram(metrics, name)})), [metrics]);
-  const under = (bound: number | null) => (bound === null ? "" : bound === Infinity ? "longer" : `≤ ${span(bound)}`);
   return (
     <Section title="Times">
       <table class="plain">
@@ -253,7 +252,7 @@ function Errors() {
   const columns = useMemo<Column<ErrorRow>[]>(() => [
     {name: "time", title: "time", of: (row) => -row.time, show: (row) => moment(row.time), width: 20},
     {name: "packets", title: "packets", of: (row) => row.packets ?? null, show: (row) => whole(row.packets), width: 10, numbers: true, spare: true},
-    {name: "line", title: "line", of: (row) => linesIn(row.text).join(LISTS), show: (row) => <Lined text={linesIn(row.text).join(LISTS)} />, width: 24, spare: true},
+    {name: "line", title: "line", of: (row) => linesIn(row.text).join(LISTS), show: (row) => <Lines of={linesIn(row.text)} />, width: 24, spare: true},
     {name: "text", title: "what", of: (row) => names.inText(withLines(row.text)), show: (row) => <Lined text={row.text} />, width: 100},
   ], [names]);
   return (

@@ -6,10 +6,10 @@ import {SOON, useAnswer} from "../api/resource";
 import type {DropRow, FlowRow, HostRow, List, MapAnswer, MapLink, Place, PortRow, SwitchRow} from "../api/types";
 import {load} from "../map/graph";
 import {type Names, useNames} from "../names";
-import {Lined, lineHref, Tabs, title, Trouble} from "../parts";
+import {Lined, lineHref, Lines, Tabs, title, Trouble} from "../parts";
 import {LISTS} from "../table/rows";
 import {SearchBar, type Column, Table} from "../table/table";
-import {base, bits, parts, span, whole} from "../text";
+import {base, bits, lineOf, span, whole} from "../text";
 import {flowHref, hostsAt, party, switchHref} from "./links";
 import {COUNTED, MapView} from "./map";
 
@@ -208,7 +208,7 @@ function Flows() {
       {name: "rate", title: "rate", of: (row) => row.bits_per_second, show: (row) => bits(row.bits_per_second), width: 13, numbers: true, spare: true},
       {name: "packets", title: "packets", of: (row) => row.packets, show: (row) => whole(row.packets), width: 13, numbers: true},
       {name: "bytes", title: "bytes", of: (row) => row.bytes, show: (row) => whole(row.bytes), width: 15, numbers: true, spare: true},
-      {name: "line", title: "decided by", of: lines, show: (row) => <Lined text={lines(row)} />, width: 24},
+      {name: "line", title: "decided by", of: lines, show: (row) => <Lines of={row.lines} />, width: 24},
     ];
   }, [names]);
   return (
@@ -249,9 +249,9 @@ function Drops() {
 
 /** The line that dropped packets; without one, why such packets are dropped. */
 function dropHref({line, host, at}: DropRow, names: Names): string {
-  const reference = line === null ? undefined : parts(line).find((part) => typeof part !== "string");
-  if (reference !== undefined && typeof reference !== "string") {
-    return lineHref(reference.file, reference.line);
+  const named = line === null ? null : lineOf(line);
+  if (named !== null) {
+    return lineHref(named.file, named.line);
   }
   return format(["why"], {from: host === null ? "" : names.host(host), at: at === null ? undefined : names.place(at)});
 }

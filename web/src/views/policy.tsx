@@ -6,7 +6,7 @@ import {useAnswer} from "../api/resource";
 import type {DropRow, ErrorRow, FlowRow, HostRow, LineHeat, List, PolicyAnswer, PolicyFile, RuleRow, SwitchRow} from "../api/types";
 import {type Names, useNames} from "../names";
 import {chosen, Lined, Section, Tabs, title, Trouble} from "../parts";
-import {base, bits, fileOf, linesIn, moment, took, whole} from "../text";
+import {base, bits, fileOf, lineOf, linesIn, moment, took, whole} from "../text";
 import {useSeen} from "../table/seen";
 import {exactly, windowOf} from "../table/rows";
 import {Code} from "./code";
@@ -143,9 +143,9 @@ function count(own: LineHeat | undefined, measure: Measure): string {
 }
 
 /** Reports whether a line that a text names, as `acl.py:12`, is this one of a file. */
-function isLine(named: string, file: PolicyFile, line: number): boolean {
-  const at = named.lastIndexOf(":");
-  return named.slice(at + 1) === String(line) && fileOf([file], named.slice(0, at)) !== undefined;
+function isLine(text: string, file: PolicyFile, line: number): boolean {
+  const named = lineOf(text);
+  return named?.line === line && fileOf([file], named.file) !== undefined;
 }
 
 /** What one line does in the network. */
@@ -158,8 +158,8 @@ function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: numb
   const {data: drops} = useAnswer<List<DropRow>>("/v1/drops?minutes=15", {every: EVERY});
   const {data: errors} = useAnswer<List<ErrorRow>>("/v1/errors", {every: EVERY});
   /** This line as a text spells it, if it names it. */
-  const spelled = (text: string | null) => linesIn(text ?? "").find((named) => isLine(named, file, line));
-  const dropped = drops?.rows.filter((row) => spelled(row.line) !== undefined) ?? [];
+  const spelled = (text: string) => linesIn(text).find((named) => isLine(named, file, line));
+  const dropped = drops?.rows.filter((row) => row.line !== null && isLine(row.line, file, line)) ?? [];
   const failed = errors?.rows.filter((row) => spelled(row.text) !== undefined) ?? [];
   const own = file.lines.find((one) => one.line === line);
   return (

@@ -5,7 +5,7 @@ import {address, format} from "../address";
 import {SOON, useAnswer} from "../api/resource";
 import type {List, PortRow, RuleRow, SwitchRow, TablesRow} from "../api/types";
 import {type Names, useNames} from "../names";
-import {Lined, Section, Tabs, title, Trouble} from "../parts";
+import {Line, Lined, Section, Tabs, title, Trouble} from "../parts";
 import {exactly} from "../table/rows";
 import {type Column, SearchBar, Table} from "../table/table";
 import {whole} from "../text";
@@ -68,7 +68,7 @@ function ruleColumns(names: Names): Column<RuleRow>[] {
     {name: "match", title: "match", of: match, width: 36},
     {name: "actions", title: "actions", of: (row) => names.inText(row.actions), width: 28},
     {name: "packets", title: "packets", of: (row) => row.n_packets, show: (row) => whole(row.n_packets), width: 11, numbers: true},
-    {name: "line", title: "decided by", of: (row) => row.line, show: (row) => <Lined text={row.line} />, width: 15},
+    {name: "line", title: "decided by", of: (row) => row.line, show: (row) => (row.line === null ? "" : <Line of={row.line} />), width: 15},
     {name: "why", title: "made by", of: (row) => (row.why === null ? null : names.inText(row.why)), show: (row) => <Lined text={row.why} />, width: 38},
     {name: "decision", title: "decision", of: (row) => row.leaf, width: 12, numbers: true,
       show: (row) => (row.leaf === null ? "" : <a href={format(["switch", row.switch, "decisions"], {decision: String(row.leaf)})}>{row.leaf}</a>)},

@@ -7,7 +7,7 @@ import type {HostRow, LogRow, TimeAnswer, TimeAt, TimeChanges, TimeSwitch} from 
 import {pair} from "../map/graph";
 import {NetworkMap} from "../map/map";
 import {type Names, useNames} from "../names";
-import {chosen, Lined, Tabs, title, Trouble} from "../parts";
+import {chosen, Line, Lined, Tabs, title, Trouble} from "../parts";
 import {type Column, SearchBar, Table} from "../table/table";
 import {moment, scaled, span, whole} from "../text";
 import {type ChangeRow, changeRows, doubts, gapText, isLoss, mapThen, nextChange, highest, path, ratesAt, share} from "./moments";
@@ -215,7 +215,7 @@ function levelTrouble({level}: LogRow): string | null {
 
 function Drops({data, names}: {readonly data: TimeChanges | undefined; readonly names: Names}) {
   const columns = useMemo<Column<TimeChanges["drops"][number]>[]>(() => [
-    {name: "line", title: "line", of: (row) => row.line ?? "no source line", show: (row) => <Lined text={row.line ?? "no source line"} />, width: 26},
+    {name: "line", title: "line", of: (row) => row.line ?? "no source line", show: (row) => <Line of={row.line ?? "no source line"} />, width: 26},
     {name: "packets", title: "packets", of: (row) => row.packets, show: (row) => whole(row.packets), width: 12, numbers: true},
     {name: "switch", title: "switch", of: (row) => names.switch(row.switch), width: 14},
     {name: "why", title: "why", of: (row) => row.why, show: (row) => <Lined text={row.why} />, width: 60},

@@ -5,7 +5,7 @@ import {address, format} from "../address";
 import {useAnswer} from "../api/resource";
 import type {List, RuleRow, TreeRow} from "../api/types";
 import {type Names, useNames} from "../names";
-import {chosen, Lined, Section, Trouble} from "../parts";
+import {chosen, Line, Lined, Section, Trouble} from "../parts";
 import {whole} from "../text";
 import {decisionOf} from "./decisions";
 import {RuleList} from "./rules";
@@ -43,7 +43,7 @@ export function Tree({id}: {readonly id: string}) {
                 <caption class="unseen">Open questions</caption>
                 <thead><tr><th scope="col">line</th><th scope="col">question</th><th scope="col" class="number">places</th></tr></thead>
                 <tbody>{open.map((one, at) => (
-                  <tr key={at}><td><Lined text={one.line} /></td><td><Lined text={one.what} /></td><td class="number">{whole(one.count)}</td></tr>
+                  <tr key={at}><td>{one.line !== null && <Line of={one.line} />}</td><td><Lined text={one.what} /></td><td class="number">{whole(one.count)}</td></tr>
                 ))}</tbody>
               </table>
             </Section>
@@ -92,7 +92,7 @@ function Decision({id, number, names, depth}: {readonly id: string; readonly num
       <Trouble problem={problem} />
       {rules === undefined ? <p class="soft">reading …</p> : rules.total === 0 ? <p class="soft">No rule is of this decision alone.</p> : (
         <>
-          <p>{whole(rules.total)} {rules.total === 1 ? "rule" : "rules"}{line != null && <>, made at <Lined text={line} /></>} · <a href={format(["switch", id, "rules"], {q: `decision=${number}`})}>in the table of rules</a></p>
+          <p>{whole(rules.total)} {rules.total === 1 ? "rule" : "rules"}{line != null && <>, made at <Line of={line} /></>} · <a href={format(["switch", id, "rules"], {q: `decision=${number}`})}>in the table of rules</a></p>
           <RuleList rules={rules} text={() => "why"} names={names} />
         </>
       )}
