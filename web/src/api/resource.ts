@@ -32,7 +32,7 @@ const SPACING = 100;
 const SHARE = 4;
 /** How many answers that are not live are read at a time. Browsers have six connections to a server: events take one, and live answers find another. */
 const SLOW = 3;
-/** The time after which it is read again what the controller could not answer, if it did not say when, in milliseconds. */
+/** The time after which what the controller could not answer is read again if it did not say when, in milliseconds. */
 const TROUBLED = 5000;
 /** A list with live events is read again after this time as well: connections of switches are no event. */
 export const SOON = 5000;
