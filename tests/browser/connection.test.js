@@ -46,6 +46,7 @@ test("seven tabs of a browser are all live when they are seen, and show what is 
   }
   await hide(pages.at(-1), true);
   for (const page of pages) {
+    assert.equal(await page.getByRole("alert").count(), 0, "nobody misses the connection of a hidden tab");
     await hide(page, false);
     await page.getByText("live", {exact: true}).waitFor();
     await page.getByText("1 key", {exact: true}).waitFor();

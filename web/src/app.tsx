@@ -80,12 +80,12 @@ function Status() {
 
 /** Says that what is shown is old. */
 function Lost() {
-  // A page that is seen again after hours has its connection in a moment.
+  // How long it was seen so: a page that was hidden for hours has its connection in a moment.
   const [waited, setWaited] = useState(0);
   const isLost = !connection.value.live && session.value !== null;
   useEffect(() => {
     setWaited(0);
-    const timer = isLost ? setInterval(() => setWaited((seconds) => seconds + 1), 1000) : undefined;
+    const timer = isLost ? setInterval(() => setWaited((seconds) => (document.hidden ? seconds : seconds + 1)), 1000) : undefined;
     return () => clearInterval(timer);
   }, [isLost]);
   if (!isLost || waited < 2) {
