@@ -95,7 +95,8 @@ impl Switches {
         match switch.counters.polls.next(now, period) {
             Some((due, _)) if due <= now => self.poll(ctx, dpid),
             Some((due, _)) => {
-                if switch.counters.polls.plan_timer(now, due) {
+                let is_needed = switch.counters.polls.plan_timer(now, due);
+                if is_needed {
                     ctx.wake_at(due, Timer::Poll(dpid));
                 }
             }
