@@ -198,7 +198,7 @@ fn rates(now: &Reading, before: Option<&Reading>) -> Vec<Rate> {
 
 fn talkers(now: &Reading) -> PictureTable {
     let mut flows: Vec<&Value> = items(&now.flows).collect();
-    let figure = |flow: &Value, name: &str| flow[name].as_f64().unwrap_or_default();
+    let figure = |flow: &Value, name: &str| flow[name].as_f64().unwrap_or(f64::NEG_INFINITY);
     flows.sort_by(|a, b| {
         let by = |name: &str| figure(b, name).total_cmp(&figure(a, name));
         by("bits_per_second").then(by("bytes"))
@@ -209,7 +209,11 @@ fn talkers(now: &Reading) -> PictureTable {
         (None, at) => format!("hosts at {}", now.names.in_text(&location(at))),
     };
     let row = |flow: &&Value| {
-        let scale = |name: &str| Cell::of(figure(flow, name), scaled(figure(flow, name)).trim_end());
+        // A rate is not known before a rule was counted twice. That is not 0, and less than that in order.
+        let scale = |name: &str| match flow[name].as_f64() {
+            Some(value) => Cell::of(value, scaled(value).trim_end()),
+            None => Cell::of(f64::NEG_INFINITY, ""),
+        };
         vec![
             Cell::Text(host(flow, "from")),
             Cell::Text(host(flow, "to")),
@@ -354,6 +358,24 @@ pub(super) mod tests {
         assert!(first(1).starts_with("1234 | 20 | acl.py:12 | several hosts at switch 1 | the policy drops it"));
         assert_eq!(first(2), "1970-01-01T00:00:02.500Z | 3 | acl.py:9: KeyError");
         assert_eq!(first(3), "0000000000000002 | DOWN for 12 s | 2 | 3 | 1 | 1.3 | 0 | 7");
+    }
+
+    #[test]
+    fn a_rate_that_is_not_known_is_not_shown_as_none() {
+        let mut now = reading(Instant::now(), 1);
+        let flows = now.flows.as_array_mut().expect("a list");
+        flows[0]["bits_per_second"] = json!(0);
+        for name in ["bits_per_second", "packets_per_second"] {
+            flows[1][name] = Value::Null;
+        }
+        let talkers = &Picture::new(&now, None).tables[0];
+        let rates = |rows: &[&Vec<Cell>]| -> Vec<String> {
+            rows.iter().map(|row| format!("{}|{}|{}", row[3].text(), row[4].text(), row[5].text())).collect()
+        };
+        let (idle, unknown) = ("0|10|12.3 k".to_owned(), "||12.3 k".to_owned());
+        assert_eq!(rates(&talkers.chosen("", None)), [idle.clone(), unknown.clone()]);
+        assert_eq!(rates(&talkers.chosen("", Some((3, false)))), [unknown.clone(), idle.clone()]);
+        assert_eq!(rates(&talkers.chosen("", Some((3, true)))), [idle, unknown]);
     }
 
     #[test]
