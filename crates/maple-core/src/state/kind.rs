@@ -61,7 +61,7 @@ pub struct Types {
     pub value: Kind,
 }
 
-/// The error for a value that is not of the type that its place was declared with.
+/// The error for a write that its place does not take: mostly a value that is not of the declared type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// A key of a table has another type.
@@ -93,6 +93,14 @@ pub enum Mismatch {
         kind: Kind,
         /// The value.
         value: Value,
+    },
+    /// No table and no variable can be written ([`super::Store::close`]).
+    #[error("{place} can't be written: {why}")]
+    Closed {
+        /// The table or variable.
+        place: String,
+        /// The reason.
+        why: Arc<str>,
     },
 }
 
@@ -262,9 +270,27 @@ impl Types {
 pub(super) struct Declarations {
     tables: BTreeMap<Name, Arc<Types>>,
     vars: BTreeMap<Name, Arc<Kind>>,
+    /// Why nothing can be written, if so.
+    closed: Option<Arc<str>>,
 }
 
 impl Declarations {
+    /// Refuses all writes to tables and variables from now on.
+    pub fn close(&mut self, why: Arc<str>) {
+        self.closed = Some(why);
+    }
+
+    /// Checks that tables and variables can be written, if this is a write to one.
+    fn check_open(&self, write: &Write) -> Result<(), Mismatch> {
+        let Some(why) = &self.closed else { return Ok(()) };
+        let place = match write {
+            Write::Table { table, .. } => format!("the table {table}"),
+            Write::Var { name, .. } | Write::Add { name, .. } => format!("the variable {name}"),
+            _ => return Ok(()),
+        };
+        Err(Mismatch::Closed { place, why: Arc::clone(why) })
+    }
+
     /// Returns the types of a table. A table of a slice has those of the table with the same name outside of slices,
     /// unless it was declared itself.
     pub fn table(&self, name: &str) -> Option<&Arc<Types>> {
@@ -306,8 +332,9 @@ impl Declarations {
     /// Converts a write to the form in which its place keeps it; `None` if it has that form already.
     ///
     /// # Errors
-    /// [`Mismatch`] if it puts a key or value of another type.
+    /// [`Mismatch`] if it puts a key or value of another type, or nothing can be written.
     pub fn normalise(&self, write: &Write) -> Result<Option<Write>, Mismatch> {
+        self.check_open(write)?;
         match write {
             Write::Table { table, key, value } => match self.table(table) {
                 Some(types) => {
@@ -343,8 +370,9 @@ impl Declarations {
     /// Checks that the write puts what its place keeps.
     ///
     /// # Errors
-    /// [`Mismatch`] if a key or value is not of the declared type.
+    /// [`Mismatch`] if a key or value is not of the declared type, or nothing can be written.
     pub fn check(&self, write: &Write) -> Result<(), Mismatch> {
+        self.check_open(write)?;
         match write {
             Write::Table { table, key, value } => {
                 self.check_key(table, key)?;

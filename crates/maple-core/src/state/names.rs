@@ -102,6 +102,17 @@ impl Store {
         Ok(commit)
     }
 
+    /// Checks that no table and no variable is known: none is declared, has contents or was asked for.
+    ///
+    /// # Errors
+    /// The names of those that are known.
+    pub fn check_no_state(&self) -> Result<(), String> {
+        let name = |kind: &'static str| move |name: Name| format!("{kind} {name}");
+        let tables = self.tables().into_iter().map(name("table"));
+        let all: Vec<String> = tables.chain(self.vars().into_iter().map(name("variable"))).collect();
+        if all.is_empty() { Ok(()) } else { Err(all.join(", ")) }
+    }
+
     /// Returns the value of a declared variable until it is set.
     pub fn initial(&self, name: &str) -> Option<Value> {
         let inner = self.lock();
@@ -265,6 +276,36 @@ mod tests {
         assert!(!Table::<String, bool>::new("blocked").contains(&tx, &"x".to_owned()));
         store.commit(tx.into_txn(), Some(LeafId(1))).expect("nothing has changed");
         assert!(matches!(declare(&store), Err(DeclareError::Asked(_))));
+    }
+
+    #[test]
+    fn nothing_is_written_after_the_end_of_writes() {
+        let store = Store::new();
+        let mode = |value: &str| vec![Write::Var { name: "mode".into(), value: Some(value.into()) }];
+        store.change(mode("day")).expect("it is open");
+        let begun = |store: &Store| {
+            let tx = Tx::new(store.begin());
+            Table::<String, bool>::new("blocked").set(&tx, &"banana".to_owned(), &true);
+            tx.into_txn()
+        };
+        let before = begun(&store);
+        let version = store.snapshot().version();
+        store.close("of a test");
+        assert!(store.commit(before, None).is_err(), "it has written before");
+        let error = store.change(mode("night")).expect_err("it is closed");
+        assert_eq!(error.to_string(), "the variable mode can't be written: of a test");
+        let added = store.change(vec![Write::Add { name: "sum".into(), amount: 1 }]).expect_err("it is closed");
+        assert_eq!(added.to_string(), "the variable sum can't be written: of a test");
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(begun(&store))));
+        let text = run.expect_err("it is closed").downcast::<String>().expect("a text");
+        assert_eq!(*text, "the table blocked can't be written: of a test");
+        // Costs and the network are no tables, and the state goes on from what it was.
+        for _ in 0..3 {
+            drop(store.change(vec![Write::CostName("secure".into())]).expect("it is no table"));
+        }
+        let state = store.snapshot();
+        assert_eq!((state.var("mode"), state.has_costs("secure")), (Some(&"day".into()), true));
+        assert!(state.version() > version && store.copy().change(mode("night")).is_err());
     }
 
     #[test]

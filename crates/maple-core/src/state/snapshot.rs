@@ -191,6 +191,13 @@ impl Snapshot {
         &self.declared
     }
 
+    /// Returns this state with all tables and variables closed to writes.
+    pub(super) fn closed(&self, why: Arc<str>) -> Snapshot {
+        let mut closed = Snapshot { version: self.version + 1, ..self.clone() };
+        Arc::make_mut(&mut closed.declared).close(why);
+        closed
+    }
+
     /// Returns the types of a table's keys and values, if they were declared.
     pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
         self.declared.table(table)

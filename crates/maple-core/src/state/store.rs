@@ -272,6 +272,17 @@ impl Store {
         mismatch.map_or(Ok(commit.0), Err)
     }
 
+    /// Refuses each write to a table or a variable from now on, for this reason ([`Mismatch::Closed`]): those of
+    /// transactions, which panic as for a value of another type, and those of [`Store::change`]. A transaction that has
+    /// written already does not commit. What is there stays, and can be read.
+    pub fn close(&self, why: &str) {
+        let mut inner = self.lock();
+        let closed = Arc::new(self.newest().closed(why.into()));
+        // The snapshot before has other declarations, which no write repeats.
+        inner.spare = DoubleBuffer::default();
+        self.make_move(&mut inner, |_| self.current.store(closed));
+    }
+
     /// Commits in a turn, or past the turnstile. The recorder receives the writes if `is_told`.
     pub(crate) fn commit_past_turnstile(
         &self,
