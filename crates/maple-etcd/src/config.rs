@@ -89,6 +89,14 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
+    /// Checks that the files can be used, as they are now.
+    ///
+    /// # Errors
+    /// [`FailureReason::TlsFile`], which names the file.
+    pub fn check(&self) -> Result<(), FailureReason> {
+        self.read().map(drop)
+    }
+
     pub(crate) fn read(&self) -> Result<Arc<ClientConfig>, FailureReason> {
         let mut roots = RootCertStore::empty();
         for authority in certificates(&self.authorities)? {
@@ -140,7 +148,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (missing, empty) = (folder.path().join("missing"), folder.path().join("empty"));
         std::fs::write(&empty, "").unwrap();
-        let error = |files: TlsFiles| files.read().unwrap_err().to_string();
+        let error = |files: TlsFiles| files.check().unwrap_err().to_string();
         let text = error(TlsFiles { authorities: missing.clone(), identity: None });
         assert!(text.starts_with(&format!("{}: ", missing.display())), "{text}");
         let text = error(TlsFiles { authorities: empty.clone(), identity: None });
