@@ -37,6 +37,8 @@ TYPES = {
     "AccessListRow": "answer to show.access_lists",
     "PolicyAnswer": "answer to show.policy",
     "Explanation": "answer to explain.packet",
+    "ClusterAnswer": "cluster of a controller",
+    "StepDownAnswer": "answer to cluster.step_down",
     "ControllerAnswer": "answer to show.controller",
     "StatsAnswer": "answer to show.stats",
     "VersionAnswer": "answer to show.version",

@@ -64,6 +64,7 @@ def test_each_answer_of_the_api_has_a_type() -> None:
         "reload.rollback",
         "state.delete",
         "show.log",
+        "show.cluster",
         "show.hosts",
         "state.written",
         # The control socket alone has them.

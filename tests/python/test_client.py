@@ -61,6 +61,8 @@ def calls(one: Client) -> list[Callable[[], object]]:
         lambda: one.explain(**packet),
         lambda: one.explain_rule(match="", switch="1"),
         one.controller,
+        one.cluster,
+        one.step_down,
         one.stats,
         one.version,
         one.doctor,

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::acl::AclArgs;
+use crate::cluster::ClusterCommandArgs;
 use crate::config::{self, Config, ConfigArgs, Merged, Origins};
 use crate::decode::DecodeArgs;
 use crate::explain::ExplainArgs;
@@ -135,6 +136,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Read, change or watch tracked state of a running controller
     State(StateArgs),
+    /// Change who is master of several controllers
+    Cluster(ClusterCommandArgs),
     /// Check, test and compare access lists
     Acl(AclArgs),
     /// Check a configuration, or print the one in effect
@@ -168,6 +171,25 @@ mod tests {
     }
 
     #[test]
+    fn options_of_a_cluster_need_each_other() {
+        let error = |text: &str| match parse(text.split(' ').map(OsString::from).collect()) {
+            Err(ParseError::Usage(error)) => error.to_string(),
+            _ => panic!("{text}: nothing is wrong"),
+        };
+        let run = "maple run builtin:flood";
+        assert!(error(&format!("{run} --cluster etcd://a/x")).contains("--name <NAME>"));
+        assert!(error(&format!("{run} --name n1")).contains("--cluster <ADDRESS>"));
+        let member = format!("{run} --cluster etcd://a/x --name n1");
+        assert!(error(&format!("{member} --cluster-ca f --cluster-cert f")).contains("--cluster-key <FILE>"));
+        let in_the_clear = error(&format!("{member} --cluster-user u --cluster-password-file f"));
+        assert!(in_the_clear.contains("--cluster-ca <FILE>"), "{in_the_clear}");
+        let address = error(&format!("{run} --cluster etcd://u:p@a/x --name n1"));
+        assert!(address.contains("an address of etcd has no user and no password"), "{address}");
+        let name = error(&format!("{run} --cluster etcd://a/x --name n/1"));
+        assert!(name.contains("a name is of 1 to 63 letters, digits, `-`, `_` and `.`"), "{name}");
+    }
+
+    #[test]
     fn options_that_would_do_nothing_are_refused() {
         let refusal = |text: &str| match parse(text.split(' ').map(OsString::from).collect()).map(|line| line.command) {
             Ok(Command::Run(args)) => args.refusal(),
@@ -184,6 +206,13 @@ mod tests {
         }
         assert!(refusal("maple run builtin:flood").is_none());
         assert!(refusal("maple run --watch").is_some_and(|error| error.to_string().contains("a policy is missing")));
+        let member = "maple run builtin:flood --cluster etcd://a,b/campus --name n1";
+        assert!(refusal(member).is_none());
+        for alone in ["--state f", "--record f", "--snoop igmp", "--takeover", "--emulate ring:4", "--resume-applied"] {
+            let error = refusal(&format!("{member} {alone}")).expect(alone).to_string();
+            let name = alone.split(' ').next().expect("it has a name");
+            assert!(error.contains(&format!("the argument --cluster cannot be used with {name}")), "{error}");
+        }
         assert!(refusal("maple emulate ring:4 --rate 5").is_some());
         assert!(refusal("maple emulate ring:4 --rate 5 --traffic 1s").is_none());
     }

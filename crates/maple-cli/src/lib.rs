@@ -32,6 +32,7 @@ mod doctor;
 mod load;
 mod show;
 
+mod cluster;
 mod explain;
 mod plan;
 mod reload;
@@ -107,6 +108,7 @@ fn execute(command_line: CommandLine, loader: Option<&dyn PolicyLoader>) -> anyh
         Command::Doctor(args) => doctor::main(&args, loader.is_some()),
         Command::Config(ConfigArgs { command: ConfigCommand::Check { file } }) => config::check(&file),
         Command::Config(ConfigArgs { command: ConfigCommand::Show(_) }) => Ok(config::show(&command_line.origins)),
+        Command::Cluster(args) => cluster::main(args),
         Command::State(args) => state::main(args, None),
         Command::Acl(args) => acl::run(&args, loader),
         Command::Schema => state::print_schema(),

@@ -149,6 +149,21 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
+/// The maximum length of a controller's name in a cluster.
+const MAX_MEMBER_NAME: usize = 63;
+
+/// Parses the name of a controller in a cluster.
+///
+/// # Errors
+/// A text that describes the valid values.
+pub fn member_name(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=MAX_MEMBER_NAME).contains(&text.len()) && text.chars().all(is_allowed) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("a name is of 1 to {MAX_MEMBER_NAME} letters, digits, `-`, `_` and `.`"))
+}
+
 /// The default port of metrics.
 const METRICS_PORT: u16 = 9653;
 

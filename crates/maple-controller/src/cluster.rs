@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use maple_cluster::{Member, MemberHandle, MemberOptions, News, run_member};
-use maple_etcd::{Client, Config};
+use maple_etcd::{Client, Config, Endpoint};
 use tokio::runtime::Builder;
 
 use crate::control::Handle;
+pub use crate::control::membership::ClusterStatus;
+use crate::control::membership::JoinedCluster;
+use crate::gauge::Gauge;
 use crate::notice::{ClusterNews, Notice};
-use crate::session::ClusterRole;
 
 /// How long a controller that ends waits until etcd knows that its member has left. After that the others wait for the
 /// end of its lease.
@@ -45,19 +47,6 @@ impl ClusterOptions {
     }
 }
 
-/// What a member knows of its cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClusterStatus {
-    /// What the controller is.
-    pub role: ClusterRole,
-    /// The name of the master, if there is one.
-    pub master: Option<String>,
-    /// The names of the members that are there, in order.
-    pub members: Vec<String>,
-    /// What went wrong with etcd last, until it has renewed the lease.
-    pub trouble: Option<String>,
-}
-
 /// A controller's membership of a cluster. Dropping it leaves the cluster: the switches get another master.
 pub struct ClusterMember {
     member: MemberHandle,
@@ -78,7 +67,7 @@ impl ClusterMember {
     /// [`OpenFlowOptions::in_cluster`](crate::OpenFlowOptions::in_cluster). It is a standby until it is elected.
     ///
     /// # Errors
-    /// The system's error if it refuses a thread; or if the controller was started as the only one.
+    /// The system's error if it refuses a thread; or if the controller was started as the only one, or has joined before.
     pub fn join(controller: &Handle, options: ClusterOptions) -> io::Result<ClusterMember> {
         if controller.role().is_none() {
             return Err(io::Error::new(
@@ -87,17 +76,27 @@ impl ClusterMember {
             ));
         }
         let ClusterOptions { etcd, cluster, name, lease } = options;
-        let member = Member::new(MemberOptions { cluster, name, lease, retry: RETRY, step_down: 2 * lease });
+        let endpoints = etcd.endpoints.iter().map(Endpoint::to_string).collect();
+        let of_member =
+            MemberOptions { cluster: cluster.clone(), name: name.clone(), lease, retry: RETRY, step_down: 2 * lease };
+        let member = Member::new(of_member);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let status = Arc::<Mutex<ClusterStatus>>::default();
         let keeper = RoleKeeper { controller: controller.clone(), status: Arc::clone(&status) };
         let (member, task) = run_member(member, Client::new(etcd), move |news| keeper.on_news(news));
         let (runs, running) = channel();
         let handle = runtime.handle().clone();
+        let (of_request, on_runtime) = (member.clone(), handle.clone());
+        let step_down = Box::new(move || step_down(&on_runtime, of_request.clone()));
+        let joined = JoinedCluster { cluster, name, etcd: endpoints, status: Arc::clone(&status), step_down };
+        if !controller.joins(joined) {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the controller has joined a cluster before"));
+        }
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
             runtime.block_on(task);
             drop(runs);
         })?;
+        gauges(&status).into_iter().for_each(|gauge| controller.register_gauge(gauge));
         Ok(ClusterMember { member, runtime: handle, status, running })
     }
 
@@ -109,9 +108,31 @@ impl ClusterMember {
     /// Lets another member become master. Nothing happens if this one is not master. If no other one is there, this one
     /// becomes master again after some seconds.
     pub fn step_down(&self) {
-        let member = self.member.clone();
-        self.runtime.spawn(async move { member.step_down().await });
+        step_down(&self.runtime, self.member.clone());
     }
+}
+
+fn step_down(runtime: &tokio::runtime::Handle, member: MemberHandle) {
+    runtime.spawn(async move { member.step_down().await });
+}
+
+/// Returns the metrics of a cluster.
+fn gauges(status: &Arc<Mutex<ClusterStatus>>) -> [Gauge; 4] {
+    let gauge = |name, meaning, read: fn(&ClusterStatus) -> f64| {
+        let status = Arc::clone(status);
+        Gauge::new(name, meaning, move || Some(read(&lock(&status))))
+    };
+    let master = "1 if this controller is master of the network, otherwise 0. Only in a cluster.";
+    let members = "Number of controllers that are there, this one included. Only in a cluster.";
+    let lease = "1 if the lease of this controller with etcd is good, otherwise 0. Only in a cluster.";
+    let failing =
+        "1 if something has gone wrong with etcd since the lease was renewed last, otherwise 0. Only in a cluster.";
+    [
+        gauge("maple_cluster_master", master, |status| f64::from(u8::from(status.role.leads.is_some()))),
+        gauge("maple_cluster_members", members, |status| status.members.len() as f64),
+        gauge("maple_cluster_lease", lease, |status| f64::from(u8::from(status.role.has_lease))),
+        gauge("maple_cluster_etcd_failing", failing, |status| f64::from(u8::from(status.trouble.is_some()))),
+    ]
 }
 
 impl Drop for ClusterMember {

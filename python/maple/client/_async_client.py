@@ -64,6 +64,8 @@ class AsyncClient:
     explain = _in_thread(Client.explain)
     explain_rule = _in_thread(Client.explain_rule)
     controller = _in_thread(Client.controller)
+    cluster = _in_thread(Client.cluster)
+    step_down = _in_thread(Client.step_down)
     stats = _in_thread(Client.stats)
     version = _in_thread(Client.version)
     doctor = _in_thread(Client.doctor)

@@ -187,6 +187,14 @@ class Client(Requests):
         """The controller's account of itself."""
         return cast("types.ControllerAnswer", self._object("GET", "/v1/controller"))
 
+    def cluster(self) -> types.ClusterAnswer | None:
+        """The cluster of the controller: who is master, and who is there; `None` if it is the only one."""
+        return cast("types.ClusterAnswer | None", self._json("GET", "/v1/cluster"))
+
+    def step_down(self) -> types.StepDownAnswer:
+        """Lets another controller of the cluster become master."""
+        return cast("types.StepDownAnswer", self._object("POST", "/v1/cluster/step-down"))
+
     def stats(self) -> types.StatsAnswer:
         """All counters."""
         return cast("types.StatsAnswer", self._object("GET", "/v1/stats"))

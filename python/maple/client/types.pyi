@@ -462,6 +462,21 @@ class Explanation(TypedDict):
     assumed: NotRequired[list[str]]
     changed_files: NotRequired[list[str]]
 
+class ClusterAnswer(TypedDict):
+    cluster: str | None
+    name: str | None
+    role: Literal["master", "standby"]
+    master: str | None
+    generation: int | None
+    members: list[str]
+    lease: bool
+    etcd: list[str]
+    trouble: str | None
+    connections: int
+
+class StepDownAnswer(TypedDict):
+    master: str
+
 class ControllerAnswerListening(TypedDict):
     address: str
     tls: bool
@@ -497,6 +512,7 @@ class ControllerAnswer(TypedDict):
     started: int
     clock_stepped: float
     files: list[ControllerAnswerFiles]
+    cluster: ClusterAnswer | None
 
 class StatsAnswer(TypedDict):
     connections: int

@@ -477,6 +477,23 @@ export type Explanation = {
   readonly changed_files?: readonly string[];
 };
 
+export type ClusterAnswer = {
+  readonly cluster: string | null;
+  readonly name: string | null;
+  readonly role: "master" | "standby";
+  readonly master: string | null;
+  readonly generation: number | null;
+  readonly members: readonly string[];
+  readonly lease: boolean;
+  readonly etcd: readonly string[];
+  readonly trouble: string | null;
+  readonly connections: number;
+};
+
+export type StepDownAnswer = {
+  readonly master: string;
+};
+
 export type ControllerAnswerListening = {
   readonly address: string;
   readonly tls: boolean;
@@ -516,6 +533,7 @@ export type ControllerAnswer = {
   readonly started: number;
   readonly clock_stepped: number;
   readonly files: readonly ControllerAnswerFiles[];
+  readonly cluster: ClusterAnswer | null;
 };
 
 export type StatsAnswer = {

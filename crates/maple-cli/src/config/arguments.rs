@@ -17,7 +17,9 @@ use crate::options::RunArgs;
 use crate::values::with_values;
 
 /// The prefixes of options that may be tables.
-const SECTIONS: [&str; 4] = ["tls", "metrics", "log", "max"];
+const SECTIONS: [&str; 5] = ["tls", "cluster", "metrics", "log", "max"];
+/// Keys of tables whose options have other names: the table, its key, and the option.
+const OTHER_NAMES: [(&str, &str, &str); 2] = [("cluster", "address", "cluster"), ("cluster", "name", "name")];
 /// The options that only the command line can set.
 const NOT_IN_FILE: [&str; 3] = ["config", "help", "version"];
 
@@ -51,7 +53,6 @@ pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
         }
     }
     for name in SECTIONS {
-        let prefix = format!("{name}-");
         let inner = grouped(&keys, name);
         if inner.is_empty() {
             continue;
@@ -61,7 +62,7 @@ pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
         for (key, arg) in inner {
             let Some(entry) = section.get(key) else { continue };
             if let Some(before) = settings.iter().find(|setting| setting.id == arg.get_id().as_str()) {
-                entry.wrong(format!("{prefix}{key} in line {} is the same option", before.at.line));
+                entry.wrong(format!("{} in line {} is the same option", before.key, before.at.line));
             }
             settings.extend(setting(&command, arg, &entry, folder));
         }
@@ -83,7 +84,11 @@ pub fn is_option(name: &str) -> bool {
 /// Returns the options whose names begin with `name`, with the rest of their names.
 fn grouped<'a>(keys: &'a [(String, &'a Arg)], name: &str) -> Vec<(&'a str, &'a Arg)> {
     let rest = |key: &'a str| key.strip_prefix(name)?.strip_prefix('-');
-    keys.iter().filter_map(|(key, arg)| Some((rest(key)?, *arg))).collect()
+    let other = |of: &str| {
+        let known = OTHER_NAMES.iter().find(|(table, _, option)| *table == name && *option == of);
+        known.map(|(_, key, _)| *key)
+    };
+    keys.iter().filter_map(|(key, arg)| Some((rest(key).or_else(|| other(key))?, *arg))).collect()
 }
 
 /// Reads one option; `None` if its value is wrong.

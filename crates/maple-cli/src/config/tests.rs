@@ -43,7 +43,7 @@ fn sample(arg: &Arg) -> String {
     if let Some(value) = arg.get_possible_values().first() {
         return format!("{:?}", value.get_name());
     }
-    let tries = ["100", "5s", "1.3", "1-10", "core1:3", "127.0.0.1:6653", "info", "text"];
+    let tries = ["100", "5s", "1.3", "1-10", "core1:3", "127.0.0.1:6653", "info", "text", "etcd://a/x"];
     let fits = |value: &&&str| {
         let argument = arg.get_long().map_or((**value).to_owned(), |long| format!("--{long}={value}"));
         match arguments::definition().try_get_matches_from([argument]) {
@@ -67,6 +67,27 @@ fn each_option_of_the_command_line_is_a_key() {
         assert_eq!(config.settings.len(), 1, "{text}");
         assert!(!config.settings[0].arguments.is_empty(), "{text}");
     }
+}
+
+#[test]
+fn a_cluster_is_a_table() {
+    let file = "policy = \"builtin:flood\"\n[cluster]\naddress = \"etcd://a,b,c/campus\"\nname = \"n1\"\nca = \"ca.pem\"\nuser = \"u\"\n\
+                password-file = \"password\"\n";
+    let all = matches(file, &[]);
+    let of = |id| strings(&all, id);
+    assert_eq!((of("cluster"), of("name")), (vec!["etcd://a,b,c/campus".to_owned()], vec!["n1".to_owned()]));
+    assert_eq!((of("cluster_ca"), of("cluster_user")), (vec!["/etc/ca.pem".to_owned()], vec!["u".to_owned()]));
+    assert_eq!(of("cluster_password_file"), ["/etc/password"]);
+    assert_eq!(strings(&matches(file, &["--name", "n2"]), "name"), ["n2"]);
+    let problems = wrong("name = \"a\"\n[cluster]\nname = \"b\"\naddress = \"etcd://u@a/x\"\nwho = 1\n");
+    assert_eq!(
+        problems,
+        [
+            "/etc/m.toml:3: cluster.name: name in line 1 is the same option",
+            "/etc/m.toml:4: cluster.address: an address of etcd has no user and no password, and so no `@`",
+            "/etc/m.toml:5: cluster.who: unknown key",
+        ]
+    );
 }
 
 #[test]

@@ -153,7 +153,8 @@ fn expected(controller: Option<&Controller>, configured: &ConfiguredOptions) -> 
     let is_known = of_controller.is_some() || configured.is_given();
     let listening = of_controller.unwrap_or_else(|| configured.listening());
     let connected = controller.map(Controller::switches).unwrap_or_default();
-    Expected { listening, runs: controller.is_some(), is_known, connected }
+    let in_cluster = controller.is_some_and(Controller::is_in_cluster);
+    Expected { listening, runs: controller.is_some(), is_known, connected, in_cluster }
 }
 
 /// Records which switches run on other hosts, because OpenFlow does not reveal their settings.

@@ -2,6 +2,7 @@
 
 mod emulate;
 mod load;
+mod member;
 mod policy;
 mod run;
 mod show;
@@ -13,6 +14,7 @@ use maple_controller::control::socket::Reach;
 
 pub use emulate::{EmulateArgs, EmulationArgs};
 pub use load::{LoadArgs, LoadMode};
+pub use member::ClusterArgs;
 pub use policy::{ApplyArgs, CheckArgs, CheckOptions, PlanArgs, ReloadArgs, ReplayArgs, RollbackArgs};
 pub use run::{EXPLORED, RunArgs, RunOptions, TlsArgs};
 pub use show::{DoctorArgs, ShowArgs, ShowWhat};

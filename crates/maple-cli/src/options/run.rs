@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use maple_core::Location;
 use maple_core::engine::LabelRange;
 
-use super::{EmulationArgs, refused};
+use super::{ClusterArgs, EmulationArgs, refused};
 use crate::declared::{Configured, DeclaredNetwork};
 use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::usage_error::usage_error;
@@ -82,6 +82,8 @@ pub struct RunOptions {
     pub listen: Vec<Listen>,
     #[command(flatten)]
     pub tls: TlsArgs,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// Worker threads, each with its own switches [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub workers: Option<u8>,
@@ -241,7 +243,12 @@ impl RunArgs {
     /// Checks the options together: there has to be a policy.
     pub fn refusal(&self) -> Option<clap::Error> {
         let what = "a policy is missing: name one, or a configuration with one (--config FILE)";
-        if self.policy.is_none() { Some(refused(what.into())) } else { self.options.refusal() }
+        if self.policy.is_none() {
+            return Some(refused(what.into()));
+        }
+        // What ran is in a state file, which a controller of a cluster does not have.
+        let resumes = self.resume_applied && self.options.cluster.cluster.is_some();
+        resumes.then(|| conflict("--cluster", "--resume-applied")).or_else(|| self.options.refusal())
     }
 }
 
@@ -271,10 +278,19 @@ impl RunOptions {
         // `--takeover=false` contradicts nothing, and needs nothing.
         let takes_over = self.takeover && self.emulate.is_some();
         let needs_none = self.tls.tls_no_client_cert && self.tls.tls_ca.is_some();
-        let pairs = [(takes_over, "--takeover", "--emulate"), (needs_none, "--tls-no-client-cert", "--tls-ca")];
+        let is_member = self.cluster.cluster.is_some();
+        let pairs = [
+            (takes_over, "--takeover", "--emulate"),
+            (needs_none, "--tls-no-client-cert", "--tls-ca"),
+            // What only one of several controllers would have, or do.
+            (is_member && self.emulate.is_some(), "--cluster", "--emulate"),
+            (is_member && self.takeover, "--cluster", "--takeover"),
+            (is_member && self.state.is_some(), "--cluster", "--state"),
+            (is_member && self.record.is_some(), "--cluster", "--record"),
+            (is_member && !self.snoop.is_empty(), "--cluster", "--snoop"),
+        ];
         if let Some((_, a, b)) = pairs.into_iter().find(|(is_given, ..)| *is_given) {
-            let text = format!("the argument {a} cannot be used with {b}\n");
-            return Some(clap::Error::raw(ErrorKind::ArgumentConflict, text));
+            return Some(conflict(a, b));
         }
         let tls = &self.tls;
         let needs = [
@@ -301,4 +317,9 @@ impl RunOptions {
             "{name} needs --emulate TOPOLOGY: only an emulated network has switches and hosts of ours"
         )))
     }
+}
+
+/// Creates the error that two options contradict each other.
+fn conflict(a: &str, b: &str) -> clap::Error {
+    clap::Error::raw(ErrorKind::ArgumentConflict, format!("the argument {a} cannot be used with {b}\n"))
 }

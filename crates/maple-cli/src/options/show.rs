@@ -98,6 +98,8 @@ pub enum ShowWhat {
     },
     /// The controller itself: its version and process, where it listens, its state file
     Controller,
+    /// The cluster of the controller: who is master, and which controllers are there
+    Cluster,
     /// Who changed the policy, tables and variables, and when
     History {
         /// Only changes of this table or variable

@@ -94,6 +94,9 @@ fn with_policy_options(options: &RunOptions, mut chosen: ControllerOptions) -> a
         (_, None) => chosen.openflow.forget_switch_after,
     };
     chosen.engine.middleboxes.extend(options.middleboxes()?);
+    if let Some((place, row)) = options.network.rows.first().filter(|_| options.cluster.cluster.is_some()) {
+        return Err(usage_error(anyhow!("{place}: a cluster has no tracked state yet, and so no {}", row.name)));
+    }
     declare(&options.network, &mut chosen)?;
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
     chosen.engine.flow_mod_rate = options.flow_mod_rate;
@@ -165,7 +168,10 @@ pub fn with_common(options: &RunOptions, mut chosen: ControllerOptions) -> anyho
         chosen.workers.pin = false;
     }
     tls::apply(&options.tls, &options.listen, &options.network, &mut chosen)?;
-    let service = || service::state_file().filter(|_| options.emulate.is_none());
+    chosen.openflow.in_cluster |= options.cluster.cluster.is_some();
+    // A controller of a cluster has no state file, also where the service manager has a folder for one.
+    let has_one = options.emulate.is_none() && !chosen.openflow.in_cluster;
+    let service = || service::state_file().filter(|_| has_one);
     chosen.memory.state_file = options.state.clone().or(chosen.memory.state_file).or_else(service);
     chosen.memory.remember = options.emulate.is_none();
     chosen.control.socket = match &options.control {

@@ -12,7 +12,7 @@ use maple_controller::control::socket::{CanaryAt, Tolerance};
 use maple_controller::history::{Changer, PolicyAct};
 use maple_controller::policy_record::{BroughtBy, PolicyIdentity};
 use maple_controller::snoop::Snooping;
-use maple_controller::{ControllerOptions, Handle};
+use maple_controller::{ControllerOptions, Handle, StartError};
 use maple_core::compose::Canary;
 use maple_core::engine::Trial;
 use maple_core::policy::Policy;
@@ -272,6 +272,7 @@ impl ReloadService<'_> {
         canary: Option<&[Dpid]>,
     ) -> anyhow::Result<Reloaded> {
         self.check_no_canary()?;
+        self.check_for_cluster(name)?;
         let ReloadSettings { limit, loader, .. } = self.state.settings;
         self.handle.begin_versions();
         let loaded = load_again(name, limit, loader).inspect_err(|_| self.handle.refuse_versions())?;
@@ -319,6 +320,19 @@ impl ReloadService<'_> {
         }
     }
 
+    /// Checks that a controller of a cluster can run a policy: one without tracked state. It is loaded aside for that,
+    /// since what a policy declares stays declared.
+    fn check_for_cluster(&self, name: &str) -> anyhow::Result<()> {
+        if self.handle.role().is_none() {
+            return Ok(());
+        }
+        let ReloadSettings { limit, loader, .. } = self.state.settings;
+        let aside = self.handle.store().copy();
+        drop(load_aside(&aside, name, limit, loader)?);
+        loader.into_iter().for_each(PolicyLoader::refused);
+        aside.check_no_state().map_err(|state| anyhow!(StartError::StateInCluster(state)))
+    }
+
     /// Plans the changes that a policy would make. Writes that its file makes while it is loaded stay in the rehearsal.
     fn plan(&self, name: &str) -> anyhow::Result<Plan> {
         let ReloadSettings { limit, loader, .. } = self.state.settings;
@@ -326,6 +340,9 @@ impl ReloadService<'_> {
         let (sources, rehearsal) = (sources(name)?, self.handle.rehearsal()?);
         let loaded = load_aside(rehearsal.store(), name, limit, loader)?;
         let policy = self.fitting(loaded).and_then(|policy| {
+            if self.handle.role().is_some() {
+                rehearsal.store().check_no_state().map_err(|state| anyhow!(StartError::StateInCluster(state)))?;
+            }
             // No leaf depends on rows of another version.
             drop(rehearsal.store().migrate()?);
             Ok(policy)

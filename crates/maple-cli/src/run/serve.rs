@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use maple_controller::cluster::ClusterMember;
 use maple_controller::takeover::{Successor, Takeover};
 use maple_controller::{Controller, ControllerOptions, Handle};
 
@@ -34,6 +35,7 @@ pub fn serve_real_network(
         None => (None, reconfiguring.map(Hangup::new).transpose()?),
     };
     let renewal = Renewal::from_options(&chosen)?;
+    let cluster = options.cluster.options()?;
     // The sockets are taken before another controller ends in favour of this one.
     let inherited = service::listeners()?;
     let controller = if options.takeover {
@@ -53,7 +55,16 @@ pub fn serve_real_network(
     if options.takeover {
         network.lines.print_line(&format!("took over {}", counted(controller.taken(), "connection")));
     }
-    handle.serve_successors();
+    let member = match cluster {
+        Some(cluster) => {
+            network.lines.print_line(&format!("controller {} of the cluster {}", cluster.name, cluster.cluster));
+            Some(ClusterMember::join(&handle, cluster)?)
+        }
+        None => {
+            handle.serve_successors();
+            None
+        }
+    };
     let mut watch = PolicyWatch { failures: FailureThreshold::new(), reloads, reconfigures };
     let successor = network.serve(stop, |lines| {
         watch.look(&handle, lines);
@@ -62,6 +73,8 @@ pub fn serve_real_network(
     if let Some(successor) = successor {
         return hand_over(controller, successor, &mut network.lines);
     }
+    // Another controller becomes master while this one ends.
+    drop(member);
     if let Some(reloads) = &mut watch.reloads {
         reloads.end();
     }

@@ -170,7 +170,9 @@ fn before(args: &RunArgs) -> anyhow::Result<Option<PolicyRecord>> {
 
 /// Returns the state file that the command line or the service names.
 fn state_file(options: &RunOptions) -> Option<PathBuf> {
-    options.state.clone().or_else(service::state_file)
+    // One of several controllers has none, also where the service manager has a folder for one.
+    let service = || service::state_file().filter(|_| options.cluster.cluster.is_none());
+    options.state.clone().or_else(service)
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::Groups => Show::Groups,
         ShowWhat::Leases => Show::Leases,
         ShowWhat::Controller => Show::Controller,
+        ShowWhat::Cluster => Show::Cluster,
         ShowWhat::History { .. } => Show::History,
         ShowWhat::Time { at, from, to } => time::question(at.as_deref(), (from.as_deref(), to.as_deref()))?,
         ShowWhat::Stats => Show::Stats,
@@ -123,6 +124,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Groups => each(group),
         Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
         Show::Controller => controller(answer),
+        Show::Cluster => cluster(answer),
         Show::History => history::text(answer),
         Show::Stats => stats(answer),
         Show::Errors => each(error),
@@ -292,11 +294,36 @@ fn version(of: &Value) -> String {
     )
 }
 
+/// Describes the cluster of a controller.
+fn cluster(answer: &Value) -> String {
+    if answer.is_null() {
+        return "this controller is the only one: it was not started with --cluster\n".to_owned();
+    }
+    let all = |name: &str| items(&answer[name]).map(plain).collect::<Vec<_>>().join(", ");
+    let master = answer["master"].as_str().map_or_else(
+        || "none".to_owned(),
+        |master| format!("{master}, in generation {}", plain(&answer["generation"])),
+    );
+    let connected = counted(answer["connections"].as_u64().unwrap_or_default(), "switch");
+    let lease = if answer["lease"] == true { "its lease is good" } else { "it has no good lease" };
+    let own = answer["name"].as_str().map(|name| format!("{name}, ")).unwrap_or_default();
+    let or_none = |name: &str| answer[name].as_str().unwrap_or("none: the program says who leads").to_owned();
+    let lines = [
+        ("cluster", or_none("cluster")),
+        ("master", master),
+        ("controllers", all("members")),
+        ("this controller", format!("{}{}: {connected} connected, {lease}", own, plain(&answer["role"]))),
+        ("etcd", all("etcd")),
+    ];
+    let trouble = answer["trouble"].as_str().map(|trouble| ("trouble with etcd", trouble.to_owned()));
+    lines.into_iter().chain(trouble).map(|(name, value)| format!("{name:<32} {value}\n")).collect()
+}
+
 /// Writes a controller's description of itself, with the running policy and a line for each file that it keeps.
 fn controller(answer: &Value) -> String {
     let mut rest = answer.clone();
     let mut take = |name: &str| rest.as_object_mut().and_then(|all| all.remove(name)).unwrap_or_default();
-    let (policy, files) = (take("policy"), take("files"));
+    let (policy, files, of_cluster) = (take("policy"), take("files"), take("cluster"));
     let moment = |seconds: Value| seconds.as_u64().map(|seconds| timestamp(UNIX_EPOCH + Duration::from_secs(seconds)));
     let started = moment(take("started"));
     let [expires, http_expires] = ["certificate_expires", "http_certificate_expires"].map(|name| moment(take(name)));
@@ -319,7 +346,8 @@ fn controller(answer: &Value) -> String {
         let fails = file["fails"].as_str().map_or(String::new(), |why| format!(" fails: {why}"));
         format!("{:<32} {}{fails}\n", format!("file {}", plain(&file["file"])), plain(&file["path"]))
     };
-    stats(&rest) + &lines + &policy_that_runs(&policy) + &items(&files).map(file).collect::<String>()
+    let of_cluster = if of_cluster.is_object() { cluster(&of_cluster) } else { String::new() };
+    stats(&rest) + &lines + &of_cluster + &policy_that_runs(&policy) + &items(&files).map(file).collect::<String>()
 }
 
 /// Describes the running policy in some lines; empty if there is none.

@@ -23,7 +23,8 @@ use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, RefusalKind, Reload, Request, RequestError, Show};
 use super::{
-    Handle, ReportedError, access_lists, doctor, dropped, explain, heat, history_answer, map, state, timeline,
+    Handle, ReportedError, access_lists, doctor, dropped, explain, heat, history_answer, map, membership, state,
+    timeline,
 };
 use crate::kept_files::FileStatus;
 use crate::log::LogEntry;
@@ -50,7 +51,10 @@ pub(super) fn answer(handle: &Handle, asker: &Asker, request: Result<Request, Re
 /// # Errors
 /// [`RequestError`] if it is refused.
 pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Result<Value, RequestError> {
+    membership::check_answers(handle, request)?;
     Ok(match request {
+        Request::Show(Show::Cluster) => membership::to_json(handle),
+        Request::Cluster(change) => membership::change(handle, *change)?,
         Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
         Request::Show(Show::Switches) => {
             let state = handle.snapshot();
@@ -116,6 +120,7 @@ fn about(handle: &Handle) -> Value {
     };
     let mut all = handle.shared().about.to_json(handle.shared().mailboxes.len());
     all["files"] = handle.files().all().into_iter().map(file).collect();
+    all["cluster"] = membership::to_json(handle);
     all
 }
 

@@ -19,6 +19,7 @@ mod history_answer;
 mod http;
 pub(crate) mod live;
 mod map;
+pub(crate) mod membership;
 pub mod plan;
 pub mod protocol;
 mod queries;
@@ -49,6 +50,7 @@ pub use self::errors::ReportedError;
 pub use self::http::{HAS_PAGE, HttpDeadlines, HttpError, HttpOptions, TokensError};
 pub(crate) use self::http::{HttpServer, MetricsServer, Scrape, ScrapeError};
 pub(crate) use self::map::NetworkMap;
+use self::membership::JoinedCluster;
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;
@@ -128,6 +130,8 @@ pub(crate) struct Succession {
     pub takeover: TakeoverState,
     /// What the cluster said last of this controller, if it is one of several, with a number that grows.
     pub role: Option<Mutex<(u64, ClusterRole)>>,
+    /// The cluster, once this controller has joined it.
+    pub cluster: OnceLock<JoinedCluster>,
 }
 
 /// The addresses where the controller listens.

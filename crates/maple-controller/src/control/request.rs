@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::explain::ExplainRequest;
 use super::live::Live;
+use super::membership::ClusterRequest;
 use super::plan::Fingerprint;
 use super::queries::LateShard;
 use super::reload::{CanaryAt, Tolerance};
@@ -30,6 +31,8 @@ pub enum Request {
     State(StateRequest),
     /// Explains why a packet goes where it goes.
     Explain(ExplainRequest),
+    /// Changes who is master.
+    Cluster(ClusterRequest),
 }
 
 /// A change of the policy that runs.
@@ -105,6 +108,8 @@ pub enum Show {
     Leases,
     /// The controller's account of itself.
     Controller,
+    /// The cluster of this controller: who is master, and which controllers are there.
+    Cluster,
     /// Who changed the policy, tables and variables, and when.
     History,
     /// All counters.

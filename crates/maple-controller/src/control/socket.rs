@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::answer::{answer, log_line};
 use super::asker::Asker;
 pub use super::live::Live;
+pub use super::membership::ClusterRequest;
 pub use super::plan::Fingerprint;
 pub use super::protocol::{PROTOCOL, Protocol};
 pub use super::reload::{CanaryAt, Tolerance};
@@ -28,7 +29,7 @@ use super::request::{RequestError, parse};
 pub use super::schema::schema;
 use super::socket_access::PeerProcess;
 pub use super::state::{StatePlace, StateRequest};
-use super::{Handle, live, socket_access, state};
+use super::{Handle, live, membership, socket_access, state};
 use crate::kept_files::KeptFile;
 use crate::memory::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
@@ -424,7 +425,8 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         if line.trim_end() == request(handle.has_tls()) {
             return be_succeeded(handle, reader, writer);
         }
-        match parse(&line) {
+        let request = parse(&line).and_then(|request| membership::check_answers(handle, &request).map(|()| request));
+        match request {
             Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
             Ok(Request::Show(Show::Live(question))) => {
                 return send_news(&mut writer, |send| live::follow(handle, &question, send));

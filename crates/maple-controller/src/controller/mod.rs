@@ -100,6 +100,17 @@ pub enum StartError {
         "handlers can't serve switches that have several controllers: what they do depends on more than their switch"
     )]
     HandlersInCluster,
+    /// A policy of a cluster declares or holds tables or variables, which only one controller would have.
+    #[error(
+        "the policy has tracked state ({0}), and a cluster has none yet: another controller that becomes master would know \
+         nothing of it"
+    )]
+    StateInCluster(String),
+    /// A controller of a cluster is to do something that is for one controller alone.
+    #[error(
+        "{0}: not for a controller that is one of several, since another one that becomes master would not have it"
+    )]
+    AloneInCluster(&'static str),
     /// A controller is to take the place of another process, and one of them is one of several.
     #[error(
         "a controller that is one of several takes over from no process: end the other one, and another controller becomes \

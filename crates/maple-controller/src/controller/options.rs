@@ -112,7 +112,8 @@ pub struct OpenFlowOptions {
     pub timing: Timing,
     /// Whether this controller is one of several of the same switches. Then it decides for a switch only while that says
     /// that it is its master, and is a standby until [`Handle::set_role`](crate::Handle::set_role) says that it leads. Not
-    /// with programs. Tables and variables are each controller's own, so nothing should write any. Default: no.
+    /// with programs, tracked state, snooping, a state file or a recording, which only one controller would have. Default:
+    /// no.
     pub in_cluster: bool,
     /// How long a switch without a connection is kept, with its links, hosts and rules; `None`: without limit. With
     /// zero, a switch is forgotten as soon as its connection ends. A switch that the configuration names is kept in any

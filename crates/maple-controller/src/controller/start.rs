@@ -47,6 +47,10 @@ use crate::tls::Tls;
 /// Maximum number of connections that wait to be accepted: Linux allows no more by default (`net.core.somaxconn`).
 const BACKLOG: i32 = 4096;
 
+/// Why tables and variables can't be written in a cluster.
+const CLOSED_IN_CLUSTER: &str = "a cluster has no tracked state yet, so another controller that becomes master would not \
+                                 know of it";
+
 /// The options after their check, before anything is opened.
 pub(super) struct CheckedOptions {
     pub options: ControllerOptions,
@@ -58,8 +62,9 @@ pub(super) struct CheckedOptions {
 
 impl CheckedOptions {
     pub fn new(mut options: ControllerOptions) -> Result<CheckedOptions, StartError> {
-        if options.openflow.in_cluster && options.programs.is_some() {
-            return Err(StartError::HandlersInCluster);
+        if options.openflow.in_cluster {
+            check_for_cluster(&options)?;
+            options.store.close(CLOSED_IN_CLUSTER);
         }
         let snoops = options.snooping.is_on() && options.programs.is_none();
         let snoop = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
@@ -80,6 +85,23 @@ impl CheckedOptions {
         }
         Ok(CheckedOptions { options, subscriptions, snoop, workers })
     }
+}
+
+/// Checks that the options ask for nothing that members of a cluster don't share.
+fn check_for_cluster(options: &ControllerOptions) -> Result<(), StartError> {
+    if options.programs.is_some() {
+        return Err(StartError::HandlersInCluster);
+    }
+    let ControllerOptions { snooping, memory, store, .. } = options;
+    let alone = [
+        (snooping.is_on(), "snooping on IGMP, MLD or DHCP"),
+        (memory.state_file.is_some(), "a state file"),
+        (memory.record.is_some(), "a recording"),
+    ];
+    if let Some((_, what)) = alone.into_iter().find(|(is_asked, _)| *is_asked) {
+        return Err(StartError::AloneInCluster(what));
+    }
+    store.check_no_state().map_err(StartError::StateInCluster)
 }
 
 /// The contents of the state file, and the means to write it.
@@ -207,6 +229,7 @@ impl StartingController {
             succession: Succession {
                 takeover: TakeoverState::default(),
                 role: options.openflow.in_cluster.then(Mutex::default),
+                cluster: OnceLock::new(),
             },
             map: Mutex::default(),
             timeline: OnceLock::new(),

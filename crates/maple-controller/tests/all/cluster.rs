@@ -7,13 +7,19 @@ use std::time::{Duration, Instant};
 use crate::common::{LONG, Maple};
 use crate::server::{self, Etcd, PATIENCE};
 use maple_controller::cluster::{ClusterMember, ClusterOptions};
+use maple_controller::control::socket::{
+    AskError, ClusterRequest, Invalidate, Reload, Request, Show, StatePlace, StateRequest, Tolerance, ask,
+};
+use maple_controller::control::transactions::ChangeError;
 use maple_controller::session::SwitchInfo;
 use maple_controller::{ClusterRole, Controller, ControllerOptions, Notice, RoleNews, StartError};
+use maple_core::state::{Mismatch, Write};
 use maple_core::{Net, PacketHandle, Route};
 use maple_emulator::host::{FlowKind, Progress};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_handlers::{Handlers, LearningSwitch};
 use maple_wire::{Dpid, Version};
+use serde_json::json;
 
 /// The number of switches, links and hosts.
 const RING: usize = 4;
@@ -150,6 +156,89 @@ fn handlers_are_refused_in_a_cluster() {
     assert!(matches!(Controller::start(options).err(), Some(StartError::HandlersInCluster)));
 }
 
+/// Why a controller that is one of several does not start with these options.
+fn refusal(choose: impl FnOnce(&mut ControllerOptions)) -> String {
+    let mut options = ControllerOptions::new(Arc::new(shortest_path));
+    options.openflow.in_cluster = true;
+    choose(&mut options);
+    Controller::start(options).expect_err("it is refused").to_string()
+}
+
+#[test]
+fn what_only_one_controller_would_have_is_refused_in_a_cluster() {
+    let state = refusal(|options| {
+        options.store.declare_table("blocked");
+        options.store.declare_var("mode", "day".into());
+    });
+    let wanted = "the policy has tracked state (table blocked, variable mode), and a cluster has none yet: ";
+    assert!(state.starts_with(wanted), "{state}");
+    let row = refusal(|options| {
+        drop(options.store.update(|_| vec![Write::Var { name: "mode".into(), value: Some("day".into()) }]));
+    });
+    assert!(row.contains("(variable mode)"), "{row}");
+    let file = refusal(|options| options.memory.state_file = Some("/nowhere/state".into()));
+    assert!(file.starts_with("a state file: not for a controller that is one of several"), "{file}");
+    let snooping = refusal(|options| {
+        options.snooping =
+            maple_controller::snoop::Snooping::default().with_names(&["igmp".into()], &[], false).unwrap();
+    });
+    assert!(snooping.starts_with("snooping on IGMP, MLD or DHCP: "), "{snooping}");
+}
+
+/// What the controller answers, or why it does not.
+fn answered(maple: &Maple, request: &Request) -> Result<serde_json::Value, String> {
+    ask(&maple.handle, request).map_err(|error| match error {
+        AskError::Refused { error, .. } => error,
+        other => panic!("{other}"),
+    })
+}
+
+#[test]
+fn tables_and_variables_of_a_member_can_not_be_written() {
+    let maple = member();
+    elect(std::slice::from_ref(&maple), 0, 5);
+    let error = maple.handle.change(vec![Write::Var { name: "mode".into(), value: Some("day".into()) }]);
+    assert!(matches!(error, Err(ChangeError::Mismatch(Mismatch::Closed { .. }))), "{error:?}");
+    let place = StatePlace::Key("blocked".into(), json!("x"));
+    let set = StateRequest::Set { place, value: json!(true), settled: false, create: true };
+    let error = answered(&maple, &Request::State(set)).expect_err("it is closed");
+    assert!(error.starts_with("the table blocked can't be written: a cluster has no tracked state yet"), "{error}");
+}
+
+#[test]
+fn a_standby_answers_for_itself_and_not_for_the_network() {
+    let maple = member();
+    let standby = "this controller is a standby, and knows nothing of the network";
+    let about_the_network = [
+        Request::Show(Show::Switches),
+        Request::Show(Show::Rules(None)),
+        Request::Show(Show::Hosts),
+        Request::Show(Show::Time),
+        Request::State(StateRequest::List),
+        Request::State(StateRequest::Watch(StatePlace::Var("mode".into()))),
+        Request::Invalidate(Invalidate::All),
+        Request::Reload(Reload::Plan { name: None }),
+        Request::Reload(Reload::Rest),
+    ];
+    for request in &about_the_network {
+        assert_eq!(answered(&maple, request), Err(standby.into()), "{request:?}");
+    }
+    for request in [Show::Controller, Show::Stats, Show::Errors, Show::Names, Show::Log(false), Show::Doctor] {
+        answered(&maple, &Request::Show(request.clone())).unwrap_or_else(|error| panic!("{request:?}: {error}"));
+    }
+    // A reload is for each controller by itself; this one has nobody who serves it.
+    let reload = Reload::Policy { name: None, tolerate: Tolerance::Count(0) };
+    assert_ne!(answered(&maple, &Request::Reload(reload)), Err(standby.into()));
+    let known = answered(&maple, &Request::Show(Show::Cluster)).expect("it is one of several");
+    assert_eq!((&known["role"], &known["cluster"]), (&json!("standby"), &json!(null)));
+    elect(std::slice::from_ref(&maple), 0, 5);
+    assert_eq!(answered(&maple, &Request::Show(Show::Switches)), Ok(json!([])));
+    let alone = Maple::start();
+    let none = "this controller is in no cluster: it was not started with --cluster";
+    assert_eq!(answered(&alone, &Request::Show(Show::Cluster)), Ok(json!(null)));
+    assert_eq!(answered(&alone, &Request::Cluster(ClusterRequest::StepDown)), Err(none.into()));
+}
+
 /// Joins a cluster of an etcd, of whose servers this one is asked first.
 fn join(member: &Maple, etcd: &Etcd, name: &str, first: usize) -> ClusterMember {
     let options =
@@ -192,9 +281,30 @@ fn controllers_elect_a_master_with_etcd_and_the_switches_follow() {
     in_time("all members are known", || all.iter().all(|(_, member)| member.status().members == names));
     leads(&all[first].0);
     reaches(&emulation, "h1", "h3");
+    let of_standby = (first + 1) % 3;
+    let refused = answered(&all[of_standby].0, &Request::Show(Show::Rules(None)));
+    let (own, master) = (names[of_standby], names[first]);
+    let who = format!("controller {own} is a standby of the cluster campus: {master} is master, and answers this");
+    assert_eq!(refused, Err(who));
+    for (at, (maple, _)) in all.iter().enumerate() {
+        let known = answered(maple, &Request::Show(Show::Cluster)).expect("it is in the cluster");
+        let role = if at == first { "master" } else { "standby" };
+        assert_eq!(
+            (&known["name"], &known["role"], &known["master"]),
+            (&json!(names[at]), &json!(role), &json!(master))
+        );
+        assert_eq!((&known["members"], &known["trouble"]), (&json!(names), &json!(null)));
+    }
 
     // It steps down, and another one serves the network.
-    all[first].1.step_down();
+    let step_down = Request::Cluster(ClusterRequest::StepDown);
+    let refused = answered(&all[of_standby].0, &step_down);
+    assert_eq!(refused, Err(format!("only the master steps down, and that is {master}")));
+    in_time("another one is master", || match answered(&all[first].0, &step_down) {
+        Ok(answer) => answer["master"] != master,
+        // The computer is busy; it happens all the same.
+        Err(why) => why.starts_with("only the master steps down"),
+    });
     in_time("it follows", || all[first].1.status().role.leads.is_none());
     let second = elected(&all);
     assert_ne!(second, first);
@@ -206,6 +316,11 @@ fn controllers_elect_a_master_with_etcd_and_the_switches_follow() {
     etcd.servers.iter_mut().for_each(server::Server::kill);
     in_time("no lease is good", || all.iter().all(|(_, member)| !member.status().role.has_lease));
     assert!(all.iter().all(|(_, member)| member.status().trouble.is_some()));
+    let doctor = answered(&all[second].0, &Request::Show(Show::Doctor)).expect("the master answers");
+    let findings: BTreeSet<_> = doctor["findings"].as_array().unwrap().iter().map(|one| one["id"].as_str()).collect();
+    assert!(findings.contains(&Some("etcd-away")) && !findings.contains(&Some("no-state-file")), "{doctor}");
+    let refused = answered(&all[second].0, &step_down).expect_err("nobody can be elected");
+    assert!(refused.starts_with("another controller becomes master with etcd only"), "{refused}");
     assert!(all[second].1.status().role.leads.is_some());
     leads(&all[second].0);
     reaches(&emulation, "h1", "h2");

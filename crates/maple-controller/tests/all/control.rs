@@ -73,6 +73,7 @@ fn requests_of_each_form() -> Vec<Value> {
         json!({ "show": "groups" }),
         json!({ "show": "leases" }),
         json!({ "show": "controller" }),
+        json!({ "show": "cluster" }),
         json!({ "show": "history" }),
         json!({ "show": "stats" }),
         json!({ "show": "errors" }),
@@ -204,7 +205,11 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
             assert!(!items.is_empty() || may_be_empty.contains(&&*name(request)), "{request} shows nothing");
         }
     }
-    let names: BTreeSet<String> = asked.iter().map(name).collect();
+    // The only controller refuses this one; `cluster.rs` has the answers of several.
+    let step_down = json!({ "cluster": "step_down" });
+    assert!(matches(&step_down, &schema["$defs"]["request"], &schema));
+    assert!(said(&path, &step_down.to_string())["error"].is_string());
+    let names: BTreeSet<String> = asked.iter().chain([&step_down]).map(name).collect();
     assert_eq!(names, requests(&schema), "the schema has these requests and no others");
     let defs = schema["$defs"].as_object().expect("definitions").keys();
     let answers: BTreeSet<String> = defs.filter_map(|def| def.strip_prefix("answer to ")).map(str::to_owned).collect();
@@ -285,7 +290,7 @@ fn wrong_requests() -> Vec<(Value, &'static str, &'static str)> {
         (
             json!({ "shw": 1 }),
             "",
-            "not a request: unknown name `shw`, expected one of `show`, `invalidate`, `reload`, `state`, `explain`",
+            "not a request: unknown name `shw`, expected one of `show`, `invalidate`, `reload`, `state`, `explain`, `cluster`",
         ),
         (json!({ "show": "ports" }), "show.ports", "show.ports: must be an object with this name and a value"),
         (

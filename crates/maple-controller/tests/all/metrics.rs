@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{LONG, Maple, Peer, descriptors, eventually, packet_in};
+use maple_controller::cluster::{ClusterMember, ClusterOptions};
 use maple_controller::control::{HttpDeadlines, HttpOptions};
 use maple_controller::metrics::{Family, MetricKind, families};
-use maple_controller::{Controller, ControllerOptions, Gauge, StartError};
+use maple_controller::{ClusterRole, Controller, ControllerOptions, Gauge, StartError};
 use maple_core::network::PortKind;
 use maple_core::{Net, Observe as _, PacketHandle, Policy, PolicyError, Route};
 use maple_emulator::host::FlowKind;
@@ -115,6 +116,7 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     let authority = crate::common::tls::Authority::new("metrics");
     let maple = exporting(|options| {
         options.control.heap_bytes = Some(|| Some(7));
+        options.openflow.in_cluster = true;
         options.openflow.tls = Some(authority.tls());
         let http = HttpOptions {
             address: ([127, 0, 0, 1], 0).into(),
@@ -125,10 +127,15 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         };
         options.control.http = Some(http);
     });
+    // There is no etcd, so it is told that it leads.
+    let etcd = maple_etcd::Config::new(vec!["127.0.0.1:1".parse().expect("an address")]);
+    let member = ClusterMember::join(&maple.handle, ClusterOptions::new(etcd, "campus", "a")).expect("it has a thread");
+    assert!(maple.handle.set_role(ClusterRole { leads: Some(5), latest: Some(5), has_lease: true }));
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
     eventually("the link is found", || maple.handle.links().len() == 1);
     emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
+    eventually("etcd is missed", || sum(&scrape(&maple), "maple_cluster_etcd_failing", &[]) == Some(1.0));
     eventually("rules are confirmed", || sum(&scrape(&maple), "maple_install_seconds_count", &[]) > Some(0.0));
     let text = scrape(&maple);
     let heap = Family {
@@ -156,7 +163,19 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         meaning: "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of switches, \
                   the certificates, the control socket, the tokens, the timeline. No row for files that there are not.",
     };
-    let listed: Vec<Family> = families().into_iter().chain([files, heap, expiry, http_expiry]).collect();
+    let of_cluster = [
+        ("maple_cluster_master", "1 if this controller is master of the network, otherwise 0. Only in a cluster."),
+        ("maple_cluster_members", "Number of controllers that are there, this one included. Only in a cluster."),
+        ("maple_cluster_lease", "1 if the lease of this controller with etcd is good, otherwise 0. Only in a cluster."),
+        (
+            "maple_cluster_etcd_failing",
+            "1 if something has gone wrong with etcd since the lease was renewed last, otherwise 0. Only in a cluster.",
+        ),
+    ];
+    let of_cluster =
+        of_cluster.map(|(name, meaning)| Family { name: name.into(), kind: MetricKind::Gauge, labels: &[], meaning });
+    let own = [files, heap, expiry, http_expiry].into_iter().chain(of_cluster);
+    let listed: Vec<Family> = families().into_iter().chain(own).collect();
 
     let said = |start: &str| -> BTreeMap<String, String> {
         let said = text.lines().filter_map(|line| line.strip_prefix(start)?.split_once(' '));
@@ -180,6 +199,7 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     let failures = ["maple_policy_errors_by_line", "maple_violations_by_line"];
     assert!(without.iter().all(|name| rare.contains(name) || failures.contains(name)), "{without:?}");
     check_page(&listed);
+    drop(member);
 }
 
 /// Checks that the table on the page is that of these metrics.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use maple_controller::control::doctor::{
-    ControllerAnswers, DoctorReport, Finding, FindingId, Listening, Severity, is_open_vswitch, items, text,
+    ControllerAnswers, DoctorReport, Finding, FindingId, Listening, Severity, is_open_vswitch, is_standby, items, text,
 };
 use maple_controller::control::socket::{AskError, Request, Show, ask, process};
 use maple_controller::names::Names;
@@ -83,6 +83,11 @@ impl Controller {
     /// reports, or none.
     pub fn pid(&self) -> Option<u32> {
         self.answers.process
+    }
+
+    /// Reports whether it is one of several.
+    pub fn is_in_cluster(&self) -> bool {
+        self.answers.about["cluster"].is_object()
     }
 
     /// Returns the number of its workers.
@@ -164,10 +169,11 @@ fn answers(path: &Path) -> Result<Controller, AskError> {
         }
         answer => answer,
     };
+    let about = optional(Show::Controller)?;
     let answers = ControllerAnswers {
         stats: show(Show::Stats)?,
-        about: optional(Show::Controller)?,
-        switches: show(Show::Switches)?,
+        switches: if is_standby(&about) { Value::Null } else { show(Show::Switches)? },
+        about,
         errors: show(Show::Errors)?,
         process: process(path).ok().filter(|pid| *pid != 0),
         ..ControllerAnswers::default()

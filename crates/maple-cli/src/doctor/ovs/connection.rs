@@ -26,8 +26,13 @@ pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Fin
         match &bridge.targets[..] {
             [] if named => found.push(without_controller(bridge, expected, is_any_ours)),
             targets if named || is_ours(bridge, expected) => {
-                found.extend(targets.iter().filter_map(|target| of_target(bridge, target, expected)));
-                found.extend((targets.len() > 1).then(|| several(bridge, expected)));
+                let judged = targets.iter().filter(|target| !is_of_member(target, expected));
+                found.extend(judged.filter_map(|target| of_target(bridge, target, expected)));
+                found.extend(match targets {
+                    [_] if expected.in_cluster => Some(only_one(bridge)),
+                    [_, _, ..] if !expected.in_cluster => Some(several(bridge, expected)),
+                    _ => None,
+                });
             }
             _ => found.extend(of_another(bridge, expected)),
         }
@@ -167,6 +172,19 @@ fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) ->
 /// at once.
 fn is_connected(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) -> bool {
     target.is_connected || matches!(fit(target, expected), TargetFit::Yes { .. }) && is_connected_here(bridge, expected)
+}
+
+/// Reports whether a target may be another controller of the cluster, which is judged on its own host.
+fn is_of_member(target: &ControllerTarget, expected: &Expected) -> bool {
+    expected.in_cluster && !matches!(fit(target, expected), TargetFit::Yes { .. })
+}
+
+fn only_one(bridge: &Bridge) -> Finding {
+    let only = bridge.targets.first().map(|target| target.target.as_str()).unwrap_or_default();
+    Finding::new(Severity::Warning, FindingId::OvsOneController, at(bridge))
+        .what(format!("{only} is its only controller, and that is one of a cluster"))
+        .so("if that controller ends, no other one takes this switch over")
+        .mend(format!("ovs-vsctl set-controller {} {only} tcp:OTHER:6653", quoted(&bridge.name)))
 }
 
 fn several(bridge: &Bridge, expected: &Expected) -> Finding {

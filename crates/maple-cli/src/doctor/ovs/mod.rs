@@ -35,6 +35,8 @@ pub struct Expected {
     pub is_known: bool,
     /// The switches that it serves.
     pub connected: Vec<u64>,
+    /// Whether it is one of several, which bridges are to have all.
+    pub in_cluster: bool,
 }
 
 /// The content of Open vSwitch's database.

@@ -36,7 +36,7 @@ fn database(changes: &[Change], more: [&str; 2]) -> Database {
 /// The facts about a controller that listens there.
 fn at(address: &str, tls: bool) -> Expected {
     let listening = vec![Listening { address: address.parse().expect("an address"), tls }];
-    Expected { listening, runs: true, is_known: true, connected: Vec::new() }
+    Expected { listening, runs: true, is_known: true, connected: Vec::new(), in_cluster: false }
 }
 
 /// The ids with places and remedies, the worst first. The note about the datapath is left out.
@@ -164,6 +164,12 @@ fn sessions_and_several_controllers_are_found_with_the_mend() {
     let ids = json!(["set", [table["data"][0][0], table["data"][1][0]]]);
     let several = "warning ovs-several-controllers: bridge s1: ovs-vsctl set-controller s1 tcp:127.0.0.1:16653";
     check(&[("Bridge", 0, "controller", ids.clone())], &at(HERE, false), &[several]);
+    // Bridges of a cluster are to have all its controllers.
+    let one = "warning ovs-one-controller: bridge s2: ovs-vsctl set-controller s2 tcp:127.0.0.1:16653 tcp:OTHER:6653";
+    let in_cluster = Expected { in_cluster: true, ..at(HERE, false) };
+    check(&[("Bridge", 0, "controller", ids.clone())], &in_cluster, &[one]);
+    let elsewhere = ("Controller", 1, "target", json!("tcp:192.0.2.9:6653"));
+    check(&[("Bridge", 0, "controller", ids.clone()), elsewhere], &in_cluster, &[]);
     check(
         &[("Bridge", 0, "controller", ids), ("Controller", 1, "target", json!("ptcp:6654"))],
         &at(HERE, false),

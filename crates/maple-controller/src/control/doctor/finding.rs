@@ -78,8 +78,10 @@ ids! {
     OvsProtocols "ovs-protocols",
     /// A bridge is not connected to its controller.
     OvsNotConnected "ovs-not-connected",
-    /// A bridge has several controllers.
+    /// A bridge has several controllers, and no cluster.
     OvsSeveralControllers "ovs-several-controllers",
+    /// A bridge of a cluster has one controller only.
+    OvsOneController "ovs-one-controller",
     /// A bridge forwards by itself when the controller is away.
     OvsFailMode "ovs-fail-mode",
     /// A bridge waits long before it connects again.
@@ -102,6 +104,14 @@ ids! {
     ControllerSilent "controller-silent",
     /// No switch is connected.
     NoSwitch "no-switch",
+    /// etcd does not answer a controller of a cluster.
+    EtcdAway "etcd-away",
+    /// No controller of a cluster is master.
+    NoMaster "no-master",
+    /// A cluster has one controller only.
+    NoStandby "no-standby",
+    /// No switch is connected to a standby.
+    StandbyUnlisted "standby-unlisted",
     /// A switch that was connected has no control connection.
     SwitchUnreachable "switch-unreachable",
     /// The controller is of another version than this command.

@@ -4,6 +4,7 @@
 //! Judgements read the answers as any client gets them, so that `maple doctor` judges controllers of other versions too,
 //! and judgements are tested on captured answers.
 
+mod cluster_findings;
 mod counter_findings;
 mod finding;
 mod problems;
@@ -42,7 +43,7 @@ pub struct Listening {
 pub struct ControllerAnswers {
     /// Its description of itself; `Null` if it is too old to give one.
     pub about: Value,
-    /// Its switches.
+    /// Its switches; `Null` if it is a standby, which has none.
     pub switches: Value,
     /// Its counters.
     pub stats: Value,
@@ -59,9 +60,10 @@ pub struct ControllerAnswers {
 /// Answers with the findings about this controller.
 pub(super) fn answer(handle: &Handle, asker: &Asker) -> Result<Value, RequestError> {
     let show = |what| answer_to(handle, asker, &Request::Show(what));
+    let about = show(Show::Controller)?;
     let mut answers = ControllerAnswers {
-        about: show(Show::Controller)?,
-        switches: show(Show::Switches)?,
+        switches: if is_standby(&about) { Value::Null } else { show(Show::Switches)? },
+        about,
         stats: show(Show::Stats)?,
         errors: show(Show::Errors)?,
         process: Some(std::process::id()),
@@ -114,12 +116,20 @@ impl ControllerAnswers {
     pub fn look(&self, control: Option<&Path>, report: &mut DoctorReport) {
         let count = items(&self.switches).count();
         let pid = self.process.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-        let switches = if count == 1 { "switch" } else { "switches" };
-        report.looked_at(format!("the controller{pid} with {count} {switches}: its counters, errors and switches"));
+        let is_standby = is_standby(&self.about);
+        if is_standby {
+            report.looked_at(format!("the controller{pid}, which is a standby: its cluster, counters and errors"));
+        } else {
+            let switches = if count == 1 { "switch" } else { "switches" };
+            report.looked_at(format!("the controller{pid} with {count} {switches}: its counters, errors and switches"));
+        }
+        report.all(cluster_findings::findings(&self.about));
         report.all(control.and_then(|control| self.of_another_version(control)));
         report.all(self.of_its_files());
         let listening = self.listening().and_then(|all| all.first().copied());
-        report.all(switch_faults::findings(&self.switches, listening));
+        if !is_standby {
+            report.all(switch_faults::findings(&self.switches, listening));
+        }
         self.tables_checked().into_iter().for_each(|seen| report.looked_at(seen));
         report.all(self.nearly_full_tables());
         report.all(counter_findings::findings(&self.stats, &self.errors));
@@ -150,7 +160,8 @@ impl ControllerAnswers {
 
     fn of_its_files(&self) -> Vec<Finding> {
         let mut found = Vec::new();
-        if self.about.is_object() && self.state_file().is_none() {
+        // A controller of a cluster has none.
+        if self.about.is_object() && self.state_file().is_none() && !self.about["cluster"].is_object() {
             found.push(
                 Finding::new(Severity::Note, FindingId::NoStateFile, "the controller")
                     .what("it has no state file")
@@ -177,6 +188,11 @@ impl ControllerAnswers {
         }
         found
     }
+}
+
+/// Reports whether a controller that says this of itself is a standby.
+pub fn is_standby(about: &Value) -> bool {
+    about["cluster"]["role"] == "standby"
 }
 
 /// Returns the finding for a table that is nearly full.

@@ -51,6 +51,37 @@ fn a_controller_in_order_has_no_finding_and_says_where_it_is() {
     assert_eq!(report.checked(), ["the controller (process 7) with 1 switch: its counters, errors and switches"]);
 }
 
+/// The description of a controller of a cluster.
+fn in_cluster(role: &str, members: &[&str], master: Value, trouble: Value, connections: u64) -> Value {
+    let mut about = about();
+    about["state_file"] = Value::Null;
+    about["cluster"] = json!({
+        "cluster": "campus", "name": "n1", "role": role, "master": master, "generation": 7, "members": members,
+        "lease": true, "etcd": ["a:2379", "b:2379"], "trouble": trouble, "connections": connections,
+    });
+    about
+}
+
+#[test]
+fn a_cluster_is_judged_by_what_one_of_it_says() {
+    let (switches, both) = (json!([switch("1.3", 254, true, 0)]), ["n1", "n2"]);
+    check(in_cluster("master", &both, json!("n1"), json!(null), 1), switches.clone(), json!({}), &[]);
+    let alone = in_cluster("master", &["n1"], json!("n1"), json!(null), 1);
+    check(alone, switches.clone(), json!({}), &["warning no-standby"]);
+    let away = in_cluster("master", &both, json!("n1"), json!("a:2379: connection refused"), 1);
+    check(away, switches, json!({}), &["error etcd-away"]);
+    // A standby has no switch, and that is no fault; but switches have to be connected to it.
+    check(in_cluster("standby", &both, json!("n2"), json!(null), 3), Value::Null, json!({}), &[]);
+    let unlisted = in_cluster("standby", &both, json!("n2"), json!(null), 0);
+    check(unlisted, Value::Null, json!({}), &["error standby-unlisted"]);
+    check(in_cluster("standby", &both, json!(null), json!(null), 3), Value::Null, json!({}), &["error no-master"]);
+    let mut report = DoctorReport::default();
+    let standby =
+        answered(in_cluster("standby", &both, json!("n2"), json!(null), 3), Value::Null, json!({}), json!([]));
+    standby.look(Some(Path::new("/run/c")), &mut report);
+    assert_eq!(report.checked(), ["the controller (process 7), which is a standby: its cluster, counters and errors"]);
+}
+
 #[test]
 fn what_it_says_of_itself_is_judged() {
     let mut other = about();

@@ -21,6 +21,7 @@ use tokio::task::JoinError;
 
 use super::super::answer::{answer_to, each_rule};
 use super::super::asker::Asker;
+use super::super::membership::{check_answers, check_leads};
 use super::super::request::{Request as ControlRequest, RequestError, Show, parse_value};
 use super::super::schema::schema;
 use super::super::socket::MAX_REQUEST;
@@ -174,7 +175,10 @@ async fn follow(
     let of_stream = Arc::clone(&api);
     let is_good = Box::new(move || of_stream.access.is_good(&client));
     match place {
-        Some(place) => watch::stream(api, place, InProgress::stream(&connection), is_good).await,
+        Some(place) => {
+            check_leads(&api.handle).map_err(Problem::of_standby)?;
+            watch::stream(api, place, InProgress::stream(&connection), is_good).await
+        }
         None => api.events.stream(last, InProgress::stream(&connection), is_good),
     }
 }
@@ -380,6 +384,7 @@ fn ask(api: &Api, route: &Route, given: &Given, page: Option<&Page>, client: &Cl
     let asker = Asker::Client(Arc::clone(&client.name));
     let refused = |refusal: RequestError| problem(route, given, &refusal);
     let request = parse_value(route.request(given)).map_err(refused)?;
+    check_answers(&api.handle, &request).map_err(Problem::of_standby)?;
     let (Some(page), Some(rows)) = (page, route.rows) else {
         let answer = answer_to(&api.handle, &asker, &request).map_err(refused)?;
         return Ok(Answer::Text(answer.to_string().into_bytes()));

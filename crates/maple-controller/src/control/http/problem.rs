@@ -59,6 +59,11 @@ impl Problem {
         Problem::field(status, field, detail)
     }
 
+    /// Translates the refusal of a standby, which no part of the request is to blame for.
+    pub fn of_standby(refusal: RequestError) -> Problem {
+        Problem::new(StatusCode::CONFLICT, refusal.text)
+    }
+
     /// Adds a header to the answer.
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Problem {
         self.headers.push((name, value));

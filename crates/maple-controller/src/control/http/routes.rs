@@ -152,6 +152,8 @@ pub(super) const ROUTES: &[Route] = &[
         .in_memory(),
     Route::get("/v1/names", "show.names", "The names of switches and hosts").in_memory(),
     Route::get("/v1/controller", "show.controller", "The controller's account of itself").in_memory(),
+    Route::get("/v1/cluster", "show.cluster", "The cluster of this controller: who is master, and who is there")
+        .in_memory(),
     Route::get("/v1/stats", "show.stats", "All counters"),
     Route::get("/v1/errors", "show.errors", "The most recent problems").rows(&["time", "text"]),
     Route::get("/v1/doctor", "show.doctor", "The doctor's findings about the controller").of_switches(),
@@ -213,6 +215,8 @@ pub(super) const ROUTES: &[Route] = &[
     Route::change(Method::Post, "/v1/apply", "reload.apply", "Runs the policy of a plan")
         .with(whole_body)
         .body()
+        .about_policy(),
+    Route::change(Method::Post, "/v1/cluster/step-down", "cluster.step_down", "Lets another controller become master")
         .about_policy(),
     Route::change(Method::Post, "/v1/rest", "reload.rest", "Lets the policy of a canary run everywhere").about_policy(),
     Route::change(Method::Post, "/v1/rollback", "reload.rollback", "Runs the policy before the last reload again")

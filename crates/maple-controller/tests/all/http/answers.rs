@@ -72,6 +72,10 @@ fn each_route_answers_as_it_is_described_and_every_other_method_is_refused() {
                 assert_eq!(allowed, listed.iter().cloned().chain(has_head).collect(), "{path}");
                 continue;
             }
+            if path == "/v1/cluster/step-down" {
+                assert_eq!(said.refusal().0, 409, "it is the only controller");
+                continue;
+            }
             assert_eq!(said.status, 200, "{method} {path}: {}", said.body);
             wrote.insert(format!("{method} {path}"));
             let content = &operations[method.to_ascii_lowercase()]["responses"]["200"]["content"];
@@ -93,6 +97,33 @@ fn each_route_answers_as_it_is_described_and_every_other_method_is_refused() {
     }
     assert!(bodies.is_empty(), "{bodies:?}");
     assert!(wrote.len() > 35, "{wrote:?}");
+}
+
+#[test]
+fn a_standby_refuses_what_is_about_the_network_at_every_path() {
+    let served = Served::new(TOKENS, |options| {
+        options.openflow.in_cluster = true;
+        options.control.http.as_mut().expect("it is served").ryu = true;
+    });
+    let standby = "this controller is a standby, and knows nothing of the network";
+    let refused = |target: &str| {
+        let said = served.get(target);
+        assert_eq!((said.refusal(), said.json()["detail"].as_str()), ((409, String::new()), Some(standby)), "{target}");
+    };
+    let paths = [
+        "/v1/switches",
+        "/v1/rules",
+        "/v1/switches/1/ports",
+        "/v1/drops",
+        "/v1/hosts?limit=1",
+        "/v1/map",
+        "/v1/state",
+        "/v1/events?var=mode",
+        "/stats/switches",
+    ];
+    paths.into_iter().for_each(refused);
+    let own = ["/v1/controller", "/v1/stats", "/v1/errors", "/v1/log", "/v1/doctor", "/v1/version", "/metrics"];
+    own.into_iter().for_each(|target| assert_eq!(served.get(target).status, 200, "{target}"));
 }
 
 #[test]

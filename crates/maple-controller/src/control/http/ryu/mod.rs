@@ -24,6 +24,7 @@ use super::lanes::Lane;
 use super::parameters;
 use super::problem::Problem;
 use crate::control::Handle;
+use crate::control::membership::check_leads;
 
 /// The parameters of a path.
 type InPath = BTreeMap<String, String>;
@@ -109,6 +110,7 @@ async fn answered(
     let _in_progress = InProgress::answer(&connection);
     let answer = tokio::task::spawn_blocking(move || {
         let _permit = permit;
+        check_leads(&api.handle).map_err(Problem::of_standby)?;
         let answer = read(&api.handle, &in_path)?;
         Ok(response(&api, &head, answer.into_bytes()))
     });
