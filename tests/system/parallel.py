@@ -23,6 +23,7 @@ DURATIONS = ROOT / "target/system-tests.json"
 KNOWN = {
     "test_silence": 170,
     "test_control_network": 130,
+    "test_cluster": 110,
     "test_load": 106,
     "test_segments": 92,
     "test_restart": 87,
