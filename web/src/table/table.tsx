@@ -74,7 +74,8 @@ export function Table<Row>({label, rows, columns, keyOf, wrong, inOrder = false,
       return;
     }
     event.preventDefault();
-    const next = Math.max(0, Math.min(found.length - 1, Number(row) + step));
+    // Keys may come faster than rows are drawn: each goes on from where the one before leads.
+    const next = Math.max(0, Math.min(found.length - 1, (wanted.current ?? Number(row)) + step));
     const top = next * ROW;
     if (top < own.scrollTop) {
       own.scrollTop = top;

@@ -61,8 +61,9 @@ function OneTable({name}: {readonly name: string}) {
   const names = useNames();
   const typed = useTyped("table", name);
   const [isAdding, setAdding] = useState(false);
-  const key = keyOf(chosen("key"));
-  const row = data?.rows.find((one) => JSON.stringify(one.key) === chosen("key"));
+  const own = chosen("key");
+  const key = keyOf(own);
+  const row = data?.rows.find((one) => JSON.stringify(one.key) === own);
   const columns = useMemo<Column<ValueRow>[]>(() => [
     {name: "key", title: "key", of: (row) => named(row.key ?? null, names), width: 34,
       show: (row) => {
@@ -85,7 +86,10 @@ function OneTable({name}: {readonly name: string}) {
         refresh(path);
       }} />}
       {key !== undefined && data !== undefined && may("state") && <Editor key={chosen("key")} table={name} typed={typed} of={{key, row}} names={names} end={() => {
-        choose({key: undefined});
+        // The answer to a write may come when another key is chosen already.
+        if (chosen("key") === own) {
+          choose({key: undefined});
+        }
         refresh(path);
       }} />}
       <Table label={`Keys of ${name}`} rows={data?.rows ?? []} columns={columns} keyOf={(row) => JSON.stringify(row.key)} none="It has no keys." />
