@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::ConstantTimeEq as _;
@@ -62,7 +62,8 @@ pub(super) struct TokenFile {
 
 struct LastRead {
     tokens: Vec<Token>,
-    modified: Option<SystemTime>,
+    /// The file as it was then.
+    seen: Option<FileMark>,
     /// Whether the file could not be read, or was wrong, when this was last tried.
     has_failed: bool,
     checked: Instant,
@@ -80,8 +81,8 @@ impl TokenFile {
     /// # Errors
     /// [`TokensError`] if it is wrong.
     pub fn open(path: &Path) -> Result<TokenFile, TokensError> {
-        let modified = modified(path);
-        let read = LastRead { tokens: read(path)?, modified, has_failed: false, checked: Instant::now() };
+        let seen = FileMark::of(path);
+        let read = LastRead { tokens: read(path)?, seen, has_failed: false, checked: Instant::now() };
         Ok(TokenFile { path: path.to_owned(), read: Mutex::new(read) })
     }
 
@@ -106,12 +107,12 @@ impl LastRead {
             return;
         }
         self.checked = Instant::now();
-        let now = modified(path);
-        // What mends a file that can't be read may not change when it was written.
-        if now == self.modified && !self.has_failed {
+        let now = FileMark::of(path);
+        // What mends a file that can't be read may be done to another one: its folder.
+        if now == self.seen && !self.has_failed {
             return;
         }
-        self.modified = now;
+        self.seen = now;
         match read(path) {
             Ok(tokens) => {
                 (self.tokens, self.has_failed) = (tokens, false);
@@ -131,8 +132,19 @@ fn digest_of(token: &str) -> TokenDigest {
     bytes
 }
 
-fn modified(path: &Path) -> Option<SystemTime> {
-    std::fs::metadata(path).and_then(|found| found.modified()).ok()
+/// What differs when a file was written, put in place of another one, or given to others to read.
+#[derive(PartialEq, Eq)]
+struct FileMark {
+    inode: u64,
+    changed: (i64, i64),
+}
+
+impl FileMark {
+    /// Returns the mark of a file; `None` if there is none, or it can't be looked at.
+    fn of(path: &Path) -> Option<FileMark> {
+        let about = std::fs::metadata(path).ok()?;
+        Some(FileMark { inode: about.ino(), changed: (about.ctime(), about.ctime_nsec()) })
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<Token>, TokensError> {
@@ -181,6 +193,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::notice::Notice;
 
     fn opened(text: &str, mode: u32) -> Result<TokenFile, String> {
         let folder = tempfile::tempdir().expect("a folder");
@@ -230,5 +243,31 @@ mod tests {
         ] {
             assert_eq!(opened(text, mode).err(), Some(why));
         }
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_from_now_on_is_reported_and_its_tokens_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens");
+        let allow = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+        std::fs::write(&path, "read x a-token-that-is-long").expect("it is written");
+        allow(0o600);
+        let (file, files) = (TokenFile::open(&path).expect("it is right"), KeptFiles::default());
+        let finds = || {
+            let before = Instant::now().checked_sub(2 * CHECK).expect("the machine runs for longer");
+            file.read.lock().expect("nobody has panicked").checked = before;
+            file.find("a-token-that-is-long", &files).is_some()
+        };
+        assert!(finds() && files.troubles().is_empty());
+        // A file's times have the clock of the kernel's ticks.
+        let before = FileMark::of(&path);
+        while FileMark::of(&path) == before {
+            allow(0o604);
+        }
+        assert!(finds(), "who has a token keeps it");
+        let told: Vec<String> = files.troubles().into_iter().map(|(_, news)| Notice::File(news).to_string()).collect();
+        assert!(told.len() == 1 && told[0].contains("is open to all users"), "{told:?}");
+        allow(0o600);
+        assert!(finds() && files.troubles().is_empty());
     }
 }
