@@ -1,8 +1,8 @@
 //! Joins a controller to its cluster: its member campaigns with etcd, and the controller takes the role that it gets.
 //!
-//! One thread carries the member ([`run_member`]). What the member hears becomes a [`ClusterRole`], which goes to the
-//! shards; these ask the switches. The thread is not on the way of any packet: while etcd is away, or the thread waits
-//! for it, the shards go on with the latest role.
+//! One thread carries the member ([`run_member`]). What the member hears becomes a [`ClusterRole`](crate::ClusterRole),
+//! which goes to the shards; these ask the switches. The thread is not on the way of any packet: while etcd is away, or
+//! the thread waits for it, the shards go on with the latest role.
 
 use std::fmt;
 use std::io;
