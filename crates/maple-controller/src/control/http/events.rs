@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const SPACING: Duration = Duration::from_millis(100);
 /// How often a stream looks whether its reader may go on, while nothing comes.
 const LOOK_AT_READER: Duration = Duration::from_secs(1);
-/// How many such looks a stream is silent for at most: then a comment shows that it is open.
+/// Maximum number of such looks for which a stream is silent: then the event `alive` comes.
 const SILENCE: u32 = 15;
 
 /// An event.
