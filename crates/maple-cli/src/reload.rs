@@ -49,12 +49,19 @@ pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> 
             names.in_text(error["text"].as_str().unwrap_or_default())
         ));
     }
-    if let Some(late) = answer["unconfirmed"].as_str() {
-        print_error_line(format_args!("warning: {late}, and decides by that policy as soon as it goes on"));
-    } else if answer["settled"] != true {
-        print_error_line("warning: not all switches have confirmed their new rules yet");
+    if let Some(missing) = unconfirmed(&answer) {
+        print_error_line(format_args!("warning: {missing}"));
     }
     Ok(0)
+}
+
+/// Says what has not confirmed yet that it follows the policy, which is adopted whatever comes.
+fn unconfirmed(answer: &Value) -> Option<String> {
+    match answer["unconfirmed"].as_str() {
+        Some(late) => Some(format!("{late}, and decides by that policy as soon as it goes on")),
+        None if answer["settled"] == true => None,
+        None => Some("not all switches have confirmed their new rules yet".into()),
+    }
 }
 
 /// Prints the warnings about a policy.
@@ -74,4 +81,24 @@ fn text(answer: &Value) -> String {
          {failed} fail; {} s",
         answer["seconds"]
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::unconfirmed;
+
+    #[test]
+    fn a_policy_that_a_late_worker_has_not_confirmed_is_the_one_that_runs() {
+        let late = "worker 1 did not answer within 60 s";
+        let answer =
+            |late: Option<&str>, settled: bool| unconfirmed(&json!({ "unconfirmed": late, "settled": settled }));
+        assert_eq!(
+            answer(Some(late), false),
+            Some(format!("{late}, and decides by that policy as soon as it goes on"))
+        );
+        assert_eq!(answer(None, false).as_deref(), Some("not all switches have confirmed their new rules yet"));
+        assert_eq!(answer(None, true), None);
+    }
 }

@@ -136,3 +136,34 @@ fn edges_of(state: &Snapshot, dpid: Dpid) -> impl Iterator<Item = Location> {
 fn labels_of(switch: Dpid, ids: &LabelIds) -> impl Iterator<Item = RememberedLabel> {
     ids.meanings().map(move |(LabelKey { port, id }, meaning)| RememberedLabel { switch, port, id, meaning })
 }
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::Version;
+
+    use super::*;
+    use crate::ids::Time;
+    use crate::state::Memorable;
+
+    #[derive(Debug)]
+    struct SomeLookUps;
+
+    impl Memorable for SomeLookUps {
+        fn bytes(&self) -> Vec<u8> {
+            vec![1]
+        }
+    }
+
+    #[test]
+    fn the_surroundings_of_a_switch_have_nothing_of_others_that_ever_connected() {
+        let (store, dpids) = (Store::new(), (1..=500).map(Dpid));
+        let model = SwitchModel { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
+        for dpid in dpids.clone() {
+            store.note_model(Time(1), dpid, model);
+            store.keep_look_ups(dpid, Arc::new(SomeLookUps));
+            let around = Surroundings::of_switch(&store, dpid);
+            assert_eq!(around.models, [(dpid, model)]);
+            assert_eq!(around.look_ups.len(), 1);
+        }
+    }
+}

@@ -135,3 +135,43 @@ impl Context {
         Some(resolved)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell as Counter;
+    use std::sync::mpsc;
+
+    use super::super::options::Options;
+    use super::*;
+    use crate::ids::ShardId;
+    use crate::state::{Store, Value, Write};
+
+    fn write(store: &Store, value: u32) {
+        store.change(vec![Write::Var { name: "x".into(), value: Some(Value::from(i64::from(value))) }]).unwrap();
+    }
+
+    #[test]
+    fn a_subscription_that_lost_too_often_has_the_store_to_itself() {
+        let (store, attempts) = (Arc::new(Store::new()), Counter::new(0));
+        let context = Context::new(ShardId(0), Arc::clone(&store), Options { max_reruns: 3, ..Options::default() });
+        let (done, is_done) = mpsc::channel();
+        let read = context.subscribe(DependentId(1), |txn| {
+            attempts.set(attempts.get() + 1);
+            let value = txn.read(Cell::Var("x".into()));
+            if attempts.get() <= 3 {
+                write(&store, attempts.get());
+            } else {
+                let (store, done) = (Arc::clone(&store), done.clone());
+                std::thread::spawn(move || {
+                    write(&store, 4);
+                    done.send(()).unwrap();
+                });
+                let waited = is_done.recv_timeout(Duration::from_millis(50));
+                assert_eq!(waited, Err(mpsc::RecvTimeoutError::Timeout), "others can't write meanwhile");
+            }
+            value
+        });
+        assert_eq!((attempts.get(), read), (4, CellValue::Value(Some(Value::from(3)))));
+        is_done.recv().expect("others write as soon as it is subscribed");
+    }
+}
