@@ -127,9 +127,9 @@ pub(crate) struct HeldRule {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EntryKey(Box<[u8]>);
 
-/// The bit of a field's byte that is set if a mask follows the value.
+/// The bit of a field's byte that is set if a mask follows the value. Fields have numbers below it.
 const MASKED: u8 = 0x80;
-/// The byte that begins an unknown field.
+/// The byte that begins an unknown field. No field has this number, with [`MASKED`] or without.
 const UNKNOWN: u8 = 0xff;
 
 impl EntryKey {

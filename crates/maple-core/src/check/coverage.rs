@@ -7,7 +7,8 @@ use std::hash::{Hash, Hasher};
 use super::observe::Observation;
 use crate::trace::{Item, Source, Trace, TraceStep};
 
-/// The number of traces of one shape from which other packets are made.
+/// The number of traces of one shape from which other packets are made. Chosen: more would spend the check on reads
+/// whose values alone differ, fewer would miss values on which f fails.
 const SAME_SHAPE: u32 = 4;
 
 /// All traces of one check merged into a tree.

@@ -29,9 +29,11 @@ use crate::route_plan::{Resolved, RouteError};
 use crate::run::Run;
 use crate::state::{Snapshot, Store, Txn};
 
-/// The maximum number of pairs of hosts for which packets are made at first.
+/// The maximum number of pairs of hosts for which packets are made at first. Chosen: it covers each ordered pair of
+/// eight hosts, and the rest of the packets are made from what f asks of these.
 const PAIRS: usize = 64;
-/// The number of packets that are tried before the claim is judged again.
+/// The number of packets that are tried before the claim is judged again. Chosen: a judgement looks at all packets so
+/// far, so it must be rarer than a run; a counterexample ends the search soon all the same.
 const STEP: u64 = 256;
 
 /// A claim about all packets of a scope.

@@ -9,7 +9,8 @@ use crate::policy::PolicyError;
 use crate::run::Violation;
 use crate::trace::Source;
 
-/// The maximum number of different failure texts that are kept: texts can have values of packets in them.
+/// The maximum number of different failure texts that are kept: texts can have values of packets in them. Chosen: far
+/// more than people read, and a bound on memory.
 const MAX_FAILURES: usize = 1000;
 
 /// The faults that a check has found so far. [`Check::faults`](super::Check::faults) returns them.

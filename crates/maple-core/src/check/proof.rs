@@ -24,7 +24,8 @@ use crate::network::{Mac, PortKind};
 use crate::state::Snapshot;
 use crate::trace::{Cond, Item, Knowledge, KnownAnswer};
 
-/// The maximum number of bits of a read whose values are all tried: 256 values.
+/// The maximum number of bits of a read whose values are all tried. Chosen: 256 values are one run each, which a check
+/// can afford for several reads; whole ports with 16 bits would be 65,536.
 pub(super) const BITS: u32 = 8;
 
 /// The reason why nothing is proved about all packets.

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::sample_packets::Sample;
 
-/// The maximum number of times that packets are tried again because the state changed.
+/// The maximum number of times that packets are tried again because the state changed. Chosen: f may write in each run,
+/// so the check must end by itself, and each pass costs up to [`MAX_REPEATED`](super::MAX_REPEATED) runs.
 const PASSES: u32 = 4;
 
 /// The packets to be tried, each once for each pass.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::{Clock, SLOW_RUN};
 
-/// The number of packets on which f may exceed its time limit; after that many, no more are tried.
+/// The number of packets on which f may exceed its time limit; after that many, no more are tried. Chosen: each of them
+/// costs the whole limit, and three are enough to show that it was no accident.
 const TOO_LONG: u32 = 3;
-/// The time of all runs after which a slow f is tried on no more packets.
+/// The time of all runs after which a slow f is tried on no more packets. Chosen: a person waits for the check.
 const SLOW_RUNS_TIME: Duration = Duration::from_secs(5);
 
 /// The time of all runs.

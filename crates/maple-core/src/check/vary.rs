@@ -20,11 +20,14 @@ use super::sample_packets::{Headers, Sample};
 use crate::state::{Cell, Snapshot, Value};
 use crate::trace::{Cond, Item, Range, TraceStep};
 
-/// The maximum number of known values that are tried for one read.
+/// The maximum number of known values that are tried for one read. Chosen: each becomes a packet, and the next packet
+/// of that kind begins at another value, so all have their turn.
 const VALUES: usize = 12;
-/// The maximum number of entries of a list that are tried for one answer.
+/// The maximum number of entries of a list that are tried for one answer. Chosen: each becomes a packet; of longer
+/// lists, entries at even distances are tried.
 const ENTRIES: usize = 64;
-/// The maximum number of values of a kind that are remembered.
+/// The maximum number of values of a kind that are remembered. Chosen: as many as a read of [`BITS`] bits can have, and
+/// a bound on memory.
 const REMEMBERED: usize = 256;
 
 /// Values that may matter, by kind.

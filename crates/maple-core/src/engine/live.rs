@@ -54,17 +54,23 @@ use crate::ids::Time;
 use crate::network::Location;
 use crate::update::entry_key;
 
-/// The maximum number of watches of a shard.
+/// The maximum number of watches of a shard. Cookies and priorities have 32 numbers for them. Chosen: each watch costs
+/// a rule and up to [`COPIES_A_SECOND`] packet-ins a second, which must not crowd out new flows.
 pub const MAX_WATCHES: usize = 8;
-/// The maximum number of copies of a watch in a second.
+/// The maximum number of copies of a watch in a second. Chosen: more than a person can read, and a small part of what a
+/// switch sends to its controller.
 pub const COPIES_A_SECOND: u32 = 20;
-/// The hard timeout of a temporary rule in seconds.
+/// The hard timeout of a temporary rule, in seconds. It must exceed [`ALIVE`], and twice the time between two checks,
+/// since the rule is sent again after half of it. Chosen: a rule that a controller left behind copies packets no longer
+/// than that.
 const TIMEOUT: u16 = 5;
-/// The time between two checks of a watch.
+/// The time between two checks of a watch. It is the second in which copies are counted.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The time for which a watch lives after the last sign that somebody watches.
+/// The time for which a watch lives after the last sign that somebody watches. It must exceed the time between two such
+/// signs, of which some may be late.
 const ALIVE: Duration = Duration::from_secs(3);
-/// The number of bytes of a packet that are copied.
+/// The number of bytes of a packet that are copied. Chosen: all headers, with tags, IPv6 options and those of TCP, and
+/// the beginning of what they carry.
 const COPIED_BYTES: u16 = 256;
 /// The lowest priority of temporary rules: above the rules of hosts, and below those that copy what hosts announce.
 const PRIORITY: u16 = HOSTS + 250;

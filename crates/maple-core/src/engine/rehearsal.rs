@@ -45,12 +45,14 @@ use crate::update::entry_key;
 /// The maximum simulated time of one [`Rehearsal::run`] of remembered packets. It is longer than a reroute may take,
 /// and shorter than what is presumed of links and hosts lasts without being confirmed.
 const SPAN: Duration = Duration::from_secs(5);
-/// The maximum number of further runs until all remembered packets are decided.
+/// The maximum number of further runs until all remembered packets are decided. Chosen: with [`SPAN`] for each they
+/// bound a rehearsal to a minute of simulated time.
 const MAX_ROUNDS: usize = 12;
 /// The model that is assumed for a switch whose model is not known.
 const UNKNOWN: SwitchModel =
     SwitchModel { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
-/// The maximum number of batches of one [`Rehearsal::run`].
+/// The maximum number of batches of one [`Rehearsal::run`]. Chosen: it ends a run whose timers would fire without end,
+/// and no network gets near it within [`SPAN`].
 const MAX_BATCHES: usize = 1_000_000;
 
 /// Copies of all engines of a controller, at rest.

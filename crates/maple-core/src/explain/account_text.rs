@@ -9,7 +9,7 @@ use crate::run::{AccountItem, AccountStep};
 use crate::state::{Cell, CellValue, Write};
 use crate::trace::{Fields as _, text};
 
-/// The maximum number of items of a collection that are listed, so that a step stays a line.
+/// The maximum number of items of a collection that are listed. Chosen: a step stays a line.
 const MAX_ITEMS: usize = 8;
 
 impl AccountStep {

@@ -23,7 +23,8 @@ use crate::trace::{Cond, Source, show, text};
 pub const MAX_ALTERNATIVES: usize = 32;
 /// The maximum number of alternatives that are shown, so that an explanation fits a screen.
 const MAX_SHOWN: usize = 6;
-/// The maximum number of rows of a table that are searched for a value that a key might hold.
+/// The maximum number of rows of a table that are searched for a value that a key might hold. Chosen: tables have few
+/// different values, and of these at most [`MAX_ALTERNATIVES`] can be tried.
 const ROWS: usize = 64;
 
 /// A hypothesis about the packet or the state under which f would decide otherwise.

@@ -8,8 +8,8 @@ use super::{EnteringPacket, ExplainedNetwork, Passage, PassageOutcome};
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
 
-/// The maximum number of hops that a packet is followed for: switches, each as often as a copy comes there.
-/// Bounds the time of an explanation.
+/// The maximum number of hops that a packet is followed for: switches, each as often as a copy comes there. Chosen:
+/// more than a broadcast makes in a network of hundreds of switches, and a bound on the time of an explanation.
 pub const MAX_HOPS: usize = 1000;
 
 /// A packet, or a copy of it, at one switch.

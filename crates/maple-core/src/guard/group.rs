@@ -54,7 +54,8 @@ struct MemberQueries {
     all: Query<(), Vec<Location>>,
 }
 
-/// The maximum number of places that are asked about one by one.
+/// The maximum number of places that are asked about one by one. Chosen: each question is an observation of its own
+/// that the trace carries; of more, the answer about all hosts is one.
 const MAX_ASKED: usize = 8;
 
 impl fmt::Debug for HostGroup {

@@ -41,7 +41,8 @@ impl From<LabelRange> for RangeInclusive<u16> {
 }
 
 impl LabelRange {
-    /// All ids that IEEE 802.1Q allows for networks.
+    /// All ids that IEEE 802.1Q allows for networks: 0 marks a tag with a priority only, and 4095 is reserved (§9.6
+    /// there).
     pub const ALL: LabelRange = LabelRange { first: 1, last: 4094 };
 
     /// Creates the range of ids from the first to the last, both included.

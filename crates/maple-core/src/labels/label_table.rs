@@ -29,12 +29,14 @@ use crate::route_plan::Treatment;
 use crate::rule::Rule;
 use crate::update::Change;
 
-/// The priority of a label's rule, above those of the policy.
+/// The priority of a label's rule. It lies above those of the policy, which end at 65,000, and of the engine's rules
+/// for hosts.
 const LABEL: u16 = 65020;
 /// The priority of a label's rule for a single arrival port, above the rule for all ports.
 const SCOPED_LABEL: u16 = 65021;
 
-/// The bits of a cookie that mark a label: its serial number follows in the 32 bits below, in place of a leaf.
+/// The bits of a cookie that mark a label: its serial number follows in the 32 bits below, in place of a leaf. No shard
+/// has that number.
 const COOKIE: u64 = 0xfe << 32;
 
 /// The name of a label at its switch.

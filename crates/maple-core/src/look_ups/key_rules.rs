@@ -33,7 +33,8 @@ use crate::rule::{Rule, to_controller};
 use crate::trace::Fields;
 use crate::update::Change;
 
-/// The priority of the rules of keys. No two of them match the same packet.
+/// The priority of the rules of keys. No two of them match the same packet, so one above that of the default rule is
+/// enough.
 const PRIORITY: u16 = 1;
 
 /// The rules of one look-up at one switch, and their changes that were not taken yet.

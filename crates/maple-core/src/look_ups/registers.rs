@@ -19,9 +19,11 @@ pub(crate) const SOURCE_IS_HERE: u64 = 1;
 
 /// The number of bits of the metadata (OpenFlow 1.3 §7.2.3.7).
 const METADATA_BITS: u8 = 64;
-/// The number of bits for the class of a value.
+/// The number of bits for the class of a value. Chosen: 65,535 different values are more than most tables have, and
+/// three such registers fit the metadata.
 const CLASS_BITS: u8 = u16::BITS as u8;
 /// The maximum number of components that are remembered because they have no register. Further ones have none either.
+/// Chosen: far more than a policy asks for, and a bound on what one that makes up look-ups costs.
 const MAX_LOWERED: usize = 256;
 
 /// The registers of a switch, shared with the runs of f for its packets.

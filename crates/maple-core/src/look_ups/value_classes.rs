@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::state::Value;
 
-/// If fewer than one in this many numbers become free, the values do not fit: freeing looks at all leaves and keys, so it
-/// must not be needed again soon.
+/// The divisor of the share of numbers that must become free: if fewer than one in this many do, the values do not fit.
+/// Chosen: freeing looks at all leaves and keys, so it must not be needed again soon.
 const MIN_FREE: usize = 16;
 
 /// The numbers of classes, from 1 on. 0 is the class of keys that the table lacks.

@@ -57,7 +57,8 @@ pub enum FrameError {
     NotInSlice { at: Location, slice: Name },
 }
 
-/// The length of a frame of f's own, in bytes: an Ethernet header at least, a jumbo frame at most.
+/// The length of a frame of f's own, in bytes: an Ethernet header at least (IEEE 802.3 §3.1), a jumbo frame of 9,216
+/// bytes at most, which is the limit of many switches.
 pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 14..=9216;
 /// The maximum number of frames of its own that f may send for one packet, so that a loop in f can't flood the network.
 pub const MAX_FRAMES: usize = 64;

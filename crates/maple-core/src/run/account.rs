@@ -11,7 +11,7 @@ use super::{Net, PacketHandle, Run, RunState};
 use crate::state::{Cell, CellValue, Write};
 use crate::trace::{Cond, ListAnswer, Source, caller};
 
-/// The maximum number of steps of an account, which people read. Further steps are left out.
+/// The maximum number of steps of an account. Further steps are left out. Chosen: people read accounts, and f may loop.
 pub const MAX_STEPS: usize = 4096;
 
 /// A step of a run: a question with its answer, or a write.

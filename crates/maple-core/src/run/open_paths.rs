@@ -11,7 +11,8 @@ use std::sync::Arc;
 use super::{Run, RunState};
 use crate::route::PathReads;
 
-/// The maximum number of runs of a thread that are noted. Runs of a batch may be under way at the same time.
+/// The maximum number of runs of a thread that are noted. Runs of a batch may be under way at the same time. Chosen:
+/// far more than a batch has packets, and a bound on memory if runs never end.
 const MAX_RUNS: usize = 1 << 16;
 
 thread_local! {

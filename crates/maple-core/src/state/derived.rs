@@ -50,7 +50,8 @@ struct RememberedValue {
 }
 
 impl RememberedValue {
-    /// The maximum number of values, and of search results, that are remembered: bounds memory.
+    /// The maximum number of values, and of search results, that are remembered. Chosen: a bound on memory. Beyond it
+    /// all are forgotten, and computed again.
     const MAX_RESULTS: usize = 1 << 17;
 
     /// Returns the results for this version, emptied first if they are of an older version or too many. `None` if they

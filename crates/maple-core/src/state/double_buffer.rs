@@ -37,7 +37,8 @@ pub(super) struct DoubleBuffer {
 impl DoubleBuffer {
     /// The maximum number of writes that are done twice. A commit with more costs more than it saves the next one.
     const MAX_REPEATED_WRITES: usize = 64;
-    /// The number of commits that copy after one that had to: readers are probably in the middle of transactions.
+    /// The number of commits that copy after one that had to. Chosen: readers are then probably in the middle of
+    /// transactions, and nodes that two snapshots share would be copied twice.
     const COPIES: u32 = 64;
 
     /// Makes the snapshot that these writes lead to from the newest one.

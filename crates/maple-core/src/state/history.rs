@@ -29,7 +29,8 @@ pub struct RateHistory {
 }
 
 impl RateHistory {
-    /// The maximum number of turning points that are kept: bounds memory and the time of a question.
+    /// The maximum number of turning points that are kept. Chosen: they bound memory and the time of a question, and
+    /// each is at least as wide as the later ones, so few remain of a rate that settles.
     pub const MAX_TURNS: usize = 64;
 
     /// Returns the newest sample, in bit/s; 0 before the first.

@@ -151,7 +151,7 @@ impl WrittenPlace {
     }
 }
 
-/// The number that stands for no slot.
+/// The number that stands for no slot. It exceeds [`MAX_PLACES`].
 const NONE: u32 = u32::MAX;
 
 /// A place with its last write; `None` if that is not known. Slots form a list in the order of these writes.

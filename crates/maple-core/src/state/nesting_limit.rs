@@ -5,7 +5,8 @@ use std::cell::Cell;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// The deepest nesting of values within values.
+/// The maximum nesting of values within values. Chosen: serde_json's own limit, so what one of the two reads, the other
+/// reads too.
 const MAX_DEPTH: usize = 128;
 
 thread_local! {

@@ -153,9 +153,11 @@ impl Drop for Asking {
 }
 
 impl AnswerMemo {
-    /// The maximum number of questions that are remembered: bounds memory.
+    /// The maximum number of questions that are remembered. Chosen: a bound on memory. Beyond it all are forgotten, and
+    /// asked again.
     const MAX_QUESTIONS: usize = 1 << 17;
-    /// The maximum number of answers remembered for one question: for the newest state, and for runs that began before.
+    /// The maximum number of answers remembered for one question: one for the newest state, and one for runs that began
+    /// before.
     const DEPTH: usize = 2;
 
     /// Makes queries that ask for hosts fail, and empties the memo.

@@ -2,7 +2,8 @@
 
 use imbl::Vector;
 
-/// The maximum number of keys. A reader that has missed more reads the whole table.
+/// The maximum number of keys. Chosen: more than are written between two turns of a shard in most networks; a reader
+/// that has missed more reads the whole table.
 const MAX: usize = 1024;
 
 /// The keys that were written last, each with the version of the snapshot in which it was. Cloning it costs little.

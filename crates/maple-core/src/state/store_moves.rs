@@ -28,7 +28,8 @@ use crate::ids::Time;
 use crate::labels::{LabelIds, LabelKey, RehearsedLabel};
 
 /// The maximum number of disconnected switches whose abilities and label ids are remembered. Whoever reaches the
-/// controller's port can claim datapath ids, unless TLS asks for certificates.
+/// controller's port can claim datapath ids, unless TLS asks for certificates. Chosen: more than a network has
+/// switches.
 pub(super) const MAX_DEPARTED: usize = 4096;
 
 /// The place of a use of the store among its moves.

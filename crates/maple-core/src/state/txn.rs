@@ -38,7 +38,8 @@ pub struct Savepoint {
 }
 
 impl Txn {
-    /// The maximum number of own writes that are searched for a key, instead of being applied to a snapshot.
+    /// The maximum number of own writes that are searched for a key, instead of being applied to a snapshot. Chosen:
+    /// comparing a few keys costs less than a snapshot of a transaction's own.
     const MAX_SEARCHED: usize = 16;
 
     /// Begins a transaction over this snapshot.

@@ -43,7 +43,8 @@ pub(crate) struct LoweredTrace<'t> {
     region: Region,
 }
 
-/// The maximum number of matches that may state a test's region, if it has ranges.
+/// The maximum number of matches that may state a test's region, if it has ranges. Chosen: with one, a test takes one
+/// entry of the table; with more, the packet's bits are read, and its block becomes one rule.
 const MAX_STATED: usize = 1;
 
 /// A packet whose trace is lowered for a switch.

@@ -18,7 +18,8 @@ use super::list_replay::DeniedConds;
 use super::replay::QuestionMemo;
 use crate::trace::{Cond, CondList};
 
-/// The maximum number of stretches that a chain remembers. A policy asks few lists in a row.
+/// The maximum number of stretches that a chain remembers. Chosen: a policy asks few lists in a row, and all stretches
+/// are searched for each question.
 const STRETCHES: usize = 8;
 
 /// The questions along a chain, from its first test on. It may end before the chain does.

@@ -7,7 +7,8 @@ use super::{LeafId, Node, NodeId, Tree};
 use crate::trace::{Cond, Item};
 use maple_wire::Field;
 
-/// The maximum number of values of a field that are collected from a tree.
+/// The maximum number of values of a field that are collected from a tree. Chosen: each is tried at each place that
+/// reads the field, and costs a run.
 const MAX_VALUES: usize = 16;
 
 /// A node of which not all branches are known to be there.

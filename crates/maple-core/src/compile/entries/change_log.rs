@@ -287,7 +287,7 @@ impl RuleKey {
     }
 }
 
-/// An odd number with bits in all places.
+/// An odd number with bits in all places, from the golden ratio (2^64 / φ), which spreads what is multiplied by it.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Fills `keys` with the keys of the rules of a list, in ascending order of their identity.

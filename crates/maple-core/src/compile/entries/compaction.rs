@@ -33,18 +33,22 @@ use super::{ChangeLog, Effort};
 use crate::compile::tuning::Tuning;
 use crate::tree::Tree;
 
-/// The maximum number of rules that may be sent again so that one entry needs no new level.
+/// The maximum number of rules that may be sent again so that one entry needs no new level. Chosen: a level saves
+/// nothing at a switch, so it is worth one flow-mod and no more.
 const MAX_RESENT_TO_MAKE_WAY: u64 = 1;
 
-/// The maximum number of entries that a plan may move.
+/// The maximum number of entries that a plan may move. Chosen: it bounds the work of a plan also where most entries are
+/// barrier entries without rules, which move at no price in flow-mods.
 const MAX_MOVED: usize = 100;
 /// The maximum number of overlapping entries that one shift may look at: in a list of 50,000 rules some entries overlap
 /// thousands.
 const MAX_LOOKED_AT: usize = 20_000;
 
-/// The number of levels that are considered for giving up.
+/// The number of levels that are considered for giving up. Chosen: a look takes turns through the table, so it may be
+/// short; it happens once in many changes ([`Tuning`]).
 const LEVELS_LOOKED_AT: usize = 64;
-/// The maximum number of entries of such a level.
+/// The maximum number of entries of a level that is considered. Chosen: a plan for more entries would soon exceed
+/// [`MAX_MOVED`], since each entry may push others on.
 const MAX_ENTRIES_OF_LEVEL: usize = 30;
 
 /// The allowance of rules that may be sent again.

@@ -25,13 +25,16 @@ use maple_prefetch::prefetch;
 use super::entry_store::EntryId;
 use super::packed::{PackedMatches, PackedRow};
 
-/// The number of entries at which a bucket is split for the first time, if that pays.
+/// The number of entries at which a bucket is split for the first time, if that pays. Chosen: matches that lie one
+/// after the other are compared fast, while each split is a step through memory.
 const FULL: usize = 32;
 
-/// The maximum number of entries in the parts of a split that become one bucket again.
+/// The maximum number of entries in the parts of a split that become one bucket again. It must be less than [`FULL`],
+/// so that a table that shrinks and grows by one entry does not join and split each time.
 const FEW: usize = FULL / 2;
 
-/// The minimum number of pairs that a split keeps apart, for each entry.
+/// The minimum number of pairs that a split keeps apart, for each entry. Chosen: a split adds steps to each question,
+/// and must spare it more comparisons than that.
 const PAIRS_PER_ENTRY: usize = 4;
 
 /// The entries of a table by their matches.
@@ -83,7 +86,7 @@ struct MatchBit {
     shift: u32,
 }
 
-/// The number of the root.
+/// The number of the root. It is the first node that is made, and is never removed.
 const ROOT: u32 = 0;
 
 impl Default for OverlapIndex {

@@ -21,13 +21,16 @@ use std::ops::Range;
 
 use super::packed::PackedRow;
 
-/// The maximum number of pairs that are compared without looking for a bit.
+/// The maximum number of pairs that are compared without looking for a bit. Chosen: to find a bit, up to [`ASKED`]
+/// matches of each group are asked for each bit, and the bit must spare more than that.
 const FEW_PAIRS: usize = 4096;
 
-/// The maximum number of matches of a group that are asked for a bit.
+/// The maximum number of matches of a group that are asked for a bit. Chosen: a sample shows which bit divides best,
+/// and its price must not grow with the group.
 const ASKED: usize = 32;
 
-/// A bit divides groups if it keeps one of this many pairs apart.
+/// The divisor of the share of pairs that a bit must keep apart to divide groups: one in this many. Chosen: a bit that
+/// keeps fewer apart costs another pass over both groups and spares few comparisons.
 const KEPT_APART: usize = 16;
 
 /// Calls `seen` with the places of each two matches that overlap, the lower one first. The pairs come in any order.

@@ -27,20 +27,26 @@ use super::overlap_join::{PlaceSet, each_overlap};
 use super::packed::PackedRow;
 use crate::tree::Tree;
 
-/// The divisor of the share of removed entries at which a sweep begins: one in this many numbers.
+/// The divisor of the share of removed entries at which a sweep begins: one in this many numbers. Chosen: at most an
+/// eighth of the numbers and of the lists is waste before a sweep, and each sweep frees enough to pay for itself.
 const GONE_SHARE: usize = 8;
 
-/// The minimum of numbers that are swept when an entry is added.
+/// The minimum of numbers that are swept when an entry is added. It must exceed 1, or new entries would come faster
+/// than the sweep goes on.
 const NUMBERS_AT_A_TIME: usize = 4;
-/// The minimum of entries in the lists of these numbers.
+/// The minimum of entries in the lists of these numbers. Chosen: where lists are short, more numbers are swept at a
+/// time, so that the sweep ends sooner.
 const ENTRIES_AT_A_TIME: usize = 128;
 
-/// The minimum length of a list whose beginning is tried before its middle.
+/// The minimum length of a list whose beginning is tried before its middle. Chosen: in a shorter one a binary search
+/// takes at most six steps, of which trying the beginning would spare few.
 const LONG: usize = 64;
 
-/// The minimum number of waiting entries with which all lists are built anew, and how many entries with lists there may
-/// be for each of them.
+/// The minimum number of waiting entries with which all lists are built anew. Chosen: below it, one question for each
+/// entry costs less than any preparation.
 const MANY_WAIT: usize = 4;
+/// The maximum number of entries with lists, for each waiting one, with which all lists are built anew. Chosen:
+/// building them again must not cost more than the questions of the entries that wait.
 const SETTLED_PER_WAITING: usize = 4;
 
 /// The overlaps of entries.

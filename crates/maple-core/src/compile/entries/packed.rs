@@ -15,13 +15,16 @@ use maple_wire::{Constraint, Field};
 
 use super::entry_store::EntryId;
 
-/// The number of regions after which [`uncovered`] gives up and answers that the set may not be covered.
+/// The number of regions after which [`uncovered`] gives up and answers that the set may not be covered. Chosen: that
+/// answer costs at most a rule more than needed, and the question is asked on each change of the table.
 const BUDGET: usize = 400;
 
-/// The maximum number of packets that [`walk`] tries.
+/// The maximum number of packets that [`walk`] tries. Chosen: a walk that finds no packet was in vain, since the exact
+/// attempt follows; so it must stay cheaper than that one.
 const WALK: u64 = 48;
 
-/// The free bits that [`sample`] gives to the packets that it tries.
+/// The free bits that [`sample`] gives to the packets that it tries: none, all, and every second one, beginning with
+/// either of two. Chosen: four quick attempts before those that cost more.
 const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 
 /// The places of fields in packed sets.

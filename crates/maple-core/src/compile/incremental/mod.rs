@@ -47,7 +47,8 @@ mod specialise;
 
 use region_classes::{ClassId, RegionClasses, UNMATCHABLE};
 
-/// The number of leaves for which memory is prefetched together, when several are removed.
+/// The number of leaves for which memory is prefetched together, when several are removed. Chosen: enough for the reads
+/// to overlap, and few enough that the first lines are still in the cache when they are used.
 const PREFETCHED_LEAVES: usize = 32;
 
 /// A tree and its table.

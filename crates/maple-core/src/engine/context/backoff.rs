@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use crate::ids::Time;
 
-/// The first pause.
+/// The first pause. Chosen: a peer that was busy for a moment is asked again soon, and one that always refuses costs at
+/// most one request a second.
 const FIRST: Duration = Duration::from_secs(1);
-/// The maximum pause: each one is twice as long as the one before.
+/// The maximum pause: each one is twice as long as the one before. Chosen: a peer that recovers is noticed within about
+/// a minute, and the pauses get there in six failures.
 const LONGEST: Duration = Duration::from_secs(64);
 
 /// Returns the n-th pause in a row, counted from 0. Pauses begin with `first`, double each time, and are at most

@@ -9,7 +9,8 @@ use crate::network::Location;
 use crate::run::Finished;
 use crate::trace::Source;
 
-/// The maximum length of an error's text that is kept, in bytes.
+/// The maximum length of an error's text that is kept, in bytes. Chosen: a line for people to read. One text is kept
+/// for each kind of drop, and hosts can cause many.
 const MAX_ERROR: usize = 200;
 
 /// The cause for which packets are dropped.

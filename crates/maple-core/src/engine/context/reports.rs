@@ -10,18 +10,22 @@ use crate::ids::Time;
 use crate::network::Location;
 use crate::report::{ReportKind, ReportSubject};
 
-/// The maximum number of different reports of one kind, of failures of f, and of what else is counted by name.
+/// The maximum number of different reports of one kind, of failures of f, and of what else is counted by name. Chosen:
+/// a hundred subjects that are all over [`MAX_OF_SUBJECT`], and a bound on memory and on the log.
 const MAX_REPORTS: usize = 10_000;
 /// The maximum number of different reports of one kind about one port or switch. Hosts and peers can make any number of
-/// them: a host that flips between ports can take another address each time.
+/// them: a host that flips between ports can take another address each time. Chosen: an operator sees more than enough
+/// of one port, and others still have their reports.
 const MAX_OF_SUBJECT: usize = 100;
 
-/// The maximum number of packets that a rule of an access list reports in a [`LOG_PERIOD`].
+/// The maximum number of packets that a rule of an access list reports in a [`LOG_PERIOD`]. Chosen: a line that people
+/// can read as it comes; the count of the others is in the next one.
 const LOGGED_IN_PERIOD: u32 = 10;
-/// The period in which the reports of a rule are counted.
+/// The period in which the reports of a rule are counted. Chosen: the log shows at once that a rule is hit.
 const LOG_PERIOD: Duration = Duration::from_secs(1);
 
-/// The time in which at most one packet of a port whose source is located elsewhere is reported.
+/// The time in which at most one packet of a port whose source is located elsewhere is reported. Chosen: a loop or a
+/// forger sends without end, and one report a minute shows that it goes on.
 const ELSEWHERE_PERIOD: Duration = Duration::from_secs(60);
 
 /// The text that stands for all errors of f beyond those that are counted one by one.

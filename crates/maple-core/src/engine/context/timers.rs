@@ -65,7 +65,8 @@ pub(in crate::engine) enum Timer {
     Live(u8),
 }
 
-/// The lateness of a timer from which it shows that the engine stood still, and not the network.
+/// The lateness of a timer from which it shows that the engine stood still, and not the network. It must exceed what a
+/// long turn takes, and be less than the silence after which links and hosts end (`Options::silence`).
 const STANDSTILL: Duration = Duration::from_secs(2);
 
 impl Context {

@@ -20,10 +20,12 @@ use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, Time};
 use crate::report::Awaited;
 
-/// The number of rounds. In each round, the caller asks every shard and waits until all have answered.
+/// The number of rounds. In each round, the caller asks every shard and waits until all have answered. The essay above
+/// says why two are needed and enough.
 pub const BARRIER_ROUNDS: u64 = 2;
 
-/// Finished changes of paths are not searched for until there are at least twice this many changes.
+/// The minimum size from which the threshold for the next search counts: finished changes of paths are not searched for
+/// until there are twice as many. Chosen: a search looks at all changes, so it must not follow each of a few.
 const MIN_TIDIED: usize = 64;
 
 /// A change of path: the packets of a leaf, or of a route that follows a plan, move to another path.

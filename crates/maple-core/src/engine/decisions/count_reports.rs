@@ -26,7 +26,7 @@ use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
 use crate::update::entry_key;
 
-/// The value of a counter that the switch does not have.
+/// The value of a counter that the switch does not have (1.3 §7.3.5: all bits are set).
 const UNCOUNTED: u64 = u64::MAX;
 
 /// A rule with its counter, from a reading or from its removal.

@@ -18,11 +18,13 @@ use crate::rule::Rule;
 use crate::state::Cell;
 use crate::trace::{Item, ReadMetadata};
 
-/// How long keys' rules wait before they look again whether the rules of leaves are at rest. The confirmation of an
-/// update makes them look too, so this is only for changes of routes that end without one.
+/// The time after which keys' rules look again whether the rules of leaves are at rest. The confirmation of an update
+/// makes them look too, so this is only for changes of routes that end without one. Chosen: a host that has moved waits
+/// at most that long, and a look changes nothing if it comes too early.
 const AT_REST_AGAIN: Duration = Duration::from_millis(20);
 
-/// The part of a switch's rules that those of keys may be.
+/// The divisor of the share of a switch's rules that those of keys may be: one in this many. Chosen: most of the
+/// capacity is left for leaves; keys without a rule are answered by the controller.
 const MAX_PART_OF_RULES: usize = 4;
 
 impl Decisions {

@@ -19,10 +19,12 @@ use crate::engine::fabric::Fabric;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::trace::{Source, Trace};
 
-/// The maximum number of remembered answers. Leaves with equal answers share one.
+/// The maximum number of remembered answers. Leaves with equal answers share one. Chosen: a bound on memory. Beyond it
+/// all are forgotten, and made again as they are needed.
 const MAX_TEMPLATES: usize = 1 << 16;
 
-/// The number of ids to try one by one before searching all leaves for the next one.
+/// The number of ids to try one by one before searching all leaves for the next one. Chosen: ids have gaps where leaves
+/// were removed, most of them short, and a search visits every leaf.
 const NEAR_IDS: u64 = 64;
 
 /// The leaves. The map has no order: callers that visit all leaves sort them.
@@ -233,7 +235,8 @@ impl Decisions {
 struct SourceLines(FxHashSet<Arc<Vec<Option<Source>>>>);
 
 impl SourceLines {
-    /// The maximum number of lists kept.
+    /// The maximum number of lists kept. Chosen: a bound on memory, if f takes ever new ways through its lines. Beyond
+    /// it all are forgotten.
     const MAX_LISTS: usize = 1 << 12;
 
     /// Returns the list that represents all equal ones.

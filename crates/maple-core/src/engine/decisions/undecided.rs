@@ -14,7 +14,8 @@ use crate::engine::context::received_packet::ReceivedPacket;
 use crate::ids::DependentId;
 
 /// The number of rounds in one batch after which f's decisions are not cached. If f observes what is not tracked, each
-/// new leaf may replace another one, whose packets are then decided again, without end.
+/// new leaf may replace another one, whose packets are then decided again, without end. Chosen: an ordinary batch needs
+/// one or two.
 const MAX_ROUNDS: u32 = 32;
 
 /// The packets of a shard that wait for a decision of f.

@@ -17,24 +17,30 @@ use crate::state::Snapshot;
 /// The source address of probes: locally administered, `maple` in ASCII. Frames to it never reach the policy.
 pub const PROBE_MAC: Mac = Mac([0x02, b'm', b'a', b'p', b'l', b'e']);
 
-/// The priority of rules for discovery's frames.
+/// The priority of rules for discovery's frames: the highest of all, since no other rule may take these frames.
 const LLDP: u16 = 65535;
-/// The priority of rules for answers to our probes.
+/// The priority of rules for answers to our probes: above all rules for hosts, and just below those of discovery.
 const PROBES: u16 = 65534;
-/// The priority of rules for packets from other switches.
+/// The priority of rules for packets from other switches, and from closed ports. It must exceed those for hosts,
+/// because no host may be learned there.
 const LINKS: u16 = 40000;
-/// The priority of rules for packets from hosts that announce addresses.
+/// The priority of rules for packets from hosts that announce addresses: above the rules that only let the host's
+/// packets in. Between the two lie the temporary rules of watches (`live.rs`).
 pub(in crate::engine) const COPIES: u16 = 30500;
-/// The priority of rules for packets from hosts.
+/// The priority of rules for packets from hosts. It must exceed that of the rules for unknown hosts, [`GUARD`].
 pub(in crate::engine) const HOSTS: u16 = 30000;
-/// The priority of rules for packets of unknown hosts from ports with too many hosts.
+/// The priority of rules for packets of unknown hosts from ports with too many hosts. It must be less than [`HOSTS`],
+/// so that known hosts are let in.
 pub(in crate::engine) const GUARD: u16 = 29000;
 
-/// The priority of rules for announced addresses, with one table.
+/// The priority of rules for announced addresses, with one table. It lies above all compiled rules, and below those of
+/// labels.
 pub(in crate::engine) const ANNOUNCED: u16 = 65009;
-/// The priorities of rules for known hosts at ports with too many hosts, and for the other hosts there, with one table.
-/// They are below all compiled rules.
+/// The priority of rules for known hosts at ports with too many hosts, with one table. It lies below all compiled
+/// rules.
 pub(in crate::engine) const KNOWN: u16 = 2;
+/// The priority of rules for the other hosts at ports with too many hosts, with one table. It lies below those of the
+/// known hosts.
 pub(in crate::engine) const LAST: u16 = 1;
 /// The priority of rules for packets from a shut port, with one table. Such a port has no compiled rules and no rules
 /// of hosts.

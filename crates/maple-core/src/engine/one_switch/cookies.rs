@@ -8,13 +8,14 @@ use crate::labels::LabelTable;
 /// The bits that the cookies of all of Maple's rules have in common: their value, and their mask.
 pub const OWN_COOKIES: (u64, u64) = (TAG << 56, 0xff << 56);
 
-/// The first byte of our cookies.
+/// The first byte of our cookies: the letter M of Maple. It tells our rules from those of other programs.
 const TAG: u64 = 0x4d;
 
-/// Replaces the subject in cookies of the engine's own rules.
+/// The number that replaces the subject in cookies of the engine's own rules: all 40 bits are set.
 const NO_SUBJECT: u64 = 0xff_ffff_ffff;
 
-/// Replaces the subject in cookies of rules that copy packets to the controller.
+/// The number that replaces the subject in cookies of rules that copy packets to the controller. No leaf of a shard has
+/// it.
 const COPY: u64 = 0xff_ffff_fffe;
 
 /// The first of the 32 numbers that replace the subject in cookies of temporary rules, which copy watched packets.

@@ -8,6 +8,7 @@ use crate::engine::context::options::Options;
 /// The classifier, or the only table of a switch without three tables.
 pub(in crate::engine) const CLASSIFIER: u8 = 0;
 /// The table to which the classifier leads packets that enter here: the first table of look-ups, or the ingress table.
+/// Packets can only go on to a higher table (1.3 §5.1).
 pub(in crate::engine) const ENTRY: u8 = 1;
 
 /// The number of tables that a switch has besides those of look-ups: classifier, ingress, labels, routes.

@@ -15,21 +15,24 @@ use crate::labels::LabelKey;
 use crate::remembered::Witness;
 
 /// The number of batches in which the leaves of a switch are decided. With the pauses between them they take about a
-/// second.
+/// second. Chosen: packets that come meanwhile wait for one batch at most.
 const BATCHES: usize = 128;
 /// The minimum number of leaves in a batch: fewer cost more in pauses than in runs.
 const MIN_BATCH: usize = 16;
 /// The maximum number of leaves in a batch: f takes some microseconds for each, and packets wait meanwhile.
 const MAX_BATCH: usize = 128;
 
-/// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
+/// The time for which a switch waits for the labels of its routes after the leaves of all switches are decided. Chosen:
+/// as long as a reroute may take (`Options::reroute_timeout`); leaves without labels send their packets to the
+/// controller.
 const MAX_LABEL_WAIT: Duration = Duration::from_secs(2);
 
 /// The maximum time that a switch waits after its own leaves are decided and its rules are known, because f may be slow
-/// at others.
+/// at others. It must exceed [`MAX_LABEL_WAIT`], since the wait for labels begins with the last switch.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// How often a switch looks whether the other switches are ready too.
+/// The time after which a switch looks again whether the other switches are ready too. Chosen: a look costs little, and
+/// is taken only while switches are restored.
 pub(in crate::engine) const RESTORE_POLL: Duration = Duration::from_millis(1);
 
 /// Matches of rules with their priorities.

@@ -23,9 +23,11 @@ use crate::route::{Resolved, Route};
 use crate::run::{Net, PacketHandle, Run};
 use crate::state::{Snapshot, Txn, Write};
 
-/// The maximum number of packets that are told apart. Beyond that, a packet may be counted twice.
+/// The maximum number of packets that are told apart. Beyond that, a packet may be counted twice. Chosen: a bound on
+/// memory, and more packets than leaves that switches have capacity for.
 const MAX_PACKETS: usize = 1 << 20;
-/// The maximum number of differences that are kept.
+/// The maximum number of differences that are kept. Chosen: more than people read, and a bound on the answer; the
+/// counts include all.
 const MAX_DIFFERENCES: usize = 1000;
 
 /// Compares another policy with those that decide.

@@ -60,12 +60,15 @@ use crate::state::Snapshot;
 use crate::tree::Augmented;
 use crate::update::changes;
 
-/// The number of leaves that a candidate decides at a time, so that the old policy decides packets in between.
+/// The number of leaves that a candidate decides at a time, so that the old policy decides packets in between. Chosen:
+/// at some microseconds a run, packets that come meanwhile wait for about a millisecond.
 const BATCH: usize = 256;
-/// The minimum time between two batches, while the old policy goes on deciding.
+/// The minimum time between two batches, while the old policy goes on deciding. Chosen: so short that it costs no time,
+/// and long enough that the engine handles what has come in between.
 const STEP: Duration = Duration::from_micros(100);
 
-/// The maximum number of witness packets without leaves that are kept for the next adoption.
+/// The maximum number of witness packets without leaves that are kept for the next adoption. Chosen: more than a switch
+/// has leaves in most networks, and a bound on memory; flows of others are decided when their packets come.
 const MAX_FORMER: usize = 1 << 16;
 
 /// A candidate with its trial, which may be over.

@@ -72,11 +72,12 @@ use crate::remembered::{RememberedLabel, Surroundings, Witness};
 use crate::rule::Rule;
 use crate::run::Run;
 
-/// The pause between two batches of leaves, in which the engine does other things.
+/// The pause between two batches of leaves, in which the engine does other things. Chosen: with `BATCHES`
+/// (`one_switch/restoring.rs`) it spreads the runs of a switch over about a second.
 const PAUSE: Duration = Duration::from_millis(8);
 
-/// How long the ids of labels of the earlier run stay reserved after they became known. By the end all other switches
-/// have their new rules.
+/// The time for which the ids of labels of the earlier run stay reserved after they became known. By the end all other
+/// switches have their new rules. It must exceed the longest wait of a switch that is restored, ten seconds.
 const RESERVATION: Duration = Duration::from_secs(30);
 
 /// The restore of this shard's switches, one at a time.

@@ -43,10 +43,12 @@ use crate::run::Run;
 use crate::state::Snapshot;
 use crate::trace::{Cond, Item, ListAnswer, Trace};
 
-/// The number of samples that a shard decides at a time, so that packets are served in between.
+/// The number of samples that a shard decides at a time, so that packets are served in between. Chosen: at some
+/// microseconds a run, packets that come meanwhile wait for less than a millisecond.
 const BATCH: usize = 128;
 
-/// The time between two reports on the progress of the passes.
+/// The time between two reports on the progress of the passes. Chosen: shorter passes need no report, and in longer
+/// ones somebody who waits sees that they go on.
 const TELL: Duration = Duration::from_secs(2);
 
 /// The samples of a policy, and the passes over them.

@@ -28,9 +28,11 @@ use crate::engine::one_switch::tables::AuditFindings;
 use crate::report::{Report, rule_line};
 use crate::rule::Rule;
 
-/// The pause before a switch that could not be asked is asked again.
+/// The pause before a switch that could not be asked is asked again. Chosen: it is far shorter than the period of
+/// audits, and long enough for a table to be read.
 const RETRY: Duration = Duration::from_secs(1);
-/// The number of steps over which the first audits of switches are spread within the period.
+/// The number of steps over which the first audits of switches are spread within the period. A step comes from four
+/// bits of a hash of the datapath id.
 const STEPS: u32 = 16;
 
 impl Switches {

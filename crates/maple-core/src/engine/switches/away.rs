@@ -25,4 +25,5 @@ impl Switches {
 }
 
 /// The maximum number of waits for changes of an unreachable switch's rules. A route that changes its path adds one.
+/// Chosen: a bound on memory that a network reaches only if paths change for hours.
 const MAX_WAITING: usize = 1 << 18;

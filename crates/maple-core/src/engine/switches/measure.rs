@@ -20,11 +20,14 @@ use crate::network::{Gauge, LinkName, Scale, UTILISATION};
 use crate::report::{CounterKind, Report};
 use crate::state::{Snapshot, Write, Writer};
 
-/// The time between f's first wish for counters and the engine's look at which ones f wants.
+/// The time between f's first wish for counters and the engine's look at which ones f wants. Chosen: the wishes of the
+/// first packets are seen together, and the first rates still come within a poll.
 const LOOK_DELAY: Duration = Duration::from_millis(100);
-/// The minimum time between two such looks, because what f wants may change all the time.
+/// The minimum time between two looks at which counters f wants. Chosen: what f wants may change all the time, and
+/// polls need not follow faster.
 const MIN_LOOK_DISTANCE: Duration = Duration::from_secs(1);
-/// The distance between the first polls of a shard's switches.
+/// The distance between the first polls of a shard's switches. Chosen: their answers come one after the other, and a
+/// thousand switches are spread over the default period of ten seconds.
 const POLL_DISTANCE: Duration = Duration::from_millis(10);
 
 /// The part of f's demand for measurements that this shard has seen.
@@ -262,8 +265,8 @@ fn per_second(number: u64, nanoseconds: u64) -> u64 {
 
 /// Returns the speed of a port in bit/s, if the switch reports it.
 pub(in crate::engine) fn speed(version: Version, port: &Port) -> Option<u64> {
-    /// `OFPPF_*`, the same bits in both versions up to 10 Gbit/s: 10 and 100 Mbit/s, 1 and 10 Gbit/s, half and full
-    /// duplex.
+    /// The speeds of ports, in bit/s, by the bits `OFPPF_*` (1.0 §5.2.1, 1.3 §7.2.1). The bits are the same in both
+    /// versions up to 10 Gbit/s: 10 and 100 Mbit/s, 1 and 10 Gbit/s, half and full duplex.
     const RATES: [(u32, u64); 4] =
         [(0b11, 10_000_000), (0b1100, 100_000_000), (0b11_0000, 1_000_000_000), (0b100_0000, 10_000_000_000)];
     if version == Version::Of13 && port.curr_speed > 0 {

@@ -32,7 +32,8 @@ use crate::network::Mac;
 use crate::trace::ReadMetadata;
 use measure::Demand;
 
-/// The maximum number of switches that are remembered because they have fewer tables than they announce.
+/// The maximum number of switches that are remembered because they have fewer tables than they announce, or no action
+/// sets. Chosen: more than a network has; whoever reaches the controller's port can claim datapath ids.
 const MAX_WITH_FEWER_TABLES: usize = 4096;
 
 /// The switches of this shard, in order.

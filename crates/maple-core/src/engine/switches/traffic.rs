@@ -272,5 +272,5 @@ pub(in crate::engine) fn growth(
     if is_another { None } else { count(now).checked_sub(count(since)) }
 }
 
-/// The value of a counter that the switch does not have.
+/// The value of a counter that the switch does not have (1.3 §7.3.5: all bits are set).
 const UNCOUNTED: u64 = u64::MAX;

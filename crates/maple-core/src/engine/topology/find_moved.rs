@@ -15,9 +15,11 @@ use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Snapshot;
 
-/// A host that repeats a move within this time is not moving: its packets come from two places.
+/// The time within which a host that repeats a move is not moving: its packets come from two places. Chosen: nobody
+/// carries a device to and fro within a minute, and a duplicate address shows itself within seconds.
 const ALTERNATION: Duration = Duration::from_secs(60);
-/// The maximum number of hosts whose moves are remembered.
+/// The maximum number of hosts whose moves are remembered. Chosen: more than move within [`ALTERNATION`] in most
+/// networks, and a bound on memory.
 const MAX_MOVES: usize = 1024;
 
 /// The last move of each host to a port of this shard.

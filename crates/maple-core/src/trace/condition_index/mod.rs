@@ -41,12 +41,17 @@ use crate::tuple_space::fold;
 #[cfg(test)]
 mod tests;
 
-/// The maximum number of groups in a segment: the number of bits of the largest set.
+/// The maximum number of groups in a segment: the number of bits of the largest set. Chosen: real access lists have
+/// hundreds of groups, so one segment holds most of them.
 const MAX_GROUPS: usize = WORD * MAX_WORDS;
+/// The number of bits of a word of a set.
 const WORD: usize = 64;
+/// The maximum number of words of a set: 64 bytes, which are a cache line.
 const MAX_WORDS: usize = 8;
 
 /// The maximum number of pairs of a field and a mask in a segment. Each condition adds at most one for each field.
+/// Chosen: a question keeps a word for each of them on the stack, and lists of prefixes have some dozens for an
+/// address.
 const MAX_SLOTS: usize = 160;
 
 /// A list of conditions, with a fast search for the first one that a packet fits.

@@ -109,16 +109,19 @@ enum Part<'a> {
     Range(&'a Range),
 }
 
-/// The number of places that [`FailedConjunctions::newest`] has at first, and [`PLACES`] at least for each failed
-/// conjunction.
+/// The number of places that [`FailedConjunctions::newest`] has at first. Chosen: enough for most runs, so that few
+/// build the table again.
 const FIRST_PLACES: usize = 64;
+/// The minimum number of places in [`FailedConjunctions::newest`] for each failed conjunction. Chosen: at most a
+/// quarter of the table is in use, so most places lead to one failure or none.
 const PLACES: usize = 4;
 
 /// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
 const PREREQUISITES: FieldSet =
     FieldSet::from_fields(&[Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type]);
 
-/// The maximum number of parts of which all subsets are looked up. Of more parts, only the whole is.
+/// The maximum number of parts of which all subsets are looked up. Of more parts, only the whole is. Chosen: five parts
+/// have 31 subsets, which are looked up for each question; the fields of a filter are five.
 const MAX_SUBSETS: usize = 5;
 
 /// The hashes of some of a condition's parts; if there are more than fit, the sum of all.

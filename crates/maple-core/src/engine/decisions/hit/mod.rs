@@ -59,16 +59,16 @@ use crate::route::Goal;
 use crate::state::Snapshot;
 use crate::tree::MAX_BATCH;
 
-/// The maximum number of packets that are answered together.
+/// The maximum number of packets that are answered together: as many as the tree looks up together.
 pub const MAX_HITS: usize = MAX_BATCH;
 
-/// The byte range of a message's length.
+/// The byte range of a message's length (1.0 §5.1, 1.3 §7.1).
 const LENGTH: std::ops::Range<usize> = 2..4;
-/// The byte range of a message's transaction id.
+/// The byte range of a message's transaction id (1.0 §5.1, 1.3 §7.1).
 const XID: std::ops::Range<usize> = 4..8;
-/// The byte range, in a packet-out of OpenFlow 1.0, of the port that the packet came in by.
+/// The byte range, in a packet-out of OpenFlow 1.0 (§5.3.6), of the port that the packet came in by.
 const IN_PORT_10: std::ops::Range<usize> = 12..14;
-/// The byte range of that port in a packet-out of OpenFlow 1.3.
+/// The byte range, in a packet-out of OpenFlow 1.3 (§7.3.7), of the port that the packet came in by.
 const IN_PORT_13: std::ops::Range<usize> = 12..16;
 
 /// The engine's parts, borrowed for the packets of one read.
@@ -108,7 +108,8 @@ struct PossibleHit<'a> {
     leaf: Option<LeafId>,
 }
 
-/// The value that is remembered for a host whose location was verified.
+/// The value that is remembered for a host whose location was verified. The cache holds numbers, and here only the
+/// presence of a key counts.
 const VERIFIED: u32 = 1;
 
 impl<'a> Hits<'a> {

@@ -32,8 +32,8 @@ const NOT_AN_INSTRUCTION: [u16; 2] = [0, 1];
 /// `MATCH_INCONSISTENT`, `UNSUPPORTED_ORDER`, `BAD_SET_TYPE`.
 const NOT_IN_SETS: [u16; 5] = [0, 7, 10, 11, 13];
 
-/// How long a switch that refused a host's rule gets no rules of hosts. This exceeds the time for which its table
-/// counts as full.
+/// The time for which a switch that refused a host's rule gets no rules of hosts. It must exceed the 60 seconds for
+/// which its table counts as full (`room/capacity.rs`).
 const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
 
 impl Decisions {
@@ -310,7 +310,10 @@ fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
 /// Reports whether an error is about a bundle, and not about the message in it: the ONF's errors from `OFPBFC_UNKNOWN`
 /// to `OFPBFC_BUNDLE_IN_PROGRESS`, and those of switches that do not know the messages of bundles.
 fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
+    /// The type of errors that experimenters define, `OFPET_EXPERIMENTER` (1.3 §7.4.4).
     const EXPERIMENTER: u16 = 0xffff;
+    /// The codes of bad requests that concern experimenters: `OFPBRC_BAD_EXPERIMENTER` and `OFPBRC_BAD_EXP_TYPE` (1.3
+    /// §7.4.4.2).
     const BAD_EXPERIMENTER: [u16; 2] = [3, 4];
     let is_onf = || error.data.starts_with(&ONF.to_be_bytes());
     version == Version::Of13

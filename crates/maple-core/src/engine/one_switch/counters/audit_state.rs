@@ -12,10 +12,11 @@ use crate::report::rule_line;
 use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};
 
-/// The pause between noticing wrong rules and asking whether they are right.
+/// The pause between noticing wrong rules and asking whether they are right. Chosen: what a busy switch reports may be
+/// older than the last update; a longer pause would only delay the repair.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 /// The maximum number of foreign rules that an audit compares with ours. Further ones have their turn in the next
-/// audit.
+/// audit. Chosen: each is compared with all rules of a table, and a turn must stay short.
 const MAX_JUDGED: usize = 16;
 
 /// The audits of one switch.

@@ -23,16 +23,19 @@ use crate::network::Gauge;
 use crate::report::CounterKind;
 use crate::update::{EntryKey, entry_key};
 
-/// After an answer, the switch is left alone for this many times as long as the answer took. So it spends at most a
-/// twentieth of its time on answers.
+/// The rest after an answer, as a multiple of the time that the answer took. So the switch spends at most a twentieth
+/// of its time on answers. Chosen: a share that a switch can spare, and a slow one is still polled.
 pub(in crate::engine) const REST_FACTOR: u32 = 19;
-/// The minimum time between two polls for people.
+/// The minimum time between two polls for people. Chosen: figures on a screen that change more often cannot be read.
 const SHOWN_PERIOD: Duration = Duration::from_secs(1);
-/// How long the counters are polled for a person after the last question.
+/// The time for which counters are polled for a person after the last question. It must exceed the time between two
+/// questions of a page that shows them.
 const SHOWN_FOR: Duration = Duration::from_secs(5);
-/// The time after which a poll of a busy switch is tried again, if its barrier reply does not come before.
+/// The time after which a poll of a busy switch is tried again, if its barrier reply does not come before. Chosen: a
+/// small part of the shortest period, and the look costs nothing at the switch.
 const BUSY_RETRY: Duration = Duration::from_millis(100);
-/// The maximum number of rules, and of ports, whose counters are kept. Further ones in an answer are ignored.
+/// The maximum number of rules, and of ports, whose counters are kept. Further ones in an answer are ignored. Chosen:
+/// more than the tables of switches hold, and a bound on what an answer can cost.
 const MAX_KEPT: usize = 1 << 18;
 
 /// A rule of Maple in a reading.

@@ -19,9 +19,11 @@ use crate::engine::one_switch::tables::place;
 use crate::ids::LeafId;
 use crate::update::EntryKey;
 
-/// The maximum number of rules whose last counters are kept.
+/// The maximum number of rules whose last counters are kept. Chosen: more than the tables of switches hold, and a bound
+/// on what reports of a switch can cost.
 const MAX_RULES: usize = 1 << 18;
-/// The maximum number of withdrawn leaves that are remembered until their rules are gone.
+/// The maximum number of withdrawn leaves that are remembered until their rules are gone. Chosen: more than an update
+/// withdraws in most networks; what the rules of further ones drop is counted without their lines.
 const MAX_WITHDRAWN: usize = 4096;
 
 /// The parts of a policy for which the packets of a leaf's rules are counted.

@@ -23,8 +23,10 @@ use crate::network::Mac;
 use crate::trace::ReadMetadata;
 
 /// The maximum number of drops whose senders are looked for when a reading ends. Of further ones the sender is unknown.
+/// Chosen: each is compared with each entry of the reading, in one turn.
 const MAX_OPEN: usize = 256;
-/// The maximum number of senders that are named where there are several.
+/// The maximum number of senders that are named where there are several. Chosen: they fit in a line; of more senders
+/// the names help nobody.
 const MAX_NAMED: usize = 3;
 
 /// Where packets come in: a port, and the host that a rule of the classifier is for. Without a host, the rule is for all

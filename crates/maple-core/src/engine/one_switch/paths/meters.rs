@@ -28,26 +28,32 @@ use crate::engine::one_switch::tables::Requests;
 use crate::ids::Time;
 use crate::route::{Limit, Unit};
 
-/// The lowest number of our meters. Lower numbers are left to others.
+/// The lowest number of our meters. Lower numbers are left to others, as people choose them by hand.
 const FIRST: u32 = 0x8000;
-/// The highest number of our meters.
+/// The highest number of our meters. It must be at most `OFPM_MAX` (1.3 §7.3.4.4); 16 bits leave eight numbers for each
+/// limit ([`MAX_LIMITS`]).
 const LAST: u32 = 0xffff;
-/// The maximum number of limits at a switch.
+/// The maximum number of limits at a switch. Chosen: an eighth of our numbers, so that a number is not used again soon.
 pub(in crate::engine) const MAX_LIMITS: usize = 4096;
-/// The time between two sweeps for unused meters.
+/// The time between two sweeps for unused meters. Chosen: a limit that is soon needed again keeps its meter, and unused
+/// ones give way within twenty seconds.
 pub(in crate::engine) const SWEEP: Duration = Duration::from_secs(10);
-/// The number of requests that are remembered, to know which one an error is about.
+/// The maximum number of requests that are remembered, to know which one an error is about. Chosen: an error comes
+/// within the next few answers of the switch, and a list this short is searched fast.
 const MAX_REQUESTS: usize = 256;
 
-/// The flags of a meter-mod: the unit, and whether there is a burst.
+/// The flag of a meter-mod for rates in kilobits a second, `OFPMF_KBPS` (1.3 §7.3.4.4).
 const KILOBITS: u16 = 1;
+/// The flag of a meter-mod for rates in packets a second, `OFPMF_PKTPS` (1.3 §7.3.4.4).
 const PACKETS: u16 = 2;
+/// The flag of a meter-mod with a size of bursts, `OFPMF_BURST` (1.3 §7.3.4.4).
 const BURST: u16 = 4;
 /// `OFPET_METER_MOD_FAILED` (1.3 §7.4.4).
 pub(in crate::engine) const METER_MOD_FAILED: u16 = 12;
-/// `OFPMMFC_METER_EXISTS`, with its type.
+/// `OFPMMFC_METER_EXISTS`, with its type (1.3 §7.4.4).
 const EXISTS: (u16, u16) = (METER_MOD_FAILED, 1);
-/// The minimum time between two repairs of a meter that refused rules have shown to be missing.
+/// The minimum time between two repairs of a meter that refused rules have shown to be missing. Chosen: all rules that
+/// were sent before the repair may be refused for the same meter, and must not repair it again.
 const LOST_FOR: Duration = Duration::from_secs(30);
 
 /// The meters of a switch.

@@ -113,7 +113,7 @@ impl Ports {
 }
 
 /// The first number of virtual ports. No packet enters or leaves by a virtual port, and no switch has a real port with
-/// such a number.
+/// such a number. The last one is `OFPP_MAX`, 0xffffff00 (1.3 §7.2.1).
 pub(crate) const FIRST_VIRTUAL: u32 = 0xf000_0000;
 
 /// Reports whether a port is one end of a link through the controller.

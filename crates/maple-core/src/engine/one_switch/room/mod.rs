@@ -12,12 +12,15 @@ use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};
 use capacity::Capacity;
 
-/// The number of updates in a row that a switch may refuse before it is closed.
+/// The number of updates in a row that a switch may refuse before it is closed. Chosen: refused rules are postponed one
+/// by one, so a switch that lacks capacity for these alone takes the updates that follow.
 const MAX_REFUSED_UPDATES: u32 = 3;
 
-/// The minimum time for which a switch that refuses several updates in a row gets no new rules.
+/// The minimum time for which a switch that refuses several updates in a row gets no new rules. Chosen: a switch that
+/// was busy for a moment takes rules again soon.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-/// The maximum time for which it gets none.
+/// The maximum time for which a switch that refuses updates gets no new rules. Chosen: a switch that has recovered is
+/// noticed within about a minute.
 const MAX_PAUSE: Duration = Duration::from_secs(64);
 
 /// The room for rules in a switch.

@@ -6,7 +6,8 @@ use crate::ids::Time;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey};
 
-/// The maximum number of removals that are remembered while rules are read. An audit finds others.
+/// The maximum number of removals that are remembered while rules are read. An audit finds others. Chosen: more than
+/// most switches have rules, and a bound on what a switch can make us remember.
 const MAX_REMOVED: usize = 1 << 16;
 
 /// The outcome of a barrier reply.

@@ -16,7 +16,7 @@ use crate::ids::Time;
 use crate::update::Change;
 
 /// The maximum number of changes of a bundle. Larger updates are made in two steps, because the switch keeps a bundle
-/// in memory, and makes its changes without doing anything else.
+/// in memory, and makes its changes without doing anything else. Chosen: more than a table of most switches holds.
 const MAX_CHANGES: usize = 1 << 18;
 
 /// The flags of our bundles.

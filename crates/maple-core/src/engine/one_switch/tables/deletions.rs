@@ -24,6 +24,7 @@ use crate::rule::Rule;
 use crate::update::{Change, EntryKey, key_of};
 
 /// The maximum number of rules with one cookie that are deleted by it. If there are more, they are deleted strictly.
+/// Chosen: each deletion is compared with all others of its cookie.
 const MAX_OF_ONE_COOKIE: usize = 64;
 
 /// The only table of a layout with one table.

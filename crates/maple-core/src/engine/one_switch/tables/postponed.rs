@@ -7,7 +7,8 @@ use crate::engine::context::backoff::Backoff;
 use crate::ids::Time;
 use crate::update::EntryKey;
 
-/// The maximum number of entries. If more are refused, all are postponed.
+/// The maximum number of entries. If more are refused, all are postponed. Chosen: a switch that refuses thousands of
+/// rules refuses them for one reason, and memory is bounded.
 const MOST: usize = 1 << 12;
 
 /// The postponed entries of one switch, by table.

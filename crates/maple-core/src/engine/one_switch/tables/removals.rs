@@ -13,10 +13,12 @@ use crate::engine::context::expected::Expected;
 use crate::ids::Time;
 use crate::update::EntryKey;
 
-/// How long after a deletion the switch may report it.
+/// The time after a deletion within which the switch may report it. Chosen: a report that comes later than that is
+/// taken for somebody else's deletion, and the rule is sent again, which costs a flow-mod.
 const REPORT_WINDOW: Duration = Duration::from_secs(5);
 
-/// The maximum number of deletions that are remembered for a switch. A further one replaces the oldest.
+/// The maximum number of deletions that are remembered for a switch. A further one replaces the oldest. Chosen: more
+/// than a switch deletes in [`REPORT_WINDOW`] in most networks, and a bound on memory.
 const MAX_REMEMBERED: usize = 1 << 16;
 
 /// A rule as a flow-removed message names it: table, cookie, priority and match.

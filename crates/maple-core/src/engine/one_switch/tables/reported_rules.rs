@@ -19,11 +19,13 @@ use super::{Tables, Unconfirmed};
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key, key_of};
 
-/// The maximum number of entries that may change during an audit. If more do, it is given up.
+/// The maximum number of entries that may change during an audit. If more do, it is given up. Chosen: more than a table
+/// of most switches holds; after that many changes the answer says little about the table.
 const MAX_CHANGED: usize = 1 << 18;
-/// The maximum number of foreign rules of a switch that are kept.
+/// The maximum number of foreign rules of a switch that are kept. Chosen: enough to show people what another program
+/// did, and a bound on what it can cost.
 const MAX_FOREIGN: usize = 256;
-/// The maximum number of places of wrong rules that are kept.
+/// The maximum number of places of wrong rules that are kept. Chosen: a bound on what a switch can make us remember.
 const MAX_PLACES: usize = 1 << 12;
 
 /// The findings of an audit.

@@ -65,25 +65,34 @@ use crate::run::{Finished, Run};
 use open_places::{open_questions, wanted};
 use packets::{Packets, received};
 
-/// The number of packets that a shard tries at a time, so that others are served in between.
+/// The number of packets that a shard tries at a time, so that others are served in between. Chosen: at some
+/// microseconds a run, packets that come meanwhile wait for less than a millisecond.
 const BATCH: usize = 64;
-/// The maximum number of packets of a pass that are tried for each leaf that a switch may have.
+/// The maximum number of packets of a pass that are tried for each leaf that a switch may have. Chosen: some runs give
+/// no leaf or one that is there already; a pass in which most do is not worth its time.
 const RUNS_OF_LEAF: usize = 4;
-/// The time between two batches of a shard.
+/// The time between two batches of a shard. Chosen: so short that it costs no time, and long enough that the engine
+/// handles what has come in between.
 const STEP: Duration = Duration::from_micros(100);
-/// The time between a change and the pass that follows it: changes seldom come alone.
+/// The time between a change and the pass that follows it: changes seldom come alone. Chosen: nobody notices it, and a
+/// burst of changes of one event is one pass.
 const SETTLE: Duration = Duration::from_millis(20);
-/// The minimum time between the end of a pass and the next one.
+/// The minimum time between the end of a pass and the next one. Chosen: a network that changes all the time is explored
+/// once a second, and the rest of the shard is for packets.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The delay beyond which a turn comes after a long one.
+/// The delay beyond which a turn comes after a long one. Chosen: a turn that others notice as a delay; ordinary ones
+/// take far less.
 const LATE: Duration = Duration::from_millis(5);
-/// The rest after a long turn, as a multiple of it.
+/// The rest after a long turn, as a multiple of it. So exploration takes at most a fifth of a shard that is busy.
 const REST: u32 = 4;
-/// The time after which switches are looked at again that had not confirmed what was sent to them.
+/// The time after which switches are looked at again that had not confirmed what was sent to them. Chosen: a look costs
+/// little, and the switch's pass waits for nothing else.
 const UNCONFIRMED: Duration = Duration::from_millis(5);
-/// The maximum number of runs of a pass that take too long.
+/// The number of runs of a pass that may take too long. At that many the pass ends. Chosen: each holds up its shard for
+/// the whole limit of f, and three show that it was no accident.
 const MAX_TOO_LONG: usize = 3;
-/// The longest time after which packets without a leaf are tried again.
+/// The maximum time after which packets without a leaf are tried again. Chosen: what has become possible without a
+/// change that the engine sees is found within about a minute.
 const MAX_REST: Duration = Duration::from_secs(64);
 
 /// The explorations of a shard's switches.

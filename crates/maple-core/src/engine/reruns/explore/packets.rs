@@ -15,7 +15,8 @@ use crate::network::{Location, Mac, PortKind};
 use crate::state::Snapshot;
 use crate::trace::{Cond, Fields, Item};
 
-/// The number of changes of a packet that are tried for an answer, and of values that no key has.
+/// The number of changes of a packet that are tried for an answer, and of values that no key has. Chosen: each costs a
+/// walk through the tree, and they are made for the answer, so few are needed.
 const TRIES: usize = 8;
 /// A hardware address, an IPv4 and an IPv6 address that are for documentation (RFC 7042 §2.1.2, RFC 5737, RFC 3849).
 const SPARE_MAC: u128 = 0x0000_5e00_5300;

@@ -70,6 +70,7 @@ fn udp_payload<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
 
 /// Returns the address that a DHCP client has (`ciaddr`) or asks for (RFC 2131).
 fn requested(message: &[u8], source: u128) -> Option<Ipv4Addr> {
+    /// The type of a DHCP message that requests an address, DHCPREQUEST (RFC 2132 §9.6).
     const REQUEST: u8 = 3;
     let mac = Field::EthSrc.full_mask() & u128::from_be_bytes(message.get(18..34)?.try_into().ok()?);
     let is_clients = message.first() == Some(&1) && message.get(236..240)? == [99, 130, 83, 99];

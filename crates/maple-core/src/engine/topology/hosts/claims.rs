@@ -18,11 +18,14 @@ use crate::ids::Time;
 use crate::network::{Location, Mac};
 use crate::report::{MoveReason, Report};
 
-/// The maximum number of hosts that one port may claim at the same time.
+/// The maximum number of hosts that one port may claim at the same time. Chosen: as many as roam to a port behind an
+/// access point at once, and a forger can cause no more searches than that.
 const MAX_CLAIMS: usize = 32;
-/// The maximum number of refuted claims of a port that are reported.
+/// The maximum number of refuted claims of a port that are reported. Chosen: a few names show what happens there, and a
+/// forger can fill no log.
 const MAX_REPORTED: usize = 8;
-/// How long a claim waits for the answer, in case the other shard is gone.
+/// The time for which a claim waits for the answer, in case the other shard is gone. It must exceed the longest search,
+/// which takes as long as `silence` says (10 seconds by default).
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The open claims, by port and host.

@@ -15,7 +15,8 @@ use crate::network::{Facts, Location, Mac};
 use crate::report::Report;
 use crate::state::Snapshot;
 
-/// The maximum number of reports of each kind about a port.
+/// The maximum number of reports of each kind about a port. Chosen: a few names show what happens there, and a forger
+/// can fill no log.
 const MAX_REPORTED: usize = 8;
 
 /// The senders that were reported, by port.

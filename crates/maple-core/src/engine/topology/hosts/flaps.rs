@@ -20,10 +20,12 @@ use crate::ids::Time;
 use crate::network::{HostInfo, Location, Mac};
 use crate::state::Snapshot;
 
-/// The maximum number of hosts to ask for when a port comes or goes.
+/// The maximum number of hosts to ask for when a port comes or goes. Chosen: each costs a packet-out, and a port that
+/// flaps must not cost the network more than that each time.
 const MAX_ASKED: usize = 64;
 
-/// How long after a port came up the hosts of a port that goes down may be there.
+/// The time after a port came up within which the hosts of a port that goes down may be there. Chosen: switches may
+/// report the old port seconds after the new one, and ports that came up earlier mostly have hosts of their own.
 pub(in crate::engine) const RECENTLY_UP: Duration = Duration::from_secs(10);
 
 impl Hosts {

@@ -19,7 +19,8 @@ use crate::ids::Time;
 use crate::network::{Location, Mac};
 use crate::report::Report;
 
-/// How long a switch drops the packets of unknown hosts at a port with too many.
+/// The time for which a switch drops the packets of unknown hosts at a port with too many. Chosen: a flood costs the
+/// controller a burst every ten seconds, and a port that has capacity again waits no longer.
 pub(super) const GUARD_DURATION: Duration = Duration::from_secs(10);
 
 /// The ports with too many hosts.

@@ -168,13 +168,16 @@ struct HostRecord {
     reported: bool,
 }
 
-/// The maximum number of IPv4 and of IPv6 addresses of a host.
+/// The maximum number of IPv4 and of IPv6 addresses of a host. Chosen: more than a host has with its temporary IPv6
+/// addresses (RFC 8981), and a bound on what a forger can announce.
 const MAX_ADDRESSES: usize = 16;
 
-/// A period, and the maximum number of announcements of a host that count in it. Further ones change nothing.
+/// A period, and the maximum number of announcements of a host that count in it. Further ones change nothing. Chosen: a
+/// host announces all its addresses at once when it joins; each one that counts may change the state.
 const ANNOUNCEMENT_LIMIT: (Duration, u32) = (Duration::from_secs(1), 20);
 
-/// How long the announcements of a host that made too many are not copied.
+/// The time for which the announcements of a host that made too many are not copied. Chosen: the host costs the
+/// controller a burst every ten seconds, and is heard again soon if it was an accident.
 const MUTE_DURATION: Duration = Duration::from_secs(10);
 
 impl HostRecord {

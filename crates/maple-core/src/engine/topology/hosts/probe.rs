@@ -7,7 +7,8 @@ use maple_wire::packet::build::Frame;
 use crate::engine::one_switch::classifier::PROBE_MAC;
 use crate::network::Mac;
 
-/// The maximum number of addresses that a host is asked for in one round.
+/// The maximum number of addresses that a host is asked for in one round. Chosen: an answer for any address is enough,
+/// so the latest few are.
 const MAX_PROBES: usize = 4;
 
 /// Returns the probes for the addresses that a host announced, the latest first.

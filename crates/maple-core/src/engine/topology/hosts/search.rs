@@ -37,7 +37,8 @@ use crate::ids::{ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::state::Snapshot;
 
-/// The number of rounds in which counters must rise for a host that sends but does not answer to count as there.
+/// The number of rounds in which counters must rise for a host that sends but does not answer to count as there. It
+/// must exceed 1, because the counters of a host that has left may rise once more.
 const ROUNDS_WITH_TRAFFIC: u32 = 3;
 
 /// A search for one host.

@@ -28,9 +28,11 @@ pub(super) use class::class_of;
 
 use crate::engine::context::cause::{DropCause, Origin};
 
-/// The number of minutes that are kept.
+/// The number of minutes that are kept. Chosen: somebody who is told that something does not work asks within a quarter
+/// of an hour, and memory is bounded by it.
 pub const KEPT_MINUTES: u64 = 15;
-/// The maximum number of kinds of drops that are kept for a port in a minute.
+/// The maximum number of kinds of drops that are kept for a port in a minute. Chosen: a host that is dropped for a few
+/// reasons is shown in full, and one that makes up addresses costs little memory.
 const MAX_AT_PORT: usize = 32;
 
 /// A minute, in nanoseconds.

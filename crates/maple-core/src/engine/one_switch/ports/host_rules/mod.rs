@@ -62,7 +62,8 @@ use crate::state::AddressKinds;
 use crate::update::Change;
 use rule_set::*;
 
-/// The maximum number of hosts without rules, for lack of capacity, that are tried again together.
+/// The maximum number of hosts without rules, for lack of capacity, that are tried again together. Chosen: an update of
+/// that size is short, and the next one follows as soon as there is capacity.
 const MAX_RETRIED: usize = 64;
 
 /// The capacity for rules of hosts.
