@@ -20,10 +20,12 @@ use crate::control::membership::JoinedCluster;
 use crate::gauge::Gauge;
 use crate::notice::{ClusterNews, Notice};
 
-/// How long a controller that ends waits until etcd knows that its member has left. After that the others wait for the
-/// end of its lease.
+/// The time that a controller that ends waits until etcd knows that its member has left. After that the others wait for
+/// the end of its lease. Chosen: etcd answers in milliseconds, and an end must not take much longer because etcd is
+/// away.
 const LEAVING: Duration = Duration::from_secs(2);
-/// The time until a request to etcd that failed is repeated.
+/// The time until a request to etcd that failed is repeated. It must be a small part of a lease, so that several
+/// attempts fit before the lease ends.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// What a controller has to know to join a cluster.

@@ -148,7 +148,8 @@ impl AddAssign for SwitchCounters {
     }
 }
 
-/// Maximum number of switches whose ended connections are remembered. As many have rows in the metrics.
+/// The maximum number of switches whose ended connections are remembered. It must be as large as the number of switches
+/// that have rows in the metrics.
 const MAX_FORMER: usize = 10_000;
 
 /// What ended connections have counted, by switch. Peers can invent datapath ids, so the switches that left first are

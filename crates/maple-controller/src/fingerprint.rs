@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// The number of digits that people read.
+/// The number of digits that people read. Chosen: 48 bits tell the policies of a network apart, and people can compare
+/// them.
 const SHORT: usize = 12;
 
 /// 128 bits that stand for contents.

@@ -10,9 +10,10 @@ use maple_wire::{Error, Header};
 /// The largest empty buffer that is kept for the start of a message, in bytes: a packet-in with a frame of 1,500 bytes
 /// fits. A larger one is freed.
 const MAX_KEPT: usize = 2048;
-/// Maximum number of bytes that a shard reads from a socket in one turn. No OpenFlow message is longer.
+/// The maximum number of bytes that a shard reads from a socket in one turn. It must be at least 65,535, the length of
+/// the longest OpenFlow message; a larger one lets a switch that floods delay the others.
 pub(crate) const READ_SHARE: usize = 64 * 1024;
-/// The number of bytes of the OpenFlow header.
+/// The number of bytes of the OpenFlow header (1.0 §5.1, 1.3 §7.1).
 const HEADER: usize = 8;
 
 /// The start of a message that has not arrived whole.

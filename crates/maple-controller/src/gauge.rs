@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// The maximum number of gauges.
+/// The maximum number of gauges. Chosen: more than programs measure, and a bound on the text of a scrape.
 const MAX_GAUGES: usize = 64;
-/// The maximum number of values of a gauge.
+/// The maximum number of values of a gauge. Chosen: each is a time series of its own, and one for each tenant or
+/// service fits.
 const MAX_VALUES: usize = 1024;
 
 /// A gauge: one value, or one for each value of a label.

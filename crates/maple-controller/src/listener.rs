@@ -26,9 +26,10 @@ use maple_wire::{Dpid, PortNo};
 
 use crate::printable::printable;
 
-/// The maximum number of events in a listener's queue.
+/// The maximum number of events in a listener's queue. Chosen: a burst of thousands of packets waits for a slow
+/// listener; beyond it packets are lost, and counted, so that memory is bounded.
 pub const QUEUE_CAPACITY: usize = 8192;
-/// The maximum number of conditions of all listeners together: a packet has one bit for each.
+/// The maximum number of conditions of all listeners together: a packet has one bit for each, in a word of 64.
 pub const MAX_CONDITIONS: usize = 64;
 
 /// An event of the network.

@@ -15,13 +15,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::printable::{self, printable};
 
-/// The number of lines that are kept.
+/// The number of lines that are kept. Chosen: the last minutes of a network that has trouble, and a bound on memory.
 const KEPT: usize = 1024;
-/// The number of lines that one source may write at once.
+/// The number of lines that one source may write at once. Chosen: what a switch has to say when it connects fits, and a
+/// source that writes without end fills a tenth of the log.
 const BURST: u32 = 100;
-/// The time after which a source may write one more line.
+/// The time after which a source may write one more line. Chosen: ten lines a second are as many as people can read.
 const REFILL: Duration = Duration::from_millis(100);
-/// The maximum number of sources, and of errors of the policy, that are remembered.
+/// The maximum number of sources, and of errors of the policy, that are remembered. Chosen: more than the switches and
+/// ports of a network that write, and a bound on memory.
 const REMEMBERED: usize = 4096;
 
 /// The importance of a line. Lines of lower levels may be left out.

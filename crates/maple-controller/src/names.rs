@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// The number of hex digits of a datapath id in messages.
 const DPID_DIGITS: usize = 16;
-/// The number of characters of a hardware address in messages.
+/// The number of characters of a hardware address in messages: six bytes of two digits, with colons between them.
 const MAC_LENGTH: usize = 17;
 
 /// The names of switches and hosts.

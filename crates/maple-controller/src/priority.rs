@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use rustix::process::{Pid, getpriority_process, nice, setpriority_process};
 
-/// The number that is added to the niceness of a thread.
+/// The number that is added to the niceness of a thread. Chosen: a share of about a tenth beside threads of the shards
+/// (nice(2), sched(7)).
 const NICER: i32 = 10;
 
 /// The priority before it was lowered.

@@ -12,10 +12,12 @@ use super::Handle;
 use super::explain::SourceLines;
 use super::queries::LateShard;
 
-/// How long to wait for the switches' counters. After that the answer has the last known ones.
+/// The time for which a request waits for the switches' counters. After that the answer has the last known ones.
+/// Chosen: people wait for it, and most switches answer within a second.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of differences of a list that are listed one by one.
+/// The maximum number of differences of a list that are listed one by one. Chosen: more than people read, and a bound
+/// on the answer, which says that it is not complete.
 const MAX_DIFFERENCES: usize = 1000;
 
 /// Answers with the lists of the policy, and with the packets that each rule has decided since the policy was loaded.

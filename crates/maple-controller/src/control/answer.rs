@@ -32,10 +32,12 @@ use crate::names::Names;
 use crate::session::TableSize;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
 
-/// How long to wait for the switches' counters. After that the answer has the last known ones.
+/// The time for which a request waits for the switches' counters. After that the answer has the last known ones.
+/// Chosen: people wait for it, and most switches answer within a second.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Tables with a number below this one may have rules of Maple's.
+/// The number below which each table may have rules of Maple's, even without look-ups: those of classifier, ingress,
+/// labels and routes.
 const TABLES: u8 = 4;
 
 /// Answers a request, or says why it is refused.

@@ -11,7 +11,8 @@ use super::answer::location;
 use super::explain::SourceLines;
 use super::request::RequestError;
 
-/// How long to wait for the switches' counters. After that the answer has the last known ones.
+/// The time for which a request waits for the switches' counters. After that the answer has the last known ones.
+/// Chosen: people wait for it, and most switches answer within a second.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers with an object for each line, host and port, those with the most packets first.

@@ -17,15 +17,20 @@ use super::answer::milliseconds;
 use super::explain::SourceLines;
 use super::queries::LateShard;
 
-/// How long to wait for the switches' counters. After that the answer has the last known ones.
+/// The time for which a request waits for the switches' counters. After that the answer has the last known ones.
+/// Chosen: people wait for it, and most switches answer within a second.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of files in an answer.
+/// The maximum number of files in an answer. Chosen: more than policies have, and a bound on the answer, which says
+/// that it is not complete.
 const MAX_FILES: usize = 64;
-/// Maximum number of lines of a file in an answer.
+/// The maximum number of lines of a file in an answer. Chosen: more than people write in a file, and a bound on the
+/// answer.
 const MAX_LINES: usize = 10_000;
-/// Maximum number of bytes of the texts of all files in an answer.
+/// The maximum number of bytes of the texts of all files in an answer. Chosen: as large as one file may be that is read
+/// for an explanation.
 const MAX_TEXT: usize = 4 << 20;
-/// Maximum number of tiers before the line of an error.
+/// The maximum number of tiers before the line of an error. Chosen: compositions are nested a few deep, and each part
+/// of an error's text is searched for a place.
 const MAX_TIERS: usize = 16;
 
 /// What rests on a line, which runs ended there, what is dropped there, and the packets on which the policy failed there.

@@ -15,9 +15,10 @@ use super::Handle;
 use super::request::{RefusalKind, Reload, Request, RequestError, Show};
 use crate::session::ClusterRole;
 
-/// How long a request to step down waits until that has happened.
+/// The time that a request to step down waits until that has happened. Chosen: etcd and the switches answer within a
+/// second or two; after that the answer says that it is not confirmed.
 const STEP_DOWN: Duration = Duration::from_secs(5);
-/// The interval at which it looks.
+/// The time between two looks whether it has happened. Chosen: a person does not notice it.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A change of the cluster.

@@ -24,7 +24,8 @@ pub use crate::fingerprint::Fingerprint;
 
 /// The version of the JSON's form.
 pub(super) const FORMAT: u64 = 1;
-/// Maximum number of differences that are listed one by one.
+/// The maximum number of differences that are listed one by one. Chosen: more than people read, and a bound on the
+/// answer; the counts include all.
 const MAX_DIFFERENCES: usize = 1000;
 
 /// The changes that a policy would make.
@@ -52,7 +53,8 @@ struct Digits {
     lines: String,
 }
 
-/// The number of digits of each part of [`Digits`]. All decisions of a plan have to fit into a request.
+/// The number of digits of each part of [`Digits`]. Chosen: with 48 bits two of some thousand decisions hardly ever
+/// agree, and all decisions of a plan have to fit into a request.
 const DIGITS: usize = 12;
 
 impl Digits {

@@ -14,20 +14,24 @@ use crate::session::{SwitchAnswer, SwitchQuestion, TableSize};
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::status::{ShardMetrics, Stats, SwitchStatus};
 
-/// Counters younger than this are not requested again. It is a little more than the interval at which a
-/// watching `maple show` asks, a second, so that watching does not query switches more often.
+/// The age up to which counters are not requested again. It must exceed the time between two questions of a watching
+/// `maple show`, a second, so that watching does not query switches more often.
 const FRESH: Duration = Duration::from_millis(1200);
-/// How long a query waits for the switches' counters of single rules. A rule of a slower switch is shown without them.
+/// The time for which a query waits for the switches' counters of single rules. A rule of a slower switch is shown
+/// without them. Chosen: people wait for it.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a query waits for each group of switches to report their table sizes.
+/// The time for which a query waits for each group of switches to report their table sizes. Chosen: people wait for it,
+/// and 1.3 switches with 254 tables have much to say.
 const TABLES_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a query waits for the table sizes of all switches together, as long as `maple doctor` waits for them.
 const ALL_TABLES_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a query waits for a switch's answer to a question.
+/// The time for which a query waits for a switch's answer to a question. Chosen: a program asks, as it would ask Ryu,
+/// and a large answer takes a slow switch seconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// The number of switches asked for table sizes at once: an answer may have hundreds of kilobytes.
 const ASKED_AT_ONCE: usize = 16;
-/// The interval at which [`Handle::count`] checks whether the switches have answered.
+/// The time between two checks of [`Handle::count`] whether the switches have answered. Chosen: a person does not
+/// notice it, and a check asks each shard.
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The error of a query that a shard did not answer in time. An answer without that shard's part would pass for one of

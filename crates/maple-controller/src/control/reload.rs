@@ -27,11 +27,14 @@ use crate::memory::history::Changer;
 use crate::names::Names;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 
-/// How long the switches may take to confirm the new rules.
+/// The time that the switches may take to confirm the new rules. Chosen: people wait for it, and a switch that takes
+/// longer is named as not settled.
 const SETTLE: Duration = Duration::from_secs(10);
-/// How long the program may take to load a policy.
+/// The time that the program may take to load a policy. Chosen: Python modules with large lists take many seconds; a
+/// module that never returns must not keep the next reload waiting for ever.
 const LOAD: Duration = Duration::from_secs(60);
-/// Maximum number of requests that wait.
+/// The maximum number of requests that wait. Chosen: people do not reload more often, and a program that does is told
+/// to try again later.
 const MAX_WAITING: usize = 4;
 
 /// The number of packets on which a policy may fail in its trial.

@@ -33,17 +33,22 @@ use super::{Handle, live, membership, socket_access, state};
 use crate::kept_files::KeptFile;
 use crate::memory::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
-/// Maximum number of clients at a time: each has a thread.
+/// The maximum number of clients at a time. Chosen: each has a thread, and an operator has a few terminals.
 const MAX_CLIENTS: usize = 16;
-/// How long a client may be silent or leave its answer unread. It holds one of [`MAX_CLIENTS`] places meanwhile.
+/// The time for which a client may be silent or leave its answer unread. It holds one of [`MAX_CLIENTS`] places
+/// meanwhile. It must exceed the time that the slowest answer takes: 20 seconds for a change that waits for the
+/// switches.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The name of the control socket.
 const SOCKET: &str = "control.sock";
-/// The interval at which a client that follows the log is checked to be still there.
+/// The time between two checks that a client which follows the log is still there. Chosen: its place is free again
+/// within half a second.
 const LOG_CHECK: Duration = Duration::from_millis(500);
-/// The interval at which the thread checks that the socket is still at its path.
+/// The time between two checks that the socket is still at its path. Chosen: a socket that somebody deleted is back
+/// before people try again.
 const SOCKET_CHECK: Duration = Duration::from_secs(1);
-/// Maximum length of a request in bytes. `maple state load` sends its rows in parts that fit.
+/// The maximum length of a request, in bytes. `maple state load` sends its rows in parts that fit. Chosen: a plan with
+/// its decisions fits, and clients take at most a megabyte together.
 pub(super) const MAX_REQUEST: u64 = 64 * 1024;
 
 /// Why a request to the control socket has no answer.

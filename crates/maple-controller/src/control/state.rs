@@ -21,9 +21,11 @@ use super::schema::StateValue;
 use super::transactions::{ChangeError, ThreadWaiter};
 use crate::memory::to_json;
 
-/// How long a request with `settled` waits for the switches.
+/// The time for which a request with `settled` waits for the switches. It must be less than the time that a client
+/// waits for its answer, 30 seconds.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The interval at which a watch checks that its client is still connected.
+/// The time between two checks of a watch that its client is still connected. Chosen: its place is free again within
+/// half a second.
 const CLIENT_CHECK: Duration = Duration::from_millis(500);
 
 /// An operation on tracked state.

@@ -22,10 +22,14 @@ use crate::priority;
 use crate::shard::mailbox::{ReleasedSockets, ShardMessage};
 use crate::time::Clock;
 
-/// How long a shard may take to stop before its connections are handed over.
+/// The time that a shard may take to stop before its connections are handed over. It must exceed a turn and what the
+/// shard still writes then, half a second.
 const HAND_OVER: Duration = Duration::from_secs(5);
-/// How long f may take to decide all remembered packets beforehand, and the interval of the checks whether it has.
+/// The time that f may take to decide all remembered packets beforehand. Chosen: half of the time that the new process
+/// may take to get ready; what is left is decided after the take-over.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);
+/// The time between two checks whether f has decided all of them. Chosen: it adds nothing noticeable to the take-over,
+/// and a check costs little.
 const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A controller that prepares to take over.

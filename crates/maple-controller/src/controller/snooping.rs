@@ -10,7 +10,8 @@ use crate::notice::Notice;
 use crate::snoop::{SnoopEffect, Snooper};
 use crate::time::{Clock, until};
 
-/// Maximum number of events that are handled before their writes are committed.
+/// The maximum number of events that are handled before their writes are committed. Chosen: a flood of reports makes
+/// few commits, and others see what is new within a moment.
 const MAX_EVENTS: usize = 256;
 
 /// Passes events to the snooper and performs its effects, until the controller stops.

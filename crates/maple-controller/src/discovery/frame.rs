@@ -20,16 +20,17 @@ use siphasher::sip128::{Hash128, Hasher128, SipHasher24};
 
 use crate::random::random;
 
-/// The organisation of Maple's entry: a locally administered identifier.
+/// The organisation of Maple's entry: a locally administered identifier, as the bit 0x02 of its first byte says, then M
+/// and P.
 const OUI: [u8; 3] = [0x02, 0x4d, 0x50];
-/// The subtype of Maple's entry.
+/// The subtype of Maple's entry. It is the first, and another form of the entry gets the next.
 const SUBTYPE: u8 = 1;
-/// The number of bytes that the code covers: datapath id, port and time of sending.
+/// The number of bytes that the code covers: datapath id, port and time of sending in nanoseconds.
 const SIGNED: usize = 8 + 4 + 8;
-/// The number of bytes of the authentication code.
+/// The number of bytes of the authentication code: all of a hash of 128 bits.
 const CODE: usize = 16;
 
-/// The position of the Ethernet type in an untagged frame, in bytes.
+/// The position of the Ethernet type in an untagged frame, in bytes (IEEE 802.3 §3.1).
 const ETH_TYPE: std::ops::Range<usize> = 12..14;
 
 /// The forms of a probe.

@@ -9,27 +9,32 @@ use maple_core::network::Location;
 use super::{Anomaly, DiscoveryOutput, Probe, ProbeForm, Timing};
 use crate::time::after;
 
-/// The maximum number of probes of a port that can be in flight at once.
+/// The maximum number of probes of a port that can be in flight at once. Chosen: more than are sent while one counts as
+/// valid, so an answer always finds its probe.
 const MAX_IN_FLIGHT: usize = 8;
 
-/// Stands for the time when a probe was sent: the link was presumed, and no probe has confirmed it.
+/// The mark in place of the time when a probe was sent: the link was presumed, and no probe has confirmed it.
 const PRESUMED: Time = Time(0);
 
 /// The maximum number of peers that a port remembers: ports of switches that may be on the same link or segment.
+/// Chosen: more than a segment has, and a bound on what forged probes cost.
 pub(super) const MAX_PEERS: usize = 64;
 
-/// One probe of this many is also a broadcast, in case a bridge was inserted.
+/// The number of probes of which one is also a broadcast, in case a bridge was inserted. Chosen: each broadcast reaches
+/// every host of a segment, and a bridge is found within four periods.
 const BROADCAST_EVERY: u32 = 4;
 
-/// The number of first probes of a port that are also broadcasts.
+/// The number of first probes of a port that are also broadcasts. It must exceed [`BROADCASTS_WITHOUT_LLDP`], so that a
+/// bridge is found with a port's first probes.
 const QUICK_BROADCASTS: u32 = 4;
 
-/// The number of broadcasts of a peer, without an LLDP frame, after which a bridge is reported as filtering LLDP. With
-/// the first one an LLDP frame may be lost: a switch that has just connected may get its rules between the two frames
-/// of a probe. The second one may overtake its LLDP frame.
+/// The number of broadcasts of a peer, without an LLDP frame, after which a bridge is reported as filtering LLDP. It
+/// must exceed 2. With the first one an LLDP frame may be lost: a switch that has just connected may get its rules
+/// between the two frames of a probe. The second one may overtake its LLDP frame.
 const BROADCASTS_WITHOUT_LLDP: u32 = 3;
 
-/// Broadcasts that were sent within this time count as one: several go out when switches connect one after the other.
+/// The time within which broadcasts count as one: several go out when switches connect one after the other. It must be
+/// less than the period of probes.
 const BROADCAST_DISTANCE: Duration = Duration::from_millis(50);
 
 /// The attachment of a port, as far as discovery knows.

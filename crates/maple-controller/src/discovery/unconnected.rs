@@ -33,7 +33,7 @@ impl fmt::Debug for IsAway {
 }
 
 /// The maximum number of ports of a switch whose former peers [`Discovery`] keeps: a switch may add and delete ports
-/// for ever.
+/// for ever. Chosen: more link ports than a switch has.
 const MAX_FORMER_PEERS: usize = 1024;
 
 impl Discovery {

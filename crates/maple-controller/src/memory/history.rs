@@ -37,17 +37,21 @@ use serde_json::{Value, json};
 use super::state_json::to_json;
 use crate::policy_record::PolicyIdentity;
 
-/// The maximum number of writes by people.
+/// The maximum number of writes by people. Chosen: months of changes by hand; what people did must outlast what
+/// programs did.
 const MAX_OF_PEOPLE: usize = 4096;
-/// The maximum number of policies that came to run.
+/// The maximum number of policies that came to run. Chosen: more than a year of reloads, one or two a day.
 const MAX_OF_POLICIES: usize = 512;
-/// The maximum number of writes by the rest.
+/// The maximum number of writes by the rest. Chosen: programs may write all the time, so only the newest are of
+/// interest.
 const MAX_OF_PROGRAMS: usize = 1024;
-/// The maximum size of all changes in a ring, in bytes.
+/// The maximum size of all changes in a ring, in bytes. Chosen: 512 bytes for each of the most that a ring has, and a
+/// bound on memory if values are long.
 const MAX_BYTES: usize = 2 << 20;
-/// The maximum size of a key or a value, in bytes.
+/// The maximum size of a key or a value, in bytes. Chosen: longer ones are not read in a list of changes; that one was
+/// long is said.
 const MAX_VALUE: usize = 256;
-/// The size of a change besides names and values.
+/// The size of a change besides names and values, in bytes.
 const BASE: usize = size_of::<PastChange>();
 
 /// The one who made another policy run.

@@ -27,14 +27,15 @@ use maple_wire::Dpid;
 
 use crate::time::after;
 
-/// The time for which switches wait for each other after the start. Open vSwitch tries to connect again after at most 8
-/// seconds.
+/// The time for which switches wait for each other after the start. It must exceed 8 seconds, after which Open vSwitch
+/// tries to connect again at the latest.
 const RECONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The maximum number of departed switches. Anyone that reaches the controller's port can claim datapath ids, unless
-/// TLS asks for certificates.
+/// TLS asks for certificates. Chosen: more than a network has.
 const MAX_SWITCHES: usize = 4096;
-/// The maximum number of leaves of departed switches.
+/// The maximum number of leaves of departed switches. Chosen: a bound on memory and on the state file; a switch whose
+/// leaves do not fit decides its packets afresh.
 const MAX_LEAVES: usize = 1 << 20;
 
 /// The leaves and surroundings of a departed switch.

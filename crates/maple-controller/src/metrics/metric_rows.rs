@@ -9,21 +9,26 @@ use crate::names::Names;
 use crate::printable::printable;
 use crate::status::{ShardMetrics, SwitchMetrics};
 
-/// The maximum number of switches with rows of their own.
+/// The maximum number of switches with rows of their own. Chosen: more than a network has, and a bound on the text of a
+/// scrape, whoever claims datapath ids.
 const MAX_SWITCHES: usize = 10_000;
-/// The maximum number of ports, of all switches, with rows of their own.
+/// The maximum number of ports, of all switches, with rows of their own. Chosen: some megabytes of text; of a larger
+/// network the rest is said as a number.
 const MAX_PORTS: usize = 32_768;
-/// The maximum number of source lines with rows of their own.
+/// The maximum number of source lines with rows of their own. Chosen: the lines of most policies that decide; each is a
+/// time series for as long as Prometheus keeps it.
 const MAX_LINES: usize = 64;
 /// The row of the other lines.
 const OTHERS: &str = "others";
 /// The row of failures that name no line.
 const NO_LINE: &str = "unknown";
-/// The maximum length of a label, in characters. A longer text keeps its end.
+/// The maximum length of a label, in characters. A longer text keeps its end. Chosen: a path of a file with its line
+/// fits in most cases.
 const MAX_LABEL: usize = 120;
 /// The ends of the names of policy files.
 const SOURCES: [&str; 4] = [".py", ".rs", ".yaml", ".yml"];
-/// The maximum number of parts, names of tiers and the place, that are searched for the place.
+/// The maximum number of parts, names of tiers and the place, that are searched for the place. Chosen: compositions are
+/// nested a few deep.
 const MAX_TIERS: usize = 4;
 
 /// Returns the switches of all shards, ordered by datapath id. A switch that has changed its shard is one row.

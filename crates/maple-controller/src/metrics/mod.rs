@@ -27,10 +27,11 @@ use classic::{CLASSIC, classic};
 use exporter::Exporter;
 pub use families::{Family, MetricKind, families};
 
-/// The text of a scrape answers further requests for this many times as long as the scrape took. So scrapes take at most
-/// a twentieth of the time of a thread.
+/// The time for which the text of a scrape answers further requests, as a multiple of the time that the scrape took. So
+/// scrapes take at most a twentieth of the time of a thread.
 const REUSE_FACTOR: u32 = 20;
-/// The maximum time for which it does: a busy shard answers late.
+/// The maximum time for which the text of a scrape answers further requests. Chosen: less than the interval of most
+/// scrapers; a scrape takes long if a shard is busy, which says nothing about the next.
 const MAX_REST: Duration = Duration::from_secs(5);
 /// The content type of OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

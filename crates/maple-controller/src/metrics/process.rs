@@ -5,10 +5,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
-/// The fields of `/proc/self/stat` after the command's name, from 0: user time, system time, start, resident pages.
+/// The position of the user time among the fields of `/proc/self/stat` after the command's name, from 0
+/// (proc_pid_stat(5), field 14).
 const USER: usize = 11;
+/// The position of the system time among these fields (field 15).
 const SYSTEM: usize = 12;
+/// The position of the time of the start among these fields (field 22).
 const START: usize = 19;
+/// The position of the number of resident pages among these fields (field 24).
 const RESIDENT: usize = 21;
 
 /// The system's facts about this process.

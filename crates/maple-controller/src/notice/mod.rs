@@ -31,15 +31,19 @@ pub use client_news::ClientNews;
 pub use cluster_news::ClusterNews;
 use subject::{about, policy_error};
 
-/// The maximum number of notices in the queue. Further ones only go to the log.
+/// The maximum number of notices in the queue. Further ones only go to the log. Chosen: a network that starts at once
+/// fits, and memory is bounded if nobody reads.
 const CAPACITY: usize = 16 * 1024;
-/// The number of recent errors that are kept.
+/// The number of recent errors that are kept. Chosen: more than a person reads after the fact.
 const RECENT: usize = 256;
-/// The time for which a repeated refusal of an address is not published.
+/// The time for which a repeated refusal of an address is not published. Chosen: a device that connects again each
+/// second makes one notice a minute.
 const SUPPRESSED: Duration = Duration::from_secs(60);
-/// The maximum number of reasons for refusals of an address that are published in that time.
+/// The maximum number of reasons for refusals of an address that are published in that time. Chosen: a peer that makes
+/// up new faults makes at most eight notices a minute.
 const MAX_REASONS: usize = 8;
-/// The maximum number of addresses with refusals, and of distinct errors of handlers, that are remembered.
+/// The maximum number of addresses with refusals, and of distinct errors of handlers, that are remembered. Chosen: a
+/// bound on memory that only a scan of the port reaches.
 const REMEMBERED: usize = 1024;
 
 /// Something that people should know.

@@ -15,13 +15,15 @@ use maple_wire::{Dpid, Message, Port, Version};
 use super::{CloseReason, Output, Phase, ProtocolWarning, Session, SwitchInfo};
 use crate::time::after;
 
-/// The `miss_send_len` that requests whole packets.
+/// The `miss_send_len` that requests whole packets, `OFPCML_NO_BUFFER` in 1.3 (1.0 §5.3.2, 1.3 §7.3.2).
 const WHOLE_PACKETS: u16 = 0xffff;
-/// `OFPC_FRAG_NORMAL`: fragments are handled like other packets.
+/// The flag `OFPC_FRAG_NORMAL`: fragments are handled like other packets (1.0 §5.3.2, 1.3 §7.3.2).
 const FRAGMENTS_NORMAL: u16 = 0;
-/// Maximum number of ports of a switch. OpenFlow 1.0 has port numbers of 16 bits; a 1.3 switch could claim 2^32.
+/// The maximum number of ports of a switch. Chosen: as many as OpenFlow 1.0 can number with 16 bits; a 1.3 switch could
+/// claim 2^32.
 pub(super) const MAX_PORTS: usize = 1 << 16;
-/// The number of the bundle that is opened to see whether the switch has bundles.
+/// The number of the bundle that is opened to see whether the switch has bundles. The engine counts its bundles from 1
+/// and does not get there.
 const PROBE: u32 = u32::MAX;
 
 /// The open requests, and the answers so far.

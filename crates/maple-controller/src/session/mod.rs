@@ -58,29 +58,39 @@ use rule_reading::RuleReading;
 pub use table_sizes::TableSize;
 use table_sizes::TableSizes;
 
-/// The port that IANA assigned to OpenFlow.
+/// The TCP port that IANA assigned to OpenFlow.
 pub const OPENFLOW_PORT: u16 = 6653;
-/// The lowest transaction id of the engine and of handlers.
+/// The lowest transaction id of the engine and of handlers. Chosen: half of all ids, so that neither side meets an id
+/// of the other before it has counted to 2^31.
 pub const ENGINE_XIDS: u32 = 0x8000_0000;
 
-/// The first transaction id of a session on a connection that was handed over. The former session counted from 1.
+/// The first transaction id of a session on a connection that was handed over. The former session counted from 1, and
+/// does not get there.
 const RESUMED_XIDS: u32 = ENGINE_XIDS / 2;
-/// Maximum number of packets that such a session keeps until the handshake is done.
+/// The maximum number of packets that such a session keeps until the handshake is done. Chosen: those of a second or so
+/// of new flows, and a bound on what a switch can make us keep.
 pub(crate) const MAX_EARLY: usize = 4096;
 
-/// Message type of a hello, in every version.
+/// The message type of a hello, in every version (1.0 §5.1, 1.3 §7.1).
 const TYPE_HELLO: u8 = 0;
-/// Message type of an error, in every version.
+/// The message type of an error, in every version (1.0 §5.1, 1.3 §7.1).
 const TYPE_ERROR: u8 = 1;
-/// `OFPET_HELLO_FAILED` and `OFPET_BAD_REQUEST` with their codes, which 1.0 and 1.3 share.
+/// The type of the error `OFPET_HELLO_FAILED`, which 1.0 and 1.3 share (1.0 §5.4.4, 1.3 §7.4.4).
 const HELLO_FAILED: u16 = 0;
+/// The code `OFPHFC_INCOMPATIBLE` of [`HELLO_FAILED`].
 const INCOMPATIBLE: u16 = 0;
+/// The code `OFPHFC_EPERM` of [`HELLO_FAILED`].
 const EPERM: u16 = 1;
+/// The type of the error `OFPET_BAD_REQUEST`, which 1.0 and 1.3 share (1.0 §5.4.4, 1.3 §7.4.4).
 const BAD_REQUEST: u16 = 1;
+/// The code `OFPBRC_BAD_VERSION` of [`BAD_REQUEST`].
 const BAD_VERSION: u16 = 0;
+/// The code `OFPBRC_BAD_TYPE` of [`BAD_REQUEST`].
 const BAD_TYPE: u16 = 1;
+/// The code `OFPBRC_BAD_LEN` of [`BAD_REQUEST`].
 const BAD_LEN: u16 = 6;
-/// The number of bytes of a faulty message that an error returns. The specification requires at least 64.
+/// The number of bytes of a faulty message that an error returns. The specification requires at least 64 (1.0 §5.4.4,
+/// 1.3 §7.4.4).
 const ERROR_DATA: usize = 64;
 
 /// The time limits of a session.

@@ -230,7 +230,7 @@ impl CloseReason {
 
 /// Returns what a first byte that is not a version of OpenFlow may mean.
 fn hint(version: u8) -> &'static str {
-    /// The type of a TLS record that has a handshake.
+    /// The type of a TLS record that has a handshake (RFC 8446 §5.1).
     const HANDSHAKE: u8 = 0x16;
     if version == HANDSHAKE { ": it speaks TLS, and this port has none" } else { "" }
 }

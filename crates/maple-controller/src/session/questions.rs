@@ -11,9 +11,10 @@ use maple_wire::{Message, Version};
 use super::describe::stats_request;
 use super::{Output, Session};
 
-/// Maximum number of open questions, and of those that have ended and whose further parts are ignored.
+/// The maximum number of open questions, and of those that have ended and whose further parts are ignored. Chosen:
+/// twice as many as HTTP clients may ask of switches at a time; the oldest ends.
 const MAX_OPEN: usize = 8;
-/// Maximum number of bytes of an answer: some 80,000 rules.
+/// The maximum number of bytes of an answer: some 80,000 rules. Chosen: a bound on what a switch can make us keep.
 const MAX_ANSWER: usize = 8 << 20;
 
 /// A question to a switch.

@@ -27,9 +27,10 @@ use super::table_sizes::TableSizes;
 use super::{Deadlines, Output, Phase, Session};
 use crate::time::after;
 
-/// The ONF's experimenter id: that of the role status in 1.3.
+/// The ONF's experimenter id: that of the role status in 1.3 (ONF extension EXT-191).
 const ONF: u32 = 0x4f4e_4600;
-/// The time after which a controller that leads, and is not master at the switch, asks again.
+/// The time after which a controller that leads, and is not master at the switch, asks again. Chosen: a switch that
+/// refused a moment ago has its master soon, at a request a second.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What a cluster says of this controller.

@@ -25,15 +25,20 @@ use super::describe::stats_request;
 use super::{Output, ProtocolWarning, Session};
 use crate::time::{after, until};
 
-/// Minimum and maximum rest of a switch between two pieces. It is short because people wait for counters.
+/// The minimum rest of a switch between two pieces. Chosen: short because people wait for counters, and long enough for
+/// a switch in user space to forward what came meanwhile.
 pub(super) const MIN_REST: Duration = Duration::from_millis(8);
+/// The maximum rest of a switch between two pieces. Chosen: with [`SAMPLED`] pieces a reading takes two seconds at
+/// most, besides the switch's own time.
 pub(super) const MAX_REST: Duration = Duration::from_millis(30);
-/// The length of a rest between these limits, in multiples of the answer's time. Three switches may share a thread,
-/// which has other work too.
+/// The length of a rest between these limits, as a multiple of the answer's time. Chosen: three switches may share a
+/// thread, which has other work too.
 const REST_BY_ANSWER: u32 = 8;
-/// The approximate number of rules in a piece, if [`SAMPLED`] pieces of this size suffice.
+/// The approximate number of rules in a piece, if [`SAMPLED`] pieces of this size suffice. Chosen: a switch is busy
+/// with one for less than a millisecond, and each piece costs a message.
 const RULES_A_PIECE: u64 = 128;
-/// The number of values of the lowest bits, one of which is the sample's, and the maximum number of pieces.
+/// The number of values of the lowest bits, one of which is the sample's, and the maximum number of pieces. Chosen: the
+/// essay above says what more pieces cost a switch.
 const SAMPLED: u64 = 64;
 /// The value that is sampled. It is not the lowest, because other controllers often use cookie 0 for all their rules.
 const SAMPLE: u64 = 0x1a;

@@ -18,8 +18,8 @@ use super::rule_pieces::{Next, PieceTurn, RulePieces};
 use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
-/// Maximum memory for a switch's rules while they are read, in bytes. A connection that sends more is
-/// closed.
+/// The maximum memory for a switch's rules while they are read, in bytes. A connection that sends more is closed.
+/// Chosen: about a million rules.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
 
 /// A read in progress.

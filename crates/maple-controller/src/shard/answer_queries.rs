@@ -22,8 +22,8 @@ use crate::session::{SwitchAnswer, SwitchInfo, SwitchQuestion, TableSize};
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::time::until;
 
-/// Maximum number of open questions about rules' counters, and about table sizes, that a shard keeps. People ask for one
-/// at a time, so more are open only if switches do not answer.
+/// The maximum number of open questions about rules' counters, and about table sizes, that a shard keeps. Chosen:
+/// people ask for one at a time, so more are open only if switches do not answer.
 const MAX_COUNTING: usize = 1024;
 
 /// The threads that wait for something. A thread may have stopped waiting; then sending to it fails, and that is all.

@@ -16,10 +16,11 @@ use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHashMap;
 
-/// Bytes of packets that may wait for one switch, divided evenly among its ports. About 800 packets of 1,000 bytes: a
-/// policy that takes a millisecond for each decides them within a second.
+/// The number of bytes of packets that may wait for one switch, divided evenly among its ports. Chosen: about 800
+/// packets of 1,000 bytes. A policy that takes a millisecond for each decides them within a second.
 const SWITCH_SHARE: usize = 1024 * 1024;
-/// Maximum number of bytes that may wait for one switch, whatever the number of its ports.
+/// The maximum number of bytes that may wait for one switch, whatever the number of its ports. Chosen: ports that wait
+/// already keep theirs while others come, and a switch that invents ports gets no more than this.
 const SWITCH_LIMIT: usize = 4 * SWITCH_SHARE;
 /// The number of bytes that a packet costs besides its data: an estimate of its fields and its places in queues.
 const OVERHEAD: usize = 256;

@@ -22,11 +22,12 @@ use crate::program::{MigrationCandidate, Program, ProgramConnection, Progress};
 use crate::session::{CloseReason, Output, Session, SwitchInfo};
 use crate::time::{after, until};
 
-/// How long an ended connection stays open so that the last message reaches the switch: several round trips, however far
-/// it is.
+/// The time for which an ended connection stays open so that the last message reaches the switch. Chosen: several round
+/// trips, however far the switch is.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
-/// The time after which a deadline that passed while data lay unread is checked again. The shard reads in between.
+/// The time after which a deadline that passed while data lay unread is checked again. Chosen: the shard reads in
+/// between, and no deadline is shorter than a second.
 const LATE_RETRY: Duration = Duration::from_millis(10);
 
 /// One connection.

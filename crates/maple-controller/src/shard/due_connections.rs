@@ -10,8 +10,8 @@ use maple_core::engine::Time;
 use super::connection::Connection;
 use super::slots::Slots;
 
-/// Maximum number of connections whose TLS handshake makes progress in one turn. Each may take some milliseconds, and
-/// the others wait.
+/// The maximum number of connections whose TLS handshake makes progress in one turn. Chosen: each may take some
+/// milliseconds, and the others wait.
 const HANDSHAKE_SHARE: usize = 4;
 
 /// The lists of connections that have something to do.

@@ -56,7 +56,8 @@ use crate::program::Progress;
 use crate::session::{CloseReason, ClusterRole, Output};
 use crate::time::until;
 
-/// Maximum number of connections accepted in one turn. A storm of connections delays switches by no more than that.
+/// The maximum number of connections accepted in one turn. Chosen: a storm of connections delays switches by no more
+/// than that.
 const ACCEPT_SHARE: usize = 64;
 
 /// One shard.

@@ -37,7 +37,8 @@ use crate::program::{Balancer, Program, ProgramConnection, ProgramErrors, Progra
 use crate::session::{CloseReason, Deadlines, Output, Session};
 use crate::time::{after, before, until};
 
-/// Maximum number of socket events that one turn takes from the poll. The others come with the next turn.
+/// The maximum number of socket events that one turn takes from the poll. The others come with the next turn. Chosen:
+/// more than a shard has switches in most networks.
 pub(super) const POLL_EVENTS: usize = 1024;
 
 /// The sockets, and what their connections need.

@@ -18,12 +18,13 @@ use crate::tls::Tls;
 
 /// The token of the waker.
 pub(crate) const WAKER: Token = Token(0);
-/// The first token of listening sockets.
+/// The first token of listening sockets. It must exceed that of the waker, [`WAKER`].
 pub(super) const FIRST_LISTENER: usize = 1;
-/// The number that is added to a connection's slot to get its token.
+/// The number that is added to a connection's slot to get its token. It must exceed the number of listening sockets.
 pub(super) const FIRST_CONNECTION: usize = 1 << 16;
 
-/// How long accepting pauses after an error, such as a lack of descriptors. So the log gets at most ten lines a second.
+/// The time for which accepting pauses after an error, such as a lack of descriptors. Chosen: the log gets at most ten
+/// lines a second, and switches hardly notice it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket.

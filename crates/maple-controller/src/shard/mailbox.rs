@@ -32,8 +32,8 @@ use crate::memory::takeover::{CopiedSwitch, HandedConnection};
 use crate::session::{ClusterRole, SwitchAnswer, SwitchQuestion, TableSize};
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
 
-/// Maximum number of batches in a mailbox. A shard sends at most one batch a turn, so the owner of a full mailbox is
-/// many turns late.
+/// The maximum number of batches in a mailbox. Chosen: a shard sends at most one batch a turn, so the owner of a full
+/// mailbox is many turns late.
 const MAILBOX_CAPACITY: usize = 1024;
 
 /// A message to a shard.

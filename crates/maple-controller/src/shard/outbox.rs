@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use maple_wire::{Message, Version};
 
-/// The size in bytes from which on a buffer is freed once it is empty: four times a read, whose answers usually fit.
+/// The size in bytes from which on a buffer is freed once it is empty. Chosen: four times a read, whose answers usually
+/// fit.
 const MAX_KEPT: usize = 256 * 1024;
 
 /// Encoded messages that wait to be written.

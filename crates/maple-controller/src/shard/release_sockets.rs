@@ -15,7 +15,8 @@ use crate::memory::takeover::HandedConnection;
 use crate::session::MAX_EARLY;
 use crate::time::until;
 
-/// How long waiting output is written before connections are handed over: a tenth of the time that a shard has to stop.
+/// The time for which waiting output is written before connections are handed over, for all connections together. It
+/// must be a small part of the time that a shard has to stop, five seconds.
 const LAST_WRITE: Duration = Duration::from_millis(500);
 
 /// Takes the connections with which another process can go on, with these packets, which have no answer yet.

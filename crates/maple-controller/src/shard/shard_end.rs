@@ -9,8 +9,8 @@ use maple_core::engine::Time;
 use super::mailbox::ReleasedSockets;
 use crate::time::{Clock, until};
 
-/// How long a shard that has stopped reading decides the packets that it has read, as long as a turn should take at most.
-/// The rest are handed over.
+/// The time for which a shard that has stopped reading decides the packets that it has read. Chosen: as long as a turn
+/// should take at most. The rest are handed over.
 const LAST_WORK: Duration = Duration::from_millis(20);
 
 /// Whether a shard ends, and who goes on.

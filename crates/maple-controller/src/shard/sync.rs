@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 
-/// The time after which a full mailbox is tried again. Its owner does not signal that it has emptied it. No deadline of a
-/// switch is shorter than a second.
+/// The time after which a full mailbox is tried again. Its owner does not signal that it has emptied it. It must be far
+/// less than the shortest deadline of a switch, a second.
 pub(super) const CONGESTION_RETRY: Duration = Duration::from_millis(1);
 
 /// A bug that a test injects, to check that the schedules find it.

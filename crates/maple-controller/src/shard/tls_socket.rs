@@ -16,9 +16,10 @@ use rustls::ServerConnection;
 use crate::framing::READ_SHARE;
 use crate::tls::{Identity, NotThisSwitch, Tls, error_in_words};
 
-/// Maximum number of bytes that are read at a time: about a record.
+/// The maximum number of bytes that are read at a time. Chosen: about a record, so little of a record is left over.
 const READ: usize = 16 * 1024;
-/// Maximum length of a record's plaintext in bytes (RFC 8446 §5.1). A read may complete a record that was begun before.
+/// The maximum length of a record's plaintext, in bytes (RFC 8446 §5.1). A read may complete a record that was begun
+/// before.
 const RECORD: usize = 16 * 1024;
 
 /// A TCP socket with TLS on it. The module's documentation says how it uses memory.

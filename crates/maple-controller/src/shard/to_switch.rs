@@ -8,12 +8,15 @@ use maple_wire::{Message, Version};
 use super::context::Context;
 use super::io::Io;
 
-/// The number of waiting bytes above which a request that can wait is not sent to a switch: more than a hundred rules.
+/// The number of waiting bytes above which a request that can wait is not sent to a switch. Chosen: more than a hundred
+/// rules, so a switch that is only a turn behind is still asked.
 const MAX_BYTES_BEFORE_POLL: usize = 16 * 1024;
-/// `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNSUPPORTED` in 1.0, and with `OFPFMFC_UNKNOWN` in 1.3.
+/// The error `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNSUPPORTED` (1.0 §5.4.4).
 const UNSUPPORTED_10: (u16, u16) = (3, 5);
+/// The error `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNKNOWN` (1.3 §7.4.4.6).
 const UNKNOWN_13: (u16, u16) = (5, 0);
-/// Maximum number of outputs in one packet-out. With 16 bytes each they leave room for a frame of 9,000 bytes.
+/// The maximum number of outputs in one packet-out. A message has at most 65,535 bytes. With 16 bytes each, the outputs
+/// leave room for a frame of 9,000 bytes.
 const MAX_OUTPUTS: usize = 3_500;
 
 /// Sends a message of the engine to the switch in this slot. The session reads all rules in pieces; then it has outputs,

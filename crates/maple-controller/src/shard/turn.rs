@@ -17,12 +17,14 @@ use crate::memory::record::ShardRecorder;
 use crate::notice::{Notice, Notices};
 use crate::time::until;
 
-/// The time after which a turn counts as long: echoes and other switches have to wait. The shortest deadline of a switch
-/// is a second.
+/// The time after which a turn counts as long: echoes and other switches have to wait. It must be far less than the
+/// shortest deadline of a switch, a second.
 const LONG_TURN: Duration = Duration::from_millis(20);
-/// Minimum and maximum number of packets that the engine may get in one turn. With the minimum, several packets share the
-/// other work of a turn. The maximum is in effect no limit: a socket brings some hundred packets a turn.
+/// The minimum number of packets that the engine may get in one turn. Chosen: several packets share the other work of a
+/// turn.
 const MIN_BATCH: usize = 8;
+/// The maximum number of packets that the engine may get in one turn. It is in effect no limit: a socket brings some
+/// hundred packets a turn.
 const MAX_BATCH: usize = 1 << 16;
 
 /// The engine, and what its turns need.

@@ -24,15 +24,18 @@ pub const LIFETIME: Duration = Duration::from_secs(260);
 /// The time that other hosts have to report when one leaves: two group-specific queries (RFC 2236 §8.8, RFC 3810 §9.8).
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of groups with members: hosts can report any number of groups.
+/// The maximum number of groups with members: hosts can report any number of groups. Chosen: the groups of sixteen
+/// ports that each have as many as they may.
 pub const MAX_GROUPS: usize = 4096;
-/// The maximum number of ports of a group.
+/// The maximum number of ports of a group. Chosen: more edge ports than most networks have, and a bound on a row of the
+/// table.
 pub const MAX_MEMBERS: usize = 4096;
-/// The maximum number of groups of a port, so that one port cannot take the places of all others.
+/// The maximum number of groups of a port, so that one port cannot take the places of all others. Chosen: more channels
+/// than a household or a rack watches.
 pub const MAX_PER_PORT: usize = 256;
 
 /// The maximum number of senders of a group that are distinguished at a port. A port that wants more counts as one that
-/// wants all.
+/// wants all. Chosen: groups with one known sender each (RFC 4607) need one.
 pub const MAX_SOURCES: usize = 32;
 
 /// The senders of a group that a port wants, and until when.

@@ -17,13 +17,16 @@ use maple_wire::packet::dhcp::{Dhcp, DhcpMessageKind};
 use super::{IgnoreReason, SnoopEffect};
 use crate::time::after;
 
-/// The maximum number of leases.
+/// The maximum number of leases. Chosen: those of 64 ports that each have as many as they may, and a bound on memory.
 pub const MAX_LEASES: usize = 65_536;
-/// The maximum number of leases of a port, so that one port cannot take the places of all others.
+/// The maximum number of leases of a port, so that one port cannot take the places of all others. Chosen: a switch or
+/// an access point that is not ours may be there, with its hosts.
 pub const MAX_PER_PORT: usize = 1024;
-/// The maximum number of open requests of a port. Beyond that the oldest is forgotten.
+/// The maximum number of open requests of a port. Beyond that the oldest is forgotten. Chosen: hosts behind a port that
+/// ask within the same moment, and a bound on what one can make up.
 pub const MAX_REQUESTS: usize = 256;
-/// The time for which a request stays open.
+/// The time for which a request stays open. It must exceed the time between the first and the last repetition of a
+/// client, some thirty seconds (RFC 2131 §4.1).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Leases, and open requests.

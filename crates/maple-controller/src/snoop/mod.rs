@@ -44,9 +44,11 @@ use groups::Groups;
 use leases::Leases;
 use querier::Querier;
 
-/// The time between two checks that ports are still edge ports.
+/// The time between two checks that ports are still edge ports. Chosen: members at a port that became a link are gone
+/// within a second.
 const PORT_CHECK: Duration = Duration::from_secs(1);
-/// The maximum number of reasons for ignoring something that are counted.
+/// The maximum number of reasons for ignoring something that are counted. Chosen: a few for each edge port of most
+/// networks, and a bound on memory.
 const MAX_REASONS: usize = 4096;
 
 /// A protocol to snoop on. Its text is its name in lower case, such as `igmp`.

@@ -23,7 +23,7 @@ pub const OTHER_QUERIER_TIMEOUT: Duration = Duration::from_secs(255);
 /// The response time of a group-specific query, and the time until it is repeated (RFC 2236 §8.8).
 pub const LAST_MEMBER: Duration = Duration::from_secs(1);
 /// The maximum number of queries that wait to be repeated, as hosts can leave any number of groups. Further ones are
-/// sent once.
+/// sent once. Chosen: as many as there may be groups.
 const MAX_RETRIES: usize = 4096;
 /// The response time of a general query, in tenths of a second (RFC 2236 §8.3).
 const RESPONSE: u8 = 100;
@@ -31,7 +31,8 @@ const RESPONSE: u8 = 100;
 /// second (RFC 2236 §8.8).
 const FAST_RESPONSE: u8 = 10;
 
-/// The source MAC address of queries, which is locally administered.
+/// The source MAC address of queries. It is locally administered: the bit 0x02 of its first byte is set, and the others
+/// are the name.
 pub const MAC: [u8; 6] = [0x02, b'M', b'A', b'P', b'L', b'E'];
 
 /// The state of the querier for both protocols.

@@ -89,7 +89,8 @@ enum CertificateOwner {
     Name(String),
 }
 
-/// The maximum number of datapath ids that one certificate gets by being the first.
+/// The maximum number of datapath ids that one certificate gets by being the first. Chosen: several bridges of one
+/// machine share its certificate, and one certificate must not take all ids.
 const MAX_FIRST: usize = 256;
 
 /// Datapath ids, and the owner that may use them.

@@ -20,6 +20,7 @@ struct TroubleSign {
 }
 
 /// The number of forged or repeated probes that is normal: after a take-over, probes of the previous controller arrive.
+/// Chosen: a probe or two of each port in a small network; forgers send more.
 const PROBES: u64 = 100;
 
 const SIGNS: &[TroubleSign] = &[

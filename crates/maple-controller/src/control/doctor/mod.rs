@@ -24,9 +24,11 @@ use super::answer::answer_to;
 use super::asker::Asker;
 use super::request::{Request, RequestError, Show};
 
-/// The time after which no further switch is asked for its tables.
+/// The time after which no further switch is asked for its tables. Chosen: a person waits for the findings, and those
+/// of the other switches are worth telling.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// The percentage of rules from which a table is nearly full.
+/// The share of a table's capacity, in percent, from which it is nearly full. Chosen: there is time to act before flows
+/// go through the controller, and ordinary growth raises no alarm.
 const NEARLY_FULL: u64 = 90;
 
 /// An address that the controller listens on, or would.

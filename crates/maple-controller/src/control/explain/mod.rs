@@ -221,7 +221,8 @@ fn explained(handle: &Handle, packet: EnteringPacket, counters: bool) -> Result<
     Ok(to_json(&explanation, &AnswerContext { store: handle.store(), counts: &counts, loaded }))
 }
 
-/// The maximum number of rules of an explanation whose counters are requested: each is a question to a switch.
+/// The maximum number of rules of an explanation whose counters are requested. Chosen: each is a question to a switch,
+/// and a path of sixteen hops passes about four rules at each.
 const MAX_COUNTED_RULES: usize = 64;
 
 /// The counters of rules, by the numbers of the hop and of the rule in it.

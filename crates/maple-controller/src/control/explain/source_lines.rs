@@ -9,9 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use maple_core::trace::Source;
 use serde_json::{Value, json};
 
-/// Maximum size of a source file that is read, in bytes.
+/// The maximum size of a source file that is read, in bytes. Chosen: far beyond a policy that people write, and a bound
+/// on the memory of a request.
 const LARGEST: u64 = 4 << 20;
-/// Maximum number of characters of a line that are reported.
+/// The maximum number of characters of a line that are reported. Chosen: a wide line of code; what goes beyond is text
+/// that was made by programs.
 const LONGEST: usize = 160;
 
 /// Source files that were read for one answer.

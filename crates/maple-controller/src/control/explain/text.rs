@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::names::Names;
 use crate::time::timestamp;
 
-/// Maximum number of characters of a source line that are shown.
+/// The maximum number of characters of a source line that are shown. Chosen: with what stands before it, a line fits a
+/// terminal.
 const WIDEST: usize = 56;
 /// The number of hex digits of a datapath id, and the digits that ids of small networks begin with.
 const DPID_DIGITS: usize = 16;

@@ -43,7 +43,8 @@ use super::{sign_in, watch};
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
 
-/// Maximum number of characters of a request, and of its refusal, in the log.
+/// The maximum number of characters of a request, and of its refusal, in the log. Chosen: a client chooses the text,
+/// and lines of the log must stay readable.
 const MAX_LOGGED: usize = 300;
 /// The content type of answers.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -35,13 +35,17 @@ use tokio_rustls::TlsAcceptor;
 use super::api::Peer;
 use crate::tls::Tls;
 
-/// Maximum number of bytes of a request's head.
+/// The maximum number of bytes of a request's head. Chosen: cookies, a token and a cursor fit several times over, and
+/// all connections together take at most a few megabytes.
 const MAX_HEAD: usize = 16 * 1024;
-/// How often it is checked at the end whether all answers have been read.
+/// The time between two checks at the end whether all answers have been read. Chosen: nobody notices it, and the checks
+/// cost nothing.
 const END_CHECK: Duration = Duration::from_millis(10);
-/// The time for which accepting pauses when the system is out of descriptors.
+/// The time for which accepting pauses when the system is out of descriptors. Chosen: the log gets at most ten lines a
+/// second, and a client hardly notices it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often it is checked whether the files of TLS have changed.
+/// The time between two checks whether the files of TLS have changed, at least. Chosen: a new certificate counts at
+/// once for people, and a check costs a look at each file.
 const TLS_CHECK: Duration = Duration::from_secs(1);
 
 /// How long clients may take.

@@ -27,19 +27,25 @@ use super::problem::Problem;
 use crate::control::Handle;
 use crate::log::LogEntry;
 
-/// The number of events that are kept.
+/// The number of events that are kept. Chosen: as many as lines of the log are kept, so that a reader that comes back
+/// misses nothing which the log still has.
 const KEPT: usize = 1024;
-/// Maximum number of readers at a time.
+/// The maximum number of readers at a time. Chosen: half of the connections, so that readers leave room for requests.
 const MAX_READERS: usize = 256;
-/// Maximum number of events that a reader gets in one part.
+/// The maximum number of events that a reader gets in one part. Chosen: one write for many events, and a part stays far
+/// below what may wait for a reader.
 const PART: usize = 64;
-/// How often the thread looks for commits of tracked state, and whether it is to end.
+/// The time after which the thread looks again for commits of tracked state, and whether it is to end. Chosen: readers
+/// hear of a commit within milliseconds, and a look compares two numbers.
 const LOOK: Duration = Duration::from_millis(10);
-/// The shortest time between two events about commits.
+/// The minimum time between two events about commits. Chosen: a page that shows the state need not be drawn more than
+/// ten times a second.
 const SPACING: Duration = Duration::from_millis(100);
-/// How often a stream looks whether its reader may go on, while nothing comes.
+/// The time after which a stream looks again whether its reader may go on, while nothing comes. Chosen: a token that is
+/// withdrawn ends its streams within about a second.
 const LOOK_AT_READER: Duration = Duration::from_secs(1);
-/// Maximum number of such looks for which a stream is silent: then the event `alive` comes.
+/// The maximum number of such looks for which a stream is silent: then the event `alive` comes. Chosen: 15 seconds,
+/// less than the idle time after which common proxies end a connection.
 const SILENCE: u32 = 15;
 
 /// An event.

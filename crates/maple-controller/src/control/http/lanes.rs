@@ -22,20 +22,31 @@ pub(super) enum Lane {
     Policy,
 }
 
-/// The number of requests in each lane.
+/// The number of requests at a time that wait for nothing. Chosen: enough for all cores, since each is work of the
+/// processor.
 const MEMORY: usize = 16;
+/// The number of requests at a time that wait for shards. Chosen: as many as for memory, since a shard answers in its
+/// next turn.
 const SHARDS: usize = 16;
+/// The number of requests at a time that wait for switches. Chosen: few, since each puts load on the switches, and may
+/// take seconds.
 const SWITCHES: usize = 4;
+/// The number of requests at a time that load or try a policy. Chosen: one that runs and one that is prepared; each
+/// takes a core for seconds.
 const POLICY: usize = 2;
+/// The number of answers that are made for watches at a time. Chosen: few, since they are made again and again;
+/// requests come first.
 const WATCHES: usize = 4;
 /// The time that a request waits for a permit. Clients ask a few questions at once, and each takes less in a network that
 /// answers.
 const QUEUE: Duration = Duration::from_secs(1);
 /// The number of threads that answer: one for each permit.
 pub(super) const THREADS: usize = MEMORY + SHARDS + SWITCHES + POLICY + WATCHES;
-/// Maximum number of bytes of all answers that are not sent yet.
+/// The maximum number of bytes of all answers that are not sent yet. Chosen: some hundred large answers, and a bound on
+/// the memory that slow clients can take.
 const UNSENT: usize = 256 << 20;
-/// Maximum number of bytes of all events of watches that are not sent yet.
+/// The maximum number of bytes of all events of watches that are not sent yet. It must be less than [`UNSENT`], so that
+/// slow readers of watches do not refuse the requests of others.
 const UNSENT_OF_WATCHES: usize = 64 << 20;
 
 /// The permits of all lanes, and the bytes that wait for clients.

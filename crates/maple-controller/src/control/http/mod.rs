@@ -59,7 +59,8 @@ use crate::kept_files::KeptFile;
 use crate::random::random;
 use crate::tls::Tls;
 
-/// The maximum number of connections at a time.
+/// The maximum number of connections at a time. Chosen: pages and programs of a whole team, and half of the 1,024
+/// descriptors that a process has by default.
 const MAX_CONNECTIONS: usize = 512;
 
 /// The options of the HTTP API.

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::super::queries::LateShard;
 use super::super::request::{RefusalKind, RequestError};
 
-/// How many seconds a client is asked to wait before it asks again.
+/// The number of seconds for which a client is asked to wait before it asks again: the smallest that the header can say
+/// (RFC 9110 §10.2.3).
 const RETRY_AFTER: u64 = 1;
 
 /// The reason why a request has no answer.

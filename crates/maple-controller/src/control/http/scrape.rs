@@ -35,7 +35,8 @@ pub(crate) enum ScrapeError {
     Unwritable,
 }
 
-/// The maximum number of connections of the server that has metrics alone.
+/// The maximum number of connections of the server that has metrics alone. Chosen: several Prometheus servers and
+/// people beside them.
 const MAX_SCRAPERS: usize = 32;
 
 /// The path of metrics.

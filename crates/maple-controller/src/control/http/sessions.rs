@@ -17,11 +17,14 @@ use subtle::ConstantTimeEq as _;
 use super::tokens::TokenDigest;
 use crate::random::random;
 
-/// How long a session lasts at most.
+/// The maximum time for which a session lasts. Chosen: a working day with its breaks; a browser that is left open is
+/// not trusted for longer.
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// Maximum number of sessions. The oldest gives way.
+/// The maximum number of sessions. The oldest gives way. Chosen: the sessions of sixteen tokens that each have as many
+/// as they may, and a bound on memory.
 const MAX_SESSIONS: usize = 256;
-/// Maximum number of sessions of a token. Its oldest gives way, so that no token ends the sessions of others.
+/// The maximum number of sessions of a token. Its oldest gives way, so that no token ends the sessions of others.
+/// Chosen: more browsers than a person uses.
 const MAX_OF_TOKEN: usize = 16;
 /// The header that has the CSRF token.
 pub(super) const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");

@@ -15,7 +15,8 @@ use crate::kept_files::{KeptFile, KeptFiles};
 
 /// The minimum length of a token. One of this length made of random letters and digits is never guessed.
 const LEAST: usize = 16;
-/// How often it is checked whether the file has changed.
+/// The minimum time between two checks whether the file has changed. Chosen: a token that is withdrawn counts no longer
+/// than a second, and a check costs a look at the file.
 const CHECK: Duration = Duration::from_secs(1);
 
 /// Why a file of tokens can't be used. The text has nothing of a token.

@@ -35,13 +35,16 @@ use super::gone::Gone;
 use super::problem::Problem;
 use crate::control::Handle;
 
-/// The shortest time between two events.
+/// The minimum time between two events. Chosen: a table that changes more often can't be read.
 const SPACING: Duration = Duration::from_millis(100);
-/// The divisor of the time: making answers takes at most one part in this many.
+/// The divisor of the share of time that making answers takes: at most one part in this many. Chosen: a large table
+/// that changes all the time must not take a core.
 const SHARE: u32 = 10;
-/// How often a watch looks whether its reader may go on, while nothing changes.
+/// The time after which a watch looks again whether its reader may go on, while nothing changes. Chosen: a token that
+/// is withdrawn ends its watches within about a second.
 const LOOK: Duration = Duration::from_secs(1);
-/// How many such looks a watch is silent for at most: then a comment shows that it is open.
+/// The maximum number of such looks for which a watch is silent: then a comment shows that it is open. Chosen: 15
+/// seconds, less than the idle time after which common proxies end a connection.
 const SILENCE: u32 = 15;
 
 /// The parameters that name the place to watch, with what they are.

@@ -8,9 +8,11 @@ use rustc_hash::FxHashMap;
 
 use crate::log::Source;
 
-/// The number of wrong tokens after which an address is locked out.
+/// The number of wrong tokens after which an address is locked out. Chosen: a person who mistypes has some attempts
+/// left, and ten a minute never guess a token of 16 characters.
 const MAX_FAILURES: u32 = 10;
-/// The maximum number of addresses that are counted one by one.
+/// The maximum number of addresses that are counted one by one. Chosen: a bound on memory that only somebody with
+/// thousands of addresses reaches.
 const REMEMBERED: usize = 4096;
 
 /// The wrong tokens of the last minute, by address. Beyond [`REMEMBERED`] addresses the further ones share a count.
@@ -20,7 +22,8 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// How long wrong tokens count.
+    /// The time for which wrong tokens count. Chosen: a person waits it out, and a program that guesses gets
+    /// [`MAX_FAILURES`] attempts in it.
     pub const LOCKED_OUT: Duration = Duration::from_secs(60);
 
     /// Reports whether too many wrong tokens came from this address.

@@ -15,9 +15,11 @@ use super::places::{APART, LINK, Point, Rooms, TakenPlaces};
 use super::stress::{enlarge, stress_layout};
 use super::tree::tree_layout;
 
-/// Maximum number of switches that are away whose places are kept.
+/// The maximum number of switches that are away whose places are kept. Chosen: a part of a network that is switched off
+/// comes back where it was, and memory is bounded.
 pub(super) const MAX_AWAY: usize = 1024;
-/// The number of earlier neighbours beyond which a switch's are forgotten.
+/// The number of earlier neighbours beyond which a switch's are forgotten. Chosen: a switch that is wired anew a few
+/// times keeps its place, and memory is bounded.
 const MAX_EARLIER: usize = 64;
 
 /// A switch that has a place.

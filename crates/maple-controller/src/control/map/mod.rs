@@ -27,12 +27,13 @@ use super::Handle;
 use super::answer::location;
 use super::queries::LateShard;
 
-/// How long switches and links are the same before the map follows them, apart from the first time: more of a network
-/// that is being found comes in a moment.
+/// The time for which switches and links are the same before the map follows them, apart from the first time. Chosen:
+/// more of a network that is being found comes in a moment, and the map should move once.
 const QUIET: Duration = Duration::from_secs(1);
 /// The age of the oldest counters that say what load a link has: three polls for a policy that wants them.
 const FRESH: Duration = Duration::from_secs(30);
-/// Maximum number of links that are remembered while one of their ports is down.
+/// The maximum number of links that are remembered while one of their ports is down. Chosen: more than are down in a
+/// network that works, and a bound on memory.
 const MAX_DOWN: usize = 4096;
 
 /// What the map remembers from one question to the next.

@@ -2,17 +2,21 @@
 
 use rustc_hash::FxHashMap;
 
-/// The least distance of two switches.
+/// The minimum distance of two switches, in units of the map. Chosen: half of [`LINK`], so that symbols and names of
+/// neighbours do not cover each other.
 pub(super) const APART: f64 = 5.0;
-/// The length of a link where nothing is in the way.
+/// The length of a link where nothing is in the way, in units of the map. It is the unit of everything else here; the
+/// page scales the map to its window.
 pub(super) const LINK: f64 = 10.0;
-/// The room between components.
+/// The room between components, in units of the map. It must exceed [`LINK`], so that no two components look linked.
 const MARGIN: f64 = 2.0 * LINK;
 /// The side of a cell: two points of one would be nearer than [`APART`], even if they are at opposite corners.
 const CELL: f64 = APART * std::f64::consts::FRAC_1_SQRT_2;
-/// The angle between two attempts to find a free place: attempts cover the plane evenly.
+/// The angle between two attempts to find a free place, in radians: π (3 - √5), with which attempts cover the plane
+/// evenly.
 const GOLDEN_ANGLE: f64 = 2.399_963_229_728_653;
-/// The number of boxes beside which room for a further one is looked for.
+/// The number of boxes beside which room for a further one is looked for. Chosen: in a network of thousands of
+/// components the search must not compare each with each.
 const TRIED_BOXES: usize = 64;
 
 /// A place on the map.

@@ -12,16 +12,20 @@ use fastrand::Rng;
 use super::graph::NumberedGraph;
 use super::places::{APART, Point};
 
-/// Maximum number of pairs.
+/// The maximum number of pairs. Chosen: all pairs of 700 switches; a layout of more must not take a multiple of the
+/// time.
 const MAX_PAIRS: usize = 250_000;
-/// The number of times that each pair is moved.
+/// The number of times that each pair is moved. Chosen: the step shrinks by a constant factor in each, and more rounds
+/// move switches by less than what is seen.
 const ROUNDS: i32 = 24;
-/// The last and smallest step of neighbours.
+/// The last and smallest step of neighbours, as a share of the distance that is missing. Chosen: by then no switch
+/// visibly moves.
 const LAST_STEP: f64 = 0.05;
-/// How far switches are from the middle on average, at most, in a layout that is made larger: this times the square root
-/// of their number.
+/// The maximum distance of switches from the middle, on average, in a layout that is made larger: this times the square
+/// root of their number, in units of the map. Chosen: as dense as a square with room around each switch.
 const MAX_REACH: f64 = 1.5 * APART;
-/// The number of switches whose room is looked at.
+/// The number of switches whose room is looked at. Chosen: a sample shows how dense a layout is, and each look compares
+/// with all others.
 const LOOKED_AT: usize = 256;
 
 /// Two switches and the number of links between them. The first is free.

@@ -12,12 +12,16 @@ use maple_core::engine::{Dropped, Engine};
 use super::entry::CountsThen;
 use crate::control::Handle;
 
-/// How often shards are asked.
+/// The time between two questions to shards. Chosen: 17,280 points of a day fit the budget of the timeline, and a
+/// question costs a shard microseconds.
 pub(super) const RATES: Duration = Duration::from_secs(5);
-/// The time after which a shard that has not answered is late.
+/// The time after which a shard that has not answered is late. It must be less than [`RATES`], so that a question ends
+/// before the next one.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A minute of the engines' time, in nanoseconds, and how long after it its drops are read.
+/// A minute of the engines' time, in nanoseconds.
 const MINUTE: u64 = 60_000_000_000;
+/// The time after the end of a minute when its drops are read, in nanoseconds. Chosen: shards count in turns, so the
+/// last drops of a minute are counted by then.
 const SETTLED: u64 = 2_000_000_000;
 
 /// What one shard has counted, and dropped in the minutes that were asked for.

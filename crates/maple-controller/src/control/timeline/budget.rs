@@ -19,7 +19,7 @@ pub(super) struct Budget {
     since: u64,
 }
 
-/// The thousandths of a byte.
+/// The number of parts of a byte in which budgets count. With a thousand, a byte a second is a part a millisecond.
 const PARTS: u64 = 1000;
 
 impl Budget {

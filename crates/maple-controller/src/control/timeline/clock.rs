@@ -10,9 +10,11 @@ use std::collections::VecDeque;
 
 use super::entry::Pause;
 
-/// How far the clock may be from the time that has passed, in milliseconds.
+/// The maximum difference of the clock from the time that has passed, in milliseconds, that counts as right. Chosen:
+/// NTP corrects less than that without a jump, and the timeline shows minutes.
 const SLACK: u64 = 2000;
-/// The time between two looks, in milliseconds, from which on the controller was held up.
+/// The time between two looks, in milliseconds, from which on the controller was held up. It must exceed the longest
+/// rest between two looks, five seconds, by far.
 pub(super) const HELD: u64 = 30_000;
 /// A day, in milliseconds.
 const DAY: u64 = 24 * 3_600_000;
@@ -24,8 +26,11 @@ pub(super) struct Reading {
     pub passed: u64,
 }
 
-/// The time within which both clocks are read, in milliseconds, and how often that is tried.
+/// The maximum time within which both clocks are read, in milliseconds. Chosen: far below [`SLACK`], and long for two
+/// calls of the system, unless the thread was held up between them.
 const AT_ONCE: u64 = 100;
+/// The maximum number of attempts to read both clocks within [`AT_ONCE`]. Chosen: a system that holds a thread up ten
+/// times in a row does so always.
 const TRIES: usize = 10;
 
 impl Reading {
@@ -124,9 +129,11 @@ impl OrderedClock {
     }
 }
 
-/// How far the two clocks may drift apart until that is noted, in milliseconds.
+/// The difference that the two clocks may drift apart until that is noted, in milliseconds. Chosen: people do not see
+/// it in a timeline, and an ordinary clock takes minutes for it.
 pub(super) const DRIFT: u64 = 20;
-/// How often that is noted at most.
+/// The maximum number of notes of drift. Further ones replace the oldest. Chosen: a bound on memory that a clock which
+/// is corrected all day does not reach.
 const MOST: usize = 10_000;
 
 /// Which time of the run's clock each moment of this run was.

@@ -26,14 +26,17 @@ use super::segments::{Block, UnreadableKind, Work, Written};
 use super::view::{ReadError, file_name};
 use crate::kept_files::{KeptFile, KeptFiles};
 
-/// How often what is new is written.
+/// The time between two writes of what is new. Chosen: a crash loses no more than that, and a disk is written to five
+/// times a second.
 const WRITE: Duration = Duration::from_millis(200);
-/// How often the thread tries again what the disk has refused.
+/// The time after which the thread tries again what the disk has refused. Chosen: a full disk is not hammered, and one
+/// that works again is noticed at once.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long a folder has to be locked before it counts as in use. A child process has all files of its parent until it
-/// executes its program, and so the lock of a timeline that has ended meanwhile.
+/// The time for which a folder has to be locked before it counts as in use. A child process has all files of its parent
+/// until it executes its program, and so the lock of a timeline that has ended meanwhile. It must exceed that moment.
 const IN_USE: Duration = Duration::from_secs(1);
-/// How long a folder may be in use without trouble: a predecessor waits for its disk at its end.
+/// The time for which a folder may be in use without trouble. It must exceed the time that a predecessor waits for its
+/// disk at its end, five seconds.
 const SUCCESSION: Duration = Duration::from_secs(10);
 
 /// A request to read the first bytes of a segment's file.

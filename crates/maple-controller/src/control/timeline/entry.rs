@@ -14,7 +14,8 @@ pub(super) struct Stamped {
     pub entry: Entry,
 }
 
-/// About how many bytes an entry about the network takes without its changes, at most.
+/// The maximum number of bytes that an entry about the network takes without its changes, roughly: its time and the
+/// lengths of its lists.
 pub(super) const LOOK: usize = 40;
 
 /// What happened, or what was.

@@ -17,13 +17,16 @@ use super::segments::{Bounds, Segments, UnreadableKind};
 use crate::control::answer::milliseconds;
 use crate::log::{Level, LogEntry};
 
-/// Maximum number of characters of a line of the log.
+/// The maximum number of characters of a line of the log. Chosen: most lines fit, and the budget of a day has room for
+/// thousands.
 const MAX_TEXT: usize = 400;
-/// Maximum number of kinds of drops of a minute.
+/// The maximum number of kinds of drops of a minute. Chosen: more than people look at; the rest is one sum.
 const MAX_DROPS: usize = 64;
-/// How long before the beginning of a run a line may be written, in milliseconds.
+/// The maximum time before the beginning of a run at which a line may have been written, in milliseconds. Chosen: a
+/// start takes less than ten minutes, also with a large state file.
 const BEFORE: u64 = 600_000;
-/// How long after an earlier run its network still tells something, in milliseconds.
+/// The time after an earlier run, in milliseconds, for which its network still tells something: a day, as long as the
+/// timeline reaches back.
 const DAY: u64 = 24 * 3_600_000;
 
 /// The bounds of a timeline.

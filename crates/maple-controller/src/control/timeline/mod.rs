@@ -53,19 +53,25 @@ use super::answer::milliseconds;
 use crate::kept_files::KeptFile;
 use crate::time::Clock;
 
-/// How often the follower looks whether there is something new, and how long it rests at least after it has looked.
+/// The time after which the follower looks again whether there is something new. Chosen: the page shows what happened
+/// within a moment, and what is new goes to the disk as often.
 const LOOK: Duration = Duration::from_millis(200);
+/// The minimum time for which the follower rests after it has looked. Chosen: a network that changes all the time is
+/// looked at 20 times a second at most.
 const REST: Duration = Duration::from_millis(50);
-/// The divisor of the time: looking takes at most one part in this many, unless it takes longer than [`RATES`].
+/// The divisor of the share of time that looking takes: at most one part in this many, unless it takes longer than
+/// [`RATES`]. Chosen: the timeline must not take a core that shards need.
 const SHARE: u32 = 10;
-/// How long a run takes nothing as gone that it has not seen, at least: switches need a while to connect.
+/// The minimum time for which a run takes nothing as gone that it has not seen. Chosen: switches need up to some ten
+/// seconds to connect, and hosts to be seen.
 const LEAST_GRACE: Duration = Duration::from_secs(60);
-/// How long a request waits for the disk in all, and the end of the controller too.
+/// The maximum time for which a request waits for the disk in all, and the end of the controller too. Chosen: people
+/// wait for it, and a disk that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A millisecond of the run's clock.
+/// A millisecond of the run's clock, in nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
-/// The number of requests that wait for the disk, besides the one that it works on. Further ones are refused at once: while a
-/// disk hangs, some of the threads that answer are free for what is in memory.
+/// The number of requests that wait for the disk, besides the one that it works on. Further ones are refused at once.
+/// Chosen: while a disk hangs, some of the threads that answer are free for what is in memory.
 const WAITING: usize = 2;
 
 /// What is kept of the last 24 hours.
@@ -141,6 +147,7 @@ impl Drop for TimelineWriter {
     }
 }
 
+/// The error of a wait whose time is over.
 const TIMED_OUT: crossbeam_channel::RecvTimeoutError = crossbeam_channel::RecvTimeoutError::Timeout;
 
 /// Returns how long a run takes nothing as gone that it has not seen.

@@ -22,11 +22,12 @@ use crate::control::doctor::quoted;
 use crate::control::map;
 use crate::control::request::{RefusalKind, RequestError, TimeSpan};
 
-/// Maximum number of points of rates in an answer.
+/// The maximum number of points of rates in an answer. Chosen: a line on a screen shows a point for every few pixels; a
+/// day has one for each three minutes.
 const MAX_POINTS: usize = 480;
-/// Maximum number of lines of the log in an answer.
+/// The maximum number of lines of the log in an answer. Chosen: about as many as the log itself keeps.
 const MAX_LINES: usize = 1000;
-/// Maximum number of kinds of drops in an answer.
+/// The maximum number of kinds of drops in an answer. Chosen: more than people look at; the rest is one sum.
 const MAX_DROPS: usize = 1000;
 
 /// Answers with the moments that are kept, and how it went.

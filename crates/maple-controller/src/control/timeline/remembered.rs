@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use super::moments::Happened;
 use super::network::NetworkThen;
 
-/// Maximum number of spans. Each takes a network and what its answer has, which the budgets of a day bound.
+/// The maximum number of spans. Each takes a network and what its answer has, which the budgets of a day bound. Chosen:
+/// a person moves a window to and fro between a few spans.
 const MOST: usize = 4;
-/// How long they are remembered after they were asked for.
+/// The time for which spans are remembered after they were asked for. Chosen: a person who looks at one asks again
+/// within a minute; after that memory is free.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// The beginning of a span, and the clock by which it is told.

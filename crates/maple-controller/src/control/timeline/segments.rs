@@ -11,16 +11,21 @@ use std::sync::Arc;
 use super::entry::{Begin, Entry, Pause, Stamped};
 use super::segment_format::{MAGIC, encode};
 
-/// The size from which on another segment begins, without its network; at least twice the size of that.
+/// The size from which on another segment begins, in bytes, without its network; at least twice the size of that.
+/// Chosen: a segment is read as a whole for an answer, and what is given up is small.
 const SEGMENT: usize = 256 << 10;
 /// The age at which another segment begins, in milliseconds, for each [`NETWORK`] bytes that its network takes.
 const SEGMENT_AGE: u64 = 2 * 3_600_000;
+/// The size of a network, in bytes, that lengthens the age of a segment by [`SEGMENT_AGE`]. Chosen: each segment begins
+/// with the whole network, so a large one is written less often.
 const NETWORK: usize = 256 << 10;
-/// How long segments are kept, in milliseconds.
+/// The time for which segments are kept, in milliseconds: a day, as docs/page.md promises.
 const KEPT: u64 = 24 * 3_600_000;
-/// The number of damaged files up to which they are left in place.
+/// The number of damaged files up to which they are left in place. Chosen: people can look at them, and a disk that
+/// damages files all the time is not filled.
 const UNREADABLE: usize = 64;
-/// The length of a run, in milliseconds, up to which it gives way before longer ones.
+/// The length of a run, in milliseconds, up to which it gives way before longer ones. Chosen: a controller that crashes
+/// again and again must not push out the day before.
 const SHORT: u64 = 600_000;
 
 /// The bounds of all segments.

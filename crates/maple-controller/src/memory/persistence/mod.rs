@@ -61,13 +61,16 @@ pub(crate) use pending::PendingWrites;
 use place::StateFile;
 use state_file::{Contents, convert_to_types, hold};
 
-/// The time for which a released file may still be in use.
+/// The time for which a released file may still be in use. Chosen: the system releases a lock within milliseconds;
+/// after that somebody else has the file.
 const RELEASE: Duration = Duration::from_secs(10);
-/// The time between two attempts to open it.
+/// The time between two attempts to open it. Chosen: it adds nothing noticeable to a take-over.
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
-/// The time between two checks whether this is the end, while another process has the file.
+/// The time between two checks whether this is the end, while another process has the file. Chosen: an end is not
+/// noticeably held up.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// The time between two warnings that opening the file takes long.
+/// The time between two warnings that opening the file takes long. Chosen: people who wait for a start see that it goes
+/// on, and a start that is quick says nothing.
 const WARNING_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A function that waits until another process has closed the file.

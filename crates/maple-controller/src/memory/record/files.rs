@@ -18,16 +18,18 @@ use super::{PolicySource, RecordedSource, RecordingError};
 use crate::fingerprint::Fingerprint;
 use crate::time::timestamp;
 
-/// The lowest limit of all recordings, in bytes.
+/// The lowest limit of all recordings, in bytes. Chosen: a segment has an eighth of the limit, and must hold more than
+/// a few blocks.
 const LEAST: u64 = 1 << 20;
-/// The size from which on another segment begins, in bytes. When one begins, older runs are
-/// removed until there is room for all of it.
+/// The size from which on another segment begins, in bytes. When one begins, older runs are removed until there is room
+/// for all of it. Chosen: as large as the largest block, so that a segment has at least one.
 const SEGMENT: u64 = 64 << 20;
-/// The bytes that are kept free for the end of a recording.
+/// The number of bytes that are kept free for the end of a recording: its reason, of at most a few kilobytes.
 const RESERVE: u64 = 16 << 10;
 /// The name of the header.
 const HEADER: &str = "header.json";
-/// The largest header that is read, in bytes.
+/// The maximum size of a header that is read, in bytes. Chosen: far more than the command and the versions in it; a
+/// larger file is damaged, and is not read.
 const MAX_HEADER: u64 = 64 << 10;
 
 /// The header of a recording. People can read it too.

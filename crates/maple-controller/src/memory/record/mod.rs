@@ -64,17 +64,22 @@ pub(crate) use shard_records::{RecordedTurn, ShardRecorder, checksum, sent};
 pub use source::{PolicySource, RecordedSource};
 pub(crate) use source::{SourceRecord, is_inside};
 
-/// The time between two writes of the buffers. A crash loses the events of at most this time.
+/// The time between two writes of the buffers. Chosen: a crash loses the events of at most this time, and blocks are
+/// long enough to compress well.
 const PERIOD: Duration = Duration::from_millis(200);
-/// The maximum pause before a write that the disk has refused is tried again.
+/// The maximum pause before a write that the disk has refused is tried again. Chosen: a disk that works again is
+/// noticed before the buffers are full.
 const MAX_PAUSE: Duration = Duration::from_secs(8);
-/// The time between two checks that all files are there.
+/// The time between two checks that all files are there. Chosen: somebody who deletes them is told at once, and a check
+/// costs a look at each.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// A buffer of more bytes than this is written at once.
+/// The number of bytes from which on a buffer is written at once. Chosen: a burst must not wait for the period, so that
+/// memory stays far below [`MAX_PENDING`].
 const HIGH: usize = 1 << 20;
-/// The maximum number of policies whose files wait to be copied.
+/// The maximum number of policies whose files wait to be copied. Chosen: reloads are seldom, so more wait only for a
+/// disk that hangs.
 const MAX_COPIES: usize = 4;
-/// The maximum number of bytes of a buffer. If it is reached, the disk is too slow.
+/// The maximum number of bytes of a buffer: the size of the largest block. If it is reached, the disk is too slow.
 const MAX_PENDING: usize = segment::MAX_BLOCK;
 
 /// The options of a recording.

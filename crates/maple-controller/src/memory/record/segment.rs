@@ -11,14 +11,17 @@ use std::path::{Path, PathBuf};
 
 use super::RecordingError;
 
+/// The first bytes of a segment. They tell a recording from any other file.
 const MAGIC: &[u8; 8] = b"MAPLEREC";
 /// The format of a recording's files. Another one is refused.
 pub(crate) const FORMAT: u32 = 6;
-/// The number of bytes of magic and format.
+/// The number of bytes of magic and format: 8 and 4.
 const START: usize = 12;
-/// The number of bytes before a block's contents: kind, lengths in the file and uncompressed, checksum.
+/// The number of bytes before a block's contents: 2 for the kind, 4 for each of the lengths in the file and
+/// uncompressed, 4 for the checksum.
 const HEADER: usize = 14;
 /// The maximum size of a block, uncompressed, in bytes. A larger length in a file means damage, and is not allocated.
+/// Chosen: it is in memory once for each shard while the disk is slow.
 pub(crate) const MAX_BLOCK: usize = 64 << 20;
 
 /// The kinds of blocks that do not belong to a shard.

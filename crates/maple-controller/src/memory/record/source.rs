@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use maple_wire::Dpid;
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of bytes of all files of a policy.
+/// The maximum number of bytes of all files of a policy. Chosen: far more than people write, and a bound on the memory
+/// of a reload.
 pub(crate) const MAX_BYTES: u64 = 64 << 20;
 
 /// The source of a policy.

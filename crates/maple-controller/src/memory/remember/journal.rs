@@ -11,14 +11,17 @@ use maple_core::remembered::{Surroundings, Witness};
 use crate::memory::known_switches::Departed;
 use crate::policy_record::PolicyRecord;
 
-/// The time between two writes. A crash loses the changes of at most this time.
+/// The time between two writes. Chosen: a crash loses the changes of at most this time, and leaves that come and go
+/// within it are not written at all.
 pub(super) const PERIOD: Duration = Duration::from_millis(500);
-/// The maximum time that a copy waits for the file.
+/// The maximum time that a copy waits for the file. Chosen: a write takes milliseconds; a disk that takes longer hangs,
+/// and the copy goes without it.
 pub(super) const COPY: Duration = Duration::from_secs(10);
-/// The time for which the rows of a restored switch are kept. By then the leaves that were restored from them have
-/// rows.
+/// The time for which the rows of a restored switch are kept. It must exceed several [`PERIOD`]s: by then the leaves
+/// that were restored from them have rows.
 pub(super) const KEEP: Duration = Duration::from_secs(10);
-/// The maximum number of leaves that wait to be written. Further ones are left out, and asked for later.
+/// The maximum number of leaves that wait to be written. Further ones are left out, and asked for later. Chosen: a
+/// bound on memory while a disk hangs.
 pub(super) const MAX_PENDING: usize = 1 << 19;
 
 /// The changes of leaves on their way to the file.

@@ -30,7 +30,7 @@ use gate::Gate;
 pub use recorded::Recorded;
 use shard_replay::ShardReplay;
 
-/// The time between two reports of progress.
+/// The time between two reports of progress. Chosen: a bar on a terminal moves smoothly enough.
 const TELL: Duration = Duration::from_millis(200);
 
 /// The options of a replay.

@@ -12,7 +12,7 @@ use rustix::net::{
 
 use super::invalid;
 
-/// The maximum number of descriptors that go with a byte.
+/// The maximum number of descriptors that go with a byte. It must be at most 253, which Linux allows (`SCM_MAX_FD`).
 const BATCH: usize = 64;
 
 /// Sends these descriptors.

@@ -75,13 +75,16 @@ pub(crate) const READY: &str = r#"{"takeover":"sockets"}"#;
 /// The refusal of a process with TLS to one without, or the reverse.
 pub(crate) const OTHER_TLS: &str = "one of the two has TLS and the other has not, so its listening sockets would be of no \
                                     use; start it again instead";
-/// The maximum length of a line, in bytes.
+/// The maximum length of a line, in bytes. Chosen: as long as a request at the control socket may be.
 const MAX_LINE: usize = 64 * 1024;
-/// The maximum length of a value, in bytes.
+/// The maximum length of a value, in bytes. Chosen: the state of a large network fits; a length beyond it means that
+/// the two do not speak the same protocol.
 const MAX_BYTES: usize = 1 << 30;
-/// The time that the old process may take to answer.
+/// The time that the old process may take to answer. It must exceed the time that a shard may take to stop, five
+/// seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time that the new process may take to get ready.
+/// The time that the new process may take to get ready. It must exceed the time for which it prepares the decisions of
+/// remembered packets, 60 seconds, and that of loading its policy.
 pub(crate) const READINESS: Duration = Duration::from_secs(120);
 
 /// Another controller whose work this process takes over: it has a copy, and is to get the sockets.

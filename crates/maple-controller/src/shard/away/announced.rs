@@ -14,7 +14,8 @@ use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
 use crate::shard::registry::ConnectionId;
 
-/// Maximum number of packets that wait for a switch to be up. They wait for one handshake.
+/// The maximum number of packets that wait for a switch to be up. Chosen: they wait for one handshake, and memory is
+/// bounded.
 const MAX_PACKETS: usize = 1024;
 
 /// The announced switches of a shard that are not up yet.

@@ -200,6 +200,7 @@ fn plain_text(value: &Value) -> String {
 }
 
 fn base64(bytes: &[u8]) -> String {
+    /// The digits of base64 (RFC 4648 §4).
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for part in bytes.chunks(3) {

@@ -15,11 +15,13 @@ use crate::control::Handle;
 use crate::control::http::problem::Problem;
 use crate::session::{SwitchAnswer, SwitchQuestion};
 
-/// All queues, groups and meters.
+/// The number of all queues, `OFPQ_ALL` (1.3 §7.2.2).
 const ALL_QUEUES: u32 = 0xffff_ffff;
+/// The number of all groups, `OFPG_ALL` (1.3 §7.3.4.2).
 const ALL_GROUPS: u32 = 0xffff_fffc;
+/// The number of all meters, `OFPM_ALL` (1.3 §7.3.4.4).
 const ALL_METERS: u32 = 0xffff_ffff;
-/// The bytes of a reply before its first rule.
+/// The number of bytes of a reply before its first rule: the header and that of a multipart reply (1.3 §7.3.5).
 const REPLY_HEAD: usize = 16;
 
 /// A switch that was asked.
