@@ -15,18 +15,21 @@ use crate::usage_error::OrUsageError as _;
 use crate::{console, signal};
 use maple_wire::counted;
 
-/// The interval of printing the state.
+/// The time between two lines about the state. Chosen: a person reads along.
 const PRINT_INTERVAL: Duration = Duration::from_secs(1);
-/// The interval of checking the network.
+/// The time between two checks of the network. Chosen: a person does not notice it, and a check asks the network's
+/// thread.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which all switches must be connected before commands begin, so that the controller can discover the
-/// links.
+/// links. Chosen: most controllers need a round of probes, about a second.
 const SETTLE: Duration = Duration::from_secs(2);
-/// The maximum number of switches that an error names.
+/// The maximum number of switches that an error names. Chosen: they fit a line; the number of the others follows.
 const NAMED: usize = 5;
-/// The maximum time that a script waits for the controller.
+/// The maximum time that a script waits for the controller. Chosen: controllers on a loaded machine take many seconds
+/// to start, and a test must fail in the end.
 const CONTROLLER_TIMEOUT: Duration = Duration::from_secs(60);
-/// The number of ended connections after which the controller counts as refusing a switch.
+/// The number of ended connections after which the controller counts as refusing a switch. Chosen: one or two end while
+/// a controller starts.
 const SENT_AWAY: u64 = 3;
 
 /// Emulates until it is stopped, or until the traffic or the script ends. The exit status is 1 if flows failed.

@@ -9,6 +9,7 @@ use time::{Date, Month, UtcDateTime};
 
 use crate::values::duration;
 
+/// The seconds of a day.
 const DAY: u64 = 86_400;
 
 /// Parses a moment of a recording: `90s` since its start, `2026-11-26T04:15:11Z`, or `04:15` of the day on which it

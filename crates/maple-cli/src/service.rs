@@ -10,7 +10,8 @@ use listenfd::ListenFd;
 use maple_controller::Handle;
 use sd_notify::NotifyState;
 
-/// The interval of asking shards again that did not answer in time.
+/// The time after which shards that did not answer in time are asked again. It must be a small part of the period of a
+/// service manager's watchdog.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Notifies the service manager, if there is one: `READY=1`. A failed notification is ignored.

@@ -33,7 +33,7 @@ pub fn take_interrupt() -> bool {
     INTERRUPTED.swap(false, Ordering::SeqCst)
 }
 
-/// The exit status after a second request to stop.
+/// The exit status after a second request to stop: 128 and the number of SIGINT, as shells report it.
 const AT_ONCE: i32 = 130;
 
 /// Returns a flag that becomes true on SIGHUP. Closing the terminal sends it too, which changes nothing: the same

@@ -149,7 +149,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// The maximum length of a controller's name in a cluster.
+/// The maximum length of a controller's name in a cluster, in bytes: that of a label of a host name (RFC 1035 §2.3.4).
 const MAX_MEMBER_NAME: usize = 63;
 
 /// Parses the name of a controller in a cluster.
@@ -164,7 +164,7 @@ pub fn member_name(text: &str) -> Result<String, String> {
     Err(format!("a name is of 1 to {MAX_MEMBER_NAME} letters, digits, `-`, `_` and `.`"))
 }
 
-/// The default port of metrics.
+/// The default port of metrics. Chosen: 3,000 above that of OpenFlow.
 const METRICS_PORT: u16 = 9653;
 
 /// Parses the address of metrics. A port alone means the loopback interface, because the counters are not for
@@ -176,7 +176,7 @@ pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     own_address(text, METRICS_PORT)
 }
 
-/// The default port of the HTTP API.
+/// The default port of the HTTP API. Chosen: 2,000 above that of OpenFlow.
 const HTTP_PORT: u16 = 8653;
 
 /// Parses the address of the HTTP API. A port alone means the loopback interface.

@@ -24,14 +24,16 @@ use maple_controller::program::{Balancer, MigrationCandidate};
 use maple_controller::until;
 use maple_core::engine::{ShardId, Time};
 
-/// The share of busy time from which on a shard counts as full. Below it the shard still keeps up, and moving a switch
-/// gains nothing.
+/// The share of busy time from which on a shard counts as full. Chosen: below it the shard still keeps up, and moving a
+/// switch gains nothing.
 const FULL: f64 = 0.85;
-/// The minimum by which another shard's load must be lower for a migration, so that the switch does not fill that one.
+/// The minimum by which another shard's share of busy time must be lower for a migration. Chosen: a switch that moves
+/// must not fill the other shard.
 const MIN_DIFFERENCE: f64 = 0.3;
-/// The number of periods in a row for which both must hold, so that a short burst moves nothing.
+/// The number of periods in a row for which both must hold. Chosen: a short burst moves nothing.
 const FULL_PERIODS: u32 = 3;
-/// The minimum number of periods that a migrated switch stays, which bounds how often loads that alternate move it.
+/// The minimum number of periods that a migrated switch stays. Chosen: it bounds how often loads that alternate move a
+/// switch.
 const STAY_PERIODS: u32 = 60;
 
 /// The load of each shard in its last period.

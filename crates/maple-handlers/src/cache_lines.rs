@@ -25,9 +25,9 @@ pub(crate) const MAX_LINES: usize = 1 << (SIZE_CLASSES - 1);
 
 /// The number of chunk sizes: 1, 2, 4, … [`MAX_LINES`] lines.
 const SIZE_CLASSES: usize = 11;
-/// The size of a large page in bytes.
+/// The size of a large page, in bytes: that of x86-64 and of 64-bit Arm with pages of 4 KiB.
 const PAGE: usize = 2 << 20;
-/// The size in bytes of one request to the system. Pages that are never touched take no memory.
+/// The size of one request to the system, in bytes. Chosen: few requests; pages that are never touched take no memory.
 const BLOCK: usize = 16 * PAGE;
 
 /// A chunk of lines with one owner, which returns to the pool when dropped.

@@ -42,14 +42,14 @@ const DROP10: [u8; 72] = {
     [bytes[68], bytes[69]] = [0xff, 0xff];
     bytes
 };
-/// The offset in bytes after the match of a 1.0 flow-mod.
+/// The offset after the match of a 1.0 flow-mod, in bytes (1.0 §5.3.3).
 const MATCH_END10: usize = 48;
-/// An upper bound in bytes of the flow-mods here: 48 bytes, a match of at most 112, and 24 for the action.
+/// An upper bound of the flow-mods here, in bytes: 48, a match of at most 112, and 24 for the action.
 const MAX_LENGTH13: usize = 192;
-/// The offset in bytes of the match in a 1.3 flow-mod.
+/// The offset of the match in a 1.3 flow-mod, in bytes (1.3 §7.3.4.1).
 const MATCH13: usize = 48;
 
-/// `OFP_VLAN_NONE`.
+/// The VLAN of packets without a tag, `OFP_VLAN_NONE` (1.0 §5.2.3).
 const NO_VLAN: u16 = 0xffff;
 
 /// Wildcard bits of a 1.0 match (1.0 §5.2.3).

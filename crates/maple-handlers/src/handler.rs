@@ -23,7 +23,8 @@ use maple_wire::{Action, Instruction, Match, Message, Version};
 
 use crate::replies::Replies;
 
-/// The maximum number of packet-ins in one call of [`Handler::packet_ins`].
+/// The maximum number of packet-ins in one call of [`Handler::packet_ins`]. Chosen: enough for reads of memory to
+/// overlap, and few enough that what they read stays in the first cache.
 pub const BATCH: usize = 64;
 
 /// A program for one switch. It may move to another thread between two calls. Every method except

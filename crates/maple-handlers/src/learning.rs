@@ -18,17 +18,19 @@ use crate::hub::{flood, send};
 use crate::mac_table::{Key, Learned, MacTable};
 use crate::replies::Replies;
 
-/// Seconds without a packet after which a rule expires. Longer ones would fill tables with flows that have ended; shorter
-/// ones would cost flows that pause a packet-in.
+/// The time without a packet after which a rule expires, in seconds. Chosen: longer ones would fill tables with flows
+/// that have ended, and shorter ones would cost flows that pause a packet-in.
 pub const IDLE_TIMEOUT: u16 = 5;
-/// The priority of all rules. They match exactly, so no two overlap.
+/// The priority of all rules. They match exactly, so no two overlap. Chosen: the middle, so that other programs can
+/// have rules above and below.
 const PRIORITY: u16 = 0x8000;
-/// Bytes to reserve for the answer to each packet of a batch: twice a flow-mod of 1.0, which has 80. A longer answer
-/// reallocates the buffer.
+/// The number of bytes to reserve for the answer to each packet of a batch. Chosen: twice a flow-mod of 1.0, which has
+/// 80. A longer answer reallocates the buffer.
 const RESERVED: usize = 160;
-/// Bytes of a frame's two MAC addresses.
+/// The number of bytes of a frame's two MAC addresses.
 const ADDRESS_BYTES: usize = 12;
-/// Ports from this number on are kept in a list, because not all fit 16 bits.
+/// The number from which on ports are kept in a list, because not all fit 16 bits. It is that of the first reserved
+/// port of 1.0, `OFPP_MAX` (1.0 §5.2.1).
 const FIRST_LISTED: u32 = 0xff00;
 
 /// One learning switch.

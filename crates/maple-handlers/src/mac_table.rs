@@ -24,13 +24,13 @@ use maple_prefetch::prefetch;
 
 use crate::cache_lines::{Line, Lines, MAX_LINES};
 
-/// Slots of a line.
+/// The number of slots of a line: with four rows of 16 bits for each they fill 64 bytes.
 const SLOTS: usize = 8;
 /// The row of a line that holds the ports.
 const PORTS: usize = 3;
 /// The maximum number of segments of a table: of 64 KiB each, they have twice as many slots as there may be addresses.
 const SEGMENTS: usize = 64;
-/// The bit of an address's first byte that marks multicast.
+/// The bit of an address's first byte that marks multicast (IEEE 802, §8.2).
 const MULTICAST: u64 = 1;
 
 /// Ports by MAC address. A port is never 0.

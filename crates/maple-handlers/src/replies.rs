@@ -8,9 +8,9 @@ use maple_core::engine::Time;
 use maple_wire::msg::kind;
 use maple_wire::{Message, Version};
 
-/// The position of the type in a message, in bytes.
+/// The position of the type in a message, in bytes (1.0 §5.1, 1.3 §7.1).
 const TYPE: usize = 1;
-/// The position of the length in a message, in bytes.
+/// The position of the length in a message, in bytes (1.0 §5.1, 1.3 §7.1).
 const LENGTH: std::ops::Range<usize> = 2..4;
 
 /// The numbers of appended messages.

@@ -11,7 +11,8 @@ use crate::workload::Workload;
 
 /// The number of unanswered packet-ins that a flooding switch keeps open: enough to keep a controller busy by itself.
 pub const FLOOD: u32 = 512;
-/// The default time that a controller has to discover a network before hosts send.
+/// The default time that a controller has to discover a network before hosts send. Chosen: several rounds of the probes
+/// of common controllers.
 pub const DISCOVERY: Duration = Duration::from_secs(5);
 /// The maximum number of bursts a second that [`burst`] chooses: each is a system call, and at 25 µs each one thread still
 /// has time to read the answers.

@@ -11,13 +11,16 @@ use crate::options::{LoadOptions, Mode};
 use crate::switch::Tally;
 use crate::workload::Workload;
 
-/// The percentage of its core above which the generator was the bottleneck.
+/// The share of its core, in percent, above which the generator was the bottleneck. Chosen: beyond it bursts wait for
+/// the generator, so its figures are its own.
 const BUSY: f64 = 90.0;
-/// The percentage of time above which waits for its core kept the generator from working.
+/// The share of time, in percent, above which waits for its core kept the generator from working. Chosen: a tenth of
+/// the figures may then be those of the machine.
 const STARVED: f64 = 10.0;
-/// The share of an offered rate that must have been sent.
+/// The share of an offered rate that must have been sent. Chosen: what rounding and the end of a run cost is less.
 const OFFERED_SHARE: f64 = 0.99;
-/// The lateness of 99 of 100 packet-ins that is always accepted in rate mode.
+/// The lateness of 99 of 100 packet-ins that is always accepted in rate mode. Chosen: threads of a system without real
+/// time wake up as late.
 const ACCEPTED_LATENESS: Duration = Duration::from_millis(1);
 /// The maximum part (1 / 4) of the 99th percentile of delays that lateness may be. The delay counts from when a
 /// packet-in was due, so lateness only adds to it.

@@ -21,12 +21,14 @@ use crate::workload::Workload;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between teaching and the first packet-in, in which the controller handles what taught it.
 const LEARNING: Duration = Duration::from_millis(300);
-/// The size in bytes of the buffer into which all sockets are read. A message must fit into it.
+/// The size of the buffer into which all sockets are read, in bytes. It must be at least 65,535, the length of the
+/// longest OpenFlow message.
 const BUFFER: usize = 1 << 20;
-/// Maximum number of packet-ins that one switch sends in one write.
+/// The maximum number of packet-ins that one switch sends in one write. Chosen: some hundred kilobytes, which a socket
+/// takes at once; the other switches have their turn after that.
 const VOLLEY: u32 = 4096;
 /// The number of packet-ins that each switch of a network keeps open while the controller learns the hosts, before it
-/// is offered a rate.
+/// is offered a rate. Chosen: it keeps a controller busy, and floods none.
 const ACQUAINTANCE: u32 = 8;
 /// The size from which windows are filled up by quarters, so that writes stay large.
 const LARGE_WINDOW: u32 = 8;

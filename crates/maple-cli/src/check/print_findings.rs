@@ -15,9 +15,10 @@ use crate::options::CheckOptions;
 use crate::output::{json_text, print_text, text_out};
 use crate::policy::Suspicion;
 
-/// The maximum number of branches that are listed.
+/// The maximum number of branches that are listed. Chosen: they fit a screen; the number of the others follows.
 const LISTED: usize = 20;
-/// The maximum number of failures that are shown.
+/// The maximum number of failures that are shown. Chosen: each takes several lines, and the most frequent ones come
+/// first.
 const FAILURES: usize = 5;
 
 /// The network for which rules are counted.

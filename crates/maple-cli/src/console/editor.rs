@@ -6,9 +6,10 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::keys::Key;
 
-/// The maximum number of earlier lines that are kept.
+/// The maximum number of earlier lines that are kept. Chosen: as many as shells keep by default, or more.
 const HISTORY: usize = 1000;
-/// The maximum length of a line in characters.
+/// The maximum length of a line, in characters. Chosen: no command is nearly as long, and a paste by mistake is
+/// bounded.
 const LONGEST: usize = 10_000;
 
 /// A line, with the cursor before one of its characters or at its end.

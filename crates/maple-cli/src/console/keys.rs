@@ -29,7 +29,8 @@ pub enum Key {
     EndOrDelete,
 }
 
-/// The maximum length in bytes of an escape sequence; longer ones are nonsense.
+/// The maximum length of an escape sequence, in bytes. Chosen: those of keys with modifiers have about ten; longer ones
+/// are nonsense.
 const LONGEST: usize = 32;
 
 /// Assembles keys from bytes.

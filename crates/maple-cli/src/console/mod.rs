@@ -20,7 +20,8 @@ use crate::usage_error::usage_error;
 use asking::ControllerQuestions;
 use lines::CommandLines;
 
-/// The interval of handling events while the prompt or a command waits.
+/// The time between two looks for events while the prompt or a command waits. Chosen: a person does not notice it, and
+/// the looks cost little.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Runs the commands of a script, or those that are typed, until the end. `controller`: the controller of this process,

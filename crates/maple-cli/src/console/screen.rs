@@ -21,15 +21,17 @@ use super::keys::Key;
 
 /// The byte that marks the end of the output up to a moment. Text never contains it.
 const MARK: u8 = 0;
-/// The maximum number of completions that are listed.
+/// The maximum number of completions that are listed. Chosen: they fit a screen; the number of the others follows.
 const LISTED: usize = 100;
-/// The maximum length in bytes of a line that is printed whole while another is edited.
+/// The maximum length of a line that is printed whole while another is edited, in bytes. Chosen: it bounds memory, and
+/// lines of the log are far shorter.
 const LONGEST: usize = 1 << 16;
-/// The maximum time that the prompt waits for earlier output.
+/// The maximum time that the prompt waits for earlier output. Chosen: output through a pipe of the same process takes
+/// far less; a terminal that hangs must not hold the prompt for ever.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
 const CLEARED: &str = "\x1b[2J\x1b[H";
-/// The number of columns of a terminal that does not report it.
+/// The number of columns of a terminal that does not report it: those of a VT100.
 const COLUMNS: u16 = 80;
 
 /// An open terminal. Dropping it restores the terminal and the program's output.

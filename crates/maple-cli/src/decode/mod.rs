@@ -25,7 +25,7 @@ use segment::{LinkType, Segment};
 use skipped::Skipped;
 use stream::{Decoder, Streams, are_messages};
 
-/// The maximum number of characters that are quoted from a text.
+/// The maximum number of characters that are quoted from a text. Chosen: an error stays a line.
 const MAX_QUOTED: usize = 60;
 
 /// What to decode.

@@ -6,12 +6,17 @@ use anyhow::bail;
 use super::pcapng::{Blocks, is_pcapng};
 use super::segment::LinkType;
 
+/// The first four bytes of a capture with times in microseconds (draft-ietf-opsawg-pcap, §4).
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
+/// The first four bytes of a capture with times in nanoseconds (draft-ietf-opsawg-pcap, §4).
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+/// The length of the header of a capture, in bytes (draft-ietf-opsawg-pcap, §4).
 const FILE_HEADER_LEN: usize = 24;
+/// The length of the header of a packet in a capture, in bytes (draft-ietf-opsawg-pcap, §5).
 const RECORD_HEADER_LEN: usize = 16;
 
-/// The maximum length of a packet in bytes. A larger length means that the file is corrupt.
+/// The maximum length of a packet, in bytes. A larger length means that the file is corrupt. Chosen: twice the longest
+/// that libpcap allows for any kind of link, 128 MiB for D-Bus.
 pub(super) const MAX_PACKET_LEN: u32 = 256 * 1024 * 1024;
 
 /// Reports whether the bytes start like a capture, pcapng included.

@@ -7,13 +7,19 @@ use anyhow::bail;
 use super::pcap::{ByteOrder, MAX_PACKET_LEN};
 use super::segment::LinkType;
 
+/// The type of the block that begins a section (draft-ietf-opsawg-pcapng, §4.1). It reads alike in both byte orders.
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+/// The type of a block that describes an interface (draft-ietf-opsawg-pcapng, §4.2).
 const INTERFACE: u32 = 1;
+/// The type of a block with a packet alone (draft-ietf-opsawg-pcapng, §4.4).
 const SIMPLE_PACKET: u32 = 3;
+/// The type of a block with a packet, its interface and its time (draft-ietf-opsawg-pcapng, §4.3).
 const ENHANCED_PACKET: u32 = 6;
+/// The number that says in which byte order a section is (draft-ietf-opsawg-pcapng, §4.1).
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
-/// The length in bytes of type and length before a block's body, and of the repeated length after it.
+/// The length of type and length before a block's body, and of the repeated length after it, in bytes
+/// (draft-ietf-opsawg-pcapng, §3.1).
 const BLOCK_FRAME_LEN: usize = 12;
 
 /// Reports whether the bytes start like a pcapng capture.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::segment::Segment;
 use super::stream::starts_message;
 
-/// The maximum number of ports that are named.
+/// The maximum number of ports that are named. Chosen: they fit a line; the number of the others follows.
 const MAX_PORTS: usize = 8;
 
 /// The streams, by their two ends in ascending order.

@@ -10,8 +10,8 @@ use maple_wire::{Message, print};
 
 use super::segment::Segment;
 
-/// The maximum number of bytes of a direction that wait for a missing segment. Beyond it, the segment counts as lost, so
-/// a gap does not hold the rest of the capture in memory.
+/// The maximum number of bytes of a direction that wait for a missing segment. Beyond it, the segment counts as lost,
+/// so a gap does not hold the rest of the capture in memory. Chosen: more than a TCP window of most systems.
 const MAX_WAITING: usize = 4 * 1024 * 1024;
 
 /// Decodes one stream and prints what it finds.

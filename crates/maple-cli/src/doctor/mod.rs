@@ -35,7 +35,7 @@ use maple_wire::counted;
 use crate::options::{DoctorArgs, default_control};
 use crate::output::{Colour, Painted, json_text, print_line, print_painted};
 
-/// The exit status if there is a warning or an error; 1 stands for a failed command.
+/// The exit status if there is a warning or an error. It must be another than 1, which stands for a failed command.
 const FOUND: u8 = 2;
 /// What is looked at by the ports of this host.
 const LISTENERS: &str = "who listens on the controller's addresses";

@@ -23,7 +23,8 @@ use crate::policy::PolicyLoader;
 use crate::replay::ReplayParameters;
 use crate::show::{hint, names};
 
-/// The maximum number of packets of a capture that are explained.
+/// The maximum number of packets of a capture that are explained. Chosen: each costs the controller a run of f, and
+/// nobody reads as many explanations.
 const MAX_PACKETS: usize = 1000;
 
 /// `maple explain`.

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use crate::replay::ReplayParameters;
 
-/// The maximum time of a policy's run. It is longer than in the recorded controller, since the machine may be slower.
+/// The maximum time of a policy's run. It must exceed that of the recorded controller, one second by default, since the
+/// machine may be slower.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Returns the explanations of packets at the end of the replayed part of a recording.

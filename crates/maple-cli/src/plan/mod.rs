@@ -19,11 +19,12 @@ use maple_wire::counted;
 
 mod offline;
 
-/// The exit status if something would change, like that of `terraform plan -detailed-exitcode`.
+/// The exit status if something would change: that of `terraform plan -detailed-exitcode`.
 const CHANGES: u8 = 2;
-/// The format version of plans that this program reads.
+/// The format version of plans that this program reads. It must be that of `control/plan.rs` of maple-controller.
 const FORMAT: u64 = 1;
-/// The number of packets of a group, and of rules of a switch, that are shown by default.
+/// The number of packets of a group, and of rules of a switch, that are shown by default. Chosen: a plan fits a screen
+/// or two; `--all` shows the others.
 const DEFAULT_SHOWN: usize = 10;
 
 /// The kinds of differences, with their meanings for people.

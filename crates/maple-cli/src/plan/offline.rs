@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::policy::{Loaded, PolicyLoader, load, load_aside, sources, suspicions};
 
-/// The maximum time of a policy's run: the default of `--policy-time-limit`.
+/// The maximum time of a policy's run. It must be the default of `--policy-time-limit`.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// Returns the changes that the policy `name` would make in the network of a state file, in which the policy `from`

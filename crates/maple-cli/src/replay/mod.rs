@@ -25,7 +25,7 @@ use crate::policy::{Loaded, PolicyLoader, load_for_replay};
 
 /// The name of the compiler of rules in recordings.
 pub(crate) const COMPILER: &str = "maple";
-/// The exit status if something differs.
+/// The exit status if something differs. It must be another than 1, which stands for a failed command.
 const DIFFERS: u8 = 2;
 
 /// Runs `maple replay`. Every error has status 1, because 2 means that something differs.

@@ -34,17 +34,22 @@ use maple_wire::{Dpid, Packet, PortNo};
 
 use super::past_states::History;
 
-/// The time for which a correctly delivered frame is watched for further copies.
+/// The time for which a correctly delivered frame is watched for further copies. Chosen: a copy takes another path of
+/// the same network, which takes no longer than the first, or goes through the controller.
 const SETTLED: Duration = Duration::from_millis(500);
-/// The maximum time for a frame to leave the network.
+/// The maximum time for a frame to leave the network. It must exceed the time that a host's packet may wait for a
+/// decision on a loaded machine.
 const MAX_FLIGHT_TIME: Duration = Duration::from_secs(4);
-/// The maximum time to wait for the last frames if the controller is busy.
+/// The maximum time to wait for the last frames if the controller is busy. Chosen: a run that nobody can judge must
+/// end.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The interval of checks for the last frames.
+/// The time between two checks for the last frames. Chosen: a person does not notice it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// The time for which packets may be lost after a switch restarts, or a part of it fails or returns, in nanoseconds.
+/// The time for which packets may be lost after a switch restarts, or a part of it fails or returns, in nanoseconds. It
+/// must exceed the time that a silent link takes to be found and a route to be changed.
 const MAX_OUTAGE: u64 = 5_000_000_000;
-/// Number of examples for each kind of fault.
+/// The number of examples for each kind of fault. Chosen: each is a line, and the faults of one kind mostly have one
+/// cause.
 const EXAMPLES: usize = 3;
 
 /// The port by which a frame leaves the network, and its bytes.

@@ -27,11 +27,13 @@ use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::{OnOff, Pause, Unreachable};
 use crate::{link_costs, service};
 
-/// The default number of leaves that are checked each second.
+/// The default number of leaves that are checked each second. Chosen: a check is a run of f, so it takes little of a
+/// shard, and thousands of leaves are checked in an hour.
 const CHECK_RATE: u32 = 2;
-/// The default interval of comparing a switch's rules with the intended ones.
+/// The default time between two comparisons of a switch's rules with the intended ones. Chosen: a rule that somebody
+/// changed stays for a minute at most, and reading a table once a minute is little for a switch.
 const AUDIT: Duration = Duration::from_secs(60);
-/// The default bound of all recordings together, in bytes.
+/// The default bound of all recordings together, in bytes. Chosen: it fits any disk, and holds hours of a busy network.
 const RECORD_LIMIT: u64 = 1 << 30;
 
 /// Applies the options for a policy, on the emulated network `topology` or a real one. `reloading`: how the policy is

@@ -23,15 +23,18 @@ use crate::values::OnOff;
 use crate::{console, emulate};
 use maple_wire::counted;
 
-/// The default duration of traffic.
+/// The default duration of traffic. Chosen: all pairs of a small network talk, and a first try ends soon.
 const TRAFFIC: Duration = Duration::from_secs(20);
-/// The time for switches to connect and flows to end, in addition to the time of the traffic.
+/// The time for switches to connect and flows to end, in addition to the time of the traffic. Chosen: far more than
+/// either takes on a loaded machine; it only ends runs that fail.
 const SPARE_TIME: Duration = Duration::from_secs(60);
-/// The time that commands wait for the controller to know the network.
+/// The time that commands wait for the controller to know the network. Chosen: discovery takes a second or two, and
+/// links may be down on purpose, so they begin anyway.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The interval of checking whether the controller knows the network.
+/// The time between two checks whether the controller knows the network. Chosen: a run begins without noticeable delay.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// The number of frames that the log holds between two reads, which bounds memory.
+/// The number of frames that the log holds between two reads. Chosen: it bounds memory, and is more than an emulated
+/// network sends in a second.
 const LOG: usize = 200_000;
 
 /// A policy, and the network to run it on.

@@ -10,7 +10,8 @@ use maple_wire::field::VLAN_PRESENT;
 use maple_wire::print::flow_line;
 use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 
-/// The maximum number of switches that are shown for a flow.
+/// The maximum number of switches that are shown for a flow. Chosen: most paths are shorter, and rules that lead round
+/// in a circle must end.
 const MAX_HOPS: usize = 8;
 
 /// Writes the number of rules of each switch, and the rules of one flow along its path: each as `ovs-ofctl dump-flows

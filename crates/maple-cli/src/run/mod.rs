@@ -39,7 +39,7 @@ use start_policy::StartPolicy;
 /// The action to take when the controller runs.
 pub type OnStart<'a> = Box<dyn FnOnce(Handle) + 'a>;
 
-/// The interval of checking for notices.
+/// The time between two looks for notices. Chosen: a person does not notice it, and a signal to stop is seen as soon.
 const NOTICE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs `maple run POLICY`.

@@ -16,11 +16,14 @@ use std::time::{Duration, Instant};
 use maple_controller::Handle;
 use maple_core::state::Snapshot;
 
-/// The interval of asking whether switches have followed.
+/// The time between two questions whether switches have followed. Chosen: states follow each other within milliseconds,
+/// and each is to be dated well.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The maximum time for a switch to follow; a slower switch is faulty.
+/// The maximum time for a switch to follow; a slower switch is faulty. It must exceed the time that an update takes on
+/// a loaded machine.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Maximum number of states that are kept, which bounds memory. Older ones are forgotten.
+/// The maximum number of states that are kept. Older ones are forgotten. Chosen: it bounds memory, and snapshots share
+/// what is equal.
 const MAX_STATES: usize = 100_000;
 
 /// The recent states of a controller.

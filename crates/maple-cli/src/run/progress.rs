@@ -17,7 +17,8 @@ use maple_wire::counted;
 
 /// The path of standard output, a link to the actual file.
 const OUTPUT: &str = "/proc/self/fd/1";
-/// The interval of checking whether the file still exists.
+/// The minimum time between two checks whether the file still exists. Chosen: a check is a call of the system, and a
+/// log that was rotated is noticed at once.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The output of `maple run` while it runs.

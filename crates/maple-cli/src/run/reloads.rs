@@ -27,7 +27,8 @@ use crate::options::{RunArgs, RunOptions};
 use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, source, sources, suspicions};
 use crate::{service, signal};
 
-/// The interval of checking whether files have changed.
+/// The minimum time between two checks whether files have changed. Chosen: a person who saves a file sees it loaded at
+/// once, and a policy may have many files.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The parameters for loading the policy of `maple run` again.
@@ -471,6 +472,7 @@ fn answer_of(reloaded: Reloaded, warnings: Vec<String>) -> ReloadAnswer {
 
 /// Adds warnings about packets that came since the plan was made, and whose decisions change too.
 fn with_packets_since(mut answer: ReloadAnswer, since: &[String]) -> ReloadAnswer {
+    /// The maximum number of packets that a warning names. Chosen: they fit a screen; the number of the others follows.
     const MAX_LISTED: usize = 10;
     if let ReloadAnswer::Reloaded { warnings, .. } = &mut answer {
         warnings.extend(since.iter().take(MAX_LISTED).map(|what| format!("a packet that came since: {what}")));

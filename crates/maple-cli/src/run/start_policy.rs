@@ -25,7 +25,8 @@ use crate::options::{RunArgs, RunOptions, control_of_controller};
 use crate::policy::{absolute, identity};
 use crate::service;
 
-/// The time that a controller must run with a policy that it continued with, to show that it can.
+/// The time that a controller must run with a policy that it continued with, to show that it can. Chosen: switches have
+/// connected and their hosts have sent by then; service managers restart within seconds.
 const TRIAL: Duration = Duration::from_secs(60);
 
 /// The policy that a start runs.

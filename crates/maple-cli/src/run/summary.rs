@@ -11,7 +11,7 @@ use super::progress::Lines;
 use crate::output::print_line;
 use maple_wire::counted;
 
-/// The maximum number of errors of f that are listed.
+/// The maximum number of errors of f that are listed. Chosen: they fit a screen, the most frequent ones first.
 const ERRORS: usize = 20;
 
 /// Prints the summary of a controller without an emulated network.

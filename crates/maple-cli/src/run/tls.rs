@@ -15,11 +15,13 @@ use crate::signal;
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::Listen;
 
-/// The interval of checking the files.
+/// The time between two checks of the files. Chosen: a new certificate counts at once for people, and a check costs a
+/// look at each file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The time before the certificate's expiry from which warnings come.
+/// The time before the certificate's expiry from which warnings come. Chosen: programs that renew certificates do so a
+/// month before, so a warning says that they do not work.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
-/// The interval of warnings.
+/// The time between two warnings. Chosen: once a day is seen, and does not fill the log.
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
 /// Reads the files, if there are any, and sets the listening addresses.

@@ -14,7 +14,8 @@ use serde_json::Value;
 use super::{hint, items, plain};
 use crate::output::{is_watched, json_line, print_text, redraw};
 
-/// The interval of querying the controller. It does not query switches more often because of this.
+/// The time between two questions to the controller. It does not query switches more often because of this. Chosen:
+/// figures that change more often can't be read.
 const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The subject of the table.

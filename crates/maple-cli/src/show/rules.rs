@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::{items, plain, retain};
 
-/// The maximum number of rules that are shown by default.
+/// The maximum number of rules that are shown by default. Chosen: some screens; beyond it only sums are shown, and
+/// `--all` shows the rules.
 const DEFAULT_SHOWN: usize = 500;
 
 /// The selection of rules.

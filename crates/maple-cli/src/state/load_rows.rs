@@ -19,7 +19,8 @@ use crate::output::print_line;
 use crate::show::hint;
 use maple_wire::counted;
 
-/// The maximum size in bytes of the rows in a request. A request may have 64 KiB.
+/// The maximum size of the rows in a request, in bytes. A request may have 64 KiB, so a quarter is left for names and
+/// punctuation.
 const BATCH: usize = 48 * 1024;
 
 /// `maple state load`.

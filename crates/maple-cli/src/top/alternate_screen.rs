@@ -10,7 +10,7 @@ use ratatui::{DefaultTerminal, Frame};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// How long the wait for a key takes at most.
+/// The maximum time of a wait for a key. Chosen: new figures are drawn, and signals seen, without noticeable delay.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// An open screen. Dropping it restores the terminal, and so does a panic before its text is printed.

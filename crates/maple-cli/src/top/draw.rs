@@ -11,7 +11,8 @@ use super::Top;
 use super::picture::{Cell, PictureColumn, PictureTable, Rate};
 use crate::show::scaled;
 
-/// The width of names and of numbers of rates, in characters.
+/// The width of names and of numbers of rates, in characters. Chosen: the longest name and a number of twelve digits
+/// fit, and with a trend beside them a terminal of 80 columns.
 const RATE_WIDTHS: [u16; 3] = [26, 14, 18];
 
 /// Draws everything.

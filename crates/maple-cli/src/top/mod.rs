@@ -31,7 +31,7 @@ use crate::options::controller_to_ask;
 use crate::output::{is_watched, print_text};
 use crate::show::hint;
 
-/// The time between two readings.
+/// The time between two readings. Chosen: figures that change more often can't be read.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// `maple top`.

@@ -22,7 +22,8 @@ const RATES: [(&str, &str); 6] = [
     ("policy_errors", "failures of the policy"),
     ("of_shed", "packets shed"),
 ];
-/// The number of rates that are kept, to show how they went.
+/// The number of rates that are kept, to show how they went. Chosen: five minutes, one a second, and more columns than
+/// a terminal has.
 const KEPT: usize = 300;
 
 /// The picture of a controller.

@@ -3,7 +3,7 @@
 use super::draw::rate_text;
 use super::picture::{Cell, Picture, PictureColumn, PictureTable};
 
-/// The maximum number of rows of a table.
+/// The maximum number of rows of a table. Chosen: all tables together fit a few screens.
 const MAX_ROWS: usize = 20;
 
 /// Writes all rates and tables.

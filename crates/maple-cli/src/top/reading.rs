@@ -7,7 +7,7 @@ use maple_controller::log::printable_lines;
 use maple_controller::names::Names;
 use serde_json::Value;
 
-/// For how many minutes drops are shown.
+/// The number of minutes of which drops are shown. Chosen: as far back as the trends of rates reach.
 const MINUTES: u64 = 5;
 
 /// The answers of a controller at one moment.

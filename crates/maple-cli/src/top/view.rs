@@ -4,9 +4,9 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::picture::PictureTable;
 
-/// The number of tables.
+/// The number of tables: the keys 1 to 4 lead to them.
 const TABLES: usize = 4;
-/// The maximum length of a filter, in characters.
+/// The maximum length of a filter, in characters. Chosen: it fits the line of the filter.
 const MAX_FILTER: usize = 64;
 /// The number of rows of a page.
 const PAGE: isize = 10;

@@ -183,7 +183,7 @@ pub(super) const SHOWN: [(&str, Show); 8] = [
 /// The reason why a command cannot run.
 const NO_CONTROLLER: &str = "asks a controller in the same process, as `maple run POLICY --emulate TOPOLOGY` has";
 
-/// Maximum number of requests of a ping, one a second: one day.
+/// The maximum number of requests of a ping, one a second. Chosen: one day.
 const MAX_COUNT: u32 = 86_400;
 
 impl Command {

@@ -25,7 +25,8 @@ pub(super) enum LoopRequest {
     Stop,
 }
 
-/// Maximum time that the thread sleeps. What is due wakes it; this only bounds the cost of an error in that.
+/// The maximum time that the thread sleeps. Chosen: what is due wakes it, and this only bounds the cost of an error in
+/// that.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
 pub(super) struct DriverLoop {

@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::frames::InFlight;
 
-/// Maximum number of remembered frames, which bounds memory. A packet-out of an older one counts as a new frame.
+/// The maximum number of remembered frames. A packet-out of an older one counts as a new frame. Chosen: it bounds
+/// memory, and a controller answers a frame before as many others come.
 const LIMIT: usize = 8_192;
 
 /// The frames of the last packet-ins, by the bytes that the controller got.

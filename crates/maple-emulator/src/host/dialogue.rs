@@ -8,7 +8,8 @@ use super::reply::{ACK, FIN, PSH, SYN, toward};
 use super::segment::Tcp;
 use super::{FlowKind, Host, Progress, RETRY_AFTER};
 
-/// The sequence number that clients start with.
+/// The sequence number that clients start with. Chosen: another than that of servers, so that a mix-up shows; nobody
+/// guesses numbers here.
 const CLIENT_START: u32 = 1_000;
 
 /// The stage of a flow's dialogue.

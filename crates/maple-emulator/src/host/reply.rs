@@ -15,12 +15,16 @@ use super::segment::{Datagram, Segment, Tcp, array, u16_at};
 use super::{FIRST_CLIENT_PORT, Host, STREAM_PORT};
 use crate::topology::HostSpec;
 
+/// The flag of the last segment of a direction (RFC 9293 §3.1).
 pub const FIN: u8 = 1;
+/// The flag of the first segment of a direction (RFC 9293 §3.1).
 pub const SYN: u8 = 2;
+/// The flag that asks to deliver what has come (RFC 9293 §3.1).
 pub const PSH: u8 = 8;
+/// The flag of a segment that acknowledges (RFC 9293 §3.1).
 pub const ACK: u8 = 16;
 
-/// The sequence number that servers start with.
+/// The sequence number that servers start with. Chosen: another than that of clients, so that a mix-up shows.
 const SERVER_START: u32 = 5_000;
 
 /// The payload of each of a server's answers.

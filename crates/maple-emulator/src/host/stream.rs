@@ -15,7 +15,8 @@ pub const STREAM_PORT: u16 = 5001;
 const MARK: &[u8; 12] = b"maple stream";
 /// The length in bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
-/// Maximum number of received streams that a host counts, which bounds memory. Beyond it, some are forgotten.
+/// The maximum number of received streams that a host counts. Beyond it, some are forgotten. Chosen: it bounds memory,
+/// and people run a few.
 const KEPT: usize = 1024;
 
 /// Identifies a stream of a host: its number there, from 0.

@@ -32,7 +32,7 @@ use crate::quantity;
 /// The default delay of a link, in nanoseconds: that of two kilometres of fibre.
 pub const DEFAULT_DELAY: Nanoseconds = 10 * MICROSECOND;
 
-/// Maximum number of hosts of a shape, which bounds memory and the time to build it.
+/// The maximum number of hosts of a shape. Chosen: it bounds memory and the time to build it.
 const MAX_HOSTS: u32 = 20_000;
 
 /// The reason why a topology could not be made.

@@ -30,8 +30,8 @@ use crate::balance::{LoadMonitor, Loads};
 use crate::handler::{BATCH, Handler, HandlerFactory};
 use crate::replies::Replies;
 
-/// Maximum bytes of packet-ins that a connection keeps until its handshake is done. Some switches (and `cbench`) do not
-/// wait for that. This is 200 packet-ins of `cbench`.
+/// The maximum number of bytes of packet-ins that a connection keeps until its handshake is done. Some switches (and
+/// `cbench`) do not wait for that. Chosen: 200 packet-ins of `cbench`.
 const MAX_EARLY: usize = 16 * 1024;
 
 /// The programs of a controller whose switches handlers serve, instead of a policy.

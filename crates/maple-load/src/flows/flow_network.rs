@@ -31,9 +31,11 @@ use crate::workload::{NetworkHost, Wiring};
 
 /// Maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum time that the poll waits, and so the delay after which a deadline is noticed.
+/// The maximum time that the poll waits, and so the delay after which a deadline is noticed. Chosen: a small part of
+/// all deadlines here, which are seconds.
 const NAP: Duration = Duration::from_millis(10);
-/// The size in bytes of the read buffer, into which a message must fit.
+/// The size of the read buffer, in bytes. It must be at least 65,535, the length of the longest OpenFlow message; a
+/// larger one takes more in a call of the system.
 const BUFFER: usize = 1 << 20;
 /// The time in nanoseconds after which a host's packet is repeated: a second, as hosts have for TCP's first packet (RFC
 /// 6298).

@@ -9,7 +9,7 @@ use crate::workload::NetworkHost;
 const MARK: [u8; 4] = *b"mplf";
 /// The position of the mark in bytes: after Ethernet, IPv4 and UDP, or after Ethernet and ARP.
 const AT: usize = 42;
-/// The length in bytes of the shortest Ethernet frame, without its checksum.
+/// The length of the shortest Ethernet frame without its checksum, in bytes (IEEE 802.3 §4.4.2).
 const SHORTEST: usize = 60;
 /// The UDP source and destination ports.
 const PORTS: (u16, u16) = (31_256, 22_635);

@@ -10,7 +10,7 @@ use super::flow_network::FlowNetwork;
 use crate::error::LoadError;
 use crate::handshake::answer;
 
-/// The number of bytes of a request that an error carries. The specification requires at least 64.
+/// The number of bytes of a request that an error carries. The specification requires at least 64 (1.3 §7.4.4).
 const ERROR_DATA: usize = 64;
 /// `OFPET_BAD_REQUEST`.
 const BAD_REQUEST: u16 = 1;

@@ -11,7 +11,8 @@ use anyhow::bail;
 
 use super::hex::value;
 
-/// The maximum number of bytes of a dump with repeated lines (`*`): a wrong offset after `*` must not take all memory.
+/// The maximum number of bytes of a dump with repeated lines (`*`). Chosen: a wrong offset after `*` must not take all
+/// memory, and an OpenFlow message has at most 64 KiB.
 const MAX_REPEATED: usize = 16 * 1024 * 1024;
 
 /// A line of a dump.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::ask_programs::within;
 
-/// The maximum time for all answers.
+/// The maximum time for all answers. Chosen: a person waits for the report, which is of use without these answers too.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The answers of a controller.

@@ -8,7 +8,8 @@ use maple_controller::tls::{TlsError, expiry};
 
 use super::{DoctorReport, Finding, FindingId, Severity};
 
-/// The time before its end at which a certificate is warned of, as a controller does.
+/// The time before its end at which a certificate is warned of. It must be that of `run/tls.rs`, so that both say the
+/// same.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 
 /// Checks the expiry of the controller's certificates (in seconds since 1970), and of these files.

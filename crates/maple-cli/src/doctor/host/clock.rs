@@ -3,7 +3,8 @@
 use super::super::ask_programs::output;
 use super::{Controller, DoctorReport, Finding, FindingId, Severity};
 
-/// The size in seconds below which a step does not matter.
+/// The size of a step below which it does not matter, in seconds. Chosen: times in logs and certificates have seconds,
+/// and NTP often steps by less.
 const SMALL: f64 = 1.0;
 
 /// Checks the clock.

@@ -12,7 +12,8 @@ use super::super::ask_programs::within;
 use super::{DoctorReport, Finding, FindingId, Process, Severity};
 use maple_controller::control::doctor::quoted;
 
-/// The maximum time for a connection to a socket where many wait already.
+/// The maximum time for a connection to a socket where many wait already. Chosen: a controller that works accepts
+/// within milliseconds, and a person waits for the report.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// The folder where a service keeps its state.
 const SERVICE_FOLDER: &str = "/var/lib/maple";

@@ -19,11 +19,14 @@ pub use surroundings::{look as look_at_service, look_at_python};
 use super::controller::Controller;
 use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Listening, Severity};
 
-/// The number of a controller's descriptors that are not connections of switches.
+/// The number of a controller's descriptors that are not connections of switches: standard streams, polls of shards,
+/// files. Chosen: with room to spare.
 const OTHER_FILES: u64 = 64;
-/// The minimum number of files that a controller should be able to open if switches can't be counted.
+/// The minimum number of files that a controller should be able to open if switches can't be counted. Chosen: the
+/// default of most systems, with which a network of hundreds of switches works.
 const FEW_FILES: u64 = 1024;
-/// The number of connections that a controller lets wait: the backlog with which it listens.
+/// The number of connections that a controller lets wait. It must be the backlog with which a controller listens
+/// (`controller/start.rs` of maple-controller).
 const BACKLOG: u64 = 4096;
 
 /// Checks the limit of open files of the controller's process, or of one that would start here.

@@ -8,7 +8,7 @@ use maple_wire::counted;
 
 /// The service of `contrib/systemd`.
 const SERVICE: &str = "maple.service";
-/// The oldest Python version that can run policies.
+/// The oldest Python version that can run policies: that of `requires-python` in `pyproject.toml`.
 const PYTHON: (u32, u32) = (3, 10);
 
 /// Checks the service, if systemd runs here.

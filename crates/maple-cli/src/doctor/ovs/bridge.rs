@@ -4,7 +4,8 @@ use super::database::DatabaseRow;
 use super::{Finding, at};
 use maple_controller::control::doctor::{FindingId, Severity, quoted};
 
-/// The maximum time in milliseconds that a bridge waits before it connects again, by default.
+/// The maximum time that a bridge waits before it connects again, by default, in milliseconds (`max_backoff`,
+/// ovs-vswitchd.conf.db(5)).
 const DEFAULT_BACKOFF: i64 = 8000;
 
 /// A bridge.

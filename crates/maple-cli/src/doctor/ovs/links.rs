@@ -3,9 +3,9 @@
 use super::{Bridge, Controller, Finding, Interface};
 use maple_controller::control::doctor::{FindingId, Severity, quoted};
 
-/// The MTU of hosts in bytes if none is known.
+/// The MTU of hosts if none is known, in bytes: that of Ethernet (IEEE 802.3 §3.2.7).
 const HOSTS: i64 = 1500;
-/// The length of a label in bytes.
+/// The length of a label, in bytes: that of a tag (IEEE 802.1Q §9.3).
 const LABEL: i64 = 4;
 
 /// Finds links with a smaller MTU than ports with hosts need.
