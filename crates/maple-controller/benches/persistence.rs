@@ -44,7 +44,7 @@ fn main() {
     drop(std::fs::remove_file(file));
 }
 
-/// How many writes a second so many threads do.
+/// Returns the number of writes a second that this many threads do.
 fn rate(handle: Handle, table: &str, threads: usize) -> f64 {
     let begun = Instant::now();
     let work = |thread: usize| {

@@ -127,7 +127,7 @@ impl HitShard {
         bytes
     }
 
-    /// Nanoseconds for each packet, if `before` runs before each pass over the switches.
+    /// Returns the nanoseconds for each packet, if `before` runs before each pass over the switches.
     fn rounds(&mut self, mut before: impl FnMut(&mut Engine, usize)) -> f64 {
         let turn: usize = self.reads.iter().take(SWITCHES as usize).map(|(_, messages)| messages.len()).sum();
         let mut times: Vec<f64> = Vec::new();
@@ -153,7 +153,7 @@ fn switch_with_two_ports(dpid: Dpid) -> Event {
     switch_up(dpid, Version::Of10, 1, vec![port(1), port(2)])
 }
 
-/// One packet of each host of a switch, to the host after it.
+/// Returns one packet of each host of a switch, to the host after it.
 fn packets(switch: u64, hosts: usize) -> Vec<PacketIn> {
     let mac = |host: usize| [2, 0, switch as u8, 0, (host >> 8) as u8, host as u8];
     let ip = |host: usize| [10, switch as u8, (host >> 8) as u8, host as u8];
@@ -182,7 +182,7 @@ fn handle(engine: &mut Engine, events: &mut Vec<Event>) {
     }
 }
 
-/// The processor time that this thread has used, in nanoseconds.
+/// Returns the processor time that this thread has used, in nanoseconds.
 fn cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64

@@ -253,8 +253,8 @@ impl Handle {
         self.query_all(ShardQuery::Metrics)
     }
 
-    /// Has all shards inspect their engines, between two turns of each, and waits for none of them. Returns the channels
-    /// of their answers in the shards' order; `None` for a shard whose mailbox is full.
+    /// Asks all shards to look at their engines, between two turns of each, and waits for none of them. Returns the
+    /// channels of their answers in the shards' order; `None` for a shard whose mailbox is full.
     pub(super) fn offer_all<T: Send + 'static>(
         &self,
         look: impl Fn(&Engine) -> T + Clone + Send + 'static,

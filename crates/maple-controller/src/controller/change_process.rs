@@ -166,7 +166,7 @@ impl PreparingTakeover {
         Ok((preparing, copy.switches.clone()))
     }
 
-    /// Has the engines prepare for these switches: f decides the remembered packets.
+    /// Announces these switches to the engines, so that f decides the remembered packets.
     fn announce(&mut self, switches: Vec<CopiedSwitch>) {
         let Some(KnownSwitches { restart, .. }) = &self.known else { return };
         for switch in switches.into_iter().filter(|switch| restart.knows(switch.info.features.dpid)) {

@@ -141,7 +141,7 @@ impl Session {
         self.follow_cluster(now, out);
     }
 
-    /// Has the fence follow the cluster.
+    /// Tells the fence what has become of the cluster, and sends what it wants.
     fn follow_cluster(&mut self, now: Time, out: &mut Vec<Output>) {
         let version = self.version;
         let Some(role) = self.role.as_mut().filter(|_| !matches!(self.phase, Phase::Closed)) else { return };

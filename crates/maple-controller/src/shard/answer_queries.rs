@@ -249,7 +249,7 @@ impl Queries {
     }
 }
 
-/// Has the engine request counters of all its switches, or of one. Returns the ages of the known counters. Switches
+/// Asks the engine to request counters of all its switches, or of one. Returns the ages of the known counters. Switches
 /// without a connection are left out, so nobody waits for them.
 fn request_counters(
     what: CounterKind,

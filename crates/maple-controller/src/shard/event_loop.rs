@@ -410,7 +410,7 @@ impl Shard {
         self.switches.on_timer(self.turn.engine(), &mut self.ctx);
     }
 
-    /// Has the engine handle the turn's events, and performs its effects.
+    /// Gives the turn's events to the engine, and performs its effects.
     fn run_engine(&mut self) {
         let tells_all = self.switches.away.returns.is_to_tell_all();
         if !self.turn.run(tells_all, &mut self.io, &mut self.ctx) {

@@ -400,7 +400,7 @@ impl Io {
         self.buffer = buffer;
     }
 
-    /// Has a connection's program handle messages from the front of `rest`. All are done if the connection has ended.
+    /// Lets a connection's program handle messages from the front of `rest`. All are done if the connection has ended.
     pub fn run_program(&mut self, slot: usize, rest: &mut &[u8], ctx: &mut Context) -> Progress {
         // Writing the answers to earlier messages may have failed.
         let Some(connection) = self.connections.get(slot) else { return Progress::Done };

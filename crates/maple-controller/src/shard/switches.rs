@@ -318,8 +318,8 @@ impl Switches {
         self.send(dpid, xid, message, io, ctx)
     }
 
-    /// Has a switch's rules read. If the switch is the last one that others wait for, what was around them is presumed.
-    /// Returns the switch's slot, if it is connected.
+    /// Begins to read a switch's rules. If the switch is the last one that others wait for, what was around them is
+    /// presumed. Returns the switch's slot, if it is connected.
     pub fn read_flows(&mut self, dpid: Dpid, io: &mut Io, ctx: &mut Context) -> Option<usize> {
         let slot = io.connections().slot_of(dpid);
         match slot.and_then(|slot| io.session(slot)) {

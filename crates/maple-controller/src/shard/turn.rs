@@ -143,7 +143,7 @@ impl EngineTurn {
         self.effects = effects;
     }
 
-    /// Has the engine handle the turn's events. Records the turn if the run is recorded.
+    /// Gives the turn's events to the engine. Records the turn if the run is recorded.
     fn handle(&mut self, ctx: &mut Context) {
         if let Some(recorder) = &mut self.recorder {
             recorder.begin(ctx.now, &ctx.events);

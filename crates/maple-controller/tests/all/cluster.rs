@@ -156,7 +156,7 @@ fn handlers_are_refused_in_a_cluster() {
     assert!(matches!(Controller::start(options).err(), Some(StartError::HandlersInCluster)));
 }
 
-/// Why a controller that is one of several does not start with these options.
+/// Returns the reason why a controller that is one of several does not start with these options.
 fn refusal(choose: impl FnOnce(&mut ControllerOptions)) -> String {
     let mut options = ControllerOptions::new(Arc::new(shortest_path));
     options.openflow.in_cluster = true;
@@ -185,7 +185,7 @@ fn what_only_one_controller_would_have_is_refused_in_a_cluster() {
     assert!(snooping.starts_with("snooping on IGMP, MLD or DHCP: "), "{snooping}");
 }
 
-/// What the controller answers, or why it does not.
+/// Returns what the controller answers, or why it does not.
 fn answered(maple: &Maple, request: &Request) -> Result<serde_json::Value, String> {
     ask(&maple.handle, request).map_err(|error| match error {
         AskError::Refused { error, .. } => error,

@@ -34,7 +34,7 @@ fn controller(name: &str) -> (Maple, PathBuf) {
     (maple, path)
 }
 
-/// The answer of the socket to this line.
+/// Returns the answer of the socket to this line.
 fn said(path: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(path).expect("it listens");
     writeln!(stream, "{line}").expect("it reads");
@@ -53,7 +53,7 @@ fn a_request_that_is_too_long_is_refused_in_words() {
 /// The hardware address of the first emulated host.
 const HOST: &str = "00:00:00:00:00:01";
 
-/// A request of each form, some of them twice.
+/// Returns a request of each form, some of them twice.
 fn requests_of_each_form() -> Vec<Value> {
     let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
     vec![

@@ -26,7 +26,7 @@ fn exporting(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
     })
 }
 
-/// The text that a controller exports.
+/// Returns the text that a controller exports.
 fn scrape(maple: &Maple) -> String {
     try_scrape(maple).expect("it answers")
 }

@@ -91,7 +91,7 @@ impl Shards {
         shards
     }
 
-    /// The number of the shard that has this switch.
+    /// Returns the number of the shard that has this switch.
     fn shard(&self, dpid: Dpid) -> Option<u8> {
         self.maple.connected().iter().find(|switch| switch.dpid == dpid).map(|switch| switch.shard.0)
     }

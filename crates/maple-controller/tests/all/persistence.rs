@@ -34,7 +34,7 @@ fn start(file: &Path) -> Result<Controller, StartError> {
     start_with(Some(file), |store| ["storm", "sum", "mode"].into_iter().for_each(|name| store.keep(name)))
 }
 
-/// The place of a state file, in a folder that is removed with its test.
+/// Returns the place of a state file, in a folder that is removed with its test.
 fn state_file() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("state");

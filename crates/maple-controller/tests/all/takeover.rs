@@ -110,7 +110,7 @@ impl Switches {
         }
     }
 
-    /// The hosts' packets that were sent, each with its switch, its ports and its Ethernet type.
+    /// Returns the hosts' packets that were sent, each with its switch, its ports and its Ethernet type.
     fn sent(&self) -> Vec<(u64, Vec<PortNo>, u16)> {
         let kind = |out: &PacketOut| u16::from_be_bytes([out.data[12], out.data[13]]);
         self.sent.iter().map(|(dpid, out)| (dpid.0, outputs(out), kind(out))).collect()

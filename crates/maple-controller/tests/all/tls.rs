@@ -26,7 +26,7 @@ fn with(tls: &Arc<Tls>, deadlines: Deadlines) -> Maple {
     })
 }
 
-/// The notice of the end of the connection that was just refused.
+/// Returns the notice of the end of the connection that was just refused.
 fn refusal(maple: &Maple, stream: TcpStream) -> String {
     Peer::begin_on(stream, 1).pump(LONG, |_, _| false);
     let mut told = Vec::new();

@@ -22,7 +22,7 @@ fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of bytes that all threads have allocated and not freed.
+/// Returns the number of bytes that all threads have allocated and not freed.
 fn held_bytes() -> usize {
     let stats = MEMORY.stats();
     stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)

@@ -87,12 +87,12 @@ impl Maple {
         eventually(&format!("{name} >= {least}"), || self.count(name) >= least);
     }
 
-    /// The switches with a control connection.
+    /// Returns the switches with a control connection.
     pub fn connected(&self) -> Vec<SwitchStatus> {
         self.handle.switches().unwrap().into_iter().filter(|switch| switch.unreachable.is_none()).collect()
     }
 
-    /// All notices since the last call, as text.
+    /// Returns all notices since the last call, as text.
     pub fn notices(&self) -> Vec<String> {
         self.handle.notices().try_iter().map(|notice| notice.to_string()).collect()
     }
@@ -314,7 +314,7 @@ impl Peer {
         Features { auxiliary_id, actions: 0xfff, ports, ..Features::new(dpid, 254) }
     }
 
-    /// The number of flow-mods so far.
+    /// Returns the number of flow-mods that came so far.
     pub fn flow_mods(&self) -> usize {
         self.seen.iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).count()
     }

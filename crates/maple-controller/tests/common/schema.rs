@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-/// The forms of an enum: words, and the names of objects with one member.
+/// Returns the forms of an enum: words, and the names of objects with one member.
 fn forms<'a>(part: &'a Value, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
     let part = match part["$ref"].as_str() {
         Some(name) => &schema["$defs"][name.trim_start_matches("#/$defs/")],
@@ -18,13 +18,13 @@ fn forms<'a>(part: &'a Value, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
     each.collect()
 }
 
-/// The requests of the schema, such as `state.set`.
+/// Returns the requests of the schema, such as `state.set`.
 pub fn requests(schema: &Value) -> BTreeSet<String> {
     let kinds = forms(&schema["$defs"]["request"], schema).into_iter();
     kinds.flat_map(|(kind, of)| forms(of, schema).into_iter().map(move |(word, _)| format!("{kind}.{word}"))).collect()
 }
 
-/// The name of a request.
+/// Returns the name of a request.
 pub fn name(request: &Value) -> String {
     let (kind, what) = request.as_object().and_then(|all| all.iter().next()).expect("one member");
     let what = what.as_str().or_else(|| Some(what.as_object()?.keys().next()?.as_str()));
@@ -88,7 +88,7 @@ pub fn matches(value: &Value, part: &Value, schema: &Value) -> bool {
         && members_match
 }
 
-/// Each value that differs from `value` in one member: it is left out, added, or of another type.
+/// Returns each value that differs from `value` in one member: it is left out, added, or of another type.
 pub fn changed(value: &Value) -> Vec<Value> {
     let others = [json!(null), json!(true), json!(-1), json!(1000), json!(1.5), json!("other"), json!([]), json!({})];
     let mut all: Vec<Value> = others.into_iter().filter(|other| other != value).collect();

@@ -45,7 +45,7 @@ impl Authority {
         Authority { folder, issuer: Issuer::new(params, key) }
     }
 
-    /// The file of its certificate.
+    /// Returns the file of the certificate.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }

@@ -12,7 +12,7 @@ use crate::route::Route;
 use crate::state::{SwitchInfo, Value};
 use crate::trace::Source;
 
-/// Two switches with two hosts each.
+/// Creates a network of two switches with two hosts each.
 fn network() -> (Arc<Store>, Vec<Host>) {
     let store = Store::new();
     let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
@@ -30,7 +30,7 @@ fn network() -> (Arc<Store>, Vec<Host>) {
     (store, (1..).zip(places).map(host).collect())
 }
 
-/// A clock that stands still.
+/// Creates a clock that stands still.
 fn stopped() -> Clock {
     Box::new(|| Duration::ZERO)
 }

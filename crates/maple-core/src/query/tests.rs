@@ -17,7 +17,7 @@ use crate::state::{
     Write,
 };
 
-/// A query that counts how often its function runs.
+/// Creates a query that counts how often its function runs.
 fn counted<A: Stored + 'static, V: Stored + 'static>(
     name: &str,
     f: impl Fn(&Net, A) -> V + Send + Sync + 'static,
@@ -341,7 +341,7 @@ struct Game {
     old: Vec<Arc<Snapshot>>,
 }
 
-/// The rows of the table.
+/// Returns the rows of the table.
 fn rows(state: &Snapshot) -> BTreeMap<Value, Value> {
     state.table("score").into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect()
 }

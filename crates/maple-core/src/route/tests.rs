@@ -22,7 +22,7 @@ fn hop(switch: u64, port: u32) -> Hop {
     Hop::new(Dpid(switch), PortNo(port))
 }
 
-/// Switches 1, 2 and 3 in a ring by ports 1 and 2; 3 and 4 are edge ports, 5 is new. Switch 3 speaks 1.0.
+/// Creates switches 1, 2 and 3 in a ring by ports 1 and 2. Ports 3 and 4 are edge ports, 5 is new. Switch 3 speaks 1.0.
 fn network() -> Arc<Snapshot> {
     store().snapshot()
 }

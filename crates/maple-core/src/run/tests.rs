@@ -36,7 +36,8 @@ fn groups() -> LookUp {
     LookUp::by("groups", KeyField { field: Field::EthDst, form: KeyForm::Mac })
 }
 
-/// Two switches with a link; the hosts at these ports, or nowhere; and the groups of hosts.
+/// Creates a network of two switches with a link, with the hosts at these ports, or nowhere, and with these groups of
+/// hosts.
 fn network(places: &[Option<u32>], groups: &[Option<i64>]) -> Arc<Snapshot> {
     let store = Store::new();
     let switch =

@@ -29,7 +29,7 @@ fn link(a: Location, b: Location) -> Vec<Write> {
     vec![end(a, b), end(b, a)]
 }
 
-/// Three switches in a triangle: 1:1-2:1, 2:2-3:1, 3:2-1:2.
+/// Creates a network of three switches in a triangle: 1:1-2:1, 2:2-3:1, 3:2-1:2.
 fn triangle() -> std::sync::Arc<Store> {
     let store = Store::new();
     let info = Some(SwitchInfo { shard: ShardId(0), version: Version::Of13 });

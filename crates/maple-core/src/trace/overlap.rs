@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Conditions about the low bits of fields, exact or by mask or range.
+    /// Draws conditions about the low bits of fields, exact or by mask or range.
     fn cond() -> impl Strategy<Value = Cond> {
         let part =
             (0..FIELDS.len(), 0..4u8, 0..8u128, 0..8u128, any::<bool>()).prop_map(|(field, kind, x, y, rest)| {

@@ -35,7 +35,7 @@ impl Fields for Headers {
 
 const FIELDS: [Field; 3] = [Field::Ipv4Src, Field::TcpDst, Field::Ipv6Src];
 
-/// Packets whose fields have one of four values, the same for all fields.
+/// Returns packets whose fields have one of four values, the same for all fields.
 pub(super) fn packets() -> impl Strategy<Value = Headers> {
     [0..4u128, 0..4u128, 0..4u128].prop_map(Headers::new)
 }
@@ -65,7 +65,7 @@ fn items() -> impl Strategy<Value = Item> {
     ]
 }
 
-/// Tests that fail, and one that holds.
+/// Draws chains of tests that fail, and one that holds.
 fn chains() -> impl Strategy<Value = Vec<Item>> {
     vec(conditions(), 1..24).prop_map(|conds| {
         let last = conds.len() - 1;
@@ -170,7 +170,7 @@ impl Grown {
     }
 }
 
-/// The bits of a field that a trace's reads and passed tests state.
+/// Returns the bits of a field that a trace's reads and passed tests state.
 fn stated(items: &[Item], field: Field) -> Vec<Constraint> {
     let of = |item: &Item| match item {
         Item::Read(c) => vec![*c],
@@ -185,8 +185,8 @@ fn contradict(a: &Constraint, b: &Constraint) -> bool {
 }
 
 impl Grown {
-    /// Exactly the leaves whose traces don't contradict the question are named. Traces that contradict themselves,
-    /// which no packet passes, may or may not be named.
+    /// Checks that exactly the leaves are named whose traces don't contradict the question. Traces that contradict
+    /// themselves, which no packet passes, may or may not be named.
     fn check_touching(&self, packet: &Headers) {
         for (field, value) in packet.0 {
             for mask in [field.full_mask(), 2] {
@@ -205,7 +205,7 @@ impl Grown {
     }
 }
 
-/// A trace that begins like `old`, branches off at some place, and continues with `rest`.
+/// Returns a trace that begins like `old`, branches off at some place, and continues with `rest`.
 fn branched(mut old: Vec<Item>, turn: prop::sample::Index, rest: &[Item]) -> Vec<Item> {
     old.truncate(turn.index(old.len() + 1));
     match old.last_mut() {
@@ -305,7 +305,7 @@ enum Question {
     Read(Constraint),
 }
 
-/// Questions, also with ranges of more blocks than a test may have.
+/// Draws questions, also with ranges of more blocks than a test may have.
 fn questions() -> impl Strategy<Value = Vec<Question>> {
     let range = (0..4u128, 0..9u128).prop_map(|(lo, width)| Range { field: Field::TcpDst, lo, hi: lo + width });
     let ranges = (constraints(), range).prop_map(|(c, range)| {

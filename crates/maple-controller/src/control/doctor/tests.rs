@@ -4,13 +4,13 @@ use serde_json::json;
 
 use super::*;
 
-/// The answers of a controller.
+/// Returns what a controller answers, for findings to be looked for in.
 fn answered(about: Value, switches: Value, stats: Value, errors: Value) -> ControllerAnswers {
     let process = about["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     ControllerAnswers { about, switches, stats, errors, process, ..ControllerAnswers::default() }
 }
 
-/// The description of a controller without any trouble.
+/// Returns the description of a controller without any trouble.
 fn about() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"), "pid": 7, "shards": 2, "state_file": "/var/lib/maple/state.redb",
@@ -26,7 +26,7 @@ fn switch(version: &str, tables: u32, bundles: bool, waiting: u64) -> Value {
     })
 }
 
-/// The levels and ids of the findings.
+/// Returns the levels and ids of the findings.
 fn found_in(controller: &ControllerAnswers) -> Vec<String> {
     let mut report = DoctorReport::default();
     controller.look(Some(Path::new("/run/c")), &mut report);
@@ -51,7 +51,7 @@ fn a_controller_in_order_has_no_finding_and_says_where_it_is() {
     assert_eq!(report.checked(), ["the controller (process 7) with 1 switch: its counters, errors and switches"]);
 }
 
-/// The description of a controller of a cluster.
+/// Returns the description of a controller of a cluster.
 fn in_cluster(role: &str, members: &[&str], master: Value, trouble: Value, connections: u64) -> Value {
     let mut about = about();
     about["state_file"] = Value::Null;

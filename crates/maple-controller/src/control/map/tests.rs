@@ -77,7 +77,7 @@ fn grid(side: u64) -> Made {
     }))
 }
 
-/// A connected network with random links.
+/// Creates a connected network with random links.
 fn random(n: u64, links: u64, seed: u64) -> Made {
     let mut random = fastrand::Rng::with_seed(seed);
     let tree: Vec<(u64, u64)> = (2..=n).map(|a| (random.u64(1..a), a)).collect();
@@ -85,7 +85,7 @@ fn random(n: u64, links: u64, seed: u64) -> Made {
     Made::new(tree.into_iter().chain(more))
 }
 
-/// A random tree: of few branches or of many.
+/// Creates a random tree: of few branches or of many.
 fn random_tree(n: u64, back: u64, seed: u64) -> Made {
     let mut random = fastrand::Rng::with_seed(seed);
     Made::new((2..=n).map(|a| (random.u64(a.saturating_sub(back).max(1)..a), a)))
@@ -275,7 +275,7 @@ fn happens(n: u64) -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// The network as it is now, of the links that it may have.
+/// Returns the network as it is at this moment, of the links that it may have.
 fn now(all: &Made, down: &BTreeSet<(Dpid, Dpid)>) -> Made {
     let mut now = all.clone();
     now.links.retain(|link| !down.contains(link) && all.switches.contains(&link.0) && all.switches.contains(&link.1));

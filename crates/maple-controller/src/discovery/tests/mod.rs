@@ -111,7 +111,7 @@ impl ProbedNetwork {
         self.bridges.push((ports.iter().copied().collect(), passes_lldp));
     }
 
-    /// The ports where a frame arrives that leaves by a port.
+    /// Returns the ports where a frame arrives that leaves by a port.
     fn reached_from(&self, at: Location, frame: &[u8]) -> Vec<Location> {
         let is_lldp = frame[12..14] == LLDP;
         let passes = |(ports, lldp): &&(BTreeSet<Location>, bool)| ports.contains(&at) && (*lldp || !is_lldp);

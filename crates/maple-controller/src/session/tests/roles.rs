@@ -4,7 +4,7 @@ use maple_wire::msg::{Experimenter, Role};
 
 use super::*;
 
-/// A session of a cluster that has negotiated this version, and knows this of the cluster.
+/// Creates a session that has negotiated this version, in a cluster of which it knows this.
 fn begun(version: Version, role: ClusterRole) -> Peer {
     let mut out = Vec::new();
     let session = Session::with_role(Time(0), Deadlines::default(), Some((1, role)), &mut out);
@@ -14,7 +14,8 @@ fn begun(version: Version, role: ClusterRole) -> Peer {
     peer
 }
 
-/// A standby that knows this of the cluster. The switch has seen generation 3, and has made it a slave.
+/// Creates a session of a standby, in a cluster of which it knows this. The switch has seen generation 3, and has made
+/// it a slave.
 fn standby(version: Version, role: ClusterRole) -> Peer {
     let mut peer = begun(version, role);
     let sent = peer.sent();
@@ -29,7 +30,7 @@ fn standby(version: Version, role: ClusterRole) -> Peer {
     peer
 }
 
-/// A session that is master in generation 5.
+/// Creates a session that is master in generation 5.
 fn master(version: Version) -> Peer {
     let mut peer = standby(version, follows(3));
     assert_eq!(peer.sent(), []);

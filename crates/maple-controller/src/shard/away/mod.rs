@@ -156,7 +156,7 @@ impl AwaySwitches {
         }
     }
 
-    /// Has the engine restore the switches among these that are expected here.
+    /// Asks the engine to restore the switches among these that are expected here.
     pub fn restore(&mut self, switches: &BTreeSet<Dpid>, links: &mut Links, io: &mut Io, ctx: &mut Context) {
         for (ExpectedSwitch { connection, dpid, rules }, departed) in self.returns.take_due(switches) {
             let told = self.announced.note_restored(dpid);
@@ -193,7 +193,7 @@ impl AwaySwitches {
         }
     }
 
-    /// Has the engine forget the switches that have been away for too long.
+    /// Asks the engine to forget the switches that have been away for too long.
     fn forget_unreachable(&mut self, engine: &Engine, ctx: &mut Context) {
         for dpid in self.unreachable.take_overdue(ctx.now) {
             if !engine.view().is_declared(dpid) {

@@ -107,7 +107,7 @@ impl ReturningSwitches {
         self.known.as_ref()?.restart.deadline()
     }
 
-    /// Has the engine presume what was around these switches.
+    /// Asks the engine to presume what was around these switches.
     pub fn presume(&mut self, switches: BTreeSet<Dpid>, ctx: &mut Context) {
         let Some(KnownSwitches { restart, .. }) = &self.known else {
             return debug_assert!(false, "nothing is remembered, so no switch waits");
@@ -117,7 +117,7 @@ impl ReturningSwitches {
         ctx.events.push(Event::Presume { earlier, switches });
     }
 
-    /// Has the engine presume what was around the switches that have waited for long enough.
+    /// Asks the engine to presume what was around the switches that have waited for long enough.
     pub fn on_timer(&mut self, ctx: &mut Context) {
         if let Some(KnownSwitches { restart, .. }) = &self.known
             && let Some(switches) = restart.on_deadline(ctx.now)

@@ -79,7 +79,7 @@ impl Harness {
         Results { outputs: String::new(), messages, answered, answers }
     }
 
-    /// The results of a stream in these reads.
+    /// Returns the results of a stream that comes in these reads.
     fn results<'a>(mut self, reads: impl Iterator<Item = &'a [u8]>) -> Results {
         let mut all = Results::default();
         for read in reads {

@@ -100,7 +100,7 @@ impl Cluster {
         }
     }
 
-    /// A frame of this source reaches a port of a switch.
+    /// Sends a frame of this source into a port of a switch.
     fn frame(&mut self, switch: usize, port: u32, source: u8) {
         let frame =
             Frame::ethernet([2, 0, 0, 0, 0, 99], [2, 0, 0, switch as u8, port as u8, source]).raw(0x88b5, &[0; 46]);
@@ -141,7 +141,7 @@ impl Cluster {
         }
     }
 
-    /// Has a switch obey what a member has sent. Whoever is not its master changes nothing.
+    /// Makes a switch obey what a member has sent. Whoever is not its master changes nothing.
     fn hear(&mut self, member: usize, switch: usize) {
         let Some(line) = &self.members[member].lines[switch] else { return };
         let (bytes, is_closed) = (line.take(), line.is_closed());
@@ -190,7 +190,7 @@ impl Cluster {
         }
     }
 
-    /// The rules of a switch, by table.
+    /// Returns the rules of a switch, by table.
     fn rules(&self, switch: usize) -> Vec<String> {
         let tables = self.switches[switch].tables().iter().enumerate();
         let rules = tables.flat_map(|(number, table)| {
@@ -237,7 +237,7 @@ impl Cluster {
     }
 }
 
-/// Shards with a policy that asks who sends the packet.
+/// Creates shards with a policy that asks who sends the packet.
 fn simulation() -> Simulation {
     let policy = Arc::new(
         |packet: &PacketHandle, _: &Net| {

@@ -68,7 +68,7 @@ fn a_change_that_the_role_does_not_allow_is_in_the_log_with_the_path_as_it_was_s
     );
 }
 
-/// The lines of the log about changes, from this one on.
+/// Returns the lines of the log about changes, from this one on.
 fn lines(served: &Served, from: usize) -> Vec<String> {
     let log = served.read("/v1/log?area=control");
     let rows = log["rows"].as_array().expect("rows").iter().skip(from);
@@ -211,7 +211,7 @@ fn pages_of_other_sites_are_refused() {
     }
 }
 
-/// Why a controller does not start with this HTTP API.
+/// Returns the reason why a controller does not start with this HTTP API.
 fn refusal(http: HttpOptions) -> String {
     let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
     (options.openflow.listen, options.workers.pin) = (vec![SocketAddr::from(([127, 0, 0, 1], 0))], false);

@@ -12,7 +12,7 @@ use crate::control::fill;
 /// The methods that a path may have.
 const METHODS: [&str; 4] = ["GET", "PUT", "POST", "DELETE"];
 
-/// The description, with references as the control socket's schema has them.
+/// Returns the description of the API, with references as the control socket's schema has them.
 fn description(served: &Served) -> (Value, Value) {
     let text = served.get("/v1/openapi.json").body.replace("#/components/schemas/", "#/$defs/");
     let described: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -20,7 +20,7 @@ fn description(served: &Served) -> (Value, Value) {
     (described, definitions)
 }
 
-/// The path of a request, with values for its parameters.
+/// Returns the path of a request, with values for its parameters.
 fn with_values(path: &str) -> String {
     path.replace("{switch}", "1")
         .replace("{table}", "blocked")
@@ -28,7 +28,7 @@ fn with_values(path: &str) -> String {
         .replace("{name}", "mode")
 }
 
-/// A body for each route that has one.
+/// Returns a body for each route that has one.
 fn bodies() -> BTreeMap<&'static str, Value> {
     let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
     BTreeMap::from([

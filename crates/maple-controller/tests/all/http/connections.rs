@@ -34,7 +34,7 @@ fn begin(served: &Served, text: &str) -> TcpStream {
     stream
 }
 
-/// The head of a request whose body does not come.
+/// Returns the head of a request whose body never comes.
 fn unfinished() -> String {
     let head = "PUT /v1/state/variables/mode HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n";
     format!("{head}Authorization: Bearer {ADMIN}\r\nContent-Type: application/json\r\n\r\n{{")

@@ -65,7 +65,7 @@ impl Events {
         gone.data
     }
 
-    /// The next event of this kind.
+    /// Returns the next event of this kind.
     pub fn of(&mut self, kind: &str) -> Event {
         loop {
             let event = self.next();

@@ -9,12 +9,12 @@ use crate::control::fill;
 
 const KEY: &str = "/v1/state/tables/blocked/00:00:00:00:00:07";
 
-/// The rows of an answer.
+/// Returns the rows of an answer.
 fn rows(answer: &Value) -> &[Value] {
     answer["rows"].as_array().expect("a list")
 }
 
-/// These members of each row.
+/// Returns these members of each row.
 fn members(answer: &Value, names: &[&str]) -> Vec<Vec<Value>> {
     rows(answer).iter().map(|row| names.iter().map(|name| row[*name].clone()).collect()).collect()
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Ask, Served, TOKENS};
 
-/// A controller with a table of these numbers.
+/// Creates a controller with a table of these numbers.
 fn with_table(numbers: &[u16]) -> Served {
     let served = Served::new(TOKENS, |_| {});
     let write = |(key, number): (usize, &u16)| Write::Table {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Served, TOKENS};
 use crate::common::eventually;
 
-/// The name and place of each switch.
+/// Returns the name and place of each switch.
 fn places(map: &Value) -> Vec<(Value, f64, f64)> {
     let all = map["switches"].as_array().expect("switches").iter();
     all.map(|one| (one["switch"].clone(), one["x"].as_f64().expect("a place"), one["y"].as_f64().expect("a place")))

@@ -61,7 +61,7 @@ struct Said {
     body: String,
 }
 
-/// Options with the usual time limits.
+/// Returns options with the usual time limits.
 fn http_options(address: impl Into<SocketAddr>, tls: Option<Arc<Tls>>, tokens: Option<PathBuf>) -> HttpOptions {
     HttpOptions { address: address.into(), tls, tokens, deadlines: HttpDeadlines::default(), ryu: false }
 }
@@ -104,7 +104,7 @@ impl Served {
         self.ask(&Ask::get(target))
     }
 
-    /// The JSON of an answer, which has to be one.
+    /// Returns the JSON of an answer, which has to be one.
     fn read(&self, target: &str) -> Value {
         let said = self.get(target);
         assert_eq!(said.status, 200, "{target}: {}", said.body);
@@ -187,7 +187,7 @@ impl Said {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
-    /// The status and the field of a refusal.
+    /// Returns the status and the field of a refusal.
     fn refusal(&self) -> (u16, String) {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         let problem = self.json();

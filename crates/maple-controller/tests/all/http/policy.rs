@@ -21,7 +21,7 @@ fn policy(packet: &PacketHandle, _: &Net) -> Route {
     Route::drop()
 }
 
-/// The line of this file that has this text.
+/// Returns the line of this file that has this text.
 fn line_of(text: &str) -> u64 {
     let own = include_str!("policy.rs");
     1 + own.lines().position(|line| line.contains(text)).expect("it is there") as u64

@@ -13,7 +13,7 @@ fn with_ryu(options: &mut ControllerOptions) {
     options.control.http.as_mut().expect("it is there").ryu = true;
 }
 
-/// A controller with two switches, and hosts that have spoken.
+/// Creates a controller with two switches, and hosts that have spoken.
 fn network(version: Version) -> (Served, Emulation) {
     let served = Served::new(TOKENS, with_ryu);
     let topology = Topology::parse("linear:2").expect("a topology");
@@ -25,7 +25,7 @@ fn network(version: Version) -> (Served, Emulation) {
     (served, emulation)
 }
 
-/// The names of an object's members.
+/// Returns the names of an object's members.
 fn names(value: &Value) -> Vec<&str> {
     value.as_object().expect("an object").keys().map(String::as_str).collect()
 }

@@ -16,7 +16,7 @@ use super::{Ask, Served, TOKENS};
 use crate::common::eventually;
 use crate::control::Gate;
 
-/// A controller with a state file.
+/// Creates a controller with a state file.
 fn served(folder: &Path) -> Served {
     let state = folder.join("state");
     Served::new(TOKENS, |options| options.memory.state_file = Some(state))

@@ -22,7 +22,7 @@ fn put(served: &Served, target: &str, value: Value) {
     assert_eq!(said.status, 200, "{}", said.body);
 }
 
-/// The data of events up to the first one whose data are so.
+/// Returns the data of events up to the first one that fulfils the condition.
 fn until(events: &mut Events, is_so: impl Fn(&Value) -> bool) -> Value {
     loop {
         let data = events.of("value").data;

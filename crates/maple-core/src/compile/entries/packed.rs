@@ -181,7 +181,7 @@ impl<T> PackedRow<T> {
         self.words.truncate(last);
     }
 
-    /// The number of words of a match, once there is one.
+    /// Returns the number of words of a match. It is 0 until there is one.
     pub(super) fn stride(&self) -> usize {
         self.stride
     }

@@ -129,7 +129,7 @@ impl Decisions {
         }
     }
 
-    /// Has f decide one packet that its leaf can't answer, and makes no leaf of the answer.
+    /// Asks f about one packet that its leaf can't answer, and makes no leaf of the answer.
     fn decide_alone(&mut self, fabric: &mut Fabric, received: ReceivedPacket) {
         let Some(run) = new_run(fabric, &received) else { return };
         let outcome = self.run_once(fabric, &run);

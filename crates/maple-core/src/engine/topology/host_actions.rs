@@ -191,7 +191,7 @@ impl Topology {
         update_host_rules(fabric, state, mac, at);
     }
 
-    /// Has the switches copy what hosts announce, once something depends on the addresses of hosts.
+    /// Tells the switches to copy what hosts announce, once something depends on the addresses of hosts.
     pub fn update_copied_announcements(&mut self, fabric: &mut Fabric) {
         let kinds = fabric.ctx.store.address_kinds();
         if kinds == self.address_kinds || !fabric.ctx.options.track_hosts {

@@ -12,12 +12,12 @@ use crate::network::Location;
 use crate::rule::Rule;
 use crate::state::Memorable;
 
-/// A place, by the number of its port.
+/// Returns a place, by the number of its port.
 fn place(port: u32) -> Location {
     Location::new(Dpid(1), PortNo(port))
 }
 
-/// The way that the rule of a key writes, if the switch has one.
+/// Returns the way that the rule of a key writes, if the switch has one.
 fn way(switch: &[Rule], key: u16) -> Option<Vec<Action>> {
     let is_it = |rule: &&Rule| rule.matching.get(Field::TcpDst).is_some_and(|of| of.value == u128::from(key));
     // The way for IPv4; that for IPv6 is the same.

@@ -24,7 +24,7 @@ impl Fields for Headers {
     }
 }
 
-/// One of a few values of a field, at both of its ends.
+/// Draws one of a few values of a field, at both of its ends.
 fn values(field: Field) -> impl Strategy<Value = u128> {
     (0..3u128, any::<bool>()).prop_map(move |(low, high)| low | if high { 1 << (field.bits() - 1) } else { 0 })
 }

@@ -9,7 +9,7 @@ use super::*;
 const FIELD: Field = Field::IpDscp;
 const VALUES: u128 = 64;
 
-/// A prefix, or a range.
+/// Draws a prefix, or a range.
 fn conds() -> impl Strategy<Value = Cond> {
     let prefix = (0..VALUES, 1..7u32).prop_map(|(value, length)| {
         Cond::default().and(Constraint::masked(FIELD, value, FIELD.full_mask() & !(FIELD.full_mask() >> length)))

@@ -9,7 +9,7 @@ use crate::control::timeline::disk::serve;
 use crate::control::timeline::view::GapReason;
 use crate::kept_files::KeptFiles;
 
-/// Three runs, an hour apart. Returns a moment of each, and the network then.
+/// Records three runs, an hour apart. Returns a moment of each, and the network then.
 fn three_runs(path: &Path) -> (Lab, [(u64, NetworkThen); 3]) {
     let mut lab = Lab::in_files(path);
     let runs = [3, 4, 5].map(|number| {

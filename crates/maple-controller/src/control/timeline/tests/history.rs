@@ -126,7 +126,7 @@ impl History {
         self
     }
 
-    /// Each look is told as it was, or refused if it may be missing; never told otherwise.
+    /// Checks that each look is told as it was, or refused if it may be missing; never told otherwise.
     fn check(&self) -> Result<(), TestCaseError> {
         let (first, _) = self.lab.kept(|kept| kept.range()).expect("something is kept");
         let sure: Vec<u64> = self.seen.iter().filter(|seen| !seen.is_lost).map(|seen| seen.own).collect();
@@ -168,7 +168,7 @@ impl History {
     }
 }
 
-/// The places at which whole entries of a file end.
+/// Returns the places at which whole entries of a file end.
 fn ends_of_entries(bytes: &[u8]) -> Vec<usize> {
     let mut ends = vec![MAGIC.len().min(bytes.len())];
     while let Ok((_, length)) = entry_at(&bytes[ends[ends.len() - 1]..]) {

@@ -74,7 +74,7 @@ fn line(number: u64, time: u64, level: Level, area: &'static str, text: &str) ->
     LogEntry { number, time: SystemTime::UNIX_EPOCH + Duration::from_millis(time), level, area, text: text.to_owned() }
 }
 
-/// Two switches with a link between them.
+/// Creates two switches with a link between them.
 fn linked() -> Vec<Write> {
     let (a, b) = (at(1, 1), at(2, 1));
     vec![switch(1, true), switch(2, true), port(a, true, PortKind::Link(b)), port(b, true, PortKind::Link(a))]
@@ -85,7 +85,7 @@ impl Lab {
         Lab::with(None, Duration::ZERO)
     }
 
-    /// A run that keeps what happens in a folder, and has read what is there.
+    /// Creates a run that keeps its timeline in a folder, and has read what is there.
     fn in_files(path: &Path) -> Lab {
         Lab::with(Some(path), Duration::ZERO)
     }
@@ -141,7 +141,7 @@ impl Lab {
         self.wall
     }
 
-    /// As [`Lab::after`], in steps within which a controller looks at least.
+    /// Lets time pass as [`Lab::after`] does, in steps within which a controller looks at least once.
     fn steadily(&mut self, milliseconds: u64) -> u64 {
         for _ in 0..milliseconds / 20_000 {
             self.after(20_000);
@@ -157,7 +157,7 @@ impl Lab {
         self.disk.as_mut().expect("there is a folder").work(&self.timeline).expect("it is written");
     }
 
-    /// The network as it is.
+    /// Returns the network as it is.
     fn present(&self) -> NetworkThen {
         let state = self.store.snapshot();
         let ports = |dpid| state.ports_of(dpid).map(move |(port, info)| (Location::new(dpid, port), info));
@@ -176,7 +176,7 @@ impl Lab {
         self.moment(time).expect("it is kept").network
     }
 
-    /// Why a moment is not kept.
+    /// Returns why a moment is not kept.
     fn refusal(&self, time: u64) -> String {
         match self.moment(time) {
             Err(Refused::NotKept(_, why)) => why,
@@ -192,7 +192,7 @@ impl Lab {
         self.kept(|kept| kept.gaps().collect())
     }
 
-    /// The moments of the first and the last gap, by the clock.
+    /// Returns the moments of the first and the last gap, by the clock.
     fn gap(&self) -> (u64, u64, String) {
         let gaps = self.gaps();
         let [gap] = gaps.as_slice() else { panic!("{gaps:?}") };
@@ -200,7 +200,7 @@ impl Lab {
     }
 }
 
-/// The numbers, times and texts of lines.
+/// Returns the numbers, times and texts of lines.
 fn lines(span: &Span) -> Vec<(u64, u64, String)> {
     let number = |line: &Value, name: &str| line[name].as_u64().expect("a number");
     let text = |line: &Value| line["text"].as_str().expect("a text").to_owned();

@@ -14,7 +14,7 @@ use crate::tree::LeafId;
 const NODES: u64 = 24;
 const BITS: u32 = 6;
 
-/// The entries that take a packet, in order of precedence.
+/// Returns the entries that take a packet, in order of precedence.
 fn taking(entries: &EntryTable, tree: &Tree, packet: u64) -> Vec<EntryId> {
     let store = &entries.store;
     let fits = |id: &EntryId| overlap(store.matching(*id), &[packet, u64::MAX]);
@@ -23,7 +23,7 @@ fn taking(entries: &EntryTable, tree: &Tree, packet: u64) -> Vec<EntryId> {
     taking
 }
 
-/// The entries that take a packet and are not shadowed.
+/// Returns the entries that take a packet and are not shadowed.
 fn reachable(entries: &EntryTable, tree: &Tree, packet: u64) -> Vec<EntryId> {
     taking(entries, tree, packet).into_iter().filter(|id| entries.store.state(*id).is_reachable()).collect()
 }
@@ -54,7 +54,7 @@ fn check_packets(entries: &EntryTable, tree: &Tree) {
     }
 }
 
-/// The barrier entries that are required, packet by packet.
+/// Returns the barrier entries that are required, packet by packet.
 fn required(entries: &EntryTable, tree: &Tree) -> BTreeSet<EntryId> {
     let for_packet = |packet: u64| {
         let taking = reachable(entries, tree, packet);

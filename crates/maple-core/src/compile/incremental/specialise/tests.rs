@@ -35,12 +35,12 @@ impl Fields for Pair {
     }
 }
 
-/// All packets.
+/// Returns all packets of this small world.
 fn world() -> impl Iterator<Item = Pair> {
     (0..1u128 << BITS).flat_map(|a| (0..1u128 << BITS).map(move |b| Pair([a, b])))
 }
 
-/// A test of this many leading bits of both fields.
+/// Creates a test of this many leading bits of both fields.
 fn filter(values: [u128; 2], lengths: [u32; 2]) -> Arc<Cond> {
     let part = |at: usize| {
         let (field, length) = (FIELDS[at], lengths[at]);
@@ -80,7 +80,7 @@ impl Play {
         Play { filters, table, rules, answers, leaves: 0 }
     }
 
-    /// f returns the number of the first filter that fits.
+    /// Returns what f does: the number of the first filter that fits.
     fn f(&self, packet: &Pair) -> usize {
         self.filters.iter().position(|cond| cond.holds(packet)).unwrap_or(self.filters.len())
     }
@@ -142,7 +142,7 @@ impl Play {
         }
     }
 
-    /// The number of leaves that are narrower than their traces.
+    /// Returns the number of leaves that are narrower than their traces.
     fn narrowed(&self) -> usize {
         self.answers.keys().filter(|leaf| !self.table.tree().extra_reads(**leaf).is_empty()).count()
     }
@@ -172,7 +172,7 @@ proptest! {
     }
 }
 
-/// This many filters on source and port, then one on the port alone, and packets that come one after the other.
+/// Plays this many filters on source and port, then one on the port alone, with packets that come one after the other.
 fn wide_behind(specialise: u128, packets: &[[u128; 2]], waits: bool) -> Play {
     let specialise = (1..=specialise).map(|source| filter([source, 2], [BITS, BITS]));
     let mut play = Play::new(specialise.chain([filter([0, 2], [0, BITS])]).collect());

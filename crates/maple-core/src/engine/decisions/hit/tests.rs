@@ -176,7 +176,7 @@ fn a_batch_is_answered_like_its_packets_one_by_one() {
     }
 }
 
-/// A packet of a known host from another port.
+/// Creates a packet of a known host from another port.
 fn from_port_2(host: u8) -> Event {
     let pipeline = Match::any().exact(Field::InPort, 2);
     Event::PacketIn { dpid: SWITCH, packet_in: PacketIn { pipeline, ..packet_in(host) } }

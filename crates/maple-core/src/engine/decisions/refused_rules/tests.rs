@@ -14,7 +14,7 @@ use crate::state::Store;
 
 const SWITCH: Dpid = Dpid(7);
 
-/// An engine with one switch that has no rules yet, and the first flow-mod for it.
+/// Creates an engine with one switch that has no rules yet, and the first flow-mod for it.
 fn with_flow_mod() -> (Engine, u32) {
     let policy = |_: &PacketHandle, _: &Net| Route::drop();
     let mut engine = Engine::new(ShardId(0), Store::new(), Arc::new(policy), Options::default());

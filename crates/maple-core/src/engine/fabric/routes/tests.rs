@@ -10,7 +10,7 @@ use crate::network::Location;
 use crate::route::{Goal, SwitchHops};
 use crate::route_plan::RoutePlan;
 
-/// A route from switch 1 over a link to a port of switch 2.
+/// Creates a route from switch 1 over a link to a port of switch 2.
 fn route() -> Arc<Resolved> {
     route_to(PortNo(3))
 }
@@ -110,7 +110,7 @@ fn rules_of_keys_that_may_still_lead_along_a_route_count_for_no_rule_of_its_own(
     assert!(has_rule(&routes), "two do");
 }
 
-/// A route with a leaf's rule, whose plan has just resolved to something else.
+/// Creates a route with a leaf's rule, whose plan has just resolved to something else.
 fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let mut routes = Routes::new(ShardId(0));
     let id = routes.create(Some(LeafId(1)), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, out);

@@ -40,7 +40,7 @@ fn update(tables: &mut Tables, waiter: Option<Waiter>, changes: Vec<Change>) -> 
     out
 }
 
-/// Tables with one rule, in table 1.
+/// Creates tables with one rule, in table 1.
 fn tables() -> Tables {
     tables_with(false)
 }

@@ -99,7 +99,8 @@ fn hosts_that_were_held_back_all_get_their_rules_when_paths_have_changed() {
     assert_eq!((rules.hold(second(4), false, longest), rules.hold(second(5), true, longest)), (None, Some(second(7))));
 }
 
-/// At a guarded port, each known host has a rule above the guard, and so has each that is declared to be there.
+/// Checks that at a guarded port each known host has a rule above the guard, and so has each that is declared to be
+/// there.
 fn check_guards(rules: &HostRules, here: &BTreeSet<(PortNo, Mac)>, all: &BTreeMap<EntryKey, Rule>) {
     for guard in all.values().filter(|rule| rule.instructions.is_empty()) {
         let port = guard.matching.get(Field::InPort).expect("a port").value;
