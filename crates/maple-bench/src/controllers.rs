@@ -111,7 +111,7 @@ impl Drop for Running {
     }
 }
 
-/// The `maple` in the folder of this program.
+/// Returns the path of `maple` in the folder of this program.
 fn beside() -> anyhow::Result<PathBuf> {
     let maple = std::env::current_exe().context("can't tell which program this is")?.with_file_name("maple");
     if !maple.exists() {

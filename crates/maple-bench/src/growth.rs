@@ -185,7 +185,7 @@ impl Samples {
         self.changes += changes;
     }
 
-    /// The median time in microseconds, and the mean number of changes.
+    /// Returns the median time, in microseconds, and the mean number of changes.
     fn median_and_mean(mut self) -> (f64, f64) {
         self.times.sort_unstable();
         let median = self.times.get(self.times.len() / 2).copied().unwrap_or_default();

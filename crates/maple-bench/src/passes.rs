@@ -15,7 +15,7 @@ const MAX_PASSES: usize = 30;
 
 /// The timings of a pass.
 pub(crate) trait Timed: Copy {
-    /// The total time.
+    /// Returns the total time of all passes.
     fn time(&self) -> Duration;
 }
 

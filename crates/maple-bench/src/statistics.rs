@@ -131,7 +131,7 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// The number of overlapping pairs, and of filters in the longest chain.
+/// Returns the number of overlapping pairs, and of filters in the longest chain.
 fn overlaps(filters: &[Filter]) -> (usize, usize) {
     let mut pairs = 0;
     let mut chains: Vec<usize> = Vec::with_capacity(filters.len());
@@ -166,7 +166,7 @@ fn triggered(set: &FilterSet, trace: &[TracedHeader]) -> f64 {
     percent(distinct(trace.iter().filter_map(|traced| set.first_match(&traced.header))), set.filters.len())
 }
 
-/// A filter's five fields, to sort by.
+/// Returns a filter's five fields, as a key to sort by.
 fn key(filter: Filter) -> impl Ord {
     let Filter { src, dst, src_ports, dst_ports, proto, .. } = filter;
     let ports = [src_ports.lo, src_ports.hi, dst_ports.lo, dst_ports.hi];

@@ -64,7 +64,7 @@ struct ServedSwitch {
 }
 
 impl ServedSwitch {
-    /// A switch whose addresses are all learned, and that of their destination.
+    /// Creates a switch whose addresses are all learned, and so is that of their destination.
     fn new() -> ServedSwitch {
         let mut switch = ServedSwitch { handler: LearningSwitch::new(), source: Source::new() };
         let mut teaching = Source::new();
@@ -104,7 +104,7 @@ fn serve(handler: &mut LearningSwitch, bytes: &[u8]) -> u64 {
     messages + batch.len() as u64
 }
 
-/// Messages a second of these workers together, each on its core.
+/// Returns the messages a second of these workers together, each on its core.
 fn measure(cores: &[CoreId], switches: &mut [Vec<ServedSwitch>]) -> f64 {
     let (start, stop) = (Barrier::new(cores.len() + 1), AtomicBool::new(false));
     std::thread::scope(|scope| {

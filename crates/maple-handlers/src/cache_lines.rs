@@ -79,7 +79,7 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The size class of this many lines, rounded down.
+/// Returns the size class of this many lines, rounded down.
 fn size_class(count: usize) -> usize {
     count.ilog2() as usize
 }
@@ -116,7 +116,7 @@ impl Pool {
     }
 }
 
-/// A block of zeros from the system, in large pages where it has them.
+/// Returns a block of zeros from the system, in large pages where it has them.
 fn block() -> &'static mut [Line] {
     let Ok(memory) = MmapMut::map_anon(BLOCK + PAGE) else {
         // The global allocator may still succeed. If it fails too, it ends the process as usual.

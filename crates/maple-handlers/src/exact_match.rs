@@ -186,7 +186,7 @@ fn network10([tos, proto, src, dst]: [Option<u128>; 4], out: &mut [u8]) -> u32 {
     absent(tos, any::TOS) | absent(proto, any::PROTO) | absent(src, any::SRC) | absent(dst, any::DST)
 }
 
-/// The transport ports of an IPv4 packet, or type and code of ICMP, which 1.0 stores in the same fields.
+/// Returns the transport ports of an IPv4 packet, or type and code of ICMP. Version 1.0 stores both in the same fields.
 #[inline]
 fn transport10(packet: &Packet<'_>) -> (Option<u128>, Option<u128>) {
     match packet.get(Field::IpProto) {
@@ -355,7 +355,7 @@ mod tests {
         frames
     }
 
-    /// The flow-mod that the general codec writes for the packet's fields.
+    /// Returns the flow-mod that the general codec writes for the packet's fields.
     fn general(packet: &Packet<'_>, rule: Rule, version: Version) -> FlowMod {
         let known = |field: &Field| version == Version::Of13 || FieldSet::OF10.contains(*field);
         let matching = FIELDS.iter().filter(|f| known(f)).fold(Match::any(), |m, f| match packet.get(*f) {
@@ -371,7 +371,7 @@ mod tests {
         }
     }
 
-    /// The flow-mod with its match fields sorted: their order has no meaning.
+    /// Returns the flow-mod with its match fields sorted: their order has no meaning.
     fn sorted(message: Message) -> Message {
         let Message::FlowMod(mut flow_mod) = message else { panic!("{message:?}") };
         flow_mod.matching.fields.sort_by_key(|field| format!("{field:?}"));

@@ -96,7 +96,7 @@ impl LearningSwitch {
         self.table.memory()
     }
 
-    /// The addresses of a frame; all zero for a frame that is too short to have them.
+    /// Returns the addresses of a frame. They are all zero for a frame that is too short to have them.
     #[inline]
     fn addresses_of(&self, frame: &[u8]) -> Addresses {
         let Some([a, b, c, d, e, f, src @ ..]) = frame.first_chunk::<ADDRESS_BYTES>() else {
@@ -129,7 +129,7 @@ impl LearningSwitch {
         }
     }
 
-    /// The port for packets to this address, if it is known.
+    /// Returns the port for packets to this address, if it is known.
     #[inline]
     fn port_of(&self, dst: Key) -> Option<u16> {
         if dst.is_group() { None } else { self.table.get(dst) }
@@ -228,7 +228,7 @@ mod tests {
             Harness { version, switch: LearningSwitch::new() }
         }
 
-        /// The answers to a packet from `src` to `dst` that enters by this port.
+        /// Returns the answers to a packet from `src` to `dst` that enters by this port.
         fn packet(&mut self, port: u32, buffer_id: u32, src: [u8; 6], dst: [u8; 6]) -> Vec<Message> {
             let message = packet_in(self.version, 7, buffer_id, port, &frame(src, dst));
             let mut out = Replies::new(self.version);

@@ -102,7 +102,7 @@ impl Key {
         self.mac.swap_bytes() >> 16
     }
 
-    /// The address as the rows of a line store it.
+    /// Returns the address as the rows of a line store it.
     #[inline]
     fn parts(self) -> [u16; 3] {
         [self.mac as u16, (self.mac >> 16) as u16, (self.mac >> 32) as u16]
@@ -114,7 +114,7 @@ impl Key {
         self.mac & MULTICAST != 0
     }
 
-    /// The home line among `lines`, a power of two.
+    /// Returns the home line among `lines`, a power of two.
     #[inline]
     fn line(self, lines: usize) -> usize {
         (self.hash >> 32) as usize & (lines - 1)
@@ -292,7 +292,7 @@ impl MacTable {
         }
     }
 
-    /// The index of an address's segment; meaningless while the table has none.
+    /// Returns the index of an address's segment. It means nothing while the table has no segment.
     #[inline]
     fn home(&self, key: Key) -> usize {
         key.hash as usize & self.segments.len().wrapping_sub(1)

@@ -179,7 +179,7 @@ mod tests {
     #[global_allocator]
     static HEAP: Heap = Heap;
 
-    /// Some tests count what all threads hold, so tests run one at a time.
+    /// Waits until no other test runs: some tests count what all threads hold.
     fn alone() -> MutexGuard<'static, ()> {
         static TEST: Mutex<()> = Mutex::new(());
         TEST.lock().unwrap_or_else(PoisonError::into_inner)

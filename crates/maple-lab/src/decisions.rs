@@ -39,7 +39,7 @@ pub struct TestCounts {
     pub yes: u64,
 }
 
-/// The condition of a test without the prerequisites of its fields.
+/// Returns the condition of a test without the prerequisites of its fields.
 fn subject(cond: &Cond) -> String {
     let is_kind = |field: Field| matches!(field, Field::EthType | Field::IpProto);
     let own: Vec<_> = cond.all.iter().filter(|constraint| !is_kind(constraint.field)).copied().collect();

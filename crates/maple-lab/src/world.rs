@@ -153,7 +153,7 @@ impl World {
         &self.names
     }
 
-    /// The network's own description of a host, whether or not the policy knows the host.
+    /// Returns the network's own description of a host, whether or not the policy knows the host.
     fn host_info(&self, mac: Mac) -> Option<HostInfo> {
         let host = self.network.hosts().find(|host| host.spec().mac == mac.0)?.spec();
         let location = Location::new(host.switch, host.port);

@@ -30,7 +30,7 @@ pub(crate) fn destination(switch: u64) -> [u8; 6] {
     [0x06, 0, 0, a, b, c]
 }
 
-/// A source address of a switch.
+/// Returns a source address of a switch.
 fn source(switch: u64, number: u32) -> [u8; 6] {
     let [.., low] = switch.to_be_bytes();
     let [a, b, c, d] = number.to_be_bytes();

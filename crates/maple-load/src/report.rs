@@ -219,7 +219,7 @@ impl Report {
     }
 }
 
-/// Jain's index: the square of the sum, divided by the number times the sum of squares.
+/// Returns Jain's index of fairness: the square of the sum, divided by the number times the sum of squares.
 fn fairness(shares: impl Iterator<Item = u64> + Clone) -> f64 {
     let sum: f64 = shares.clone().map(|share| share as f64).sum();
     let squares: f64 = shares.clone().map(|share| (share as f64).powi(2)).sum();
@@ -318,7 +318,7 @@ mod tests {
         LoadOptions { mode, switches: 2, ..LoadOptions::new(SocketAddr::from(([127, 0, 0, 1], 1))) }
     }
 
-    /// Two seconds in which both switches sent 2000 packet-ins. One got all answers, the other got half.
+    /// Returns two seconds in which both switches sent 2000 packet-ins. One got all answers, the other got half.
     fn measured(cpu_percent: u64, waited_percent: u64) -> Measured {
         let tally = |answers| Tally { sent: 2000, answers, flow_mods: answers, ..Tally::default() };
         let mut latency = Histogram::default();

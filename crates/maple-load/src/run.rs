@@ -268,7 +268,7 @@ impl<'a> Load<'a> {
         Ok(Report::from_measured(self.options, &measured))
     }
 
-    /// Maximum time that the next turn waits for the controller.
+    /// Returns the maximum time that the next turn waits for the controller.
     fn nap(&self) -> Duration {
         let due = Duration::from_nanos(self.schedule.next().saturating_sub(self.now()));
         match self.window {

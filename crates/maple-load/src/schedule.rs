@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All due times up to a time, in order.
+    /// Returns all due times up to a time, in order.
     fn due_by(end: u64, start: u64, per_second: f64, burst: u32) -> Vec<u64> {
         let distance = 1e9 * f64::from(burst) / per_second;
         (0..).map(|n| start + (f64::from(n) * distance) as u64).take_while(|due| *due <= end).collect()

@@ -355,7 +355,7 @@ impl LoadSwitch {
     }
 }
 
-/// The 32-bit number at this position.
+/// Returns the 32-bit number at this position.
 #[inline]
 fn number(message: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*message.get(at..at + 4)?.first_chunk()?))

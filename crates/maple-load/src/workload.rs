@@ -133,7 +133,7 @@ fn by_address(version: Version, id: u64, macs: u32) -> SwitchPackets {
     one_switch(id, (1..=PORTS).collect(), source, teaching(version, id))
 }
 
-/// The port of an address.
+/// Returns the port of an address.
 fn port_of(mac: [u8; 6]) -> u32 {
     let sum: u32 = mac.iter().map(|byte| u32::from(*byte)).sum();
     1 + sum % PORTS

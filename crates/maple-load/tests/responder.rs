@@ -66,7 +66,7 @@ fn serve(mut switch: TcpStream, version: Version, how: Answer) -> std::io::Resul
     }
 }
 
-/// A controller; it ends with the test's process.
+/// Starts a controller, which ends with the test's process.
 fn controller(version: Version, how: Answer) -> SocketAddr {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
     let address = listener.local_addr().expect("it has an address");

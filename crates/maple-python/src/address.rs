@@ -198,13 +198,13 @@ impl Mac {
         Mac::from_object(&plain(address)?)
     }
 
-    /// Whether the group bit is set: multicast and broadcast addresses.
+    /// Reports whether the group bit is set, as in multicast and broadcast addresses.
     #[getter]
     fn is_multicast(&self) -> bool {
         self.0 >> 40 & 1 == 1
     }
 
-    /// Whether bridges never forward packets for this address.
+    /// Reports whether bridges never forward packets for this address.
     #[getter]
     fn is_reserved(&self) -> bool {
         maple_core::Mac::from_bits(self.0.into()).is_reserved()
@@ -292,7 +292,7 @@ impl Ip {
         Ok(Ip(address, text_hash(py, &address.to_string())?))
     }
 
-    /// Whether the address is an IPv4 address.
+    /// Reports whether the address is an IPv4 address.
     pub fn is_v4(&self) -> bool {
         self.0.is_ipv4()
     }
@@ -319,19 +319,19 @@ impl Ip {
         Ip::from_object(&plain(address)?)
     }
 
-    /// 4 or 6.
+    /// Returns the IP version of the address, 4 or 6.
     #[getter]
     fn version(&self) -> u8 {
         if self.is_v4() { 4 } else { 6 }
     }
 
-    /// Whether it is a group address.
+    /// Reports whether the address is a group address.
     #[getter]
     fn is_multicast(&self) -> bool {
         self.0.is_multicast()
     }
 
-    /// The address in network order.
+    /// Returns the bytes of the address, in network order.
     #[getter]
     fn packed(&self) -> Vec<u8> {
         match self.0 {
@@ -340,7 +340,7 @@ impl Ip {
         }
     }
 
-    /// The first `length` bits.
+    /// Returns the first `length` bits.
     fn prefix(&self, py: Python<'_>, length: u32) -> PyResult<Prefix> {
         let family = if self.is_v4() { Family::Ipv4 } else { Family::Ipv6 };
         Prefix::from_value(py, family, self.number(), length)
@@ -476,7 +476,7 @@ impl Prefix {
         Prefix::from_object(prefix)
     }
 
-    /// The number of leading bits.
+    /// Returns the number of leading bits of the prefix.
     #[getter]
     fn length(&self) -> u32 {
         self.length

@@ -26,19 +26,19 @@ pub struct PyComposition(pub Composition<Part>);
 
 #[pymethods]
 impl PyComposition {
-    /// A function.
+    /// Creates a composition of one function.
     #[staticmethod]
     fn function(function: Py<PyAny>) -> PyComposition {
         PyComposition(Composition::single(Part::Function(Arc::new(function))))
     }
 
-    /// A route for all packets.
+    /// Creates a composition with one route for all packets.
     #[staticmethod]
     fn route(route: &Bound<'_, PyRoute>) -> PyComposition {
         PyComposition(Composition::single(Part::Route(route.get().0.clone())))
     }
 
-    /// The first that does not pass.
+    /// Creates a composition that decides as the first tier which does not pass.
     #[staticmethod]
     fn tiers(tiers: Vec<Bound<'_, PyComposition>>) -> PyComposition {
         PyComposition(Composition::tiers(tiers.iter().map(|tier| tier.get().0.clone())))
@@ -59,7 +59,8 @@ impl PyComposition {
         Ok(PyComposition(Composition::choose(by, cases, otherwise.get().0.clone())))
     }
 
-    /// Access lists, each as its text and its file's name, over what decides about allowed packets.
+    /// Creates a composition of access lists, each given as its text and its file's name, over what decides about
+    /// allowed packets.
     ///
     /// Raises `ValueError` with file, line and column. Warns of replies that may open connections.
     #[staticmethod]
@@ -74,7 +75,8 @@ impl PyComposition {
         Ok(PyComposition(maple_acl::composition(&lists, allowed.get().0.clone())))
     }
 
-    /// The policy of the slice that a packet belongs to, or another one, as the line `file:line` says.
+    /// Creates a composition that decides as the slice that a packet belongs to, or as another one, as the line
+    /// `file:line` says.
     #[staticmethod]
     fn slices(
         py: Python<'_>,
@@ -117,7 +119,7 @@ impl PyComposition {
         PyComposition(self.0.clone().guarded(constraints))
     }
 
-    /// Its functions, in order.
+    /// Returns the functions of the composition, in order.
     fn functions(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         let function_of = |part: &Part| match part {
             Part::Function(function) | Part::Constraint(function) => Some(function.clone_ref(py)),

@@ -60,7 +60,7 @@ impl Drop for Entered {
 }
 
 impl Ticket {
-    /// Whether the ticket's run is the current one of this thread.
+    /// Reports whether the ticket's run is the current one of this thread.
     pub fn is_valid(self) -> bool {
         TICKET.get() == self.0
     }

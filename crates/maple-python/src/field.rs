@@ -35,7 +35,7 @@ pub struct FieldRef {
 /// The functions by which fields take the place of addresses.
 pub const AS_ADDRESSES: FieldFunctions = FieldFunctions { value: FieldRef::value_of, is_under };
 
-/// Whether `object` is a field that lies under `prefix`. `None` if it is not a field. A test.
+/// Reports whether `object` is a field that lies under `prefix`, by a test. `None` if it is not a field.
 fn is_under(object: &Bound<'_, PyAny>, prefix: &Prefix) -> PyResult<Option<bool>> {
     object.cast::<FieldRef>().ok().map(|field| field.get().in_prefix(object.py(), prefix)).transpose()
 }
@@ -207,13 +207,13 @@ impl FieldRef {
 
 #[pymethods]
 impl FieldRef {
-    /// The plain value: `int`, `Mac`, `Ip`, or `None` if the packet has no such field. A read.
+    /// Returns the plain value of the field, by a read: `int`, `Mac`, `Ip`, or `None` if the packet has no such field.
     #[getter]
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.plain(py)
     }
 
-    /// Whether the packet has the field. A test.
+    /// Reports whether the packet has the field, by a test.
     #[getter]
     fn present(&self, py: Python<'_>) -> PyResult<bool> {
         self.is_present(py)
@@ -225,7 +225,7 @@ impl FieldRef {
         self.field.name()
     }
 
-    /// Whether the address is a group address (for MAC addresses: the group bit is set). A test.
+    /// Reports whether the address is a group address (for MAC addresses: the group bit is set), by a test.
     #[getter]
     fn is_multicast(&self, py: Python<'_>) -> PyResult<bool> {
         match self.family()? {
@@ -235,7 +235,7 @@ impl FieldRef {
         }
     }
 
-    /// Whether it is a MAC address that bridges never forward. A test for each of the two kinds.
+    /// Reports whether the field is a MAC address that bridges never forward, by a test for each of the two kinds.
     #[getter]
     fn is_reserved(&self, py: Python<'_>) -> PyResult<bool> {
         let Family::Mac = self.family()? else {
@@ -249,7 +249,8 @@ impl FieldRef {
         Ok(false)
     }
 
-    /// The first `length` bits of the address, as a `Prefix`. `None` if the packet has no such field. A read.
+    /// Returns the first `length` bits of the address, as a `Prefix`, by a read. `None` if the packet has no such
+    /// field.
     fn prefix(&self, py: Python<'_>, length: u32) -> PyResult<Option<Prefix>> {
         let family = self.family()?;
         let mask = Prefix::from_value(py, family, u128::MAX, length)?.value;
@@ -263,7 +264,7 @@ impl FieldRef {
         value.map(|value| Prefix::from_value(py, family, value, length)).transpose()
     }
 
-    /// Whether the field has `value` in the bits of `mask`. A test.
+    /// Reports whether the field has `value` in the bits of `mask`, by a test.
     fn matches(&self, py: Python<'_>, value: &Bound<'_, PyAny>, mask: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (value, mask) = (operand(self.field, value)?, operand(self.field, mask)?);
         if value & !mask != 0 {
@@ -408,13 +409,13 @@ impl FieldRef {
         self.arithmetic("rshift", other, true)
     }
 
-    /// Used by `ipaddress` networks to find out whether they contain this.
+    /// Returns the IP version, by which `ipaddress` networks find out whether they contain this address.
     #[getter]
     fn _version(&self) -> PyResult<u8> {
         self.version()
     }
 
-    /// Used by newer versions of `ipaddress` for that.
+    /// Returns the IP version, by which newer versions of `ipaddress` find that out.
     #[getter]
     fn version(&self) -> PyResult<u8> {
         Err(PyTypeError::new_err(format!(

@@ -33,7 +33,7 @@ const NEEDS: [(&[Field], &[Field]); 7] = [
     (&[], &[Field::EthSrc, Field::EthDst]),
 ];
 
-/// The bytes of a frame that has these fields, to be sent.
+/// Returns the bytes of a frame that has these fields, to be sent.
 #[pyfunction]
 #[pyo3(signature = (*, payload = None, **fields))]
 pub fn frame(payload: Option<&[u8]>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<u8>> {
@@ -51,7 +51,7 @@ pub fn frame(payload: Option<&[u8]>, fields: Option<&Bound<'_, PyDict>>) -> PyRe
     build(wanted, payload)
 }
 
-/// The bytes of a packet with these fields, and defaults for others: for tests.
+/// Returns the bytes of a packet with these fields, and defaults for others: for tests.
 #[pyfunction]
 #[pyo3(signature = (*, payload = None, **fields))]
 pub fn test_frame(payload: Option<&[u8]>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<u8>> {

@@ -233,7 +233,7 @@ impl PyRouteView {
         self.0.switches().into_iter().map(|switch| switch.0).collect()
     }
 
-    /// Every hop: switch and port.
+    /// Returns every hop, as switch and port.
     #[getter]
     fn hops(&self) -> Vec<(u64, u32)> {
         self.0.hops.iter().map(|hop| (hop.switch.0, hop.port.0)).collect()
@@ -252,7 +252,7 @@ impl PyRouteView {
         self.0.deliveries.iter().map(|delivery| delivery.at.into()).collect()
     }
 
-    /// The hops to one of them.
+    /// Returns the hops to one of the exits.
     fn path_to(&self, exit: &Bound<'_, PyAny>) -> PyResult<Vec<(u64, u32)>> {
         let at = PyLocation::from_object(exit)?;
         let found = self.0.deliveries.iter().find(|delivery| delivery.at == at);

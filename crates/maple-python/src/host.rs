@@ -172,7 +172,7 @@ pub fn on_worker(py: Python<'_>, work: &mut (dyn FnMut() + Send)) {
     });
 }
 
-/// Whether this thread is a worker, which runs handlers.
+/// Reports whether this thread is a worker, which runs handlers.
 pub fn is_worker() -> bool {
     ON_WORKER.get()
 }

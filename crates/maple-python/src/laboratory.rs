@@ -87,7 +87,7 @@ impl PyLaboratory {
         self.call(py, move |runner, world| runner.line(world, &line))
     }
 
-    /// The time, in seconds.
+    /// Returns the time of the network, in seconds.
     fn now(&self, py: Python<'_>) -> PyResult<f64> {
         self.call(py, |_, world| Ok(world.now() as f64 / 1e9))
     }
@@ -98,7 +98,8 @@ impl PyLaboratory {
         self.call(py, move |_, world| world.pass(span))
     }
 
-    /// The time of each answer, in seconds, and the journey of the last request.
+    /// Pings from one host to another. Returns the time of each answer, in seconds, and the journey of the last
+    /// request.
     fn ping(
         &self,
         py: Python<'_>,
@@ -116,12 +117,13 @@ impl PyLaboratory {
         })
     }
 
-    /// The number of pings, and the pairs without an answer.
+    /// Pings between all hosts. Returns the number of pings, and the pairs without an answer.
     fn ping_all(&self, py: Python<'_>) -> PyResult<(usize, Vec<(String, String)>)> {
         self.call(py, |runner, world| runner.ping_all(world).map(|all| (all.sent, all.failed)))
     }
 
-    /// The received rate in bits a second, frames sent, frames lost, and all as text.
+    /// Sends a stream from one host to another. Returns the received rate in bits a second, the frames sent, the frames
+    /// lost, and all as text.
     fn iperf(
         &self,
         py: Python<'_>,
@@ -146,7 +148,8 @@ impl PyLaboratory {
         })
     }
 
-    /// Why a packet goes where it goes: the answer to a question of the control socket, as JSON and as text.
+    /// Explains why a packet goes where it goes. Returns the answer to a question of the control socket, as JSON and as
+    /// text.
     fn explain(&self, py: Python<'_>, question: &str) -> PyResult<(String, String)> {
         let question: Explain = serde_json::from_str(question).map_err(|e| PyValueError::new_err(e.to_string()))?;
         self.call(py, move |_, world| {
@@ -155,12 +158,12 @@ impl PyLaboratory {
         })
     }
 
-    /// Names of switches and their datapath ids.
+    /// Returns the names of the switches, and their datapath ids.
     fn switches(&self) -> Vec<(String, u64)> {
         self.0.topology().switches.iter().map(|switch| (switch.name.clone(), switch.dpid.0)).collect()
     }
 
-    /// The hosts and where they are now.
+    /// Returns the hosts and where they are now.
     fn hosts(&self, py: Python<'_>) -> PyResult<Vec<PyHost>> {
         let names = self.names();
         self.call(py, move |_, world| {
@@ -174,7 +177,7 @@ impl PyLaboratory {
         })
     }
 
-    /// The links as they are now.
+    /// Returns the links as they are now.
     fn links(&self, py: Python<'_>) -> PyResult<Vec<PyLink>> {
         let names = self.names();
         self.call(py, move |_, world| {
@@ -187,13 +190,13 @@ impl PyLaboratory {
         })
     }
 
-    /// The trace tree of a switch as text.
+    /// Returns the trace tree of a switch as text.
     fn tree(&self, py: Python<'_>, switch: &str) -> PyResult<String> {
         let dpid = self.dpid(switch)?;
         self.call(py, move |_, world| Ok(world.tree(dpid)))
     }
 
-    /// The errors of the policy and the violated constraints, and the number of packets of each.
+    /// Returns the errors of the policy and the violated constraints, and the number of packets of each.
     fn errors(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
         self.call(py, |_, world| {
             let failures = world.failures().into_iter().map(|(text, count)| (text.to_string(), count));
@@ -224,13 +227,14 @@ impl PyPlace {
         PyPlace(Stage::from_store(Store::new()))
     }
 
-    /// Where the tables of all threads live that have entered no place.
+    /// Returns the place where the tables of all threads live that have entered no other.
     #[staticmethod]
     fn current() -> PyPlace {
         PyPlace(host::current_place())
     }
 
-    /// A place with the declared types and the costs of links of this one, and without what was written to tables.
+    /// Returns a new place with the declared types and the costs of links of this one, and without what was written to
+    /// tables.
     fn declarations(&self) -> PyPlace {
         let mut writes = self.0.store().snapshot().of_users();
         writes.retain(|write| !matches!(write, Write::Table { .. } | Write::Var { .. }));

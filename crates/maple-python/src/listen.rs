@@ -48,8 +48,8 @@ impl PyHeard {
 
 #[pymethods]
 impl PyListener {
-    /// The next event, within this number of seconds: a name and its parameters. `("nothing",)` if there was none, and
-    /// `("end",)` when the controller has stopped.
+    /// Waits this number of seconds for the next event, and returns its name and parameters. `("nothing",)` if there
+    /// was none, and `("end",)` when the controller has stopped.
     fn next<'py>(&self, py: Python<'py>, timeout: f64) -> PyResult<Bound<'py, PyTuple>> {
         let timeout = Duration::try_from_secs_f64(timeout).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let next = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).next(timeout));
@@ -92,7 +92,7 @@ const COUNT: Duration = Duration::from_secs(2);
 /// The counters of a port: received packets, bytes, dropped and bad packets, then these four for sent packets.
 type Counters = [Option<u64>; 8];
 
-/// The counters of all ports, and the time of their switches' answers, in seconds.
+/// Returns the counters of all ports, and the time of their switches' answers, in seconds.
 #[pyfunction]
 pub fn port_counts(py: Python<'_>) -> PyResult<Vec<(PyLocation, f64, Counters)>> {
     let one = |(count, _): (PortCount, Duration)| {
@@ -107,7 +107,8 @@ pub fn port_counts(py: Python<'_>) -> PyResult<Vec<(PyLocation, f64, Counters)>>
 /// A switch, and the source and destination of the traffic at it.
 type Pair<'py> = (u64, Option<Bound<'py, Mac>>, Option<Bound<'py, Mac>>);
 
-/// The traffic between hosts at its ingress: packets and bytes, after the time of the switch's answer, in seconds.
+/// Returns the traffic between hosts at its ingress: packets and bytes, after the time of the switch's answer, in
+/// seconds.
 #[pyfunction]
 pub fn traffic_counts(py: Python<'_>) -> PyResult<Vec<(Pair<'_>, f64, u64, u64)>> {
     let host = |mac: Option<maple_core::Mac>| mac.map(|mac| Mac::cached(py, mac.bits() as u64)).transpose();
@@ -155,7 +156,7 @@ macro_rules! getters {
                 self.get(py, Field::$field)
             })*
 
-            /// Where it entered.
+            /// Location where the packet entered.
             #[getter]
             fn at(&self) -> PyLocation {
                 self.0.at.into()

@@ -44,7 +44,7 @@ impl PyLoad {
         })
     }
 
-    /// Whether the policy must give a capacity, because no switch reports a speed for the measurement.
+    /// Reports whether the policy must give a capacity, because no switch reports a speed for the measurement.
     fn needs_capacity(&self) -> bool {
         self.capacity.is_none() && self.gauges.iter().any(|gauge| matches!(gauge, Gauge::Traffic { .. }))
     }
@@ -70,7 +70,7 @@ pub fn bits(mbps: f64, name: &str) -> PyResult<u64> {
 
 #[pymethods]
 impl PyLoad {
-    /// The other direction.
+    /// Load of the other direction.
     #[getter]
     fn received(&self) -> PyResult<PyLoad> {
         if self.gauges.iter().any(|gauge| matches!(gauge, Gauge::Traffic { .. })) {
@@ -80,7 +80,7 @@ impl PyLoad {
         Ok(PyLoad { ticket: self.ticket, gauges, capacity: self.capacity })
     }
 
-    /// Whether it became more than this, and was not at most `until` since.
+    /// Reports whether the load became more than this, and was not at most `until` since.
     #[pyo3(signature = (share = None, *, mbps = None, until = None))]
     fn busier_than(&self, share: Option<f64>, mbps: Option<f64>, until: Option<f64>) -> PyResult<bool> {
         let from = match (share, mbps) {

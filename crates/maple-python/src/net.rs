@@ -197,7 +197,7 @@ fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
 
 #[pymethods]
 impl PyNet {
-    /// Called for names that are no attribute.
+    /// Raises an error that names what there is, for names that are no attribute.
     fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
         let told = py.import("maple._spelling")?.call_method1("unknown_question", (name,))?;
         Err(PyAttributeError::new_err(told.unbind()))
@@ -216,7 +216,7 @@ impl PyNet {
         current::with_net(self.ticket, |net| net.reply(frame))
     }
 
-    /// Where the host with this hardware address is. `None` if it is not known.
+    /// Returns the location of the host with this hardware address. `None` if the host is not known.
     fn locate(&self, mac: &Bound<'_, PyAny>) -> PyResult<Option<PyLocation>> {
         let at = match mac.cast::<FieldRef>() {
             Ok(field) if FieldKind::from_field(field.get().field()) == FieldKind::Mac => {
@@ -237,7 +237,7 @@ impl PyNet {
         Ok(at.map_err(|e| PyTypeError::new_err(e.to_string()))?.map(PyLocation::from))
     }
 
-    /// The host that uses this IP address, and where it is. `None` if it is not known.
+    /// Returns the host that uses this IP address, and where it is. `None` if it is not known.
     fn locate_ip<'py>(&self, ip: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = ip.py();
         let Some(ip) = ip_address(ip)? else { return Ok(None) };
@@ -245,7 +245,7 @@ impl PyNet {
         found.map(|(mac, at)| host(py, mac, at)).transpose()
     }
 
-    /// Whether this IP address is that of the host with this hardware address.
+    /// Reports whether this IP address is that of the host with this hardware address.
     fn is_bound(&self, host: &Bound<'_, PyAny>, ip: &Bound<'_, PyAny>) -> PyResult<bool> {
         let source = source::here(host.py());
         if let Some((host, ip)) = key_fields(host, ip) {
@@ -256,13 +256,13 @@ impl PyNet {
         current::with_net(self.ticket, |net| net.is_bound(host, ip))
     }
 
-    /// All hosts and where they are.
+    /// Returns all hosts, and where they are.
     fn hosts<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let hosts = current::with_net(self.ticket, |net| net.hosts())?;
         hosts.into_iter().map(|(mac, at)| host(py, mac, at)).collect()
     }
 
-    /// The IP addresses that a host announced last. `None` for an unknown host.
+    /// Returns the IP addresses that a host announced last. `None` for an unknown host.
     fn addresses<'py>(&self, mac: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, Ip>>>> {
         let py = mac.py();
         let Some(mac) = hardware_address(mac)? else { return Ok(None) };
@@ -271,7 +271,7 @@ impl PyNet {
         Ok(Some(all.map(|ip| Ip::cached(py, ip)).collect::<PyResult<_>>()?))
     }
 
-    /// The edge ports with members of a multicast group.
+    /// Returns the edge ports with members of a multicast group.
     fn members(&self, group: &Bound<'_, PyAny>) -> PyResult<Vec<PyLocation>> {
         let members = match key_field(group) {
             Some(field) => {
@@ -290,7 +290,7 @@ impl PyNet {
         Ok(members.map_err(not_snooped)?.into_iter().map(PyLocation::from).collect())
     }
 
-    /// The DHCP lease of a host, given by its hardware address or its IP address.
+    /// Returns the DHCP lease of a host, given by its hardware address or its IP address.
     fn lease<'py>(&self, host: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let found = match address(host)? {
             Some(Address::Ip(IpAddr::V4(ip))) => current::with_net(self.ticket, |net| net.try_lease(ip))?,
@@ -301,7 +301,8 @@ impl PyNet {
         found.map_err(not_snooped)?.map(|lease| lease_tuple(host.py(), lease)).transpose()
     }
 
-    /// Whether DHCP gave this IPv4 address to the host with this hardware address last, at the port where it is.
+    /// Reports whether DHCP gave this IPv4 address to the host with this hardware address last, at the port where it
+    /// is.
     fn is_leased(&self, host: &Bound<'_, PyAny>, ip: &Bound<'_, PyAny>) -> PyResult<bool> {
         let source = source::here(host.py());
         let is_leased = match key_fields(host, ip) {
@@ -317,18 +318,18 @@ impl PyNet {
         is_leased.map_err(not_snooped)
     }
 
-    /// All DHCP leases.
+    /// Returns all DHCP leases that are known.
     fn leases<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let leases = current::with_net(self.ticket, |net| net.try_leases())?;
         leases.map_err(not_snooped)?.into_iter().map(|lease| lease_tuple(py, lease)).collect()
     }
 
-    /// The datapath ids of all switches.
+    /// Returns the datapath ids of all switches.
     fn switches(&self) -> PyResult<Vec<u64>> {
         current::with_net(self.ticket, |net| net.switches().into_iter().map(|dpid| dpid.0).collect())
     }
 
-    /// All links, each once.
+    /// Returns all links, each once.
     fn links<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         static LINK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let link = LINK.import(py, "maple._shapes", "Link")?;
@@ -336,31 +337,31 @@ impl PyNet {
         ends.map(|(a, b)| link.call1((PyLocation::from(a), PyLocation::from(b)))).collect()
     }
 
-    /// The edge ports of a switch.
+    /// Returns the edge ports of a switch.
     fn edge_ports(&self, switch: u64) -> PyResult<Vec<u32>> {
         current::with_net(self.ticket, |net| {
             net.edge_ports(Dpid(switch)).into_iter().map(|PortNo(number)| number).collect()
         })
     }
 
-    /// Whether packets can pass a port. A host that was not found is nowhere, so it has none.
+    /// Reports whether packets can pass a port. A host that was not found is nowhere, so no packet can get to it.
     fn is_up(&self, place: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Some(at) = self::place(place)? else { return Ok(false) };
         current::with_net(self.ticket, |net| net.is_up(at))
     }
 
-    /// The path with the fewest hops.
+    /// Returns the path with the fewest hops between two places.
     fn shortest_path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         self.path_between(src, dst, None)
     }
 
-    /// The path of least cost by these weights.
+    /// Returns the path of least cost by these weights.
     #[pyo3(signature = (src, dst, weight))]
     fn path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: &str) -> PyResult<PyRoute> {
         self.path_between(src, dst, Some(weight))
     }
 
-    /// The traffic that a port sends.
+    /// Returns the traffic that a port sends.
     #[pyo3(signature = (switch, port = None, *, capacity = None))]
     fn port(
         &self,
@@ -373,7 +374,7 @@ impl PyNet {
         PyLoad::new(self.ticket, &load, capacity)
     }
 
-    /// The traffic of a switch to the next one, over the busiest link between them.
+    /// Returns the traffic of a switch to the next one, over the busiest link between them.
     #[pyo3(signature = (a, b, *, capacity = None))]
     fn link(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>, capacity: Option<f64>) -> PyResult<PyLoad> {
         let load = match (a.extract::<u64>(), b.extract::<u64>()) {
@@ -386,7 +387,7 @@ impl PyNet {
         PyLoad::new(self.ticket, &load, capacity)
     }
 
-    /// The traffic of one host to another.
+    /// Returns the traffic of one host to another.
     #[pyo3(signature = (src, dst, *, capacity = None))]
     fn traffic(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, capacity: Option<f64>) -> PyResult<PyLoad> {
         let load = match (self.host_address(src)?, self.host_address(dst)?) {
@@ -408,7 +409,7 @@ impl PyNet {
         transaction::or_else(py, first, second)
     }
 
-    /// Has the packet wait until something that the run has read changes.
+    /// Makes the packet wait until something that the run has read changes.
     fn retry(&self) -> PyResult<()> {
         current::with_net(self.ticket, |_| ())?;
         transaction::retry()

@@ -61,7 +61,7 @@ macro_rules! fields {
                 Ok(PyBytes::new(py, Packet::new(&whole(self.ticket, "pkt.payload")?, 0).payload()))
             }
 
-            /// Whether the packet matches all of these conditions: one test.
+            /// Reports whether the packet matches all of these conditions: one test.
             #[pyo3(signature = (**fields))]
             fn matches(&self, py: Python<'_>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
                 let Some(cond) = conjunction(fields)? else { return Ok(false) };
@@ -72,7 +72,7 @@ macro_rules! fields {
                 "<packet>"
             }
 
-            /// The packet in one line, which reads the fields that it shows.
+            /// Returns the packet in one line, which reads the fields that it shows.
             fn __str__(&self, py: Python<'_>) -> PyResult<String> {
                 let line = source::here(py);
                 current::with_packet(self.ticket, "str(pkt)", |p| {
@@ -80,7 +80,7 @@ macro_rules! fields {
                 })
             }
 
-            /// Called for names that are no attribute.
+            /// Raises an error that names the fields that there are, for names that are no attribute.
             fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
                 let told = py.import("maple._spelling")?.call_method1("unknown_field", (name,))?;
                 Err(PyAttributeError::new_err(told.unbind()))

@@ -24,7 +24,7 @@ impl PyParallelPaths {
         Ok(PyParallelPaths(paths))
     }
 
-    /// The path with the fewest hops. It is computed without the interpreter's lock.
+    /// Returns the path with the fewest hops. It is computed without the interpreter's lock.
     fn shortest_path(
         &self,
         py: Python<'_>,
@@ -42,7 +42,7 @@ impl PyParallelPaths {
     }
 }
 
-/// The switches, the links and the hosts that are known now.
+/// Returns the switches, the links and the hosts that are known now.
 #[pyfunction]
 #[allow(clippy::type_complexity, reason = "Python takes it apart at once")]
 pub fn network(py: Python<'_>) -> PyResult<(Vec<u64>, Vec<(PyLocation, PyLocation)>, Bound<'_, PyDict>)> {

@@ -47,7 +47,7 @@ impl Query {
         Ok(Query { function: Function::new(&name, ask), name })
     }
 
-    /// The answer. A reader depends on it, not on the state that it comes from.
+    /// Returns the query's answer. A reader depends on the answer, not on the state that it comes from.
     #[pyo3(signature = (*arguments))]
     fn __call__<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let cell = self.function.cell(to_value(arguments.as_any())?);

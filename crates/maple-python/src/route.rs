@@ -68,7 +68,7 @@ impl PyMeter {
         Ok(PyMeter(Limit { burst, ..limit }))
     }
 
-    /// Its key.
+    /// Name of the meter, which is its key.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
@@ -244,7 +244,7 @@ impl PyLocation {
         Ok(self.location(py)?.port.0)
     }
 
-    /// Whether packets can pass the port, now. A dependency of the run.
+    /// Whether packets can pass the port now, which is a dependency of the run.
     #[getter]
     fn up(&self, py: Python<'_>) -> PyResult<bool> {
         let at = self.location(py)?;
@@ -254,7 +254,7 @@ impl PyLocation {
         Ok(net.is_up(at))
     }
 
-    /// So that `switch, port = location` works.
+    /// Returns the parts, so that `switch, port = location` works.
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let at = self.location(py)?;
         (at.switch.0, at.port.0).into_pyobject(py)?.call_method0("__iter__")
@@ -292,7 +292,7 @@ impl PyLocation {
 
 #[pymethods]
 impl PyRoute {
-    /// This route, with header fields rewritten where the packet leaves the network.
+    /// Returns the route with header fields rewritten where the packet leaves the network.
     #[pyo3(signature = (**fields))]
     fn set(&self, fields: Option<&Bound<'_, PyDict>>) -> PyResult<PyRoute> {
         let mut route = self.0.clone();
@@ -304,12 +304,12 @@ impl PyRoute {
         Ok(PyRoute(route))
     }
 
-    /// This route, through this queue of the egress ports.
+    /// Returns the route through this queue of the egress ports.
     fn queue(&self, queue: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         Ok(PyRoute(self.0.clone().queue(number("queue", queue, 0..=LAST_QUEUE)?)))
     }
 
-    /// This route, and a copy of the packet, as the route sends it, to an edge port. None to `None`.
+    /// Returns the route with a copy of the packet, as the route sends it, to an edge port. There is no copy to `None`.
     fn copy_to(&self, place: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         let route = self.0.clone();
         if place.is_none() {
@@ -318,8 +318,8 @@ impl PyRoute {
         Ok(PyRoute(route.copy_to(PyLocation::from_object(place)?)))
     }
 
-    /// This route, through this meter of the ingress switch (OpenFlow 1.3): one that Maple makes, or the number of
-    /// one that is there.
+    /// Returns the route through this meter of the ingress switch (OpenFlow 1.3): one that Maple makes, or the number
+    /// of one that is there.
     fn meter(&self, meter: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         if let Ok(meter) = meter.cast::<PyMeter>() {
             return Ok(PyRoute(self.0.clone().limit(meter.get().0.clone())));
@@ -327,13 +327,13 @@ impl PyRoute {
         Ok(PyRoute(self.0.clone().meter(number("meter", meter, 1..=LAST_METER)?)))
     }
 
-    /// The hops given one by one, as pairs of switch and port.
+    /// The hops of the route that were given one by one, as pairs of switch and port.
     #[getter]
     fn hops(&self) -> Vec<(u64, u32)> {
         self.0.explicit_hops().map(|hop| (hop.switch.0, hop.port.0)).collect()
     }
 
-    /// Whether there is a path: false only for the answer of a path query without a path.
+    /// Reports whether there is a path: false only for the answer of a path query without a path.
     fn __bool__(&self) -> bool {
         !self.0.is_unreachable()
     }
@@ -424,7 +424,7 @@ pub fn multicast(routes: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
     Ok(PyRoute::here(routes.py(), Route::union(listed(routes, "multicast()")?)))
 }
 
-/// One of several routes, the same for packets that agree in these fields.
+/// Returns one of several routes, the same one for packets that agree in these fields.
 #[pyfunction]
 #[pyo3(signature = (routes, *, by))]
 pub fn ecmp(py: Python<'_>, routes: &Bound<'_, PyAny>, by: &Bound<'_, PyAny>) -> PyResult<PyRoute> {

@@ -305,13 +305,13 @@ impl Table {
         Ok(Table { name: name.into(), types: types.map(Arc::new) })
     }
 
-    /// The name.
+    /// Name of the table.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value at `key`, or `default`.
+    /// Returns the value at `key`, or `default`.
     #[pyo3(signature = (key, default = None))]
     fn get<'py>(
         &self,
@@ -363,17 +363,17 @@ impl Table {
         if writes.is_empty() { Ok(()) } else { write(py, writes) }
     }
 
-    /// All keys.
+    /// Returns all keys of the table.
     fn keys<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.all().iter().map(|(key, _)| to_python(py, key)).collect()
     }
 
-    /// All values, in the order of their keys.
+    /// Returns all values, in the order of their keys.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.all().iter().map(|(_, value)| to_python(py, value)).collect()
     }
 
-    /// All pairs of key and value.
+    /// Returns all pairs of key and value.
     fn items<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         self.all().iter().map(|(key, value)| Ok((to_python(py, key)?, to_python(py, value)?))).collect()
     }
@@ -446,13 +446,13 @@ impl Var {
         Ok(Var { name: name.into(), default, kind: kind.map(Arc::new) })
     }
 
-    /// The name.
+    /// Name of the variable.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value.
+    /// Value of the variable.
     #[getter]
     fn get_value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match read(Cell::Var(self.name.clone())) {
@@ -489,7 +489,7 @@ impl Counter {
         Ok(Counter { name: name.into() })
     }
 
-    /// The name.
+    /// Name of the counter.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -504,7 +504,7 @@ impl Counter {
         write(py, vec![Write::Add { name: self.name.clone(), amount: i128::from(amount) }])
     }
 
-    /// Its value: in a policy a dependency, which each addition changes.
+    /// Value of the counter: in a policy a dependency, which each addition changes.
     #[getter]
     fn value(&self) -> i128 {
         match read(Cell::Var(self.name.clone())) {

@@ -40,7 +40,7 @@ type PyExamined = (Option<PyCounterexample>, u64, u64, Option<String>);
 /// packet; the error if it failed.
 type PyObserved = (Vec<String>, Option<(String, u32)>, bool, Option<String>);
 
-/// Has all hosts announce themselves.
+/// Makes all hosts announce themselves.
 #[pyfunction]
 pub fn introduce_hosts(py: Python<'_>, laboratory: &PyLaboratory) -> PyResult<()> {
     laboratory.call(py, |_, world| world.introduce_hosts())?;
@@ -58,7 +58,7 @@ pub fn deliver(py: Python<'_>, laboratory: &PyLaboratory, host: String, frame: V
     })
 }
 
-/// The fields of a frame, by name.
+/// Returns the fields of a frame, by name.
 #[pyfunction]
 pub fn fields_of<'py>(py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyDict>> {
     let packet = Packet::new(frame, 0);
@@ -73,14 +73,14 @@ pub fn fields_of<'py>(py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyDi
     Ok(fields)
 }
 
-/// A frame in one line, for people.
+/// Returns a frame in one line, for people.
 #[pyfunction]
 pub fn summary(frame: &[u8]) -> String {
     maple_wire::packet::text::summary(&Packet::new(frame, 0))
 }
 
-/// Whether a frame that a host got is the controller's own, and none of the policy's: a probe of discovery, a question
-/// whether the host is still there, or one of the querier.
+/// Reports whether a frame that a host got is the controller's own, and not the policy's. It may be a probe of
+/// discovery, a question whether the host is still there, or a query for members of groups.
 #[pyfunction]
 pub fn is_the_controllers(frame: &[u8]) -> bool {
     // Any key serves here: a probe of Maple's under another key is still distinguished from other devices' LLDP.
@@ -90,7 +90,7 @@ pub fn is_the_controllers(frame: &[u8]) -> bool {
     discovery::is_probe(frame) && is_probe() || is_asking()
 }
 
-/// The frames that a host got since a time, in nanoseconds; and the time now.
+/// Returns the frames that a host got since a time, in nanoseconds; and the time now.
 #[pyfunction]
 pub fn received(
     py: Python<'_>,
@@ -121,7 +121,7 @@ pub fn switch_power(py: Python<'_>, laboratory: &PyLaboratory, switch: String, o
     })
 }
 
-/// What the policy would do with a frame that enters there now.
+/// Returns what the policy would do with a frame that enters at this place now.
 #[pyfunction]
 pub fn observe(
     py: Python<'_>,
@@ -138,7 +138,7 @@ pub fn observe(
     Ok((run.lines(), place, drops, run.answer.as_ref().err().map(ToString::to_string)))
 }
 
-/// What the policy asked and answered so far: tests, lines, and the number of runs.
+/// Returns what the policy has asked and answered so far: tests, lines, and the number of runs.
 #[pyfunction]
 pub fn decisions(laboratory: &PyLaboratory) -> (Vec<PyTest>, Vec<PyLine>, u64) {
     let decisions = laboratory.laboratory().decisions();

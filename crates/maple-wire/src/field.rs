@@ -395,7 +395,7 @@ impl FieldSet {
     /// The fields that a match of OpenFlow 1.0 has a place for.
     pub(crate) const OF10_PLACES: FieldSet = FieldSet::from10(In10::Reported);
 
-    /// The fields about which a match of OpenFlow 1.0 can say this, or more.
+    /// Returns the fields about which a match of OpenFlow 1.0 can say at least as much.
     const fn from10(least: In10) -> FieldSet {
         let (mut fields, mut i) = (FieldSet::EMPTY, 0);
         while i < Field::COUNT {

@@ -9,7 +9,7 @@ fn main() {
     divan::main();
 }
 
-/// A torus of 25 by 40 switches with four links each, without one of them.
+/// Creates a torus of 25 by 40 switches with four links each, without one of them.
 fn links(missing: usize) -> Vec<(Location, Location)> {
     let (width, height) = (25, 40);
     let at = |x: u64, y: u64, port| Location::new(Dpid(1 + x % width + y % height * width), PortNo(port));

@@ -141,18 +141,18 @@ impl FlowsArgs {
         policies.iter().map(ours).collect()
     }
 
-    /// The requested numbers of ports, or `default`.
+    /// Returns the requested numbers of ports, or `default`.
     fn ports(&self, default: u32) -> Vec<u32> {
         if self.ports.is_empty() { vec![default] } else { self.ports.clone() }
     }
 
-    /// The contender of the first policy alone, for the other scenarios.
+    /// Returns the contender of the first policy alone, for the other scenarios.
     fn first(&self, more: &str) -> anyhow::Result<Contender> {
         Ok(self.ours(more)?.swap_remove(0))
     }
 }
 
-/// A path for the controller's socket that no other run uses.
+/// Returns a path for the controller's socket that no other run uses.
 fn socket() -> PathBuf {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -89,7 +89,7 @@ fn named(row: &Row) -> String {
     format!("{}, line:{}, OpenFlow {}, {} ports", row.controller, row.setting.line, row.of, row.setting.ports)
 }
 
-/// The targets of a single row.
+/// Returns the targets of a single row.
 fn alone(row: &Row) -> Vec<TargetResult> {
     let name = format!("{}, {} leaves", named(row), row.middle.leaves);
     let mut verdicts = Vec::new();
@@ -103,7 +103,7 @@ fn alone(row: &Row) -> Vec<TargetResult> {
     verdicts
 }
 
-/// The targets for the ratio of a flow's time with the largest and the smallest `x`, among rows that agree
+/// Returns the targets for the ratio of a flow's time with the largest and the smallest `x`, among rows that agree
 /// otherwise. The least time of each counts, because other programs can only increase it.
 fn against(
     rows: &[&Row],

@@ -81,7 +81,7 @@ pub(crate) fn statistics(args: &StatisticsArgs) -> Result<(), BenchError> {
     args.output.print(&figures, || statistics::table(&figures).to_string(), || vec![statistics::chart(&sets)])
 }
 
-/// The filter files in a folder, by name.
+/// Returns the filter files in a folder, by name.
 fn filter_files(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
     let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
     let mut found = Vec::new();

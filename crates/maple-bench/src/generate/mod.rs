@@ -105,7 +105,7 @@ fn open_unit(random: &mut Random) -> f64 {
     ((random.number() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// The number of bits that a filter fixes, then where it fixes them, so that filters of one kind are adjacent.
+/// Returns the number of bits that a filter fixes, then where it fixes them. So filters of one kind are adjacent.
 fn precedence(filter: &Filter) -> (u32, [u32; 4]) {
     let ports = |range: PortRange| 16 - (u32::from(range.hi - range.lo) + 1).ilog2();
     let proto = if filter.proto.is_some() { 8 } else { 0 };

@@ -161,7 +161,7 @@ struct Host {
     mac: [u8; 6],
 }
 
-/// A host. Clients come first, then servers. Each has a /24 subnet.
+/// Returns the host with this number: clients come first, then servers. Each has a /24 subnet.
 fn host(number: u32) -> Host {
     let port = number + 1;
     Host { port: PortNo(port), address: Ipv4Addr::new(10, 0, port as u8, 1), mac: [2, 0, 0, 0, 0, port as u8] }
@@ -171,7 +171,7 @@ fn frame(src: Host, dst: Host, src_port: u16, dst_port: u16) -> Vec<u8> {
     Frame::ethernet(dst.mac, src.mac).ipv4(src.address.octets(), dst.address.octets()).tcp(src_port, dst_port).build()
 }
 
-/// The port of an address's subnet.
+/// Returns the port of an address's subnet.
 fn port_of(address: u32) -> Option<PortNo> {
     let [a, b, subnet, _] = address.to_be_bytes();
     ((a, b) == (10, 0) && subnet > 0).then(|| PortNo(subnet.into()))
@@ -182,7 +182,8 @@ fn unit(random: &mut Random) -> f64 {
     (random.below(1 << 32) + 1) as f64 / (1u64 << 32) as f64
 }
 
-/// `mt-route` on one switch: every subnet is a tenant, all tenants may communicate, and all paths have one hop.
+/// Decides as `mt-route` does on one switch: every subnet is a tenant, all tenants may communicate, and all paths have
+/// one hop.
 fn mt_route(pkt: &PacketHandle, _: &Net) -> Route {
     let tenant = |field| port_of(pkt.read(field, 0xffff_ff00, None)? as u32);
     match (tenant(Field::Ipv4Src), tenant(Field::Ipv4Dst)) {
@@ -191,7 +192,7 @@ fn mt_route(pkt: &PacketHandle, _: &Net) -> Route {
     }
 }
 
-/// The route of [`mt_route`], after reading every field of a TCP packet.
+/// Returns the route of [`mt_route`], after reading every field of a TCP packet.
 fn exact_match(pkt: &PacketHandle, net: &Net) -> Route {
     use Field::*;
     for field in

@@ -117,7 +117,7 @@ impl DataCentre {
         ports.push(self.port(dst, 0));
     }
 
-    /// The number of a switch's port. The racks' switches come first, then aggregation, then core switches.
+    /// Returns the number of a switch's port. The racks' switches come first, then aggregation, then core switches.
     fn port(&self, switch: usize, port: usize) -> Port {
         (switch * 2 * self.half + port) as Port
     }
@@ -134,7 +134,7 @@ fn weights(half: usize, tenants: usize, seed: u64) -> (Vec<Vec<Weight>>, Vec<Vec
     (draw(), draw())
 }
 
-/// The lightest path over a core switch between two pods, for each aggregation switch, given the weights of a
+/// Returns the lightest path over a core switch between two pods, for each aggregation switch, given the weights of a
 /// tenant.
 fn lightest_over(half: usize, core: &[Weight]) -> Vec<(Weight, u16)> {
     let pods = 2 * half;

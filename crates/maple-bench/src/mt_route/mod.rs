@@ -333,7 +333,7 @@ impl RackRules {
         Ok(())
     }
 
-    /// The number of different priorities.
+    /// Returns the number of different priorities.
     fn levels(&self) -> usize {
         self.rules.values().map(|rule| rule.priority).collect::<BTreeSet<_>>().len()
     }

@@ -139,7 +139,7 @@ impl Chart {
         label.cloned().unwrap_or_default()
     }
 
-    /// The range from the least to the greatest value; from 0 on a linear axis.
+    /// Returns the range from the least to the greatest value; from 0 on a linear axis.
     fn extent(&self, value: impl Fn(&(f64, f64)) -> f64, log: bool) -> Range<f64> {
         let values = || self.series.iter().flat_map(|series| &series.points).map(&value).filter(|v| v.is_finite());
         let (least, greatest) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -155,7 +155,7 @@ impl Chart {
 type Area<B> = DrawingArea<B, plotters::coord::Shift>;
 type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
-/// A logarithmic axis with whole decades.
+/// Returns a logarithmic axis with whole decades.
 fn decades(range: Range<f64>) -> LogCoord<f64> {
     let (first, last) = (range.start.log10().floor() as i32, range.end.log10().ceil() as i32);
     (10f64.powi(first)..10f64.powi(last)).log_scale().into()

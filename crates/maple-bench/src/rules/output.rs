@@ -181,13 +181,13 @@ fn beside_paper(name: &'static str, columns: &[Column], findings: &[Finding]) ->
     table.to_string()
 }
 
-/// The paper's row of a set, after our last result for it.
+/// Returns the paper's row of a set, after our last result for it.
 fn published_after(findings: &[Finding], at: usize) -> Option<&'static Published> {
     let is_last = findings.get(at + 1).is_none_or(|next| next.set != findings[at].set);
     if is_last { published(&findings[at].set) } else { None }
 }
 
-/// The number of rules for each filter of the set.
+/// Returns the number of rules for each filter of the set.
 fn compactness(m: &Measured) -> f64 {
     m.rules as f64 / m.filters as f64
 }

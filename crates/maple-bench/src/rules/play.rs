@@ -161,7 +161,7 @@ fn verdict_of(filter: Option<usize>) -> Treated {
     filter.map_or(Treated::Drop, |filter| Treated::Output(filter as u32 + 1))
 }
 
-/// The number of rules that are deleted at one priority and added at another.
+/// Returns the number of rules that are deleted at one priority and added at another.
 fn reprioritised(changes: &[Change]) -> usize {
     let mut deleted: HashMap<_, usize> = HashMap::new();
     let key = |rule: &Rule| (rule.matching.clone(), rule.instructions.clone());

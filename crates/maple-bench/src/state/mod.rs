@@ -137,7 +137,7 @@ fn chart(invalidations: &[Invalidation]) -> Chart {
     }
 }
 
-/// Rows of a name and a number.
+/// Returns rows of a name and a number.
 fn list(figures: &[(&str, f64)]) -> String {
     let mut table = TextTable::new(["", "ns"]);
     for (name, figure) in figures {

@@ -169,7 +169,7 @@ fn subscribe(store: &Store, leaf: u64, table: &Name, key: u64) {
     let _ = store.commit(txn, Some(LeafId(leaf)));
 }
 
-/// The nanoseconds for each of many writes of new values, and the number of withdrawn leaves.
+/// Returns the nanoseconds for each of many writes of new values, and the number of withdrawn leaves.
 fn timed(store: &Store, table: &Name, mut key: impl FnMut(u64) -> u64, count: u64) -> (f64, u64) {
     let version = store.snapshot().version();
     let (before, mut withdrawn) = (cpu(), 0);
@@ -180,7 +180,7 @@ fn timed(store: &Store, table: &Name, mut key: impl FnMut(u64) -> u64, count: u6
     ((cpu() - before) / count as f64, withdrawn)
 }
 
-/// The nanoseconds for each repetition of `work`: the median of several rounds.
+/// Returns the nanoseconds for each repetition of `work`: the median of several rounds.
 fn each(rounds: usize, mut work: impl FnMut(u64)) -> f64 {
     let round = |_| {
         let before = cpu();
@@ -190,7 +190,7 @@ fn each(rounds: usize, mut work: impl FnMut(u64)) -> f64 {
     median((0..rounds).map(round).collect())
 }
 
-/// The processor time that this thread has used, in nanoseconds.
+/// Returns the processor time that this thread has used, in nanoseconds.
 fn cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64

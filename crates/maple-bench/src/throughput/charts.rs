@@ -43,7 +43,7 @@ impl Axis {
         }
     }
 
-    /// The point's value of this quantity for a line's name.
+    /// Returns the point's value of this quantity for a line's name.
     fn line_name(self, point: &Point) -> String {
         match (self, self.of_point(point)) {
             (Axis::Window, n) => format!("window {n}"),
@@ -81,7 +81,7 @@ fn chart(what: &str, axis: Axis, y: &str, series: Vec<Series>) -> Chart {
     Chart { title, x, y: y.to_owned(), log_x, log_y: false, labels: Vec::new(), series }
 }
 
-/// The chart of the distribution of delays.
+/// Returns the chart of the distribution of delays.
 fn distribution(closed: &Points, varying: &[Axis]) -> Option<Chart> {
     let curve = |point: &Point| point.curve.iter().map(|(share, time)| (time.max(0.1), *share)).collect();
     Some(Chart {
@@ -96,7 +96,7 @@ fn distribution(closed: &Points, varying: &[Axis]) -> Option<Chart> {
     .filter(|chart| !chart.series.is_empty())
 }
 
-/// The chart of the median and 95th percentile of the delay at each offered rate.
+/// Returns the chart of the median and 95th percentile of the delay at each offered rate.
 fn delay(offered: &Points) -> Option<Chart> {
     let axes: Vec<Axis> = [Axis::Switches, Axis::Workers].into_iter().filter(|axis| varies(offered, *axis)).collect();
     let line = |what: &str, y: fn(&Point) -> f64| {
@@ -149,7 +149,7 @@ mod tests {
         results
     }
 
-    /// The titles of the charts, with the names of their lines and their numbers of points.
+    /// Returns the titles of the charts, with the names of their lines and their numbers of points.
     fn shown(points: Vec<Point>) -> Vec<(String, Vec<(String, usize)>)> {
         let lines = |chart: Chart| chart.series.into_iter().map(|line| (line.name, line.points.len())).collect();
         charts(&results(points)).into_iter().map(|chart| (chart.title.clone(), lines(chart))).collect()

@@ -247,7 +247,7 @@ impl<'a> Sweep<'a> {
         })?)
     }
 
-    /// The time of sending before the measurement. All switches learn at the same speed, so their tables grow
+    /// Returns the time of sending before the measurement. All switches learn at the same speed, so their tables grow
     /// at the same moments. That cost does not belong to the delay at a steady rate.
     fn warmup(&self, switches: u32, mode: Mode) -> Duration {
         match (&self.workload, mode) {
@@ -261,8 +261,8 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The median report, by answers a second or, if all were offered the same rate, by the median delay; of two,
-/// the lower one. Rounds without a valid result count only if there is no other.
+/// Returns the median report, by answers a second or, if all were offered the same rate, by the median delay. Of two,
+/// it is the lower one. Rounds without a valid result count only if there is no other.
 fn median(reports: Vec<Report>) -> Option<Report> {
     let key = |report: &Report| if report.offered.is_some() { report.latency.p50 } else { report.answers };
     let (mut results, others): (Vec<Report>, Vec<Report>) = reports.into_iter().partition(Report::is_result);

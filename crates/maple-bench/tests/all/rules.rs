@@ -29,7 +29,7 @@ const FILTERS: &str = "\
 @0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\t
 ";
 
-/// Headers at the corners of the filters, evenly spaced among all combinations.
+/// Returns headers at the corners of the filters, evenly spaced among all combinations.
 fn trace(step: usize) -> String {
     let sources = [0x0a01_0203u32, 0x0a01_0204, 0x0a01_0000, 0x0a02_0000, 0x0b00_0000];
     let destinations = [0xc0a8_0101u32, 0xc0a8_0102, 0xc0a8_ffff, 0x0102_0304];

@@ -16,7 +16,7 @@ const SWITCHES: u64 = 3;
 /// The ports to the switch before and the switch after.
 const LINKS: [u32; 2] = [101, 102];
 
-/// Where the host of this number is: as many hosts at each switch, each at a port of its own.
+/// Returns the place of the host with this number. All switches have as many hosts, each at a port of its own.
 fn place(host: u64) -> Location {
     Location::new(Dpid(host % SWITCHES + 1), PortNo((host / SWITCHES) as u32 + 1))
 }
@@ -26,7 +26,7 @@ fn frame(from: u64, to: u64) -> Vec<u8> {
     Frame::ethernet(mac(to), mac(from)).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 80).payload(b"hello")
 }
 
-/// A line of switches.
+/// Creates a line of switches.
 fn network(policy: Arc<dyn Policy>, look_up_tables: u8, hosts: u64) -> SimNetwork {
     let options = Options { look_up_tables, ..Options::default() };
     let mut sim = SimNetwork::new(policy, 1, &options, 7);
@@ -60,7 +60,7 @@ fn after_all_pairs(policy: &Arc<dyn Policy>, tables: u8, hosts: u64) -> (usize, 
     (sim.switches().map(|switch| switch.flows().len()).sum(), outcome)
 }
 
-/// The built-in policy, and the same one as a program writes it.
+/// Returns the built-in policy, and the same one as a program writes it.
 fn policies() -> [Arc<dyn Policy>; 2] {
     let closure = |pkt: &maple::Packet, net: &maple::Net| {
         if pkt.is_multicast() {

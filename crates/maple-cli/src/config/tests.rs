@@ -35,7 +35,7 @@ fn strings(matches: &ArgMatches, id: &str) -> Vec<String> {
     raw.map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
-/// A value that an option accepts.
+/// Returns a value that an option accepts.
 fn sample(arg: &Arg) -> String {
     if arguments::is_flag(arg) {
         return "true".into();

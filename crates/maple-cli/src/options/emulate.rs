@@ -43,7 +43,7 @@ impl EmulationArgs {
         self.of.unwrap_or(Version::Of13)
     }
 
-    /// Flows per second that all hosts together open.
+    /// Returns the number of flows a second that all hosts together open.
     pub fn rate(&self) -> u32 {
         self.rate.unwrap_or(20)
     }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// The example binaries lie beside the directory of this test's own binary.
+/// Returns the path of an example, which lies beside the directory of this test's own binary.
 fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("this test has a path");
     path.pop();
@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The number behind a line of the summary.
+/// Returns the number after a line of the summary.
 fn counted(output: &Output, line: &str) -> u64 {
     let out = text(&output.stdout);
     let found = out.lines().find_map(|l| l.trim().strip_prefix(line)).map(str::trim);
@@ -336,7 +336,7 @@ impl Running {
         Running(child, address)
     }
 
-    /// The report of `maple load` towards it, whether or not its figures count on a busy machine.
+    /// Returns the report of `maple load` towards a controller, whether or not its figures count on a busy machine.
     fn load(&self, arguments: &[&str]) -> serde_json::Value {
         let output = maple(&[&["load", "--connect", &self.1, "--duration", "500ms", "--json"][..], arguments].concat());
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))

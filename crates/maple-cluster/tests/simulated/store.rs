@@ -46,7 +46,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store, in which something else has made so many revisions.
+    /// Creates an empty store, in which something else has made this many revisions.
     pub fn new(revision: u64, plants: BTreeSet<Plant>) -> Store {
         Store { revision, plants, ..Store::default() }
     }
@@ -60,7 +60,7 @@ impl Store {
         over.into_iter().for_each(|lease| self.end(lease));
     }
 
-    /// Another server leads: all leases begin anew, as in etcd.
+    /// Makes another server lead: all leases begin anew, as in etcd.
     pub fn change_leader(&mut self, now: Time) {
         for (time, ends) in self.leases.values_mut() {
             *ends = now + *time;

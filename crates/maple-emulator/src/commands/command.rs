@@ -342,7 +342,7 @@ fn with_places<'a>(words: &[&'a str]) -> Vec<&'a str> {
     words.iter().enumerate().flat_map(split).collect()
 }
 
-/// The error for a line that is not a command.
+/// Returns the error for a line that is not a command.
 fn unknown(first: &str, rest: &[&str]) -> String {
     if let Some(near) = nearest(first, FIRST) {
         return format!("there is no command {first}; did you mean {near}?");

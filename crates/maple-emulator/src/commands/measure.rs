@@ -126,7 +126,7 @@ impl Streaming {
         (u128::from(self.arrived.bytes) * 8 * u128::from(SECOND) / span.max(u128::from(self.duration))) as u64
     }
 
-    /// Frames that did not arrive.
+    /// Returns the number of frames that did not arrive.
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.arrived.packets)
     }
@@ -314,7 +314,7 @@ impl CommandRunner {
         ground.with(move |network| is_known(network))
     }
 
-    /// The names of two different hosts.
+    /// Returns the names of two different hosts.
     fn two_hosts(&self, from: &str, to: &str) -> Result<(&str, &str), CommandError> {
         let (from, to) = (self.host(from)?, self.host(to)?);
         if from == to { Err(CommandError::Wrong(format!("{from} would talk to itself"))) } else { Ok((from, to)) }

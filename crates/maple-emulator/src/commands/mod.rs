@@ -300,7 +300,7 @@ impl CommandRunner {
         found.ok_or_else(|| CommandError::Wrong(unknown("host", text, names())))
     }
 
-    /// The name of a switch.
+    /// Returns the name of a switch.
     fn name(&self, dpid: Dpid) -> String {
         let found = self.topology.switches.iter().find(|switch| switch.dpid == dpid);
         found.map_or_else(|| dpid.to_string(), |switch| switch.name.clone())
@@ -333,7 +333,7 @@ fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The error for an unknown name, with a suggestion.
+/// Returns the error for an unknown name, with a suggestion.
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     if let Some(near) = maple_wire::nearest(name, names.clone()) {
         return format!("there is no {what} {name}; did you mean {near}?");

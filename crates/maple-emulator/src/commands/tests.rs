@@ -280,7 +280,7 @@ fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
     );
 }
 
-/// The processor time of this thread. What else the machine does takes none of it.
+/// Returns the processor time of this thread, which what else the machine does takes no part of.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

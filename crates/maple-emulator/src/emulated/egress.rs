@@ -127,7 +127,7 @@ impl<T> Egress<T> {
     }
 }
 
-/// The time of this many bytes at a rate, in nanoseconds.
+/// Returns the time of this many bytes at a rate, in nanoseconds.
 fn time_of(bytes: usize, rate: u64) -> Nanoseconds {
     (bytes as u128 * 8 * u128::from(SECOND)).div_ceil(u128::from(rate.max(1))) as Nanoseconds
 }

@@ -259,7 +259,7 @@ impl EmulatedNetwork {
 /// The number of frames whose copies are counted; older ones have long arrived.
 const COPIES_KEPT: usize = 10_000;
 
-/// The copy of a frame that has passed one more switch.
+/// Returns the copy of a frame that has passed one more switch.
 fn through(cause: &Cause, dpid: Dpid, steps: &[PassedTable], out_port: Option<PortNo>, frame: Vec<u8>) -> InFlight {
     let mut path = cause.flight.path.clone();
     path.push(Hop { dpid, in_port: cause.in_port, steps: steps.to_vec(), out_port });

@@ -263,7 +263,7 @@ impl EmulatedNetwork {
         self.records.log.clear();
     }
 
-    /// Frames sent and delivered between each pair of hosts, by kind.
+    /// Returns the frames sent and delivered between each pair of hosts, by kind.
     pub fn pairs(&self) -> &BTreeMap<PairKey, PairCounters> {
         &self.records.pairs
     }

@@ -322,7 +322,7 @@ impl Host {
         self.counters.flows_failed += u64::from(progress != Progress::Done);
     }
 
-    /// The last flow from a port.
+    /// Returns the last flow from a port.
     fn flow_from(&self, port: u16) -> Option<usize> {
         let place = usize::from(port.checked_sub(FIRST_CLIENT_PORT)?);
         let rounds = self.flows.len().checked_sub(place + 1)? / CLIENT_PORTS;

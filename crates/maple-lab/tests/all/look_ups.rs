@@ -74,7 +74,7 @@ fn wanted(state: &Snapshot, sent: Sent) -> Option<PortNo> {
     port.map(|port| PortNo(i64::from_value(&port).expect("ports are stored") as u32))
 }
 
-/// A write of a random row, or its removal.
+/// Draws a write of a random row, or its removal.
 fn change(random: &mut Choices) -> Write {
     let number = random.below(HOSTS as usize) as u64;
     let port = (!random.one_in(3)).then(|| (1 + random.below(3) as i64).to_value());

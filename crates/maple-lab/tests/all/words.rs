@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use maple::prelude::*;
 use maple_lab::{TestNetwork, with};
 
-/// ssh takes the secure path, telnet is dropped, and blocked hosts send nothing.
+/// Decides as a user's policy: ssh takes the secure path, telnet is dropped, and blocked hosts send nothing.
 fn policy(pkt: &Packet, net: &Net) -> Route {
     let blocked = Table::<Mac, bool>::new("blocked");
     if pkt.tcp_dst() == 23 || blocked.contains(net, &pkt.eth_src().get()) {

@@ -220,7 +220,7 @@ impl FlowNetwork {
         Ok(unknown)
     }
 
-    /// The first host, and the first one at another port. The others announce themselves to these.
+    /// Returns the first host, and the first one at another port. The other hosts announce themselves to these.
     fn anchors(&self) -> [u32; 2] {
         let hosts = &self.options.network.hosts;
         let first = hosts.first().map(place);
@@ -228,7 +228,7 @@ impl FlowNetwork {
         [0, other as u32]
     }
 
-    /// The host to which this one announces itself; `None` for the first host.
+    /// Returns the host to which this one announces itself; `None` for the first host.
     fn confidant(&self, host: u32) -> Option<u32> {
         let [first, other] = self.anchors();
         let at = |host: u32| place(&self.options.network.hosts[host as usize]);

@@ -89,12 +89,12 @@ impl HandlerBench {
         object.ok_or_else(|| PyRuntimeError::new_err("the handler could not be made; errors() says why"))
     }
 
-    /// The errors since the last question.
+    /// Returns the errors since the last question.
     fn errors(&self) -> Vec<String> {
         self.told.try_iter().map(|notice| notice.to_string()).collect()
     }
 
-    /// The switch sends a frame that came in at a port. With a `buffer_id` it keeps the frame.
+    /// Pretends that the switch sends a frame that came in at a port. With a `buffer_id` it keeps the frame.
     #[pyo3(signature = (frame, port = 1, buffer_id = None))]
     fn packet_in(&self, frame: Vec<u8>, port: u32, buffer_id: Option<u32>) -> PyResult<Vec<String>> {
         let total_len = u16::try_from(frame.len()).map_err(|_| PyValueError::new_err("the frame is too long"))?;
@@ -109,7 +109,7 @@ impl HandlerBench {
         Ok(self.call(|handler, out| handler.packet_ins(&[view], out)))
     }
 
-    /// A port came ("add"), went ("delete") or changed ("modify").
+    /// Pretends that a port came ("add"), went ("delete") or changed ("modify").
     #[pyo3(signature = (number, reason = "modify", up = true))]
     fn port_status(&self, number: u32, reason: &str, up: bool) -> PyResult<Vec<String>> {
         let reason = match reason {
@@ -123,7 +123,7 @@ impl HandlerBench {
         Ok(self.call(|handler, out| handler.port_status(&PortStatus { reason, port }, out)))
     }
 
-    /// A rule expired because no packet matched it.
+    /// Pretends that a rule expired because no packet matched it.
     #[pyo3(signature = (r#match, priority = 0x8000, cookie = 0))]
     fn flow_removed(&self, r#match: &Bound<'_, PyMatch>, priority: u16, cookie: u64) -> Vec<String> {
         let removed = FlowRemoved {
@@ -142,30 +142,30 @@ impl HandlerBench {
         self.call(|handler, out| handler.flow_removed(&removed, out))
     }
 
-    /// The switch refuses a message.
+    /// Pretends that the switch refuses a message.
     #[pyo3(signature = (r#type, code, data = Vec::new()))]
     fn error(&self, r#type: u16, code: u16, data: Vec<u8>) -> Vec<String> {
         let error = Message::Error(ErrorMsg { kind: r#type, code, data });
         self.call(|handler, out| handler.reply(0, &error, out))
     }
 
-    /// The switch answers a barrier.
+    /// Pretends that the switch answers a barrier.
     fn barrier(&self) -> Vec<String> {
         self.call(|handler, out| handler.reply(0, &Message::BarrierReply, out))
     }
 
-    /// The switch answers a statistics request with this encoded message.
+    /// Pretends that the switch answers a statistics request with this encoded message.
     fn stats(&self, message: &[u8]) -> PyResult<Vec<String>> {
         let message = decoded(self.version, message)?;
         Ok(self.call(|handler, out| handler.reply(0, &message, out)))
     }
 
-    /// The time that the handler asked for has come.
+    /// Pretends that the time has come that the handler asked for.
     fn timer(&self) -> Vec<String> {
         self.call(|handler, out| handler.timer(out))
     }
 
-    /// The connection is closed.
+    /// Pretends that the connection is closed.
     fn switch_down(&self) {
         self.call(|handler, _| handler.switch_down());
     }

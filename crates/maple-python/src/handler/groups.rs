@@ -61,25 +61,25 @@ impl PyBucket {
         Ok(PyBucket(Bucket { weight, watch_port, watch_group, actions: action::actions(actions)? }))
     }
 
-    /// Its action.
+    /// Actions of the bucket.
     #[getter]
     fn actions(&self) -> Vec<Action> {
         self.0.actions.iter().cloned().map(Action::from_wire).collect()
     }
 
-    /// Its share of the packets in a `"select"` group.
+    /// Share of the packets that the bucket gets in a `"select"` group.
     #[getter]
     fn weight(&self) -> u16 {
         self.0.weight
     }
 
-    /// The port that must be up for it to be used.
+    /// Port that must be up for the bucket to be used.
     #[getter]
     fn watch_port(&self) -> Option<u32> {
         (self.0.watch_port != PortNo::ANY).then_some(self.0.watch_port.0)
     }
 
-    /// The group that must be live for it to be used.
+    /// Group that must be live for the bucket to be used.
     #[getter]
     fn watch_group(&self) -> Option<u32> {
         (self.0.watch_group != ANY).then_some(self.0.watch_group)

@@ -116,7 +116,7 @@ impl PyMatch {
         completed(matching).map(without_empty_masks).map(PyMatch)
     }
 
-    /// The value of a field, or a pair of value and mask. `default` if the match does not name it.
+    /// Returns the value of a field, or a pair of value and mask. `default` if the match does not name the field.
     #[pyo3(signature = (name, default = None))]
     fn get<'py>(
         &self,
@@ -130,7 +130,7 @@ impl PyMatch {
         }
     }
 
-    /// All fields that it names.
+    /// Returns all fields that the match names.
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let fields = PyDict::new(py);

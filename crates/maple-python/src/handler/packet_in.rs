@@ -139,13 +139,13 @@ macro_rules! getters {
                 self.total_len
             }
 
-            /// Where the switch keeps it.
+            /// Place where the switch keeps the frame.
             #[getter]
             fn buffer_id(&self) -> Option<u32> {
                 self.buffer()
             }
 
-            /// Why the switch sent it.
+            /// Reason why the switch sent the frame.
             #[getter]
             fn reason(&self) -> PyResult<&'static str> {
                 Ok(match self.view()?.reason() {
@@ -168,17 +168,17 @@ macro_rules! getters {
                 Ok(self.view()?.cookie())
             }
 
-            /// A packet-out that does this with it.
+            /// Returns a packet-out that does this with the frame.
             fn out(&self, actions: &Bound<'_, PyAny>) -> PyResult<PyPacketOut> {
                 Ok(PyPacketOut::new(self.sent(action::actions(actions)?)))
             }
 
-            /// A packet-out to all ports but the one it came in by.
+            /// Returns a packet-out of the frame to all ports but the one it came in by.
             fn flood(&self) -> PyPacketOut {
                 PyPacketOut::new(self.sent(vec![Action::output(PortNo::FLOOD)]))
             }
 
-            /// A match of these fields of it. Of all, if there are no names.
+            /// Returns a match of these fields of the frame, or of all if there are no names.
             #[pyo3(signature = (*fields))]
             fn r#match(&self, fields: &Bound<'_, PyTuple>) -> PyResult<PyMatch> {
                 let matching = if fields.is_empty() { self.match_all() } else { self.match_these(fields)? };

@@ -69,25 +69,25 @@ impl PySwitch {
 
 #[pymethods]
 impl PySwitch {
-    /// Its datapath id.
+    /// Datapath id of the switch.
     #[getter]
     fn dpid(&self) -> u64 {
         self.dpid
     }
 
-    /// The OpenFlow version spoken.
+    /// OpenFlow version that the switch speaks.
     #[getter]
     fn version(&self) -> String {
         self.version.to_string()
     }
 
-    /// Its description.
+    /// Description that the switch gave of itself.
     #[getter]
     fn description(&self) -> &str {
         &self.description
     }
 
-    /// Its ports now, by number.
+    /// Ports of the switch now, by number.
     #[getter]
     fn ports(&self, py: Python<'_>) -> PyResult<Vec<PyPort>> {
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -127,25 +127,25 @@ pub(super) fn reason(reason: PortReason) -> &'static str {
 
 #[pymethods]
 impl PyFlowRemoved {
-    /// Which packets it took.
+    /// Match of the rule: which packets it took.
     #[getter]
     fn r#match(&self) -> PyMatch {
         PyMatch(self.0.matching.clone())
     }
 
-    /// Its priority.
+    /// Priority of the rule.
     #[getter]
     fn priority(&self) -> u16 {
         self.0.priority
     }
 
-    /// Its cookie.
+    /// Cookie of the rule.
     #[getter]
     fn cookie(&self) -> u64 {
         self.0.cookie
     }
 
-    /// Why it is gone (`OFPRR_*`).
+    /// Reason why the rule is gone (`OFPRR_*`).
     #[getter]
     fn reason(&self) -> &'static str {
         match self.0.reason {
@@ -157,25 +157,25 @@ impl PyFlowRemoved {
         }
     }
 
-    /// Its table.
+    /// Table of the rule.
     #[getter]
     fn table(&self) -> u8 {
         self.0.table_id
     }
 
-    /// How long it was there, in seconds.
+    /// Time for which the rule was there, in seconds.
     #[getter]
     fn duration(&self) -> f64 {
         f64::from(self.0.duration_sec) + f64::from(self.0.duration_nsec) / 1e9
     }
 
-    /// How many packets it took.
+    /// Number of packets that the rule took.
     #[getter]
     fn packets(&self) -> u64 {
         self.0.packet_count
     }
 
-    /// How many bytes these had.
+    /// Number of bytes of the packets that the rule took.
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.byte_count

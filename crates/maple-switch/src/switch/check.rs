@@ -103,7 +103,7 @@ pub fn matching(abilities: &Abilities, given: &Match) -> Result<Match, Refusal> 
     Ok(kept)
 }
 
-/// The condition of an entry, if a packet can fulfil it.
+/// Returns the condition of an entry, if a packet can fulfil it.
 fn constraint(version: Version, entry: &MatchField) -> Result<Constraint, Refusal> {
     let Stated { field, value, mask } = match entry {
         // 1.0 has more bits for ICMP types and codes than packets have.

@@ -372,7 +372,7 @@ fn has_no_wildcards(flow_mod: &[u8]) -> bool {
     wildcards.is_some_and(|bits| bits & WILDCARDS10 == 0)
 }
 
-/// The error for a request that could not be decoded.
+/// Returns the error for a request that could not be decoded.
 fn refusal_of(error: &Error) -> Refusal {
     let (what, length) = match error {
         Error::BadVersion(_) => return Refusal::BadVersion,

@@ -146,7 +146,7 @@ impl Switch {
         }
     }
 
-    /// The buckets that watch nothing, or something that is up.
+    /// Returns the buckets that watch nothing, or something that is up.
     fn live<'a>(&'a self, buckets: &'a [Bucket]) -> impl Iterator<Item = usize> + 'a {
         buckets.iter().enumerate().filter(|(_, bucket)| self.is_live(bucket, MAX_WATCHED)).map(|(at, _)| at)
     }
@@ -182,7 +182,7 @@ fn is_watching(bucket: &Bucket) -> bool {
     bucket.watch_port != PortNo::ANY || bucket.watch_group != ANY_GROUP
 }
 
-/// FNV-1a over the fields that distinguish flows, so that all packets of a flow take one path.
+/// Returns the FNV-1a hash of the fields that distinguish flows, so that all packets of a flow take one path.
 fn hash(frame: &[u8]) -> u64 {
     const FLOW: [Field; 12] = [
         Field::EthSrc,

@@ -440,7 +440,7 @@ impl Switch {
         }
     }
 
-    /// The tables that a request means, as far as they were ever used.
+    /// Returns the tables that a request means, as far as they were ever used.
     fn used(&self, table_id: u8) -> std::ops::Range<usize> {
         let (at, count) = (usize::from(table_id), self.tables.len());
         if table_id == ALL_TABLES { 0..count } else { at.min(count)..(at + 1).min(count) }

@@ -71,7 +71,7 @@ impl PacketInSwitch {
         (self.depth < MAX_DEPTH).then(|| PacketInSwitch { origin, depth: self.depth + 1, ..self.clone() })
     }
 
-    /// A copy without actions to apply at the end, which passes the tables again.
+    /// Returns a copy of the packet without actions to apply at the end, which passes the tables again.
     fn again(&self, queue: Option<u32>) -> PacketInSwitch {
         let set = ActionSet::default();
         let flight = Flight { queue, set, ..self.flight.clone() };

@@ -147,7 +147,7 @@ impl Switch {
         }
     }
 
-    /// The port with this number, if it exists, or all.
+    /// Returns the port with this number, if it exists, or all.
     fn ports_named(&self, port: PortNo) -> Vec<&SwitchPort> {
         self.ports.values().filter(|one| port == PortNo::ANY || one.description.number == port).collect()
     }

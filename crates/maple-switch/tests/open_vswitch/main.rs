@@ -62,12 +62,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Frames that no rule but the mark's own takes.
+/// Returns frames that no rule but the mark's own takes.
 fn mark() -> Vec<u8> {
     Frame::ethernet([2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 9]).raw(MARK, &[0; 46])
 }
 
-/// The actions that show a mark everywhere.
+/// Returns the actions that show a mark wherever they are done.
 fn everywhere() -> Vec<Action> {
     let ports = (1..=PORTS).map(PortNo).chain([PortNo::IN_PORT]);
     ports.map(Action::output).chain([Action::to_controller()]).collect()
@@ -200,7 +200,7 @@ impl<'a> Pair<'a> {
         effects
     }
 
-    /// The groups and the rules that the last packet met, as text.
+    /// Returns the groups and the rules that the last packet met, as text.
     fn met(&self, rules: &[Message]) -> String {
         let steps = &self.switch.record().steps;
         let is_met = |rule: &FlowMod| {
@@ -246,7 +246,7 @@ fn seed() -> u64 {
     number("MAPLE_SEED").unwrap_or_else(fresh)
 }
 
-/// The number in an environment variable.
+/// Returns the number in an environment variable, if there is one.
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|error| panic!("{variable}: {error}")))
 }

@@ -57,7 +57,7 @@ impl Request {
     }
 }
 
-/// A request at random, the `serial`th one. Generations are close to each other, or far apart. The number of a bundle is
+/// Draws a request, the `serial`th one. Generations are close to each other, or far apart. The number of a bundle is
 /// used once, because Open vSwitch answers otherwise than the specification if one is opened twice.
 fn request(random: &mut Random, version: Version, serial: u32) -> Request {
     let generation = match random.below(8) {

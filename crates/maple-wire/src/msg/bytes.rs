@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         if self.rest.len() < count { Err(self.truncated(count)) } else { Ok(()) }
     }
 
-    /// The error that this number of bytes should remain.
+    /// Returns the error of a read of this many bytes, of which fewer are left.
     #[cold]
     fn truncated(&self, count: usize) -> Error {
         let have = self.bytes.len();

@@ -164,14 +164,14 @@ impl Of10 {
         }
     }
 
-    /// The condition on an address, whose wildcarded low bits are given by a count.
+    /// Returns the condition on an address, whose wildcarded low bits are given by a count.
     fn address(&self, field: Field, at: usize, shift: u32) -> Option<Constraint> {
         let wild = u32_at(&self.0, offset10::WILDCARDS) >> shift & 63;
         let mask = u32::MAX.checked_shl(wild)?;
         Some(Constraint::masked(field, u32_at(&self.0, at).into(), mask.into()))
     }
 
-    /// The field that `tp_src` (0) or `tp_dst` (1) stands for.
+    /// Returns the field that `tp_src` (0) or `tp_dst` (1) stands for.
     fn transport(&self, which: usize) -> Option<Field> {
         let proto = self.0[offset10::NW_PROTO];
         let eth_type = self.eth_type().filter(|_| self.cares(wildcard::NW_PROTO))?;
@@ -179,7 +179,7 @@ impl Of10 {
     }
 }
 
-/// The fields that 1.0's `tp_src` and `tp_dst` stand for with an Ethernet type and an IP protocol.
+/// Returns the fields that 1.0's `tp_src` and `tp_dst` stand for with an Ethernet type and an IP protocol.
 fn transport_fields(eth_type: u128, ip_proto: u128) -> Option<[Field; 2]> {
     match (eth_type, ip_proto) {
         (IPV4, ICMP) => Some([Field::Icmpv4Type, Field::Icmpv4Code]),

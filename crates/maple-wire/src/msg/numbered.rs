@@ -35,7 +35,7 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// The row of the variant; the others have none.
+            /// Returns the row of the variant. The other variants have none.
             #[inline]
             fn row(&self) -> Option<&'static $crate::msg::numbered::Row> {
                 use $crate::msg::numbered::Row;

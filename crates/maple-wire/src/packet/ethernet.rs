@@ -98,7 +98,7 @@ impl Link {
         }
     }
 
-    /// A link layer after which the payload begins at `end`, without type and tag.
+    /// Returns a link layer after which the payload begins at `end`, without type and tag.
     #[inline]
     fn ending(end: usize) -> Link {
         Link(FOUND | (end as u64) << END)

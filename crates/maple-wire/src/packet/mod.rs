@@ -187,7 +187,7 @@ impl<'a> Packet<'a> {
         &self.frame[start.min(end)..end]
     }
 
-    /// The number of bytes on the wire from `offset` on, as far as it is known.
+    /// Returns the number of bytes on the wire from `offset` on, as far as it is known.
     fn wire_len_from(&self, offset: usize) -> usize {
         self.wire_len.saturating_sub(offset)
     }
@@ -230,7 +230,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The byte that IPv4 calls type of service and IPv6 calls traffic class.
+    /// Returns the byte that IPv4 calls type of service and IPv6 calls traffic class.
     fn traffic_class(&self) -> Option<u8> {
         match self.network().kind() {
             NetworkKind::V4 => ipv4::traffic_class(self),

@@ -213,7 +213,7 @@ fn lldp_summary(packet: &Packet) -> String {
     format!("lldp chassis {chassis} port {port}")
 }
 
-/// A printable id unchanged, and others in hexadecimal.
+/// Returns a printable id unchanged, and any other in hexadecimal.
 fn id_text(id: &[u8]) -> String {
     match std::str::from_utf8(id) {
         Ok(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) => text.to_string(),

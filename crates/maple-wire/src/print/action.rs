@@ -132,7 +132,7 @@ fn is_named(port: PortNo) -> bool {
     port >= PortNo::IN_PORT
 }
 
-/// The name of OpenFlow 1.0's action that sets `field`, if there is one.
+/// Returns the name of OpenFlow 1.0's action that sets `field`, if there is one.
 fn of10_name(version: Version, field: Field) -> Option<&'static str> {
     match field {
         _ if version != Version::Of10 => None,

@@ -212,7 +212,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
 }
 
-/// The bytes after the IP headers, within the declared length and the captured bytes.
+/// Returns the bytes after the IP headers, within the declared length and the captured bytes.
 fn payload<'a>(packet: &Packet<'a>) -> &'a [u8] {
     let network = packet.network();
     packet.frame().get(network.transport()..network.end().min(packet.frame().len())).unwrap_or_default()

@@ -60,7 +60,7 @@ fn write_message(out: &mut String, header: &Header, message: &Message, depth: u3
     }
 }
 
-/// The version for which the parts of a message are printed; hellos of later versions count as 1.3.
+/// Returns the version for which the parts of a message are printed; hellos of later versions count as 1.3.
 fn version_of(header: &Header) -> Version {
     if header.version <= Version::Of10 as u8 { Version::Of10 } else { Version::Of13 }
 }

@@ -119,7 +119,7 @@ pub(super) fn features(version: Version, bits: u32) -> String {
     BitNames { bits, names, zero: "0", shows_nameless: false }.to_string()
 }
 
-/// The highest of these speeds in Mb/s.
+/// Returns the highest of these speeds in Mb/s.
 fn speed_of10(features: u32) -> u32 {
     match features & 0x7f {
         bits if bits & 0x40 != 0 => 10_000,

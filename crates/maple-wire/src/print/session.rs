@@ -85,7 +85,7 @@ fn error_head<'a>(out: &mut String, version: Version, error: &'a ErrorMsg) -> Re
     Ok(&error.data)
 }
 
-/// The experimenter of an experimenter's error, the error's name, and the request.
+/// Returns the experimenter of an experimenter's error, the error's name, and the request.
 fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option<String>, &[u8])> {
     let (id, after) = error.data.split_first_chunk::<4>()?;
     let id = u32::from_be_bytes(*id);

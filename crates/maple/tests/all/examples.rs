@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Whether the line begins an item that users see. Types and traits that are indented stand in a module of the crate's own.
+/// Reports whether the line begins an item that users see. Types and traits that are indented stand in a module of the
+/// crate's own.
 fn is_public_item(line: &str) -> bool {
     let item = line.trim_start();
     let begins =
@@ -13,7 +14,7 @@ fn is_public_item(line: &str) -> bool {
         || item == line && begins(&["struct ", "enum ", "trait ", "type "])
 }
 
-/// All files in a folder and the folders in it.
+/// Returns all files in a folder and the folders in it.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()

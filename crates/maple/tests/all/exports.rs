@@ -45,7 +45,7 @@ impl Policy for Spelled {
     }
 }
 
-/// Options that are set in each group.
+/// Returns options that are set in each group.
 fn with_all_groups(options: &mut ControllerOptions, tls: Option<Arc<Tls>>, record: Option<RecordOptions>) {
     let (deadlines, limits, timing) = (Deadlines::default(), QueueLimits::default(), Timing::default());
     options.engine = EngineOptions::default();

@@ -136,7 +136,7 @@ fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
     Ok(broken.len())
 }
 
-/// The pairs of hosts. Those that begin at the first host's switch come first, because they share its links.
+/// Returns the pairs of hosts. Those that begin at the first host's switch come first, because they share its links.
 fn order(flow_network: &FlowNetwork) -> Vec<Pair> {
     let hosts = &flow_network.network().hosts;
     let mut order = pairs(flow_network, true);

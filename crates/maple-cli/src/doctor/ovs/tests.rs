@@ -33,13 +33,14 @@ fn database(changes: &[Change], more: [&str; 2]) -> Database {
     Database::from_output(&root, [bridges, controllers, ports, interfaces], more).expect("these are tables")
 }
 
-/// The facts about a controller that listens there.
+/// Returns the facts about a controller that listens at an address.
 fn at(address: &str, tls: bool) -> Expected {
     let listening = vec![Listening { address: address.parse().expect("an address"), tls }];
     Expected { listening, runs: true, is_known: true, connected: Vec::new(), in_cluster: false }
 }
 
-/// The ids with places and remedies, the worst first. The note about the datapath is left out.
+/// Returns the ids of the findings with their places and remedies, the worst first. The note about the datapath is left
+/// out.
 fn found_in(database: &Database, expected: &Expected) -> Vec<String> {
     let mut report = DoctorReport::default();
     let port = |number: u32, kind: &str| json!({ "port": number, "name": "", "up": true, "kind": kind });
@@ -230,7 +231,7 @@ fn only_bridges_that_were_named_are_looked_at() {
     assert!(chosen.has(2) && !chosen.has(1));
 }
 
-/// The findings if nobody has named the bridges.
+/// Returns the findings if nobody has named the bridges.
 fn found_without_names(changes: &[Change], expected: &Expected) -> Vec<String> {
     let mut report = DoctorReport::default();
     database(changes, ["", ""]).look(expected, None, false, &mut report);

@@ -170,7 +170,7 @@ impl fmt::Display for JudgedFrame<'_> {
     }
 }
 
-/// The oracle's verdicts in all states that the controller knew between two times.
+/// Returns the oracle's verdicts in all states that the controller knew between two times.
 fn verdicts(world: &ContractRun, arrival: Arrival, begin: Nanoseconds, end: Nanoseconds) -> Vec<Decided> {
     let history = &world.history;
     let until = |at: usize| history.get(at + 1).map_or(Nanoseconds::MAX, |(from, _)| *from);
@@ -178,7 +178,7 @@ fn verdicts(world: &ContractRun, arrival: Arrival, begin: Nanoseconds, end: Nano
     valid.map(|at| verdict(world.program(), world.case.track_hosts, &history[at].1, arrival)).collect()
 }
 
-/// The parts of a state that packets under way depend on: switches, links, and closed ports.
+/// Returns the parts of a state that packets under way depend on: switches, links, and closed ports.
 fn skeleton(state: &State) -> impl PartialEq + use<> {
     let is_link = |(_, info): &(&Location, &PortInfo)| matches!(info.kind, PortKind::Link(_));
     let links: Vec<_> = state.ports.iter().filter(is_link).map(|(at, info)| (*at, *info)).collect();

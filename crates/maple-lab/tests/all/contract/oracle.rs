@@ -133,7 +133,7 @@ fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &
     if arrival.get(Field::EthDst) == Some(PROBE_MAC) { Err("probe answer") } else { Ok(()) }
 }
 
-/// The frame with fields rewritten.
+/// Returns the frame with fields rewritten.
 fn rewritten(arrival: Arrival, rewrites: &BTreeMap<Field, u128>) -> Vec<u8> {
     let mut frame = arrival.frame.to_vec();
     let tagged = arrival.get(Field::VlanPcp).is_some();

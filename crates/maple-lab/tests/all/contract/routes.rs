@@ -58,7 +58,7 @@ impl From<Branch> for Routed {
 
 type Hops<'a> = BTreeMap<(Dpid, PortNo), &'a BTreeMap<Field, u128>>;
 
-/// The hops of a route, without those to absent places and those that lead nowhere for that reason.
+/// Returns the hops of a route, without those to absent places and those that lead nowhere for that reason.
 fn present<'a>(routed: &'a Routed, state: &State, ingress: Dpid) -> Result<Hops<'a>, &'static str> {
     let (mut hops, mut absent) = (Hops::new(), BTreeSet::new());
     for branch in &routed.branches {

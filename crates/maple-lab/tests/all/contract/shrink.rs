@@ -82,7 +82,7 @@ fn without_links(case: &Case) -> Vec<Case> {
     (0..case.scenario.network.links.len()).map(without).collect()
 }
 
-/// The case with one thing made as simple as can be, in each possible way.
+/// Returns the case with one thing made as simple as can be, in each possible way.
 fn plainer(case: &Case) -> Vec<Case> {
     let mut all = vec![
         Case { shards: 1, ..case.clone() },

@@ -195,7 +195,7 @@ impl<'a> ContractRun<'a> {
         (0..self.case.shards).map(|shard| self.control.shards().stats(shard.into())).collect()
     }
 
-    /// The rules of a switch, as the shard that serves it believes them to be.
+    /// Returns the rules of a switch, as the shard that serves it believes them to be.
     fn believed_rules(&self, dpid: Dpid) -> Vec<TableRule> {
         let shards = self.control.shards();
         shards.shard_of(dpid).map(|shard| shards.rules(shard, dpid)).unwrap_or_default()
@@ -370,7 +370,7 @@ impl<'a> ContractRun<'a> {
         Ok(())
     }
 
-    /// The switches and ports as they are in the network.
+    /// Returns the switches and ports as they are in the network.
     fn truth(&self) -> State {
         let mut state = State::default();
         let facts = Arc::clone(&self.state().facts);

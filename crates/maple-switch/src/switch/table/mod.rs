@@ -254,7 +254,7 @@ impl Table {
         self.remove(chosen)
     }
 
-    /// The slots of the rules that a request selects.
+    /// Returns the slots of the rules that a request selects.
     fn selected(&self, request: &FlowMod, strict: bool) -> Vec<u32> {
         if strict {
             let is_meant = |slot: &u32| self.rule(*slot).is_some_and(|rule| has_cookie(rule, request));
@@ -263,7 +263,7 @@ impl Table {
         self.chosen(|rule| selects(rule, request))
     }
 
-    /// The slots of the rules of which this is true.
+    /// Returns the slots of the rules for which the condition is true.
     fn chosen(&self, mut is_meant: impl FnMut(&Rule) -> bool) -> Vec<u32> {
         let rules = (0..).zip(&self.slots).filter_map(|(slot, rule)| Some((slot, &rule.as_ref()?.1)));
         rules.filter(|(_, rule)| is_meant(rule)).map(|(slot, _)| slot).collect()
@@ -327,7 +327,7 @@ impl Table {
         self.slots[slot as usize].as_ref().map(|(_, rule)| rule)
     }
 
-    /// The slot of the rule that a strict request selects, whatever its cookie.
+    /// Returns the slot of the rule that a strict request selects, whatever its cookie.
     fn strictly(&self, request: &FlowMod) -> Option<u32> {
         let is_meant = |slot: &u32| self.rule(*slot).is_some_and(|rule| rule.matching == request.matching);
         self.index.strictly(&request.matching, request.priority).find(is_meant)
@@ -344,7 +344,7 @@ impl Rule {
         self.idle_timeout > 0 || self.hard_timeout > 0
     }
 
-    /// The time when the rule expires, if no packet arrives before.
+    /// Returns the time when the rule expires, if no packet arrives before.
     fn expiry(&self) -> Option<Nanoseconds> {
         let (hard, idle) = self.deadlines();
         hard.into_iter().chain(idle).min()

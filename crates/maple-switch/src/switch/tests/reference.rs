@@ -25,7 +25,7 @@ impl Reference {
         self.rules.retain(|rule| !conditions.iter().all(|wide| implied(&rule.1, wide)));
     }
 
-    /// The output of the first matching rule with the highest priority.
+    /// Returns the output of the first matching rule with the highest priority.
     fn output(&self, packet: impl Fn(Field) -> u128) -> Option<u32> {
         let fits = |rule: &&Plain| rule.1.iter().all(|c| packet(c.field) & c.mask == c.value);
         let matching: Vec<&Plain> = self.rules.iter().filter(fits).collect();
@@ -166,14 +166,14 @@ impl PlainTable {
         }
     }
 
-    /// The rules, highest priority first, older ones first among equals.
+    /// Returns the rules, highest priority first, older ones first among equals.
     fn rules(&self) -> Vec<&FlowMod> {
         let mut rules: Vec<&FlowMod> = self.rules.iter().collect();
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
         rules
     }
 
-    /// The instructions for a packet, and whether another rule of this priority has others.
+    /// Returns the instructions for a packet, and whether another rule of this priority has others.
     fn found(&self, packet: impl Fn(Field) -> u128) -> Option<(Vec<Instruction>, bool)> {
         let mut rules = self.rules();
         rules.retain(|rule| rule.matching.constraints().all(|c| packet(c.field) & c.mask == c.value));

@@ -48,7 +48,7 @@ fn ask(switch: &mut Switch, from: ControllerId, role: u32, generation_id: u64) -
     }
 }
 
-/// The error by which a switch refuses a slave's changes.
+/// Returns the error by which a switch refuses a slave's changes.
 fn is_slave(switch: &Switch) -> (u16, u16) {
     (1, if switch.version() == Version::Of10 { 5 } else { 10 })
 }
@@ -63,7 +63,7 @@ fn sends(switch: &mut Switch, from: ControllerId) -> bool {
     }
 }
 
-/// Nicira's request for a role, or the reply to it.
+/// Creates Nicira's request for a role, or the reply to it.
 fn nicira(kind: u32, role: u32) -> Message {
     let body = [kind, role].iter().flat_map(|number| number.to_be_bytes()).collect();
     Message::Experimenter(Experimenter { id: 0x2320, body })

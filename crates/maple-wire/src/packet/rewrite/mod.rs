@@ -227,7 +227,7 @@ pub fn copy_ttl_in(frame: &mut [u8]) -> Result<(), RewriteError> {
     Ok(())
 }
 
-/// The place of a field, and the checksums that cover it.
+/// Returns the place of a field, and the checksums that cover it.
 fn place(packet: &Packet, field: Field) -> std::result::Result<(BitPlace, Covered), RewriteError> {
     use Field::*;
     let network = packet.network();
@@ -377,7 +377,7 @@ fn crc(frame: &[u8], network: &NetworkLayer) -> Option<u32> {
     Some(checksum::crc32c(&segment))
 }
 
-/// The offset of the time to live or hop limit. It may be beyond the captured bytes.
+/// Returns the offset of the time to live or hop limit. It may be beyond the captured bytes.
 fn ttl_place(packet: &Packet) -> Option<usize> {
     let network = packet.network();
     match network.kind() {
@@ -387,12 +387,12 @@ fn ttl_place(packet: &Packet) -> Option<usize> {
     }
 }
 
-/// The offset of the outermost MPLS entry.
+/// Returns the offset of the outermost MPLS entry.
 fn mpls_place(packet: &Packet) -> std::result::Result<usize, RewriteError> {
     mpls::entry(packet).map(|_| packet.link().end()).ok_or(RewriteError::NoHeader("MPLS"))
 }
 
-/// The end of the link layer of a frame that has an Ethernet II type.
+/// Returns the end of the link layer of a frame that has an Ethernet II type.
 fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> {
     let end = packet.link().end();
     match packet.link().eth_type() {
@@ -401,7 +401,7 @@ fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> 
     }
 }
 
-/// The offset of the time to live under the outermost MPLS entry, and the start of the IPv4 header that
+/// Returns the offset of the time to live under the outermost MPLS entry, and the start of the IPv4 header that
 /// contains it.
 fn inner_ttl(frame: &[u8], at: usize) -> std::result::Result<(usize, Option<usize>), RewriteError> {
     let is_bottom = frame[at - 2] & 1 != 0;

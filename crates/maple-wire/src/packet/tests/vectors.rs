@@ -6,7 +6,7 @@ use crate::packet::{Frame, Packet, build, ethernet, lldp, mpls, text};
 const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// The bytes that hexadecimal digits represent. White space between them is skipped.
+/// Returns the bytes that hexadecimal digits represent. White space between them is skipped.
 fn hex(text: &str) -> Vec<u8> {
     let digits: String = text.split_whitespace().collect();
     (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()

@@ -26,7 +26,7 @@ struct Entry {
     text: Option<String>,
 }
 
-/// The good 1.0 and 1.3 messages; none if there is no corpus.
+/// Returns the good 1.0 and 1.3 messages; none if there is no corpus.
 fn entries() -> Vec<(Entry, Vec<u8>)> {
     let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/of-corpus");
     let Ok(index) = std::fs::read_to_string(folder.join("index.json")) else {
