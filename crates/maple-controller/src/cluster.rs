@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// What a controller has to know to join a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// How etcd is reached.
+    /// The way in which etcd is reached.
     pub etcd: Config,
     /// The cluster's name. Several clusters can share an etcd.
     pub cluster: String,
@@ -147,7 +147,7 @@ impl Drop for ClusterMember {
     }
 }
 
-/// Has a controller follow what its member hears.
+/// The link from a member to its controller, which follows what the member hears.
 struct RoleKeeper {
     controller: Handle,
     status: Arc<Mutex<ClusterStatus>>,

@@ -92,11 +92,11 @@ pub struct FileNews {
 /// The condition of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It can't be kept, for this reason. Maple tries again and again.
+    /// The file can't be kept, for this reason. Maple tries again and again.
     Fails(String),
-    /// It is given up, for this reason.
+    /// The file is given up, for this reason.
     Ended(String),
-    /// It is in order again, after failing for this time. The text says what else happened, if anything.
+    /// The file is in order again, after failing for this time. The text says what else happened, if anything.
     Mended(Duration, String),
 }
 

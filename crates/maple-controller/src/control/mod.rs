@@ -68,7 +68,7 @@ use crate::session::ClusterRole;
 use crate::shard::mailbox::{Mailbox, ShardMessage};
 use crate::shard::registry::Registry;
 
-/// How long a [`Handle`] waits for the shards.
+/// The times that a [`Handle`] waits for the shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardDeadlines {
     /// The limit for the answer to a query, and for the confirmation of a write. A shard answers between two turns, and
@@ -124,7 +124,7 @@ pub(crate) struct Shared {
     pub timeline: OnceLock<Arc<Timeline>>,
 }
 
-/// Who serves the switches in this controller's place.
+/// The process that serves the switches in this controller's place.
 pub(crate) struct Succession {
     /// The state of takeovers by other processes.
     pub takeover: TakeoverState,
@@ -137,11 +137,11 @@ pub(crate) struct Succession {
 /// The addresses where the controller listens.
 #[derive(Default)]
 pub(crate) struct Endpoints {
-    /// Where switches connect.
+    /// The addresses at which switches connect.
     pub switches: Vec<SocketAddr>,
-    /// Where metrics are exported.
+    /// The address at which metrics are exported.
     pub metrics: OnceLock<SocketAddr>,
-    /// Where the HTTP API is served, and whether connections begin with TLS there.
+    /// The address at which the HTTP API is served, and whether connections begin with TLS there.
     pub http: OnceLock<(SocketAddr, bool)>,
 }
 

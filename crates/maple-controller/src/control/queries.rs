@@ -23,7 +23,8 @@ const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 /// The time for which a query waits for each group of switches to report their table sizes. Chosen: people wait for it,
 /// and 1.3 switches with 254 tables have much to say.
 const TABLES_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a query waits for the table sizes of all switches together, as long as `maple doctor` waits for them.
+/// The time for which a query waits for the table sizes of all switches together. It must be as long as `maple doctor`
+/// waits for them.
 const ALL_TABLES_PATIENCE: Duration = Duration::from_secs(10);
 /// The time for which a query waits for a switch's answer to a question. Chosen: a program asks, as it would ask Ryu,
 /// and a large answer takes a slow switch seconds.
@@ -41,7 +42,7 @@ const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 pub struct LateShard {
     /// The number of the shard, from 0.
     pub shard: usize,
-    /// How long the query waited.
+    /// The time that the query waited.
     pub waited: Duration,
 }
 

@@ -51,7 +51,7 @@ const SOCKET_CHECK: Duration = Duration::from_secs(1);
 /// its decisions fits, and clients take at most a megabyte together.
 pub(super) const MAX_REQUEST: u64 = 64 * 1024;
 
-/// Why a request to the control socket has no answer.
+/// The reason why a request to the control socket has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// No controller listens on the socket.

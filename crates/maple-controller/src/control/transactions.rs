@@ -20,7 +20,7 @@ use maple_core::state::{Commit, Mismatch, Patience, Snapshot, Stop, Stopped, Tx,
 use super::Handle;
 use crate::shard::mailbox::ShardMessage;
 
-/// Why a change of tracked state failed, or is not known to have taken effect.
+/// The reason why a change of tracked state failed, or is not known to have taken effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {

@@ -115,9 +115,9 @@ pub struct OpenFlowOptions {
     /// with programs, tracked state, snooping, a state file or a recording, which only one controller would have. Default:
     /// no.
     pub in_cluster: bool,
-    /// How long a switch without a connection is kept, with its links, hosts and rules; `None`: without limit. With
-    /// zero, a switch is forgotten as soon as its connection ends. A switch that the configuration names is kept in any
-    /// other case. Default: [`FORGET_SWITCH_AFTER`].
+    /// The time for which a switch without a connection is kept, with its links, hosts and rules; `None`: without
+    /// limit. With zero, a switch is forgotten as soon as its connection ends. A switch that the configuration names is
+    /// kept in any other case. Default: [`FORGET_SWITCH_AFTER`].
     pub forget_switch_after: Option<Duration>,
 }
 
@@ -186,7 +186,7 @@ pub struct ControlOptions {
     pub metrics: Option<SocketAddr>,
     /// The HTTP API, if there should be one. Default: none.
     pub http: Option<HttpOptions>,
-    /// How long queries, writes and reloads wait for the shards.
+    /// The times that queries, writes and reloads wait for the shards.
     pub deadlines: ShardDeadlines,
     /// A function that returns the bytes that the process has allocated, if it counts them. Shown in
     /// [`Handle::stats`](crate::Handle::stats). Default: none.

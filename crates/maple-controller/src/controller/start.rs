@@ -47,7 +47,7 @@ use crate::tls::Tls;
 /// Maximum number of connections that wait to be accepted: Linux allows no more by default (`net.core.somaxconn`).
 const BACKLOG: i32 = 4096;
 
-/// Why tables and variables can't be written in a cluster.
+/// The reason why tables and variables can't be written in a cluster.
 const CLOSED_IN_CLUSTER: &str = "a cluster has no tracked state yet, so another controller that becomes master would not \
                                  know of it";
 

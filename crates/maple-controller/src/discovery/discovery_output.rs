@@ -81,9 +81,9 @@ pub enum ProbeOrigin {
 pub enum Anomaly {
     /// Its code is wrong: a forged probe, or another Maple controls the switch at the other end.
     Forged,
-    /// It is too old, or has arrived before: a replay.
+    /// A probe that is too old, or has arrived before: a replay.
     Replayed,
-    /// It came back to the port that it left by.
+    /// A probe that came back to the port that it left by.
     Reflected,
     /// More ports of switches are on the segment than a port remembers.
     TooManyPeers,

@@ -77,9 +77,9 @@ pub struct Probe {
 pub enum ParsedProbe {
     /// A probe of this controller, in this form.
     Own(Probe, ProbeForm),
-    /// It has Maple's entry, but a wrong code.
+    /// A probe with Maple's entry, but a wrong code.
     Forged,
-    /// It was made by another device.
+    /// A probe that was made by another device.
     Foreign,
 }
 

@@ -40,7 +40,7 @@ const BROADCAST_DISTANCE: Duration = Duration::from_millis(50);
 /// The attachment of a port, as far as discovery knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attachment {
-    /// Not known yet.
+    /// A port of which it is not known yet what is attached.
     New,
     /// Hosts.
     Edge,
@@ -80,7 +80,8 @@ pub(super) struct PortState {
     pub(super) probes: u32,
     /// The time when the next probe is due.
     pub(super) next: Time,
-    /// Until when a peer's unanswered probes mean nothing, because this switch could not report probes before.
+    /// The time until which a peer's unanswered probes mean nothing, because this switch could not report probes
+    /// before.
     deaf_until: Time,
     /// The end of the grace period: before it, silence does not make this an edge port.
     grace_until: Time,
@@ -101,8 +102,7 @@ pub(super) struct PortState {
 struct PortPeer {
     /// The time when its last probe arrived here, and the latest time at which one of its probes was sent.
     received: Option<(Time, Time)>,
-    /// For each [`ProbeForm`], the time when the last probe that arrived was sent. The network may reorder the two
-    /// forms.
+    /// The time when the last probe that arrived of each [`ProbeForm`] was sent. The network may reorder the two forms.
     received_forms: [Option<Time>; 2],
     /// The number of its broadcasts that count.
     broadcasts: u32,

@@ -74,14 +74,14 @@ pub enum Changer {
     Start,
 }
 
-/// How another policy came to run.
+/// The way in which another policy came to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyAct {
     /// The controller started with it.
     Start,
     /// The controller started with the policy that had run before.
     Resumption,
-    /// It was loaded.
+    /// The policy was loaded.
     Reload,
     /// A plan was applied.
     Apply,
@@ -101,7 +101,7 @@ pub(crate) struct ChangeHistory {
 
 #[derive(Debug, Default)]
 struct Rings {
-    /// By [`RingKind`].
+    /// The rings, by [`RingKind`].
     rings: [ChangeRing; 3],
     last: u64,
 }
@@ -167,7 +167,7 @@ pub(super) struct Unwritten {
     pub last: u64,
     /// Changes by their rows.
     pub rows: Vec<(u64, String)>,
-    /// For each ring, its rows that are older than what stays.
+    /// The rows of each ring that are older than what stays.
     pub old: [Range<u64>; 3],
 }
 

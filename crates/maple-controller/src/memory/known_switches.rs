@@ -54,7 +54,7 @@ pub(crate) struct Departed {
 pub(crate) enum RestoreWay {
     /// Nothing is remembered of it, or it comes late: it is restored when its rules are read.
     Alone,
-    /// It waits for others.
+    /// The switch waits for others.
     Waits,
     /// All awaited switches are back, these ones: the caller presumes what was around them.
     Complete(BTreeSet<Dpid>),

@@ -45,9 +45,9 @@ enum DatabaseState {
     #[default]
     Awaited,
     Open(OpenDatabase),
-    /// It failed, for this reason, and is to be opened again.
+    /// A database that failed, for this reason, and is to be opened again.
     Failed(String),
-    /// It could not be opened, or is not needed any more.
+    /// A database that could not be opened, or is not needed any more.
     Closed,
 }
 

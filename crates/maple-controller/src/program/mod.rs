@@ -78,7 +78,7 @@ pub struct MigrationCandidate {
     pub slot: usize,
     /// The number of bytes that came from the switch.
     pub work: u64,
-    /// How long the connection has been at this shard; `None` if it was never at another one.
+    /// The time for which the connection has been at this shard; `None` if it was never at another one.
     pub stayed: Option<Duration>,
 }
 

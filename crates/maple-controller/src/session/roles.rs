@@ -77,7 +77,7 @@ pub(super) struct SwitchRole {
     asked: VecDeque<u32>,
     /// The switch, once its claim is granted. Before that the controller does not ask to be master.
     dpid: Option<Dpid>,
-    /// When to ask again to be master.
+    /// The time when to ask again to be master.
     again: Option<Time>,
     /// What was told last. It is told again only after a mastery.
     told: Option<RoleNews>,

@@ -80,7 +80,7 @@ pub(super) struct Io {
 /// A connection that was opened or taken over.
 pub(super) struct OpenedConnection {
     pub id: ConnectionId,
-    /// Why it has failed at once.
+    /// The reason why the connection has failed at once.
     pub failure: Option<CloseReason>,
 }
 

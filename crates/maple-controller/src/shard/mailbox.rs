@@ -71,7 +71,8 @@ pub(crate) enum ShardMessage {
         /// Whether the owner is alive.
         alive: bool,
     },
-    /// Has the engine restore those of these switches that wait for it. What was around them is presumed before that.
+    /// A request that the engine restores those of these switches that wait for it. What was around them is presumed
+    /// before that.
     Restore(Arc<BTreeSet<Dpid>>),
     /// Asks a query.
     Query(ShardQuery),

@@ -19,7 +19,7 @@ pub(crate) struct ShardParts {
     pub tls: Option<Arc<Tls>>,
     pub discovery: Discovery,
     pub subscriptions: Subscriptions,
-    /// How long a switch without a connection is kept; `None`: without limit.
+    /// The time for which a switch without a connection is kept; `None`: without limit.
     pub forget_after: Option<Duration>,
     pub known: Option<KnownSwitches>,
     /// Records the engine's turns.

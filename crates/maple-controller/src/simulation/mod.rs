@@ -64,7 +64,8 @@ pub struct SimulationOptions {
     pub deadlines: Deadlines,
     /// The limits of output that waits for a switch.
     pub limits: QueueLimits,
-    /// How long a switch without a connection is kept; `None`: without limit. With zero, it is not kept at all.
+    /// The time for which a switch without a connection is kept; `None`: without limit. With zero, it is not kept at
+    /// all.
     pub forget_after: Option<Duration>,
     /// Whether the controller is one of several, and a standby until [`Simulation::set_role`] says otherwise.
     pub in_cluster: bool,

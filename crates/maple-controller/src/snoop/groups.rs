@@ -41,9 +41,9 @@ pub const MAX_SOURCES: usize = 32;
 /// The senders of a group that a port wants, and until when.
 #[derive(Debug, Default)]
 struct WantedSenders {
-    /// Until when it wants all senders, or more than are distinguished.
+    /// The time until which the port wants all senders, or more than are distinguished.
     all: Option<Time>,
-    /// Until when it wants each of these.
+    /// The time until which the port wants each of these senders.
     sources: BTreeMap<IpAddr, Time>,
     /// The end under which the membership is listed in [`Groups::ends`].
     end: Option<Time>,
@@ -88,7 +88,7 @@ pub struct Groups {
     /// All memberships, ordered by end.
     ends: BTreeSet<(Time, IpAddr, Location)>,
     of_port: BTreeMap<Location, BTreeSet<IpAddr>>,
-    /// For each MAC address and port, the number of groups with that address that the port belongs to.
+    /// The number of groups with each MAC address that each port belongs to.
     by_mac: BTreeMap<Mac, BTreeMap<Location, usize>>,
     /// Groups whose changes are not written yet.
     changed: BTreeSet<IpAddr>,

@@ -48,7 +48,7 @@ pub struct Querier {
 #[derive(Debug)]
 struct ProtocolState {
     is_v6: bool,
-    /// Until when another querier counts as active.
+    /// The time until which another querier counts as active.
     other_until: Time,
     next: Time,
 }

@@ -15,10 +15,10 @@ use super::pins::Pins;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SwitchesError {
-    /// It can't be read.
+    /// The file can't be read.
     #[error("can't read {0}: {1}")]
     Read(PathBuf, io::Error),
-    /// It can't be written, which trust on first use needs.
+    /// The file can't be written, which trust on first use needs.
     #[error("can't write {0}: {1}")]
     Write(PathBuf, io::Error),
     /// The certificate of a declared switch is wrong.

@@ -88,9 +88,10 @@ struct LiveWatch {
     filter: LiveFilter,
     /// The time at which the watch ends, unless somebody confirms before that somebody still watches.
     until: Time,
-    /// When the watch is checked next. An earlier timer is that of a former watch with this number.
+    /// The time when the watch is checked next. An earlier timer is that of a former watch with this number.
     due: Time,
-    /// When and under which transaction id its rule was last sent; `None` if the switch is not to have the rule.
+    /// The time and the transaction ids with which the rule was last sent; `None` if the switch is not to have the
+    /// rule.
     sent: Option<SentRules>,
     /// The start of the second that is counted, and the copies in it.
     second: Time,

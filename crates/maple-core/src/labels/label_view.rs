@@ -11,17 +11,17 @@ pub struct LabelView {
     pub id: u16,
     /// The port by which they arrive; `None` for any link port.
     pub port: Option<PortNo>,
-    /// Where the label is in its life.
+    /// The stage of the label's life.
     pub stage: LabelStage,
     /// The number of routes and labels of other switches that send packets under it.
     pub holders: usize,
     /// The edge ports where its packets leave, in order.
     pub to: Vec<Location>,
-    /// Why no packets may be sent under it any more, if that is so.
+    /// The reason why no packets may be sent under the label any more, if that is so.
     pub refused: Option<String>,
 }
 
-/// Where a label is in its life.
+/// The stage of a label's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelStage {
     /// Something is missing: the labels of the next switches, or the confirmation of the switch.

@@ -79,12 +79,12 @@ struct Key {
 /// The rule of a key.
 #[derive(Clone, Debug, Default)]
 enum KeyRule {
-    /// There is none: its packets pass, in class 0.
+    /// No rule: the key's packets pass, in class 0.
     #[default]
     Absent,
-    /// It sends to the controller.
+    /// A rule that sends to the controller.
     Diverted,
-    /// It writes these bits under the mask, and the way to a place if it is the rule of an open look-up.
+    /// A rule that writes these bits under the mask, and the way to a place if it is the rule of an open look-up.
     Writes { bits: u64, mask: u64, way: Option<Arc<[Action]>> },
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Registers {
     is_source_asked: bool,
     /// Whether that question is lowered.
     is_source_lowered: bool,
-    /// Why all look-ups are lowered, those included that nobody has asked yet.
+    /// The reason why all look-ups are lowered, those included that nobody has asked yet.
     all_lowered: Option<Lowered>,
     /// Whether one decision may be for all places that a look-up finds.
     may_open: bool,
@@ -61,7 +61,8 @@ pub(crate) struct Registers {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct InUse {
     look_up: LookUp,
-    /// There are none if the look-up has ended: it is lowered, or no leaf asks it any more.
+    /// The registers of the components. There are none if the look-up has ended: it is lowered, or no leaf asks it any
+    /// more.
     registers: BTreeMap<Component, Register>,
     /// The paths that one decision may follow to all places that it finds, if there is such a decision.
     #[serde(skip)]

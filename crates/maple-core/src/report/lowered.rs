@@ -22,7 +22,7 @@ pub enum Lowered {
     Refused,
     /// The policy asks how much pairs of hosts send to each other, which only rules for pairs count.
     Traffic,
-    /// It was lowered when an earlier run of the controller ended.
+    /// A look-up that was lowered when an earlier run of the controller ended.
     Earlier,
 }
 

@@ -73,7 +73,7 @@ pub(crate) enum Flood {
     /// Packets go to all edge ports unless they are for a reserved address, so a run asks its packet
     /// ([`crate::run::Run::with_floods`]). A plan has [`Flood::All`] instead, because its packets were asked.
     UnlessReserved,
-    /// As [`Flood::UnlessReserved`], for a packet that was asked: it is not for a reserved address.
+    /// Packets go to all edge ports. A run asked its packet, which is not for a reserved address.
     Unreserved,
     /// All packets go to all edge ports.
     All,

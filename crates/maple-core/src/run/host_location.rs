@@ -9,7 +9,7 @@ use super::{Net, Observe};
 use crate::network::Location;
 use crate::trace::caller;
 
-/// Where a host is, as a run of f learns it.
+/// The place of a host, as a run of f learns it.
 ///
 /// The source of the packet is where the packet came in, mostly. f may need the switch alone, for a path that starts
 /// there. So the port is a read of `in_port` when f asks for it, and not before.

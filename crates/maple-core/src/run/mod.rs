@@ -144,7 +144,7 @@ pub struct Finished {
     pub has_output: bool,
     /// Whether the packet is made up, and f looks up what no packet has looked up yet, for which the last table is kept.
     pub asks_first: bool,
-    /// How long f took; zero if that was not noted ([`Run::decide_each`]).
+    /// The time that f took; zero if that was not noted ([`Run::decide_each`]).
     pub took: Duration,
 }
 

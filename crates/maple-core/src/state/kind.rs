@@ -270,7 +270,7 @@ impl Types {
 pub(super) struct Declarations {
     tables: BTreeMap<Name, Arc<Types>>,
     vars: BTreeMap<Name, Arc<Kind>>,
-    /// Why nothing can be written, if so.
+    /// The reason why nothing can be written, if so.
     closed: Option<Arc<str>>,
 }
 

@@ -11,7 +11,7 @@ const MAX: usize = 1024;
 pub(super) struct RecentKeys<K: Clone> {
     /// All keys that were written in later versions are here.
     since: u64,
-    /// By version.
+    /// The keys, by version.
     keys: Vector<(u64, K)>,
 }
 

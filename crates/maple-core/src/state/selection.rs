@@ -22,6 +22,6 @@ pub enum Selection {
     Port(Location),
     /// Leaves that read this cell.
     Cell(Cell),
-    /// These leaves.
+    /// A set of leaves, by their ids.
     Leaves(BTreeSet<LeafId>),
 }

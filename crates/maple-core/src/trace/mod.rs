@@ -92,9 +92,9 @@ impl Range {
 /// A conjunction: all constraints and all ranges hold. A packet that lacks one of their fields does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Cond {
-    /// At most one constraint for each field, in OXM order.
+    /// The constraints, at most one for each field, in OXM order.
     pub all: Vec<Constraint>,
-    /// At most one range for each field, in OXM order, on fields that `all` does not name.
+    /// The ranges, at most one for each field, in OXM order, on fields that `all` does not name.
     pub ranges: Vec<Range>,
 }
 

@@ -18,9 +18,9 @@ const MAX_VALUES: u128 = 8;
 /// The packets that fit all constraints and all ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Region {
-    /// At most one constraint for each field, in OXM order.
+    /// The constraints, at most one for each field, in OXM order.
     all: Vec<Constraint>,
-    /// At most one range for each field, in OXM order; `all` may constrain the same field, though not exactly.
+    /// The ranges, at most one for each field, in OXM order. `all` may constrain the same field, though not exactly.
     ranges: Vec<Range>,
 }
 

@@ -61,7 +61,7 @@ pub(super) struct Access {
     pub handle: Handle,
 }
 
-/// Who sends a request.
+/// The client that sends a request.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     /// The name of its token.

@@ -106,7 +106,7 @@ pub(super) struct Api {
     openapi: Vec<u8>,
     pub events: Arc<Events>,
     scrape: Scrape,
-    /// How long a client may take to send the body of a request.
+    /// The time that a client may take to send the body of a request.
     body_deadline: Duration,
 }
 

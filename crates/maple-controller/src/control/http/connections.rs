@@ -48,7 +48,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// once for people, and a check costs a look at each file.
 const TLS_CHECK: Duration = Duration::from_secs(1);
 
-/// How long clients may take.
+/// The times that clients may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpDeadlines {
     /// The limit for the head of a request, for the silence between two, and for the beginning of TLS.
@@ -277,7 +277,7 @@ struct Stalling<T> {
     stream: T,
     connection: Arc<Connection>,
     most: Duration,
-    /// When it fails; `None` while there is room to write.
+    /// The end of the write's time; `None` while there is room to write.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 

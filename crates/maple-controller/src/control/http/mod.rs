@@ -72,13 +72,13 @@ pub struct HttpOptions {
     pub tls: Option<Arc<Tls>>,
     /// The file of tokens. Without one, clients may only read.
     pub tokens: Option<PathBuf>,
-    /// How long clients may take.
+    /// The times that clients may take.
     pub deadlines: HttpDeadlines,
     /// Whether paths of Ryu's REST applications are answered too.
     pub ryu: bool,
 }
 
-/// Why the HTTP API can't be served.
+/// The reason why the HTTP API can't be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {

@@ -24,7 +24,7 @@ use super::server::Server;
 /// Makes the text of a scrape, in OpenMetrics if that is asked for, with the type of its content.
 pub(crate) type Scrape = Arc<dyn Fn(bool) -> Result<(&'static str, Bytes), ScrapeError> + Send + Sync>;
 
-/// Why there is no text of a scrape.
+/// The reason why there is no text of a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ScrapeError {
     /// A shard does not answer in time. Without its part sums would go down.

@@ -19,7 +19,7 @@ const LEAST: usize = 16;
 /// than a second, and a check costs a look at the file.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Why a file of tokens can't be used. The text has nothing of a token.
+/// The reason why a file of tokens can't be used. The text has nothing of a token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
     /// The file can't be read.

@@ -121,7 +121,7 @@ struct PlaceReader {
     subscription: Option<Subscription>,
     /// The digest of the last event.
     last: Option<[u8; 16]>,
-    /// When the next answer may be made.
+    /// The time when the next answer may be made.
     earliest: Instant,
     is_good: Box<dyn Fn() -> bool + Send>,
     /// Whether the last event has come.
@@ -240,7 +240,7 @@ struct Subscription {
     handle: Handle,
     /// The place, with the version of its table.
     place: StatePlace,
-    /// When the policy was loaded that runs.
+    /// The time when the policy was loaded that runs.
     policy: SystemTime,
     woken: Arc<Woken>,
     waiter: Option<WaiterId>,

@@ -13,9 +13,9 @@ pub(super) struct NumberedGraph {
 pub(super) struct Walk {
     /// The switches that are reached, in order.
     pub order: Vec<u32>,
-    /// How many links away each is; `u32::MAX` if it is not reached.
+    /// The number of links that each node is away; `u32::MAX` if it is not reached.
     pub distance: Vec<u32>,
-    /// From which one each is reached; itself for those where the walk begins.
+    /// The node from which each is reached; itself for those where the walk begins.
     pub parent: Vec<u32>,
 }
 

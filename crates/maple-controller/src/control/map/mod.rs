@@ -43,7 +43,7 @@ pub(crate) struct NetworkMap {
     /// The switches and neighbours at the last question.
     switches: BTreeSet<Dpid>,
     neighbours: BTreeSet<(Dpid, Dpid)>,
-    /// When these changed last, until the layout follows.
+    /// The time when switches and links changed last, until the layout follows.
     changed: Option<Instant>,
     /// The links that are, or that were and have a port that is down; the lower end first.
     links: BTreeSet<(Location, Location)>,

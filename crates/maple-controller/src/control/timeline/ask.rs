@@ -59,7 +59,7 @@ pub(super) enum AskingProgress {
 /// The questions of a follower.
 #[derive(Debug)]
 pub(super) struct Asking {
-    /// When shards were asked last, or would have been if one were not late.
+    /// The time when shards were asked last, or would have been if one were not late.
     last: Option<Instant>,
     open: Option<UnansweredQuestion>,
     /// The first minute of the engines' time of which the drops are not known yet.

@@ -14,7 +14,7 @@ pub(super) struct Rate {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     rate: Rate,
-    /// In thousandths of a byte, so that nothing of what a millisecond earns is lost.
+    /// The bytes that are left, in thousandths, so that nothing of what a millisecond earns is lost.
     left: u64,
     since: u64,
 }

@@ -52,7 +52,7 @@ impl Reading {
 /// A time that goes forward only.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OrderedClock {
-    /// How far this time is ahead of the system's clock; less than zero if it is behind.
+    /// The milliseconds by which this time is ahead of the system's clock; less than zero if it is behind.
     ahead: i64,
     /// The latest time.
     now: u64,
@@ -139,7 +139,7 @@ const MOST: usize = 10_000;
 /// Which time of the run's clock each moment of this run was.
 #[derive(Debug, Default)]
 pub(super) struct RunTimes {
-    /// How far the timeline's clock is ahead of that of the run, from each of these times on.
+    /// The milliseconds by which the timeline's clock is ahead of that of the run, from each of these times on.
     all: VecDeque<(u64, i64)>,
 }
 

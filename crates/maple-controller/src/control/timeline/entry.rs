@@ -29,7 +29,7 @@ pub(super) enum Entry {
     Line(LineThen),
     /// What was dropped in a minute, those with the most packets first, and the packets of all others.
     Drops { rows: Vec<DropThen>, others: u64 },
-    /// How it went since the entry of this kind before.
+    /// The rates since the entry of this kind before.
     Rates(RatesThen),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Entry {
 pub(super) struct Begin {
     /// The reason why it does not go on where the segment before ended; `None` if it does. A run's first segment never does.
     pub after: Option<Pause>,
-    /// How far the ordered clock is ahead of the system's clock, in milliseconds.
+    /// The milliseconds by which the ordered clock is ahead of the system's clock.
     pub ahead: i64,
     /// The bytes of the segment before, if it goes on there.
     pub former: u64,
@@ -57,16 +57,16 @@ pub(super) enum Pause {
     Clock(i64),
 }
 
-/// How well the network is known at a moment.
+/// The extent to which the network is known at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Known {
     /// The version of the snapshot, as events tell it.
     pub version: u64,
-    /// How many parts of the network are not as they are kept: there was too much to keep at once.
+    /// The number of parts of the network that are not as they are kept: there was too much to keep at once.
     pub pending: u64,
-    /// How many parts of the network are not kept: there are more than are followed.
+    /// The number of parts of the network that are not kept: there are more than are followed.
     pub beyond: u64,
-    /// How many parts of the network are as an earlier run knew them: this one has not seen them yet.
+    /// The number of parts of the network that are as an earlier run knew them: this one has not seen them yet.
     pub unseen: u64,
     /// Whether a shard did not answer in time, so its part of the network may be older.
     pub late: bool,
@@ -75,7 +75,8 @@ pub(super) struct Known {
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LineThen {
-    /// How long before the time of the entry it was written, in milliseconds: zero, or it is from before the segment.
+    /// The milliseconds before the time of the entry at which the line was written: zero, or it is from before the
+    /// segment.
     pub before: u64,
     pub number: u64,
     pub level: String,
@@ -92,7 +93,7 @@ pub(super) struct DropThen {
     pub why: String,
 }
 
-/// How it went for some seconds.
+/// The rates of some seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RatesThen {
     /// The milliseconds that it is about.
@@ -106,7 +107,7 @@ pub(super) struct RatesThen {
     pub hosts: u32,
     /// The changes of the network that were kept.
     pub changes: u32,
-    /// How many parts of the network were not as they are kept, or are not kept.
+    /// The number of parts of the network that were not as they are kept, or are not kept.
     pub pending: u64,
     /// The lines of the log, and kinds of drops, for which there was no room.
     pub left_out: u64,

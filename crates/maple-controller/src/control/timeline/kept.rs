@@ -38,7 +38,7 @@ pub(super) struct Limits {
     pub drops: Rate,
 }
 
-/// With files: what comes at most in a day, networks at the beginning of segments included, is 50 MB.
+/// The limits with files. What comes at most in a day, networks at the beginning of segments included, is 50 MB.
 pub(super) const ON_DISK: Limits = Limits {
     bytes: Bounds { all: 48_000_000, waiting: 8_000_000, count: 192 },
     follow: FollowLimits {
@@ -50,7 +50,7 @@ pub(super) const ON_DISK: Limits = Limits {
     lines: Rate { burst: 600_000, refill: 80 },
     drops: Rate { burst: 600_000, refill: 80 },
 };
-/// Without files.
+/// The limits without files.
 pub(super) const IN_MEMORY: Limits = Limits {
     bytes: Bounds { all: 6_000_000, waiting: 6_000_000, count: 192 },
     follow: FollowLimits {
@@ -78,7 +78,8 @@ pub(super) struct Kept {
     told: Known,
     links: u32,
     follower: Follower,
-    /// How long after its beginning this run takes nothing as gone that it has not seen, and until when.
+    /// The milliseconds after its beginning for which this run takes nothing as gone that it has not seen, and the time
+    /// when they end.
     grace: u64,
     grace_end: Option<u64>,
     /// The reason why the next segment does not go on where the last one ends.
@@ -88,10 +89,10 @@ pub(super) struct Kept {
     pub rates: Rates,
 }
 
-/// How it went.
+/// The rates of the last day.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    /// By the time at which it was written.
+    /// The rates, by the time at which they were written.
     pub all: VecDeque<(u64, RatesThen)>,
     /// What the next entry says.
     next: RatesThen,

@@ -77,12 +77,12 @@ const WAITING: usize = 2;
 /// What is kept of the last 24 hours.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    /// Until what earlier runs have kept is read, the reason why nothing is kept.
+    /// What is kept. Until what earlier runs have kept is read, it is the reason why nothing is.
     kept: Mutex<Result<Box<Kept>, String>>,
     /// Requests to the disk's thread, if there are files, and how long they wait.
     disk: Option<Sender<ReadJob>>,
     patience: Duration,
-    /// How long after its beginning a run takes nothing as gone that it has not seen.
+    /// The time after its beginning for which a run takes nothing as gone that it has not seen.
     grace: Duration,
     /// What was told of spans lately.
     remembered: Mutex<Remembered>,
@@ -273,7 +273,7 @@ impl Timeline {
 #[derive(Debug)]
 struct Reader<'a> {
     timeline: &'a Timeline,
-    /// How long it still waits for the disk.
+    /// The time for which the request still waits for the disk.
     left: Cell<Duration>,
 }
 

@@ -430,7 +430,7 @@ pub(super) struct Happened {
     /// The packets that were dropped, by line, reason and switch.
     drops: BTreeMap<(Option<String>, String, Dpid), u64>,
     other_drops: u64,
-    /// How many lines are left out.
+    /// The number of lines that are left out.
     pub left_out: u64,
 }
 

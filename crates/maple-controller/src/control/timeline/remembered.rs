@@ -25,7 +25,7 @@ pub(super) struct SpanStart {
     /// The earlier moment, and the first one of which it tells what happened.
     pub from: u64,
     pub since: u64,
-    /// How far the timeline's clock is ahead.
+    /// The milliseconds by which the timeline's clock is ahead.
     pub ahead: i64,
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Segment {
     network: usize,
     /// Its bytes, unless all of them are in its file.
     pub blocks: Option<Vec<Block>>,
-    /// How many of its blocks and bytes are in its file, and the time of the last entry there.
+    /// The blocks and bytes of the segment that are in its file, and the time of the last entry there.
     written: Written,
     /// What is wrong with its end, if something is: what came after `ended` can't be read.
     pub damage: Option<String>,
@@ -86,11 +86,11 @@ pub(super) struct Unreadable {
 /// The kind of a file that is not used. It says when the file is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnreadableKind {
-    /// It was read, and is damaged, or it is gone: deleted with what is as old, or for want of room.
+    /// A file that was read, and is damaged; or one that is gone, deleted with what is as old, or for want of room.
     Damaged,
     /// The system refused to read it: deleted with what is as old.
     Refused,
-    /// It is of another program or format: never deleted.
+    /// A file of another program or format, which is never deleted.
     Foreign,
 }
 

@@ -27,7 +27,7 @@ pub(super) enum GapReason {
     Paused(Pause),
     /// The disk refused it.
     Refused,
-    /// It had to give way to what is newer.
+    /// What was kept had to give way to what is newer.
     GaveWay,
     /// A file can't be read. What was kept next may not go on there for another reason, too.
     Damaged(String, Option<Pause>),
@@ -81,7 +81,7 @@ pub(super) struct Part {
 #[derive(Clone, Debug)]
 enum Source {
     Memory(Vec<Block>),
-    /// So many bytes of a file.
+    /// The first bytes of a file, as many as this.
     File(usize),
 }
 

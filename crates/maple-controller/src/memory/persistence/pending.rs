@@ -42,7 +42,7 @@ struct PendingValues {
 /// The next work of the thread.
 #[derive(Debug, PartialEq)]
 pub(super) enum Work {
-    /// These cells, up to this commit.
+    /// The cells to write, up to this commit.
     Write(Cells, u64),
     /// Nothing for some time.
     Nothing,

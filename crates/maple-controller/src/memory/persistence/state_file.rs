@@ -36,11 +36,11 @@ pub(super) struct Contents {
 
 /// The reason why a file can't be used that is a whole database.
 enum FileRefusal {
-    /// It is another program's.
+    /// A file of another program.
     NotOurs,
-    /// It has another format.
+    /// A file of another format, which this names.
     Format(String),
-    /// This row is none.
+    /// A row that is none, as this text says.
     Row(String),
 }
 

@@ -128,7 +128,7 @@ pub enum RecordingError {
         path: PathBuf,
         /// The version that recorded.
         recorded: String,
-        /// This version.
+        /// The version of this program.
         this: &'static str,
     },
     /// Something in a file is not as it was written.

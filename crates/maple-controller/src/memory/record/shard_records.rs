@@ -47,7 +47,7 @@ struct TurnBegin<'a> {
 /// The second part of a record. It is missing if the engine did not end the turn.
 #[derive(Deserialize)]
 struct TurnEnd<'a> {
-    /// How the engine used the store.
+    /// The uses that the engine made of the store.
     notes: &'a [u8],
     /// Four bytes for each message.
     checksums: &'a [u8],

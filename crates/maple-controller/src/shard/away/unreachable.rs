@@ -18,13 +18,15 @@ use crate::session::SwitchInfo;
 use crate::status::{SwitchPort, SwitchStatus};
 use crate::time::{after, until};
 
-/// How long a switch without a connection is kept by default: most switches boot in less than five minutes.
+/// The time for which a switch without a connection is kept by default. Chosen: most switches boot in less than five
+/// minutes.
 pub const FORGET_SWITCH_AFTER: Duration = Duration::from_secs(300);
 
 /// The switches of a shard that have no connection.
 #[derive(Debug)]
 pub(in crate::shard) struct Unreachable {
-    /// How long they are kept; `None`: without limit. With zero, a switch is gone as soon as its connection ends.
+    /// The time for which these switches are kept; `None`: without limit. With zero, a switch is gone as soon as its
+    /// connection ends.
     forget_after: Option<Duration>,
     switches: BTreeMap<Dpid, UnreachableSwitch>,
 }

@@ -43,16 +43,16 @@ pub struct Options {
     pub parked_packets: usize,
     /// The maximum number of bytes of packets from new ports that wait at one switch. Further packets are dropped.
     pub held_bytes: usize,
-    /// How long a leaf that gets another route may keep the rule of the old one. After that it is withdrawn.
+    /// The time for which a leaf that gets another route may keep the rule of the old one. After that it is withdrawn.
     pub reroute_timeout: Duration,
-    /// How long a packet may wait for its rules. After that it goes through the controller.
+    /// The time for which a packet may wait for its rules. After that it goes through the controller.
     pub hold: Duration,
-    /// How long a packet may wait until discovery knows the kind of its port. This must exceed the time that discovery
-    /// takes for a port that came up.
+    /// The time for which a packet may wait until discovery knows the kind of its port. This must exceed the time that
+    /// discovery takes for a port that came up.
     pub new_port_hold: Duration,
-    /// How long a label keeps its rule after the last rule that leads to it is gone, and then how long its id is not
-    /// reused. This must exceed the time that packets take to cross the network, and the time that a switch takes to
-    /// carry out what it has confirmed.
+    /// The time for which a label keeps its rule after the last rule that leads to it is gone, and then the time for
+    /// which its id is not reused. This must exceed the time that packets take to cross the network, and the time that
+    /// a switch takes to carry out what it has confirmed.
     pub quarantine: Duration,
     /// The time that replaces `quarantine` if the switch with the last rule has disconnected, so that it cannot confirm
     /// anything.
@@ -64,13 +64,13 @@ pub struct Options {
     pub middleboxes: BTreeSet<Location>,
     /// The length of a round in the search for a host at its old port. A search has at least two rounds.
     pub probe_timeout: Duration,
-    /// How long a host that announced no address must have been silent before a move is accepted.
+    /// The time for which a host that announced no address must have been silent before a move is accepted.
     pub silence: Duration,
     /// The maximum number of hosts at a port. Packets of further hosts are dropped.
     pub max_hosts_per_port: usize,
     /// The maximum number of hosts at a switch. Its ports share them.
     pub max_hosts: usize,
-    /// How long a host may be silent before it is forgotten.
+    /// The time for which a host may be silent before it is forgotten.
     pub host_timeout: Duration,
     /// The maximum number of rules in all tables of a switch. The engine's own rules, a few for each port and host, are
     /// always installed.
@@ -90,10 +90,11 @@ pub struct Options {
     pub max_traces: Option<usize>,
     /// The minimum time between two requests for the counters of a switch's rules, and between two evictions there.
     pub eviction_period: Duration,
-    /// How often a switch is asked for the counters that f reads. Zero: never, so that all rates are 0.
+    /// The time between two questions to a switch for the counters that f reads. Zero: it is never asked, so that all
+    /// rates are 0.
     pub poll: Duration,
-    /// How often the rules of a switch are compared with those that it is to have. Zero: never, except when it
-    /// connects.
+    /// The time between two comparisons of the rules of a switch with those that it is to have. Zero: they are never
+    /// compared, except when it connects.
     pub audit: Duration,
     /// The maximum number of rule changes that a switch is sent per second; `None`: all at once. With a rate, the next
     /// update waits until the switch has confirmed the one before.

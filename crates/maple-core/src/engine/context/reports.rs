@@ -60,7 +60,7 @@ struct RecentReports {
 /// Whether something that may have been reported before is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Novelty {
-    /// Not reported before, so it is to be reported.
+    /// A report that was not made before, so it is to be made.
     New,
     /// Reported before, so it is not to be reported again.
     Known,

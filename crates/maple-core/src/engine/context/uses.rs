@@ -39,7 +39,7 @@ use crate::state::{
     Written,
 };
 
-/// When a use of the store is due in a replay.
+/// The time at which a use of the store is due in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// The number of times that the store must have moved before.

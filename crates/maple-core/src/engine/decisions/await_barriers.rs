@@ -35,7 +35,7 @@ pub(in crate::engine) struct PathChange {
     pub ingress: Dpid,
     /// The leaf, or the plan of the route.
     pub dependent: DependentId,
-    /// When the change has to be over. It distinguishes the changes of one dependent.
+    /// The time when the change has to be over. It distinguishes the changes of one dependent.
     pub until: Time,
 }
 
@@ -68,7 +68,7 @@ struct BarrierWait {
 pub struct Unsettled {
     /// The switch that has not confirmed something.
     pub switch: Dpid,
-    /// When the first wait for it began.
+    /// The time when the first wait for the switch began.
     pub since: Time,
     /// What it has not confirmed.
     pub what: Awaited,

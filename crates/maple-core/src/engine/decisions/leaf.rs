@@ -52,7 +52,7 @@ pub(in crate::engine) enum LeafState {
     /// The ingress switch has the rule of the old route. The labels of the new one are not ready; if they are not ready
     /// in time, the leaf is withdrawn.
     Rerouting(Box<Reroute>),
-    /// There is no capacity for its rules. The first packet after this time tries again.
+    /// The tables have no capacity for the leaf's rules. The first packet after this time tries again.
     NoCapacity { from: Time },
     /// The packets go through the controller.
     ByController,
@@ -63,7 +63,7 @@ pub(in crate::engine) enum LeafState {
 pub(in crate::engine) struct Reroute {
     pub to: Goal,
     pub route_id: RouteId,
-    /// When it began.
+    /// The time when the state began.
     pub since: Time,
     pub until: Time,
 }

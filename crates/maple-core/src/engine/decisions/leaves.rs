@@ -36,7 +36,7 @@ pub(in crate::engine) struct Leaves {
     newest: u32,
     source_lines: SourceLines,
     origins: FxHashSet<Arc<Origin>>,
-    /// For each leaf, the number of its answer.
+    /// The number of the answer of each leaf.
     answers: VersionedCache,
     templates: Vec<Arc<AnswerTemplate>>,
     template_numbers: FxHashMap<Arc<AnswerTemplate>, u32>,

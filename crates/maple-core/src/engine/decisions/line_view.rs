@@ -32,7 +32,7 @@ pub struct LineUse {
     /// The runs of f that ended here, since the policy was loaded: those for packet-ins, and all others, such as after a
     /// change of what f had read.
     pub runs: u64,
-    /// How long these runs took together; zero without [`Options::stopwatch`](crate::engine::Options::stopwatch).
+    /// The time that these runs took together; zero without [`Options::stopwatch`](crate::engine::Options::stopwatch).
     pub time: Duration,
 }
 

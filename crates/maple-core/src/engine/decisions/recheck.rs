@@ -20,7 +20,7 @@ use crate::engine::fabric::Fabric;
 use crate::ids::{LeafId, Time};
 use crate::trace::Trace;
 
-/// When the next leaf is checked, and the id from which to look for it.
+/// The time when the next leaf is checked, and the id from which to look for it.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Rechecks {
     due: Time,

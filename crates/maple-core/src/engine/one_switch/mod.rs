@@ -41,7 +41,7 @@ pub(super) struct Switch {
     layout: Layout,
     /// What f decides about packets that enter here.
     pub ingress: Ingress,
-    /// How packets go on from here, and what arrives from other switches.
+    /// The ways by which packets go on from here, and what arrives from other switches.
     pub paths: Paths,
     pub ports: Ports,
     pub room: Room,

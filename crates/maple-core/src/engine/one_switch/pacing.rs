@@ -16,7 +16,7 @@ use crate::ids::Time;
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Pacing {
     queue: VecDeque<Effect>,
-    /// When the next change would be due if changes were evenly spaced.
+    /// The time when the next change would be due if changes were evenly spaced.
     next: Time,
     /// Whether a timer is set.
     pub is_armed: bool,

@@ -46,7 +46,7 @@ pub(in crate::engine) struct Restoring {
     batch: usize,
     /// The labels that the earlier run gave out at this switch.
     labels: Vec<LabelKey>,
-    /// When the switch's rules became known, from itself or from the previous controller.
+    /// The time when the switch's rules became known, from itself or from the previous controller.
     read: Option<Time>,
     /// Whether the switch has reported its rules itself.
     is_confirmed: bool,
@@ -56,16 +56,16 @@ pub(in crate::engine) struct Restoring {
     preferred: Priorities,
     /// The numbers of the routes that have rules of the earlier run in the table of routes. They keep such a rule.
     route_numbers: FxHashSet<u64>,
-    /// When the last leaf was decided.
+    /// The time when the last leaf was decided.
     decided: Option<Time>,
     /// Whether the table was built.
     is_built: bool,
-    /// When the switch stops waiting for labels; `None` before the leaves of all switches are decided and their rules
-    /// are known.
+    /// The time when the switch stops waiting for labels; `None` before the leaves of all switches are decided and
+    /// their rules are known.
     until: Option<Time>,
     /// The number of runs that may still be repeated.
     repeats_left: usize,
-    /// When the switch looks again whether the others are ready.
+    /// The time when the switch looks again whether the others are ready.
     next_look: Time,
 }
 

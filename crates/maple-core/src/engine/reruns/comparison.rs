@@ -78,7 +78,7 @@ struct PacketResult {
     /// The route of the packet. A packet without an answer goes nowhere.
     route: Arc<Resolved>,
     decision: DecisionSummary,
-    /// Why there is no route.
+    /// The reason why there is no route.
     failure: Option<DifferenceKind>,
 }
 

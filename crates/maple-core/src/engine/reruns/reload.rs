@@ -77,7 +77,7 @@ pub(in crate::engine) struct RunningTrial {
     /// The leaves that it has not decided, the last one first.
     todo: Vec<LeafId>,
     decided: BTreeMap<LeafId, RunOutcome>,
-    /// How often classes had changed when it began.
+    /// The number of times that classes had changed when the trial began.
     classes_changed: u64,
     trial: Trial,
 }

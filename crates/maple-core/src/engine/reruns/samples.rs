@@ -67,7 +67,7 @@ pub(in crate::engine) struct Samples {
 #[derive(Debug)]
 struct PassProgress {
     began: Time,
-    /// When the progress is reported next.
+    /// The time when the progress is reported next.
     tell: Time,
     is_told: bool,
     /// The number of passes that are over.

@@ -28,7 +28,7 @@ pub struct PortCount {
     pub counters: PortStats,
     /// The rates at which the port sent and received, between the two newest answers; `None` before the second.
     pub rates: Option<(Rate, Rate)>,
-    /// When the switch answered.
+    /// The time when the switch answered.
     pub time: Time,
 }
 
@@ -49,11 +49,11 @@ pub struct Traffic {
     pub rate: Option<Rate>,
     /// The lines of the policy that made the decisions of these rules, in order; without those that are not known.
     pub lines: Vec<Source>,
-    /// When the switch answered.
+    /// The time when the switch answered.
     pub time: Time,
 }
 
-/// Who sends or receives packets, as far as rules determine it.
+/// The host or port that sends or receives packets, as far as rules determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// Any host.

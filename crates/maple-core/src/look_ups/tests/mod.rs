@@ -65,7 +65,7 @@ fn apply(rules: &mut Vec<Rule>, change: &Change) {
     }
 }
 
-/// How changes are taken.
+/// The way in which changes are taken.
 #[derive(Clone, Copy, Debug)]
 enum Take {
     Extend,

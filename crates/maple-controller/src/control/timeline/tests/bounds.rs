@@ -15,7 +15,7 @@ use crate::control::timeline::view::GapReason;
 /// The switches of a large network, and the hosts at each. Each host has a port, and four ports lead to other switches.
 const SWITCHES: u64 = 1000;
 const HOSTS: u32 = 10;
-/// How long the days of these tests rest between two looks, in milliseconds.
+/// The milliseconds that the days of these tests rest between two looks.
 const STEP: u64 = 300_000;
 /// The most that 24 hours may take.
 const MOST: usize = 50_000_000;

@@ -26,7 +26,7 @@ struct Seen {
 struct History {
     lab: Lab,
     seen: Vec<Seen>,
-    /// How many of them are in files.
+    /// The number of looks that are in files.
     written: usize,
 }
 

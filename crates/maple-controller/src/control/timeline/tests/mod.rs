@@ -38,7 +38,7 @@ struct Lab {
     timeline: Timeline,
     /// The folder, if there is one.
     disk: Option<Folder>,
-    /// How often files were read for requests.
+    /// The number of times that files were read for requests.
     reads: Arc<AtomicUsize>,
     path: PathBuf,
     wall: u64,

@@ -15,9 +15,9 @@ pub(super) struct Disk {
 
 #[derive(Debug, Default)]
 pub(super) struct DiskState {
-    /// After this number of accesses that write, all fail.
+    /// The number of accesses that write after which all fail.
     pub good: Option<u64>,
-    /// After this number of accesses that write, one fails.
+    /// The number of accesses that write after which one fails.
     pub bad: Option<u64>,
     pub kind: Option<io::ErrorKind>,
     /// Whether accesses that write wait.

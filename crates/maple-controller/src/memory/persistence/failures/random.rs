@@ -16,9 +16,9 @@ enum Step {
     Write(i64, Option<i64>),
     /// Writes, and waits for the acknowledgement if the disk can give one.
     Acknowledge(i64, Option<i64>),
-    /// After this number of accesses nothing more can be written.
+    /// A disk on which after this number of accesses nothing more can be written.
     Breaks(u64),
-    /// After this number of accesses one fails.
+    /// A disk on which after this number of accesses one fails.
     Hiccup(u64),
     Heals,
     /// The thread has some time.

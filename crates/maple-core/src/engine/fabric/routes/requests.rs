@@ -12,7 +12,8 @@ use crate::engine::context::expected::Expected;
 use crate::ids::{RouteId, ShardId, Time};
 use crate::labels::{Holder, LabelEffect, News};
 
-/// How long a route waits before it asks again for labels that were refused once.
+/// The time for which a route waits before it asks again for labels that were refused once. Chosen: a switch that was
+/// about to change its labels has done so, and a route that waits is hardly held up.
 const RETRY: Duration = Duration::from_millis(250);
 /// The maximum time that a route waits before it asks again: each refusal doubles the time.
 pub(super) const MAX_RETRY: Duration = Duration::from_secs(16);

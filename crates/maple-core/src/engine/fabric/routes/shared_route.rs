@@ -90,9 +90,9 @@ pub(super) struct RouteUses {
 /// Whether rules of keys may lead along a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum WayState {
-    /// They do not: the route is not ready.
+    /// Rules of keys may not lead along the route, which is not ready.
     Waiting,
-    /// They may.
+    /// Rules of keys may lead along the route.
     Used,
 }
 

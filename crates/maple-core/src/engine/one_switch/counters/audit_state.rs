@@ -22,9 +22,9 @@ const MAX_JUDGED: usize = 16;
 /// The audits of one switch.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Audits {
-    /// When the next audit is due.
+    /// The time when the next audit is due.
     due: Time,
-    /// When the switch was last asked.
+    /// The time when the switch was last asked.
     asked: Time,
     /// The foreign rules that were compared with ours, by table.
     judged: BTreeSet<(u8, EntryKey)>,

@@ -50,7 +50,7 @@ pub(in crate::engine) struct CountedRule {
 /// One complete answer of a switch.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct StatisticsReading {
-    /// When the answer was complete.
+    /// The time when the answer was complete.
     pub at: Time,
     pub ports: FxHashMap<PortNo, PortStats>,
     /// The counters of Maple's own rules, by table and entry, because switches order the fields of a match differently.
@@ -73,7 +73,7 @@ struct PollSeries {
     /// The two newest readings.
     newest: Option<Arc<StatisticsReading>>,
     before: Option<Arc<StatisticsReading>>,
-    /// When the switch was last asked.
+    /// The time when the switch was last asked.
     asked: Option<Time>,
     shown: Option<Time>,
     /// Whether the switch refuses to report its counters.
@@ -97,7 +97,7 @@ pub(in crate::engine) struct Polls {
     asked: Option<OpenRequest>,
     /// The time until which the switch is left alone.
     rest: Time,
-    /// When the timer for the next poll fires.
+    /// The time when the timer for the next poll fires.
     timer: Option<Time>,
     /// Whether a poll was due, but the switch was busy.
     is_postponed: bool,

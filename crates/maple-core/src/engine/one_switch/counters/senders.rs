@@ -29,8 +29,8 @@ const MAX_OPEN: usize = 256;
 /// the names help nobody.
 const MAX_NAMED: usize = 3;
 
-/// Where packets come in: a port, and the host that a rule of the classifier is for. Without a host, the rule is for all
-/// hosts at the port.
+/// The place where packets come in: a port, and the host that a rule of the classifier is for. Without a host, the rule
+/// is for all hosts at the port.
 pub(in crate::engine) type Entrance = (PortNo, Option<Mac>);
 
 /// What the classifier has let in, and drops whose senders are not known yet.
@@ -39,7 +39,7 @@ pub(in crate::engine) struct Senders {
     /// The packets that came in: in this reading, and in the one before. A switch does not read all counters at one
     /// time, so what the one before has counted may be dropped in this one.
     let_in: [BTreeMap<Entrance, u64>; 2],
-    /// How often classes of keys had changed when the last two readings ended.
+    /// The number of times that classes of keys had changed when each of the last two readings ended.
     changes: [u64; 2],
     open: Vec<OpenDrop>,
 }
@@ -105,7 +105,7 @@ impl Senders {
     }
 }
 
-/// Who can have sent what a rule has dropped.
+/// The hosts and ports that can have sent what a rule has dropped.
 #[derive(Clone, Debug, Default)]
 struct Suspects {
     /// The number of entrances by which the packets can have come in.

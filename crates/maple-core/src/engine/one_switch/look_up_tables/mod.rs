@@ -35,7 +35,7 @@ pub(in crate::engine) struct LookUps {
     /// The id under which the sources of packets are subscribed to the hosts of the switch, once a run has asked for
     /// one.
     sources: Option<DependentId>,
-    /// How often classes of keys have changed.
+    /// The number of times that classes of keys have changed.
     changes: u64,
     /// The version of the state that all classes were last known to be of.
     version: u64,
@@ -89,9 +89,9 @@ pub struct LookUpStatus {
 /// Whether the rules of leaves are at rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum LeafRules {
-    /// They have no changes, no leaf changes its route, and the switch has confirmed them.
+    /// The rules of leaves have no changes, no leaf changes its route, and the switch has confirmed the rules.
     AtRest,
-    /// They may be about to change.
+    /// The rules of leaves may be about to change.
     Changing,
 }
 

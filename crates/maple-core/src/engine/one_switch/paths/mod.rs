@@ -26,8 +26,8 @@ pub(in crate::engine) struct Paths {
 /// Whether the table of routes may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) enum RouteTable {
-    /// There is no such table, or the switch has not confirmed the rule that sends everything else there to the
-    /// controller.
+    /// The table may not be used: the switch does not have it, or has not confirmed the rule that sends everything else
+    /// there to the controller.
     #[default]
     Closed,
     Open,

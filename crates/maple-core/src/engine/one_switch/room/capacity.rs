@@ -52,13 +52,13 @@ pub(in crate::engine) struct Capacity {
     period: Duration,
     /// The table that has only rules of hosts and ports, if there is one. Its bound does not concern leaves.
     leafless: Option<u8>,
-    /// For each table that was full: its number of rules then, and the time.
+    /// The number of rules of each table that was full, and the time when it was.
     full_at: BTreeMap<u8, (usize, Time)>,
     /// Tables that have just reported that they are full.
     full: Vec<u8>,
     /// The transaction id of the request for statistics that is not answered yet.
     asked: Option<u32>,
-    /// When the next request may be sent.
+    /// The time when the next request may be sent.
     next: Time,
     /// The packets that the rules of leaves and labels counted, in the answer so far.
     reading: FxHashMap<Subject, u64>,

@@ -38,9 +38,9 @@ pub(in crate::engine) struct Room {
 /// The pauses that follow the refusal of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct RefusalPauses {
-    /// When the refused rule may be tried again.
+    /// The time when the refused rule may be tried again.
     pub rule_until: Time,
-    /// When the pause of the switch is over, if it has one.
+    /// The time when the pause of the switch is over, if it has one.
     pub switch_until: Time,
     /// Whether the switch refuses so often that it is closed.
     pub is_closed: bool,

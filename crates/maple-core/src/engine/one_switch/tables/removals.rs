@@ -29,7 +29,7 @@ pub(super) type Removal = (u8, u64, EntryKey);
 pub(super) struct Removals {
     /// The deletions in the order in which they were made, each with its expiry.
     queue: VecDeque<(Time, Removal)>,
-    /// For each deletion: how many times it is in the queue, and how many of these have not been reported.
+    /// The number of times that each deletion is in the queue, and how many of these have not been reported.
     open: FxHashMap<Removal, (u32, u32)>,
 }
 

@@ -107,7 +107,7 @@ pub(in crate::engine) struct Explorer {
     is_awake: bool,
     /// The number of packets of the next turn.
     batch: usize,
-    /// When that turn is due.
+    /// The time when that turn is due.
     due: Time,
     /// Whether it comes after a rest.
     has_rested: bool,

@@ -154,7 +154,7 @@ pub(in crate::engine) struct Hosts {
 /// The knowledge of a host in addition to the tracked state.
 #[derive(Debug)]
 struct HostRecord {
-    /// When the host was last known to be active.
+    /// The time when the host was last known to be active.
     last_active: Time,
     /// The number of packets that the host's rules had counted at the last reading.
     counted: Option<u64>,

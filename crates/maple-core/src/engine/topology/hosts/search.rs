@@ -69,7 +69,7 @@ struct OpenSearch {
     silent_since: Time,
     /// The counters at the last reading.
     count: Option<u64>,
-    /// When the current reading began, if there is one.
+    /// The time when the current reading began, if there is one.
     reading: Option<Time>,
     /// The number of rounds in which the counters rose.
     rounds_with_traffic: u32,

@@ -114,11 +114,11 @@ pub(in crate::engine) struct HostRules {
 struct HostNews {
     /// Whether a host lacked capacity since this was last taken.
     is_short: bool,
-    /// How often a host came or left.
+    /// The number of times that a host came or left.
     moves: u64,
 }
 
-/// Why nothing is added for now.
+/// The reason why nothing is added for now.
 #[derive(Clone, Debug, Default)]
 struct AdditionPause {
     /// The time until which nothing is added, because a rule was refused.
