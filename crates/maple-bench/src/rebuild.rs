@@ -1,8 +1,8 @@
 //! `maple-bench rebuild`: the cost of a table that is built at once, against its size.
 //!
 //! The policy is an access list: a filter set, asked as a whole. At each size a switch's table first learns the header
-//! that fits no filter, which brings the entries of all filters in one step, and then one header of each filter. So do
-//! switches that get a list. Then the table is built again from the same traces, as after a restart or a reload.
+//! that fits no filter. That brings the entries of all filters in one step. Then it learns one header of each filter.
+//! So do switches that get a list. Then the table is built again from the same traces, as after a restart or a reload.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;

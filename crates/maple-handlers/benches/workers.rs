@@ -24,11 +24,11 @@ const ANSWERS: usize = 80 * 1024;
 const SWITCHES: usize = 8;
 /// Addresses of a switch.
 const ADDRESSES: u32 = 100_000;
-/// How long one round measures.
+/// The time that one round measures.
 const ROUND: Duration = Duration::from_millis(1500);
-/// How many rounds there are.
+/// The number of rounds.
 const ROUNDS: usize = 5;
-/// Where the source address stands in a packet-in of OpenFlow 1.0.
+/// The position of the source address in a packet-in of OpenFlow 1.0 (§5.4.1), in bytes.
 const SOURCE: usize = 18 + 6;
 
 /// What one read of a switch brings, each time from the next addresses.

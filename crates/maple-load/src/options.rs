@@ -23,7 +23,7 @@ const BURSTS: f64 = 40_000.0;
 pub enum Mode {
     /// Each switch has at most this many packet-ins without an answer.
     Throughput {
-        /// At least 1.
+        /// The number of unanswered packet-ins that each switch keeps open, at least 1.
         window: u32,
     },
     /// All switches together send this many packet-ins a second, whatever comes back.

@@ -85,20 +85,20 @@ pub(crate) struct LoadSwitch {
 
 /// The kinds of messages to a switch.
 enum MessageKind {
-    /// It releases the packet with this buffer id.
+    /// A message that releases the packet with this buffer id.
     Answer(u32),
-    /// It releases a packet whose bytes it carries.
+    /// A message that releases a packet whose bytes it carries.
     Oldest,
-    /// It releases a request whose bytes it carries.
+    /// A message that releases a request whose bytes it carries.
     Request {
         /// The index of the request's switch.
         switch: u32,
         /// The request's buffer id at that switch.
         id: u32,
     },
-    /// It answers nothing.
+    /// A message that answers nothing.
     Nothing,
-    /// It is a request, or part of the handshake.
+    /// A request, or a part of the handshake.
     Other,
 }
 

@@ -8,7 +8,7 @@ use maple_load::{LoadError, LoadOptions, Mode, run};
 use maple_wire::msg::{FlowMod, FlowModCommand, Frames, Hello, NO_BUFFER, PacketIn, PacketOut};
 use maple_wire::{Action, Instruction, Match, Message, PortNo, Version};
 
-/// How the controller answers a packet-in.
+/// The way in which the controller answers a packet-in.
 #[derive(Clone, Copy, PartialEq)]
 enum Answer {
     FlowModWithBuffer,

@@ -21,8 +21,7 @@ const ARP: [Field; 5] = [Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpS
 const ICMPV6: [Field; 5] =
     [Field::Icmpv6Type, Field::Icmpv6Code, Field::Ipv6NdTarget, Field::Ipv6NdSll, Field::Ipv6NdTll];
 
-/// For each group of fields, the fields that a frame with one of them also needs, because a default address would be
-/// useless.
+/// The fields that a frame with one field of each group also needs, because a default address would be useless.
 const NEEDS: [(&[Field], &[Field]); 7] = [
     (&ARP, &[Field::ArpOp, Field::ArpSpa, Field::ArpTpa]),
     (&[Field::Ipv4Src, Field::Ipv4Dst, Field::Icmpv4Type, Field::Icmpv4Code], &[Field::Ipv4Src, Field::Ipv4Dst]),

@@ -27,7 +27,7 @@ use crate::state::Table;
 #[pyclass(frozen, name = "Constraint", module = "maple")]
 pub struct PyConstraint(pub RouteConstraint<Part>);
 
-/// Where a route leads.
+/// The places where a route leads.
 #[pyclass(frozen, name = "RouteView", module = "maple")]
 pub struct PyRouteView(pub Arc<RouteView>);
 

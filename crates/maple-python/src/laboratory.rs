@@ -216,7 +216,7 @@ fn with_users_state() -> Arc<Stage> {
     Stage::from_store(store)
 }
 
-/// Where the tables, variables and costs of one network live. A new one is empty.
+/// The place where the tables, variables and costs of one network live. A new one is empty.
 #[pyclass(frozen, name = "Place", module = "maple._maple")]
 pub struct PyPlace(pub Arc<Stage>);
 

@@ -24,7 +24,7 @@ use crate::route::{PyLocation, frame_bytes};
 #[pyclass(frozen, name = "PacketEvent", module = "maple")]
 pub struct PyHeard(ListenerPacket);
 
-/// Where events come from.
+/// The source of events.
 #[pyclass(frozen, name = "Listener", module = "maple")]
 pub struct PyListener(Mutex<Listener>);
 

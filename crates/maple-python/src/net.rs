@@ -104,7 +104,7 @@ fn start(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
 /// The end of a path.
 enum PathEnd {
     At(Location),
-    /// Where a look-up by this field of the run's packet finds a host.
+    /// The place where a look-up by this field of the run's packet finds a host.
     Found(Field),
 }
 

@@ -89,9 +89,9 @@ pub struct PyLocation(Place);
 enum Place {
     /// A location that is known.
     At(Location),
-    /// Where the packet of a run came in, which is where its source is. What the policy uses of it is read.
+    /// The place where the packet of a run came in, which is where its source is. What the policy uses of it is read.
     OfSource { run: Ticket, known: OnceLock<Location> },
-    /// Where a look-up by a field of the packet finds a host. What the policy uses of it is observed.
+    /// The place where a look-up by a field of the packet finds a host. What the policy uses of it is observed.
     Found { run: Ticket, field: Field, known: OnceLock<Location> },
 }
 

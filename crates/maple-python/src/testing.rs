@@ -34,9 +34,9 @@ pub struct Bench {
 pub struct Decision {
     /// The route. `None` if the run failed.
     route: Option<Py<PyRoute>>,
-    /// Why it failed.
+    /// The reason why it failed.
     error: Option<String>,
-    /// Where copies of the packet leave the network, and their bytes.
+    /// The places where copies of the packet leave the network, and their bytes.
     copies: Vec<(PyLocation, Vec<u8>)>,
     /// The observations of its packet, in order.
     trace: Vec<String>,

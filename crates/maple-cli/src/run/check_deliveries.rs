@@ -1,8 +1,8 @@
 //! Compares the deliveries of an emulated network with f, packet by packet.
 //!
 //! # What
-//! For every frame that a host sent, f runs afresh on the state that the controller had then, and its route is resolved
-//! to edge ports and rewritten bytes. The frame must have left there, with these bytes, once at each port. Frames with
+//! For every frame that a host sent, f runs afresh on the state that the controller had then. Its route is resolved to
+//! edge ports and rewritten bytes. The frame must have left there, with these bytes, once at each port. Frames with
 //! equal bytes that enter at one port at the same time are judged together. Frames of f's own, such as ARP answers, are
 //! not judged. Frames that end at the controller, such as answers to its probes of hosts, must not leave anywhere.
 //!

@@ -98,7 +98,7 @@ fn find(controller: &Handle, switch: Dpid, field: Field, value: u128) -> Result<
 }
 
 /// Returns the switch at the far end of the first link over which a rule sends packets, and the label that they carry
-/// there, as the value of its VLAN id.
+/// there. The label is the value of their VLAN id.
 fn next_switch(rule: &TableRule, switch: Dpid, state: &Snapshot) -> Option<(Dpid, u128)> {
     let mut label = None;
     let actions = rule.rule.instructions.iter().filter_map(|instruction| match instruction {

@@ -111,8 +111,8 @@ fn heat(handle: &Handle) -> Result<Heat, LateShard> {
     Ok(heat)
 }
 
-/// Adds the packets on which the policy failed, at the innermost line of these files that the error's traceback names, or
-/// at the line that made a route which can't be followed.
+/// Adds the packets on which the policy failed. They count at the innermost line of these files that the error's
+/// traceback names, or at the line that made a route which can't be followed.
 fn add_errors(handle: &Handle, heat: &mut Heat) -> Result<(), LateShard> {
     let files: BTreeSet<Arc<str>> = heat.keys().cloned().collect();
     for (error, packets) in handle.policy_errors()? {

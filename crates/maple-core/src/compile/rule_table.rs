@@ -38,8 +38,8 @@ pub struct TableTarget {
 
 /// A trace tree and its compiled table; its methods are those of [`TableBackend`].
 ///
-/// If no rule takes a packet, or its rule sends it to the controller, then the tree does not know the packet, its
-/// leaf's action sends it to the controller, or the switch can't tell it apart from others.
+/// A packet that no rule takes, or whose rule sends it to the controller, is one of three kinds. The tree does not know
+/// it, its leaf's action sends it to the controller, or the switch can't tell it apart from others.
 #[derive(Debug)]
 pub struct RuleTable {
     backend: Box<dyn TableBackend>,

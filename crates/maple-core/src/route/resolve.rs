@@ -97,9 +97,9 @@ impl Route {
     /// Resolves the route of a packet that enters at `ingress`. `ask` answers whether the packet has a field with a
     /// value under a mask, and records that in the trace.
     ///
-    /// Output to a port that is not known yet to be edge or link (it just came up) is left out until it is known, and
-    /// so is output to a link whose far end does not know of it. Output to an edge port that is down stays: the switch
-    /// drops it. Absent places are left out too.
+    /// Output to a port that just came up is left out until it is known whether it is an edge or a link port. So is
+    /// output to a link whose far end does not know of it. Output to an edge port that is down stays: the switch drops
+    /// it. Absent places are left out too.
     ///
     /// # Errors
     /// [`RouteError`] says what is wrong, for example that all places of a route that is not a multicast are absent.
@@ -160,8 +160,8 @@ impl Route {
     /// ports that are new or shut are left out. Facts about ports are read through `txn`.
     ///
     /// # Errors
-    /// [`FrameError`] if there are more than [`MAX_FRAMES`], if the length of one is not within [`FRAME_BYTES`], or if
-    /// its port is absent, a link port, or that of a middlebox.
+    /// [`FrameError`] if there are more than [`MAX_FRAMES`], or if the length of one is not within [`FRAME_BYTES`].
+    /// Also if the port of one is absent, a link port, or that of a middlebox.
     pub(crate) fn own_frames(&self, came_in: Location, txn: &mut Txn) -> Result<Vec<OwnFrame>, FrameError> {
         let answers = self.answers.iter().map(|bytes| OwnFrame { at: came_in, bytes: Arc::clone(bytes) });
         let all: Vec<OwnFrame> = txn.sends().iter().cloned().chain(answers).collect();

@@ -43,8 +43,8 @@ impl Store {
     /// an address that was spelled as text becomes the address.
     ///
     /// # Errors
-    /// [`DeclareError`] if it was declared with other types, or if a key or value that it holds, or a key that a leaf
-    /// depends on, does not fit these types.
+    /// [`DeclareError`] if the table was declared with other types, or if a key or value that it holds does not fit
+    /// these. Also if a key that a leaf depends on does not fit them.
     pub fn declare_types(&self, name: &str, types: Types) -> Result<Commit, DeclareError> {
         self.declare_table(name);
         let (table, types): (Name, _) = (name.into(), Arc::new(types));

@@ -11,7 +11,7 @@
 //!
 //! # Why it is correct
 //!
-//! A packet that gets from the root to a leaf passes every item of the trace that made the leaf, so the policy would
+//! A packet that gets from the root to a leaf passes every item of the trace that made the leaf. So the policy would
 //! ask the same questions and give the same answer (Theorem 2; see [`crate::trace::Recorder`]). Nodes from which no
 //! leaf can be reached are pruned immediately, so `Ω` never stands for a dead branch.
 //!

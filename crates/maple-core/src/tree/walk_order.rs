@@ -11,7 +11,8 @@
 //!
 //! A node is inserted where the tree was unexplored, next to its parent. So a subtree is always one stretch of the
 //! list. If the labels of its neighbours leave no room, the smallest aligned block of labels around them that is sparse
-//! enough gets even gaps (Bender and others, *Two simplified algorithms for maintaining order in a list*, ESA 2002).
+//! enough gets even gaps. (The method is that of Bender and others, *Two simplified algorithms for maintaining order in
+//! a list*, ESA 2002.)
 //!
 //! # Cost
 //!

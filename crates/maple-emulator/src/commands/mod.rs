@@ -71,7 +71,7 @@ pub enum CommandError {
     /// The text is not a command, or names something that the network does not have.
     #[error("{0}")]
     Wrong(String),
-    /// It ran, and the expected result did not occur.
+    /// The command ran, and the expected result did not occur.
     #[error("{0}")]
     Failed(String),
     /// The network refuses it.

@@ -38,7 +38,7 @@ pub(super) struct DriverLoop {
     connections: Vec<Connection>,
     controllers: Vec<SocketAddr>,
     start: Instant,
-    /// Why the last attempt to reach each controller failed, if it did.
+    /// The reason why the last attempt to reach each controller failed, if it did.
     troubles: Vec<Option<io::ErrorKind>>,
     traffic: TrafficState,
     settle: Duration,

@@ -64,7 +64,7 @@ pub struct Delivery {
 /// The fate of one copy of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It left the network by this port of this switch, to this host if there is one.
+    /// The frame left the network by this port of this switch, to this host if there is one.
     Egress {
         /// The switch.
         dpid: Dpid,
@@ -75,7 +75,7 @@ pub enum Outcome {
     },
     /// A switch sent it to its controller.
     Controller(Dpid),
-    /// It was dropped.
+    /// The frame was dropped.
     Dropped(Dpid, Drop),
 }
 
@@ -90,7 +90,7 @@ pub enum Drop {
     Loss,
     /// The queue of its port was full.
     QueueFull,
-    /// It passed more switches than the limit: a loop.
+    /// The frame passed more switches than the limit: a loop.
     Loop,
     /// The frame had more copies than the limit: a broadcast storm.
     Storm,

@@ -1,7 +1,7 @@
 //! A host: it answers ARP, neighbour discovery and pings, serves every TCP and UDP port, and opens flows of its own.
 //!
 //! Like the switch it has no clock and no wire: frames in, frames out, and [`Host::next_timer`] returns when it must be
-//! polled again. Its dialogues are short and fixed, with time-outs and three attempts at each step, so that a frame
+//! polled again. Its dialogues are short and fixed, with time-outs and three attempts at each step. So a frame that is
 //! lost while the network learns its path costs a second and not the flow:
 //!
 //! * neighbour: ARP request or neighbour solicitation, and the answer; kept for good once learned;

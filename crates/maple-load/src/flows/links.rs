@@ -34,11 +34,11 @@ pub(crate) struct Node {
 /// The outcome for a packet or a copy of it, or for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PacketOutcome {
-    /// It left by an edge port.
+    /// The frame left by an edge port.
     Egress { at: NetworkPort, frame: Vec<u8> },
     /// A switch says this to the controller.
     Says { switch: usize, xid: u32, message: Message },
-    /// It was lost: no rule matched, the rule has no output, or a port is down.
+    /// The frame was lost: no rule matched, the rule has no output, or a port is down.
     Lost,
 }
 

@@ -13,7 +13,7 @@ use super::packet_in::PyPacketIn;
 /// The flow-mod flag `OFPFF_CHECK_OVERLAP`.
 const CHECK_OVERLAP: u16 = 2;
 
-/// Has the switch send a packet.
+/// A message that makes the switch send a packet.
 #[pyclass(frozen, name = "PacketOut", module = "maple", eq)]
 #[derive(PartialEq)]
 pub struct PyPacketOut(Message);

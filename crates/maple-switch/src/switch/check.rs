@@ -30,11 +30,11 @@ pub struct Abilities<'a> {
 /// The place of actions, which decides what the checks must know about packets.
 #[derive(Clone, Copy)]
 pub enum ActionPlace<'a> {
-    /// In apply-actions of a rule with this match, or in a packet-out whose packet this match describes.
+    /// Apply-actions of a rule with this match, or actions of a packet-out whose packet this match describes.
     Applied(&'a Match),
-    /// In write-actions of a rule with this match.
+    /// Write-actions of a rule with this match.
     Written(&'a Match),
-    /// In a bucket of a group, which any packet may meet.
+    /// A bucket of a group, which any packet may meet.
     Bucket,
 }
 

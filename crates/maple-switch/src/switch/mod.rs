@@ -143,7 +143,7 @@ pub enum Lost {
     NowhereToFlood,
     /// Its time to live ran out.
     TimeToLive,
-    /// It was for the controller, which is not connected or does not want it.
+    /// The packet was for the controller, which is not connected or does not want it.
     NoController,
     /// A meter's rate was exceeded.
     Metered(u32),

@@ -12,7 +12,7 @@ use crate::time::{Nanoseconds, SECOND};
 
 /// The maximum number of learned addresses, which hosts choose: the default of Open vSwitch (`mac-table-size`).
 const MAX_LEARNED: usize = 8192;
-/// How long an address is remembered after a frame from it: five minutes, as bridges do (IEEE 802.1D).
+/// The time for which an address is remembered after a frame from it: five minutes, as bridges do (IEEE 802.1D).
 const REMEMBERED: Nanoseconds = 300 * SECOND;
 /// The bit of an address that stands for a group of hosts.
 const GROUP: u128 = 1 << 40;

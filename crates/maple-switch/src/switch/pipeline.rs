@@ -36,11 +36,11 @@ pub(super) struct PacketInSwitch {
 
 /// The passage of a packet through one table.
 enum TableOutcome {
-    /// It goes on to this table, or to the end.
+    /// The packet goes on to this table, or to the end.
     To(Option<u8>),
-    /// No rule took it, or its time to live ran out.
+    /// No rule took the packet, or its time to live ran out.
     Ended,
-    /// It is gone.
+    /// The packet is gone.
     Dropped,
 }
 

@@ -242,15 +242,15 @@ fn actions(random: &mut Random, version: Version, kind: Kind) -> Vec<Action> {
     all
 }
 
-/// Where the rules of a round push tags and labels. Packets with two tags differ on purpose, as do those with four
-/// labels, so a packet meets at most one push of each.
+/// The place where the rules of a round push tags and labels. Packets with two tags differ on purpose, as do those with
+/// four labels, so a packet meets at most one push of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pushes {
     /// Nowhere: then frames come in with a tag.
     Nowhere,
-    /// In actions that the first table applies.
+    /// Actions that the first table applies.
     Applied,
-    /// In the action set.
+    /// The action set.
     Written,
 }
 

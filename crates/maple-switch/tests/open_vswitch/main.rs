@@ -1,10 +1,10 @@
 //! Random rules and random frames: [`Switch`] does what a real Open vSwitch does, bit for bit.
 //!
 //! Both get the same groups and rules, and must refuse the same ones with the same errors. Then both get the same
-//! frames, from packet-outs and at ports, and must send the same frames out of the same ports, in the same order at each
-//! port, and the same packet-ins to the controller. `MAPLE_FRAMES` sets the number of frames, and `MAPLE_SEED` plays
-//! the rounds again from a seed that a failure names. Without Open vSwitch the test prints that and is skipped; in CI it
-//! fails.
+//! frames, from packet-outs and at ports. They must send the same frames out of the same ports, in the same order at
+//! each port, and the same packet-ins to the controller. `MAPLE_FRAMES` sets the number of frames, and `MAPLE_SEED`
+//! plays the rounds again from a seed that a failure names. Without Open vSwitch the test prints that and is skipped;
+//! in CI it fails.
 
 #[allow(dead_code, reason = "the tests of maple-core include this file too")]
 mod bridge;

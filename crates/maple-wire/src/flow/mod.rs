@@ -1,7 +1,7 @@
 //! Matches, actions and instructions, independent of a version's format.
 //!
 //! Names and meanings are those of OpenFlow 1.3. If 1.0 has something that 1.3 lacks (its `SET_TP_DST` does not say
-//! whether TCP or UDP), the action has a variant of its own, so that reading and writing again gives the same bytes.
+//! whether TCP or UDP), the action has a variant of its own. So reading and writing again gives the same bytes.
 
 mod action_set;
 

@@ -58,7 +58,7 @@ pub(crate) fn padded(length: usize) -> usize {
     length.next_multiple_of(8)
 }
 
-/// How an element of a list carries its own 16-bit length.
+/// The way in which an element of a list carries its own 16-bit length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Element {
     /// The name of an element in errors.

@@ -86,8 +86,8 @@ impl Wire for Match {
     }
 }
 
-/// Returns the entries of the 1.3 match at the start of `bytes`, which are checked when they are iterated over, and the
-/// number of bytes that the match takes, padding included.
+/// Returns the entries of the 1.3 match at the start of `bytes`, and the number of bytes that the match takes, padding
+/// included. The entries are checked when they are iterated over.
 ///
 /// # Errors
 /// [`Error::Truncated`] if the match is cut off, [`Error::BadValue`] for another type than OXM, [`Error::BadLength`] for

@@ -32,7 +32,8 @@ pub(crate) trait Wire: Sized {
     const MIN: [usize; 2] = [0; 2];
     /// Whether each value takes just these.
     const FIXED: bool = false;
-    /// How values lie in a list, if they carry their own lengths there. If they do not, they lie one after the other.
+    /// The way in which values lie in a list, if they carry their own lengths there. If they do not, they lie one after
+    /// the other.
     const ELEMENT: Option<Element> = None;
 
     /// Reads a value.

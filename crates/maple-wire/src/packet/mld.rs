@@ -23,8 +23,8 @@ const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 /// The hop-by-hop option "router alert" (RFC 2711), padded.
 const ROUTER_ALERT: [u8; 6] = [5, 2, 0, 0, 1, 0];
 
-/// Reads a packet's message about groups. `None` if the packet is not an MLD message of this link (hop limit 1 and a
-/// router alert, from a link-local address or from none), if it is cut off, or if its checksum is wrong.
+/// Reads a packet's message about groups. `None` if the packet is not an MLD message of this link: hop limit 1 and a
+/// router alert, from a link-local address or from none. Also `None` if it is cut off, or its checksum is wrong.
 pub fn read(packet: &Packet) -> Option<Membership> {
     let network = packet.network();
     if network.kind() != NetworkKind::V6 || !network.carries(ip_proto::ICMPV6) || network.is_fragment() {

@@ -5,8 +5,8 @@
 //! * [`flow_line`] and [`FlowLine`] print a rule as `ovs-ofctl dump-flows --no-stats` does.
 //! * [`matching()`], [`actions`] and [`instructions`] print the parts of a rule, [`frame()`] prints a packet.
 //!
-//! Where Open vSwitch has no text (fields, actions and instructions that it does not support, unknown ones, numbers
-//! without a name), this module prints in the same style, with OpenFlow's own names, or numbers and hex.
+//! Open vSwitch has no text for fields, actions and instructions that it does not support, for unknown ones, and for
+//! numbers without a name. These are printed here in the same style, with OpenFlow's own names, or numbers and hex.
 //!
 //! The text of a match or an action depends on the version that it is for: a packet without a VLAN tag is
 //! `vlan_tci=0x0000` in OpenFlow 1.0 and `vlan_tci=0x0000/0x1fff` in 1.3, a new Ethernet source is `mod_dl_src:…` in

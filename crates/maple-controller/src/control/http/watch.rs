@@ -5,9 +5,9 @@
 //! one: changes that follow each other quickly are one event. So a slow client costs one answer, and no other request
 //! waits for it: watches wait for each other only, for threads and for the memory of what is not sent.
 //!
-//! A place that is deleted has the value null, and its watch goes on: it sends the next value as well. A watch ends with
-//! an event that says why ([`Gone`]): the reader may not read any more, the controller ends, or the place is none any
-//! more, such as a key whose table has keys of another type under another policy.
+//! A place that is deleted has the value null, and its watch goes on: it sends the next value as well. A watch ends
+//! with an event that says why ([`Gone`]). The reader may not read any more, the controller ends, or there is no such
+//! place any more: another policy may give a table keys of another type.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

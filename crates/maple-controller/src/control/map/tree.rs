@@ -1,9 +1,9 @@
 //! The layout of a network without circles: rings around its middle, without crossings.
 //!
 //! Each switch has a wedge, and its own children share it by their numbers of leaves. Wedges of a ring are disjoint, so
-//! only links of one wedge could cross, and these begin at the same switch. A link stays in the ring between its ends if
-//! it does not cut the inner circle, so a wedge is at most as wide as the tangents at the switch allow. A ring is as far
-//! out as its narrowest wedge demands.
+//! only links of one wedge could cross, and these begin at the same switch. A link stays in the ring between its ends
+//! if it does not cut the inner circle. So a wedge is at most as wide as the tangents at the switch allow. A ring is as
+//! far out as its narrowest wedge demands.
 
 use std::f64::consts::{PI, TAU};
 

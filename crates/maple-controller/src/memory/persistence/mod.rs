@@ -3,8 +3,8 @@
 //! # How
 //!
 //! Each commit passes its writes to [`PendingWrites`], in the order of commits, under the store's lock. There only the
-//! newest value of each cell is kept. A thread takes all pending writes, writes them to the file as one `redb`
-//! transaction, which is durable when it ends, and then takes what has become pending meanwhile (group commit). So more
+//! newest value of each cell is kept. A thread takes all pending writes and writes them to the file as one `redb`
+//! transaction, which is durable when it ends. Then it takes what has become pending meanwhile (group commit). So more
 //! commits make larger groups, and a cell that was written a hundred times is written once. The number of cells bounds
 //! the pending writes.
 //!

@@ -2,11 +2,12 @@
 //!
 //! # What
 //!
-//! Engines are deterministic. So a recording has what determines them: the events of each turn with its time, how the
-//! engine's uses of the store lay between those of other shards ([`Engine::take_notes`](maple_core::engine::Engine)),
-//! what others wrote to the store, the options, the state at the start, and the files of each policy. It has a checksum
-//! of each message that was sent, so that a replay can compare its own messages. Packets that are answered as hits
-//! change nothing, and are only counted. [`replay`](super::replay) repeats the run.
+//! Engines are deterministic. So a recording has what determines them. Of each turn it has the time and the events, and
+//! how the engine's uses of the store lay between those of other shards
+//! ([`Engine::take_notes`](maple_core::engine::Engine)). Of the run it has the options, the state at the start, the
+//! files of each policy, and what others wrote to the store. It has a checksum of each message that was sent, so that a
+//! replay can compare its own messages. Packets that are answered as hits change nothing, and are only counted.
+//! [`replay`](super::replay) repeats the run.
 //!
 //! # Where
 //!

@@ -1,8 +1,9 @@
 //! The records of one shard: the turns of its engine.
 //!
-//! A record is a turn: when it began, which packets were answered as hits since the last one, its events, how the engine
-//! used the store, and a checksum for each message that the engine sent. Its first part is made before the engine runs.
-//! If the engine panics, that part is written all the same, and a replay comes to the same place.
+//! A record is a turn: the time of its beginning, the packets that were answered as hits since the last one, and its
+//! events. After these come the engine's uses of the store, and a checksum for each message that the engine sent. Its
+//! first part is made before the engine runs. If the engine panics, that part is written all the same, and a replay
+//! comes to the same place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

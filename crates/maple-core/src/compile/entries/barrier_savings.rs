@@ -1,8 +1,8 @@
 //! The barrier rules that are saved if a leaf keeps only a part of its packets: when that pays, and which part.
 //!
-//! Many barrier entries may be required because of one forwarding entry, each of them a rule. If that entry kept only
-//! those packets that agree with one of them in some leading bits of a field, barrier entries that differ in these bits
-//! would not be required because of it. That pays if
+//! Many barrier entries may be required because of one forwarding entry, each of them a rule. Suppose that the entry
+//! kept only the packets that agree with one of them in some leading bits of a field. Then barrier entries that differ
+//! in these bits would not be required because of it. That pays if
 //!
 //! * enough barrier entries are required because of it, also in proportion to the table: saving that many rules is
 //!   worth a miss;

@@ -16,9 +16,9 @@ use crate::state::{Cell, CellValue, Commit, Conflict, ExclusiveCommit, Snapshot,
 use crate::trace::Source;
 
 impl Context {
-    /// Reports whether a packet may enter the network: by a middlebox port, or by an edge port. With host tracking, a
-    /// host that is known or declared to be elsewhere may not enter by an edge port, unless the packet stands for those of
-    /// hosts that are there (`is_source_here`).
+    /// Reports whether a packet may enter the network: by a middlebox port, or by an edge port. With host tracking, no
+    /// packet of a host that is known or declared to be elsewhere enters by an edge port. One that stands for those of
+    /// hosts that are there (`is_source_here`) does.
     pub fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot, is_source_here: bool) -> bool {
         let kind = state.port(received.at).map(|port| port.kind);
         let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());

@@ -15,10 +15,10 @@
 //!    report.
 //! 3. When the rules of all switches are known, labels get the ids that they had. If the switch already has a label's
 //!    rule, the label is ready without a message.
-//! 4. When the routes of the switch's leaves are ready, or two seconds after the last leaf of all switches was
-//!    decided, the table is built from all leaves at once, with the priorities of the rules that are there. Once all
-//!    switches have their tables, the rules are compared. A rule that is there already, except for its cookie, stays,
-//!    and its old cookie is *renamed* (`cookies.rs`). The ordered update sends the rest.
+//! 4. The switch waits until the routes of its leaves are ready, but at most two seconds after the last leaf of all
+//!    switches was decided. Then the table is built from all leaves at once, with the priorities of the rules that are
+//!    there. Once all switches have their tables, the rules are compared. A rule that is there already, except for its
+//!    cookie, stays, and its old cookie is *renamed* (`cookies.rs`). The ordered update sends the rest.
 //!
 //! # Why it is correct
 //!

@@ -79,8 +79,8 @@ impl Case {
             _ => None,
         });
         let control = slowest.max().unwrap_or(0).max(self.jitter) + MILLISECOND / 10;
-        // In the worst case, a packet comes, labels of its new route are confirmed, an update that is half-way ends,
-        // and then the ingress' additions are confirmed and its rule is modified.
+        // In the worst case, a packet comes, labels of its new route are confirmed, and an update that is half-way
+        // ends. Then the ingress' additions are confirmed and its rule is modified.
         8 * (control + self.busy + self.mail)
     }
 }

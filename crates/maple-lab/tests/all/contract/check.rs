@@ -5,9 +5,10 @@
 //! [`Case::lag`]). If the state did not change meanwhile there is one such answer. Less may come out only for one of
 //! the reasons in [`Excuse`], each of which needs its evidence; they are counted. More, or twice, or elsewhere, never.
 //!
-//! When all is over and the network has come to rest, every packet is sent twice more and must come out exactly where
-//! the oracle says, with the oracle's state afterwards, and the second time without the controller where f's answer can
-//! be cached. Then the tables must contain what the engine believes, and the other program's rule must still be there.
+//! When all is over and the network has come to rest, every packet is sent twice more. It must come out exactly where
+//! the oracle says, with the oracle's state afterwards. The second time it must do so without the controller, where f's
+//! answer can be cached. Then the tables must contain what the engine believes, and the other program's rule must still
+//! be there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

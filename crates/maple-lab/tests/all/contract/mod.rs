@@ -1,9 +1,9 @@
 //! Whole networks deliver exactly what f says: random policies × random packets × random events.
 //!
 //! Each case is one seed: a random topology, policy, set of packets and sequence of events. The emulated network runs
-//! it against the product's sessions, discovery and engines, over real OpenFlow bytes, in one thread and in simulated
-//! time, so a seed always gives the same run. [`check`] says what is required. A case that fails is made smaller and
-//! printed with its seed.
+//! it against the product's sessions, discovery and engines, over real OpenFlow bytes. All is in one thread and in
+//! simulated time, so a seed always gives the same run. [`check`] says what is required. A case that fails is made
+//! smaller and printed with its seed.
 //!
 //! * `MAPLE_SEED=7 cargo test -p maple-lab contract` runs the case of a seed again; see `maple_sim::seeds`.
 //! * `MAPLE_TRACE=1` prints all that the engines take and give in the smallest failing case.

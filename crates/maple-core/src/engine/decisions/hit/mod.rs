@@ -113,8 +113,9 @@ struct PossibleHit<'a> {
 const VERIFIED: u32 = 1;
 
 impl<'a> Hits<'a> {
-    /// Borrows the parts for packets of this switch. `None` if this shard does not serve the switch, if packets from
-    /// its new ports wait, if its look-ups are of an earlier state, or if its rules are being read or restored.
+    /// Borrows the parts for packets of this switch. `None` if this shard does not serve the switch, or if packets from
+    /// its new ports wait. Also `None` if its look-ups are of an earlier state, or its rules are being read or
+    /// restored.
     pub(in crate::engine) fn begin(
         fabric: &'a mut Fabric,
         hosts: &'a Hosts,

@@ -3,8 +3,8 @@
 //! A bundle is *prepared* first: it is opened, gets its changes in their safe order, and a barrier request follows.
 //! When that is confirmed, the bundle is committed. The wait is necessary: Open vSwitch (3.1) refuses a malformed rule
 //! when it is added, leaves it out of the bundle, and would commit the rest. A rule that does not fit is refused when
-//! the bundle is committed, by an error for that rule and one for the commit, and nothing was changed. Whatever was
-//! sent before the bundle is confirmed or refused by the time it is committed, so no change in it relies on a rule that
+//! the bundle is committed, by an error for that rule and one for the commit, and nothing was changed. By the time a
+//! bundle is committed, whatever was sent before it is confirmed or refused. So no change in it relies on a rule that
 //! the switch does not have.
 
 use maple_wire::msg::bundle::{ATOMIC, ORDERED};

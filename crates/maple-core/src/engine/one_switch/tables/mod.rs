@@ -28,9 +28,9 @@
 //! If the switch has bundles, an update of different changes is one bundle instead (`bundle.rs`). Then its second step
 //! is the commit, and a refused change leaves everything as it was.
 //!
-//! The additions to the *last table* (the classifier, if there are other tables) come after everything else, because a
-//! host that was just found must not match rules that were made without it. Until then its packets come to the
-//! controller, which is always right.
+//! The additions to the *last table* (the classifier, if there are other tables) come after everything else. A host
+//! that was just found must not match rules that were made without it. Until then its packets come to the controller,
+//! which is always right.
 //!
 //! # Cost
 //!

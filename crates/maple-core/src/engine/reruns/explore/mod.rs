@@ -218,8 +218,8 @@ fn can_be_explored(switch: &Switch) -> bool {
     !switch.layout().look_ups().is_empty() && switch.restoring.is_none() && !switch.is_unreachable()
 }
 
-/// Returns the number of open questions at a switch, with the bound that has stopped exploration there, one if something
-/// has changed since, and one if there are places to which no way is ready.
+/// Returns the number of open questions at a switch. The bound that has stopped exploration there counts as one, and so
+/// do changes since then, and places to which no way is ready.
 pub(in crate::engine) fn count_open(options: &Options, switch: &Switch) -> u64 {
     if options.explored_leaves == 0 || !can_be_explored(switch) {
         return 0;

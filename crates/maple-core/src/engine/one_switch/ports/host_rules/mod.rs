@@ -24,9 +24,10 @@
 //! # Changes of paths
 //!
 //! A host's first rule lets its packets into the ingress table. While packets that enter at the switch are changing to
-//! other paths, the rules there are those of the state before. If the same change let the host in and moved the paths,
-//! a packet of the host would be treated neither as in the state before nor as in the one after. So rules that are
-//! missing wait until the paths have changed ([`HostRules::hold`]), and the packets come to the controller meanwhile.
+//! other paths, the rules there are those of the state before. Suppose that the same change let the host in and moved
+//! the paths. Then a packet of the host would be treated neither as in the state before nor as in the one after. So
+//! rules that are missing wait until the paths have changed ([`HostRules::hold`]), and the packets come to the
+//! controller meanwhile.
 //!
 //! # The source of a packet
 //!
