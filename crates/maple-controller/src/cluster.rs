@@ -157,11 +157,11 @@ impl RoleKeeper {
     fn on_news(&self, news: News) {
         let mut status = lock(&self.status);
         let before = status.role;
-        let told = follow(&mut status, news);
+        let for_people = follow(&mut status, news);
         let role = status.role;
         // Sending to a shard may have to wait.
         drop(status);
-        if let Some(news) = told {
+        if let Some(news) = for_people {
             self.controller.shared().notices.publish(Notice::Cluster(news));
         }
         if role != before {

@@ -58,8 +58,8 @@ impl SwitchModel {
         let (n_buffers, auxiliary_id, capabilities, actions) = (0, 0, 0, 0);
         let ports = Vec::new();
         let features = Features { dpid, n_buffers, n_tables: tables, auxiliary_id, capabilities, actions, ports };
-        let all = Capabilities::from_features(version, &features).bundles(has_bundles);
-        if is_open_vswitch { all.of_open_vswitch() } else { all }
+        let guaranteed = Capabilities::from_features(version, &features).bundles(has_bundles);
+        if is_open_vswitch { guaranteed.of_open_vswitch() } else { guaranteed }
     }
 }
 

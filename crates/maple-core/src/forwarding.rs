@@ -134,7 +134,9 @@ pub(crate) fn to_controller() -> Vec<Instruction> {
 /// Reports whether a rule sends to the controller.
 pub(crate) fn is_to_controller(instructions: &[Instruction]) -> bool {
     let to = |action: &Action| matches!(action, Action::Output { port: PortNo::CONTROLLER, .. });
-    instructions.iter().any(|i| matches!(i, Instruction::ApplyActions(actions) if actions.iter().any(to)))
+    instructions
+        .iter()
+        .any(|instruction| matches!(instruction, Instruction::ApplyActions(actions) if actions.iter().any(to)))
 }
 
 #[cfg(test)]

@@ -488,11 +488,11 @@ pub(super) fn log_line(entry: &LogEntry) -> Value {
 }
 
 fn error(error: &ReportedError) -> Value {
-    let mut told = json!({ "time": milliseconds(error.time), "text": error.text });
+    let mut answer = json!({ "time": milliseconds(error.time), "text": error.text });
     if let Some(packets) = error.packets {
-        told["packets"] = packets.into();
+        answer["packets"] = packets.into();
     }
-    told
+    answer
 }
 
 pub(super) fn location(at: Location) -> Value {

@@ -165,14 +165,14 @@ impl Plan {
     /// A text about the first packet of the earlier plan that does not go as that plan says, or about the first other
     /// packet on which the policy fails for a reason that is not in that plan.
     pub fn goes_beyond(&self, decided: &[String]) -> Result<Vec<String>, String> {
-        let told: BTreeSet<Digits> = decided.iter().filter_map(|text| Digits::parse(text)).collect();
-        let packets: BTreeSet<&str> = told.iter().map(|one| one.packet.as_str()).collect();
-        let lines: BTreeSet<&str> = told.iter().map(|one| one.lines.as_str()).collect();
+        let expected: BTreeSet<Digits> = decided.iter().filter_map(|text| Digits::parse(text)).collect();
+        let packets: BTreeSet<&str> = expected.iter().map(|one| one.packet.as_str()).collect();
+        let lines: BTreeSet<&str> = expected.iter().map(|one| one.lines.as_str()).collect();
         let (mut again, mut new) = (BTreeSet::new(), Vec::new());
         for one in &self.rehearsed.trial.differences {
             let digits = Digits::from_difference(one);
             if packets.contains(digits.packet.as_str()) {
-                if !told.contains(&digits) {
+                if !expected.contains(&digits) {
                     return Err(format!("{}, which is in the plan, would go otherwise: {}", one.packet, change(one)));
                 }
                 again.insert(digits.packet);

@@ -204,10 +204,10 @@ impl Handle {
     pub fn declare(&self, facts: Arc<Facts>) -> Result<(), ChangeError> {
         let number = self.store().number_declaration();
         let message = || ShardMessage::Declare { number, facts: Arc::clone(&facts) };
-        let told = self.shared.mailboxes.iter().all(|mailbox| mailbox.send(message()));
+        let is_sent = self.shared.mailboxes.iter().all(|mailbox| mailbox.send(message()));
         // Messages about ports and hosts that follow from it reach other shards with the first turn.
         let timeout = self.shared.deadlines.query;
-        let is_confirmed = told && (0..2).all(|_| self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
+        let is_confirmed = is_sent && (0..2).all(|_| self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
         if is_confirmed { Ok(()) } else { Err(ChangeError::Unconfirmed) }
     }
 

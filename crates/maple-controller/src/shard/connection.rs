@@ -211,9 +211,9 @@ impl Connection {
     pub fn deadline(&self) -> Option<Time> {
         match &self.state {
             ConnectionState::Open { session, .. } => {
-                let session =
+                let of_session =
                     session.deadline().map(|at| self.input.overdue.map_or(at, |overdue| at.max(overdue.next)));
-                session.into_iter().chain(self.program.as_ref().and_then(|program| program.wake())).min()
+                of_session.into_iter().chain(self.program.as_ref().and_then(|program| program.wake())).min()
             }
             ConnectionState::Lingering(until) => Some(*until),
         }
@@ -299,7 +299,7 @@ impl Connection {
     /// Writes waiting output, once. Pauses or resumes reading, as the limits say.
     ///
     /// # Errors
-    /// Why the connection has to end.
+    /// [`CloseReason`], which says why the connection has to end.
     pub fn write(&mut self, now: Time, limits: QueueLimits, counters: &mut Counters) -> Result<(), CloseReason> {
         let waited = self.outbox.len();
         let flushed = self.socket.flush();
@@ -344,8 +344,8 @@ impl Connection {
             debug_assert!(false, "an open connection has its program until its end is announced");
             return Progress::Done;
         };
-        let line = ProgramConnection { now, session, outputs: out, waiting: self.outbox.buffer(), counters };
-        let progress = program.read(rest, framer, line);
+        let connection = ProgramConnection { now, session, outputs: out, waiting: self.outbox.buffer(), counters };
+        let progress = program.read(rest, framer, connection);
         self.count_program(before, counters);
         progress
     }

@@ -124,10 +124,11 @@ impl Registry {
 
     /// Counts a new connection for the shard with the fewest, the first one of several, and returns that shard.
     pub fn assign(&self) -> ShardId {
-        let least = (0..self.loads.len()).min_by_key(|shard| self.loads[*shard].load(Ordering::Relaxed)).unwrap_or(0);
-        let least = ShardId(least as u8);
-        self.add_connection(least);
-        least
+        let number =
+            (0..self.loads.len()).min_by_key(|number| self.loads[*number].load(Ordering::Relaxed)).unwrap_or(0);
+        let shard = ShardId(number as u8);
+        self.add_connection(shard);
+        shard
     }
 
     /// Counts a new connection of this shard.

@@ -93,13 +93,13 @@ impl Observation {
 
     /// Returns the run's questions and answers, line by line, for people.
     pub fn lines(&self) -> Vec<String> {
-        let told = |source: Option<&Source>, text: &str| match source {
+        let with_source = |source: Option<&Source>, text: &str| match source {
             Some(source) => format!("{source}: {text}"),
             None => text.to_owned(),
         };
         let asked = self.trace.steps().filter(|step| step.source().is_some());
-        let mut lines: Vec<String> = asked.map(|step| told(step.source(), &step.to_string())).collect();
-        lines.push(told(self.made_at.as_ref(), &self.end()));
+        let mut lines: Vec<String> = asked.map(|step| with_source(step.source(), &step.to_string())).collect();
+        lines.push(with_source(self.made_at.as_ref(), &self.end()));
         lines
     }
 

@@ -355,15 +355,15 @@ fn with_prerequisites(given: Vec<Constraint>) -> Option<Vec<Constraint>> {
         let alternatives = next.field.prerequisites();
         let known = |field: Field| all.iter().chain(&todo).find(|one| one.field == field);
         let fits = |alternative: &&&[maple_wire::field::Prerequisite]| {
-            alternative
-                .iter()
-                .all(|p| known(p.field).is_none_or(|one| one.value & one.mask & p.mask == p.value & one.mask))
+            alternative.iter().all(|need| {
+                known(need.field).is_none_or(|one| one.value & one.mask & need.mask == need.value & one.mask)
+            })
         };
         if alternatives.is_empty() {
             continue;
         }
         let chosen = alternatives.iter().find(fits)?;
-        todo.extend(chosen.iter().map(|p| Constraint { field: p.field, value: p.value, mask: p.mask }));
+        todo.extend(chosen.iter().map(|need| Constraint { field: need.field, value: need.value, mask: need.mask }));
     }
     all.sort_by_key(|one| one.field);
     Some(all)

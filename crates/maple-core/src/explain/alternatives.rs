@@ -80,12 +80,12 @@ pub fn find_alternatives(
 ) -> Vec<Alternative> {
     let state = tried.store.snapshot();
     let sample = Sample { at: packet.at, frame: Arc::clone(&packet.frame) };
-    let (mut told, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut shown, mut seen) = (Vec::new(), BTreeSet::new());
     let mut left = MAX_ALTERNATIVES;
     for step in decision.account.iter().rev() {
         for candidate in candidates(&step.what, step.source.as_ref(), &sample, &state) {
-            if left == 0 || told.len() == MAX_SHOWN {
-                return told;
+            if left == 0 || shown.len() == MAX_SHOWN {
+                return shown;
             }
             if seen.contains(&candidate.hypothesis) {
                 continue;
@@ -108,11 +108,11 @@ pub fn find_alternatives(
                 seen.insert(candidate.hypothesis.clone());
                 let HypothesisTrial { hypothesis, source, packet, example, .. } = candidate;
                 let line = other.line().cloned();
-                told.push(Alternative { hypothesis, source, fate: other.fate, line, packet, example });
+                shown.push(Alternative { hypothesis, source, fate: other.fate, line, packet, example });
             }
         }
     }
-    told
+    shown
 }
 
 /// Reports whether the two decisions differ for the sender: the packet passes in one of them, or leaves elsewhere.
@@ -191,13 +191,15 @@ fn stated(cond: &Cond, headers: &Headers) -> Cond {
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
     for field in fields.collect::<Vec<_>>() {
         let fits = |alternative: &&&[maple_wire::field::Prerequisite]| {
-            alternative.iter().all(|p| headers.get(&p.field).is_some_and(|value| value & p.mask == p.value))
+            alternative.iter().all(|need| headers.get(&need.field).is_some_and(|value| value & need.mask == need.value))
         };
         let alternatives = field.prerequisites();
         let chosen = alternatives.iter().find(fits).or_else(|| {
             // Prefer the packet's network protocol.
             let is_near = |alternative: &&&[maple_wire::field::Prerequisite]| {
-                alternative.iter().any(|p| headers.get(&p.field).is_some_and(|value| value & p.mask == p.value))
+                alternative
+                    .iter()
+                    .any(|need| headers.get(&need.field).is_some_and(|value| value & need.mask == need.value))
             };
             alternatives.iter().find(is_near).or(alternatives.first())
         });

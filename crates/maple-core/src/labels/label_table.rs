@@ -336,7 +336,7 @@ impl LabelTable {
     /// with it. A label whose rule is confirmed may be in use, and stays.
     pub fn turn_away(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         let is_there =
-            |key: &&LabelKey| self.labels.get(key).is_some_and(|l| matches!(l.state, LabelState::Confirmed(_)));
+            |key: &&LabelKey| self.labels.get(key).is_some_and(|label| matches!(label.state, LabelState::Confirmed(_)));
         if let Some(key) = self.by_serial.get(&serial).filter(|key| !is_there(key)).copied() {
             self.take_rule(key, why, out);
         }

@@ -185,13 +185,13 @@ impl Cell {
     /// Returns the cell's value in `state`.
     pub fn evaluate(&self, state: &Snapshot) -> CellValue {
         match self {
-            Cell::Table(table, key) => CellValue::Value(state.table(table).and_then(|t| t.get(key)).cloned()),
+            Cell::Table(table, key) => CellValue::Value(state.table(table).and_then(|rows| rows.get(key)).cloned()),
             Cell::TableAll(table) => CellValue::Table(state.table(table).cloned().unwrap_or_default()),
             Cell::TableLen(table) => CellValue::Len(state.table(table).map_or(0, Rows::len)),
             Cell::Var(name) => CellValue::Value(state.var(name).cloned()),
             Cell::HostAt(mac) => CellValue::Location(state.host(*mac).map(|host| host.location)),
             Cell::HostAddresses(mac) => CellValue::Addresses(
-                state.host(*mac).map(|h| (h.ipv4.iter().copied().collect(), h.ipv6.iter().copied().collect())),
+                state.host(*mac).map(|host| (host.ipv4.iter().copied().collect(), host.ipv6.iter().copied().collect())),
             ),
             Cell::HostByIp(ip) => {
                 CellValue::Host(state.host_by_ip(*ip).and_then(|mac| state.host(mac).map(|host| (mac, host.location))))

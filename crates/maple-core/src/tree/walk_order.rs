@@ -120,8 +120,10 @@ impl Order {
         let high = after.map(|node| self.label(node));
         match (low, high) {
             (None, None) => Some(1 << 63),
-            (Some(low), None) => Some(low.checked_add(STEP).unwrap_or(low + (u64::MAX - low) / 2)).filter(|l| *l > low),
-            (None, Some(high)) => Some(high.checked_sub(STEP).unwrap_or(high / 2)).filter(|l| *l < high),
+            (Some(low), None) => {
+                Some(low.checked_add(STEP).unwrap_or(low + (u64::MAX - low) / 2)).filter(|label| *label > low)
+            }
+            (None, Some(high)) => Some(high.checked_sub(STEP).unwrap_or(high / 2)).filter(|label| *label < high),
             (Some(low), Some(high)) => (high - low > 1).then(|| high - (high - low).div_ceil(share)),
         }
     }

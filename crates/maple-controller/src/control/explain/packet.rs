@@ -210,10 +210,11 @@ fn wants_ipv6(headers: &BTreeMap<Field, u128>, from: &PacketEnd, to: &PacketEnd)
 /// Adds the fields that must have certain values for this field to exist.
 fn require(field: Field, is_ipv6: bool, headers: &mut BTreeMap<Field, u128>) -> Result<(), QuestionError> {
     let fits = |alternative: &&&[Prerequisite]| {
-        alternative.iter().all(|p| headers.get(&p.field).is_none_or(|value| value & p.mask == p.value))
+        alternative.iter().all(|need| headers.get(&need.field).is_none_or(|value| value & need.mask == need.value))
     };
-    let is_v6 =
-        |alternative: &&&[Prerequisite]| alternative.iter().any(|p| p.field == Field::EthType && p.value == IPV6);
+    let is_v6 = |alternative: &&&[Prerequisite]| {
+        alternative.iter().any(|need| need.field == Field::EthType && need.value == IPV6)
+    };
     let mut possible: Vec<&&[Prerequisite]> = field.prerequisites().iter().filter(fits).collect();
     possible.sort_by_key(|alternative| is_v6(alternative) != is_ipv6);
     let Some(alternative) = possible.first() else {

@@ -343,14 +343,14 @@ fn page(api: &Api, route: &Route, head: &Parts, given: &mut Given) -> Result<Opt
 
 /// Reads the body as JSON; without a body, checks that there is none.
 pub(super) async fn read_json(api: &Api, has_body: bool, headers: &HeaderMap, body: Body) -> Result<Value, Problem> {
-    let most = if has_body { MAX_REQUEST as usize } else { 0 };
+    let most_bytes = if has_body { MAX_REQUEST as usize } else { 0 };
     let read = async {
         let (mut bytes, mut stream) = (Vec::new(), body.into_data_stream());
         while let Some(part) = stream.next().await {
             let part = part.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body does not come to its end"))?;
-            if bytes.len() + part.len() > most {
+            if bytes.len() + part.len() > most_bytes {
                 let (status, text) = if has_body {
-                    (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {most} bytes"))
+                    (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {most_bytes} bytes"))
                 } else {
                     (StatusCode::BAD_REQUEST, "this takes no body".to_owned())
                 };

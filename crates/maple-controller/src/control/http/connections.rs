@@ -293,8 +293,8 @@ impl<T> Stalling<T> {
             self.deadline = None;
             return attempt;
         }
-        let most = self.most;
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(most)));
+        let longest = self.most;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(longest)));
         match deadline.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,

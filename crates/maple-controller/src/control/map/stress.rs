@@ -76,8 +76,8 @@ pub(super) fn enlarge(places: &mut [Point]) {
     let Some(little) = rooms.get(rooms.len() / 10) else { return };
     let count = places.len() as f64;
     let reach = places.iter().map(|place| place.x.hypot(place.y)).sum::<f64>() / count;
-    let most = MAX_REACH * count.sqrt() / reach.max(APART);
-    let scale = (APART * 1.1 / little).min(most).max(1.0);
+    let largest = MAX_REACH * count.sqrt() / reach.max(APART);
+    let scale = (APART * 1.1 / little).min(largest).max(1.0);
     for place in places {
         *place = Point { x: place.x * scale, y: place.y * scale };
     }

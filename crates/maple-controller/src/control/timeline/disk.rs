@@ -138,9 +138,9 @@ impl Folder {
 
     /// Reads a file that is not larger than all of the timeline.
     fn read_all(&self, number: u32) -> io::Result<Vec<u8>> {
-        let (mut bytes, most) = (Vec::new(), ON_DISK.bytes.all as u64);
-        match self.open_to_read(number)?.take(most + 1).read_to_end(&mut bytes)? as u64 {
-            read if read <= most => Ok(bytes),
+        let (mut bytes, longest) = (Vec::new(), ON_DISK.bytes.all as u64);
+        match self.open_to_read(number)?.take(longest + 1).read_to_end(&mut bytes)? as u64 {
+            read if read <= longest => Ok(bytes),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is too large to be a segment")),
         }
     }

@@ -68,9 +68,9 @@ pub(crate) fn most_bytes(raw: usize) -> u64 {
 /// Writes a block at the end, which is `at`. Returns the bytes that it takes. `scratch` only lends its memory. If
 /// writing fails, a part of the block may be there, and the next one takes its place.
 pub(crate) fn append(file: &File, at: u64, kind: u16, raw: &[u8], scratch: &mut Vec<u8>) -> io::Result<usize> {
-    let most = lz4_flex::block::get_maximum_output_size(raw.len());
+    let longest = lz4_flex::block::get_maximum_output_size(raw.len());
     scratch.clear();
-    scratch.resize(HEADER + most, 0);
+    scratch.resize(HEADER + longest, 0);
     let written = lz4_flex::block::compress_into(raw, &mut scratch[HEADER..]).map_err(io::Error::other)?;
     scratch.truncate(HEADER + written);
     let sizes = [written, raw.len()].map(|size| u32::try_from(size).map_err(io::Error::other));

@@ -159,7 +159,7 @@ impl AwaySwitches {
     /// Asks the engine to restore the switches among these that are expected here.
     pub fn restore(&mut self, switches: &BTreeSet<Dpid>, links: &mut Links, io: &mut Io, ctx: &mut Context) {
         for (ExpectedSwitch { connection, dpid, rules }, departed) in self.returns.take_due(switches) {
-            let told = self.announced.note_restored(dpid);
+            let announced = self.announced.note_restored(dpid);
             // If the connection has ended meanwhile, the engine finds no such switch.
             let connection = connection.and_then(|connection| io.connections_mut().get_exactly(connection));
             let switch = connection.and_then(Connection::up);
@@ -168,7 +168,7 @@ impl AwaySwitches {
                 links.on_switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
             }
             let Departed { leaves: witnesses, surroundings, .. } = departed;
-            ctx.events.push(Event::Restore { dpid, rules: told, witnesses, earlier: Arc::new(surroundings) });
+            ctx.events.push(Event::Restore { dpid, rules: announced, witnesses, earlier: Arc::new(surroundings) });
             ctx.events.extend(rules.map(|rules| Event::RulesRead { dpid, rules }));
         }
     }

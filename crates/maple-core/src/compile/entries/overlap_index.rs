@@ -248,7 +248,7 @@ impl MatchBit {
     fn most_dividing(entries: &PackedRow<EntryId>) -> Option<MatchBit> {
         let count = entries.items().len();
         let sets = || (0..count).map(|at| entries.get(at));
-        let (mut best, mut most) = (None, (PAIRS_PER_ENTRY * count).saturating_sub(1));
+        let (mut best, mut most_apart) = (None, (PAIRS_PER_ENTRY * count).saturating_sub(1));
         for word in (0..entries.stride()).step_by(2) {
             let zeros = sets().fold(0, |bits, set| bits | set[word + 1] & !set[word]);
             let ones = sets().fold(0, |bits, set| bits | set[word + 1] & set[word]);
@@ -258,8 +258,8 @@ impl MatchBit {
                 open &= open - 1;
                 let mut sizes = [0; 3];
                 sets().for_each(|set| sizes[bit.part_of(set)] += 1);
-                if sizes[0] * sizes[1] > most {
-                    (best, most) = (Some(bit), sizes[0] * sizes[1]);
+                if sizes[0] * sizes[1] > most_apart {
+                    (best, most_apart) = (Some(bit), sizes[0] * sizes[1]);
                 }
             }
         }

@@ -125,14 +125,14 @@ impl<T, F: FnMut(u32, u32)> OverlapJoin<'_, T, F> {
             let asked = group.iter().step_by(group.len().div_ceil(ASKED));
             asked.map(|place| self.matches.get(*place as usize)).collect::<Vec<_>>()
         });
-        let (mut best, mut most) = (None, (some.len() * others.len()).div_ceil(KEPT_APART) - 1);
+        let (mut best, mut most_apart) = (None, (some.len() * others.len()).div_ceil(KEPT_APART) - 1);
         for word in (0..self.matches.stride()).step_by(2) {
             let [of_some, of_others] = [&some, &others].map(|group| required(group, word));
             for shift in 0..u64::BITS {
                 let ([zeros, ones], [other_zeros, other_ones]) = (of_some[shift as usize], of_others[shift as usize]);
                 let apart = zeros * other_ones + ones * other_zeros;
-                if apart > most {
-                    (best, most) = (Some(DividingBit { word, shift }), apart);
+                if apart > most_apart {
+                    (best, most_apart) = (Some(DividingBit { word, shift }), apart);
                 }
             }
         }

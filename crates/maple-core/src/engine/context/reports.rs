@@ -90,10 +90,10 @@ impl ReportBudget {
         if self.spent >= MAX_REPORTS {
             return Novelty::TooMany { is_first: !std::mem::replace(&mut self.is_over, true) };
         }
-        let most = if about == ReportSubject::Policy { MAX_REPORTS } else { MAX_OF_SUBJECT };
+        let maximum = if about == ReportSubject::Policy { MAX_REPORTS } else { MAX_OF_SUBJECT };
         let spent = self.of_subject.entry(about).or_default();
         *spent += 1;
-        match (*spent).cmp(&(most + 1)) {
+        match (*spent).cmp(&(maximum + 1)) {
             Ordering::Less => {
                 self.spent += 1;
                 Novelty::New

@@ -39,18 +39,22 @@ fn contradicts_test(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
         let bits = |field| {
             known_b
                 .iter()
-                .filter(|c| c.field == field)
-                .fold((0, 0), |(value, mask), c| (value | c.value, mask | c.mask))
+                .filter(|known| known.field == field)
+                .fold((0, 0), |(value, mask), known| (value | known.value, mask | known.mask))
         };
-        let implied = cond.all.iter().all(|c| {
-            let (value, mask) = bits(c.field);
-            c.mask & !mask == 0 && value & c.mask == c.value
+        let implied = cond.all.iter().all(|asked| {
+            let (value, mask) = bits(asked.field);
+            asked.mask & !mask == 0 && value & asked.mask == asked.value
         });
         // For each range: whether the value is known to lie within it.
         let mut ranges = cond.ranges.iter().map(|range| {
             let (value, mask) = bits(range.field);
             (mask == range.field.full_mask()).then(|| range.holds(value))
         });
-        if *outcome { ranges.any(|within| within == Some(false)) } else { implied && ranges.all(|w| w == Some(true)) }
+        if *outcome {
+            ranges.any(|within| within == Some(false))
+        } else {
+            implied && ranges.all(|within| within == Some(true))
+        }
     })
 }

@@ -27,7 +27,7 @@ impl Decisions {
     pub fn on_label_news(&mut self, fabric: &mut Fabric, from: Dpid, holder: Holder, news: &News) {
         let is_known = match holder {
             Holder::Label { switch, serial, .. } => {
-                fabric.switches.get(&switch).is_some_and(|s| s.paths.labels.knows(serial))
+                fabric.switches.get(&switch).is_some_and(|switch| switch.paths.labels.knows(serial))
             }
             Holder::Route { serial, .. } => fabric.routes.knows(serial),
         };

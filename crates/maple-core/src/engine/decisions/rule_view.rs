@@ -42,7 +42,7 @@ impl Decisions {
         let installed = switch.tables.installed();
         let mut rules: Vec<TableRule> =
             installed.map(|(table, rule)| self.table_rule(fabric, switch, table, rule)).collect();
-        rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));
+        rules.sort_by_key(|row| (row.table_id, std::cmp::Reverse(row.rule.priority)));
         rules
     }
 

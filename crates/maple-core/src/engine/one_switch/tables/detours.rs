@@ -73,9 +73,10 @@ impl ChangedTargets {
 
 /// Returns the target of these instructions.
 fn target_of(instructions: &[Instruction]) -> Option<DetourTarget> {
-    let table =
-        instructions.iter().find_map(|i| if let Instruction::GotoTable(table) = i { Some(*table) } else { None });
-    let metadata = instructions.iter().find_map(|i| match i {
+    let table = instructions
+        .iter()
+        .find_map(|instruction| if let Instruction::GotoTable(table) = instruction { Some(*table) } else { None });
+    let metadata = instructions.iter().find_map(|instruction| match instruction {
         Instruction::WriteMetadata { metadata, .. } => Some(*metadata),
         _ => None,
     });

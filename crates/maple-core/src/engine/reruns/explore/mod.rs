@@ -280,8 +280,8 @@ fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, batch: us
     decisions.follow_tables(fabric, dpid);
     let stopped = bound_reached(fabric, dpid);
     let untried = if stopped.is_none() { untried_packets(decisions, fabric, dpid, batch) } else { Vec::new() };
-    let most = fabric.ctx.options.explored_leaves;
-    let ways = if stopped.is_none() { decisions.foresee_ways(fabric, dpid, batch, most) } else { 0 };
+    let max_leaves = fabric.ctx.options.explored_leaves;
+    let ways = if stopped.is_none() { decisions.foresee_ways(fabric, dpid, batch, max_leaves) } else { 0 };
     if untried.is_empty() && ways == 0 {
         let open = open_questions(decisions, fabric, dpid);
         let switch = fabric.switches.known_mut(dpid)?;
@@ -307,15 +307,15 @@ fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, batch: us
 /// Returns the bound of exploration that a switch has reached.
 fn bound_reached(fabric: &Fabric, dpid: Dpid) -> Option<ExplorationBound> {
     let switch = fabric.switches.known(dpid)?;
-    let most = fabric.ctx.options.explored_leaves;
-    if switch.tree().len() >= most {
-        return Some(ExplorationBound::Leaves(most));
+    let max_leaves = fabric.ctx.options.explored_leaves;
+    if switch.tree().len() >= max_leaves {
+        return Some(ExplorationBound::Leaves(max_leaves));
     }
     let (runs, too_long) = switch.ingress.exploration.pass.as_ref().map_or((0, 0), |pass| (pass.runs, pass.too_long));
     if too_long >= MAX_TOO_LONG {
         return Some(ExplorationBound::TooLong);
     }
-    if runs >= RUNS_OF_LEAF * most {
+    if runs >= RUNS_OF_LEAF * max_leaves {
         return Some(ExplorationBound::Runs(runs));
     }
     let has_room = switch.room.capacity.has_capacity_for_trace(2 * switch.tree().len());

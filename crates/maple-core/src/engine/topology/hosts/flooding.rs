@@ -68,15 +68,15 @@ impl Hosts {
         }
         let here = self.per_port.get(&at).copied().unwrap_or_default();
         let on_switch = self.per_switch.get(&at.switch).copied().unwrap_or_default();
-        let most = self.most_at(at);
-        if here < most && (on_switch < self.limits.per_switch || self.evict_host_for(at, here, out)) {
+        let maximum = self.most_at(at);
+        if here < maximum && (on_switch < self.limits.per_switch || self.evict_host_for(at, here, out)) {
             return true;
         }
         self.flooding.guarded.insert(at, now + GUARD_DURATION);
         out.push(HostAction::Guard { at, on: true });
         out.push(HostAction::Wake(now + GUARD_DURATION, Timer::Guard(at)));
         if self.flooding.reported.insert(at) {
-            out.push(HostAction::Report(Report::TooManyHosts { at, most: most.min(here.max(1)) }));
+            out.push(HostAction::Report(Report::TooManyHosts { at, most: maximum.min(here.max(1)) }));
         }
         false
     }
@@ -85,8 +85,8 @@ impl Hosts {
     /// whether there is such a host.
     fn evict_host_for(&mut self, at: Location, here: usize, out: &mut Vec<HostAction>) -> bool {
         let all = Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX));
-        let most = self.per_port.range(all).max_by_key(|(at, count)| (**count, std::cmp::Reverse(**at)));
-        let Some(from) = most.filter(|(_, count)| **count > here + 1).map(|(from, _)| *from) else { return false };
+        let fullest = self.per_port.range(all).max_by_key(|(at, count)| (**count, std::cmp::Reverse(**at)));
+        let Some(from) = fullest.filter(|(_, count)| **count > here + 1).map(|(from, _)| *from) else { return false };
         let silent = self.at_port(from).min_by_key(|(_, known)| known.last_active).map(|(mac, _)| mac);
         let Some(mac) = silent else { return false };
         self.on_departure(mac, from);
