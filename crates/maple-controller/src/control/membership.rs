@@ -1,4 +1,4 @@
-//! The cluster of this controller: what people are told of it, who answers questions about the network, and stepping down.
+//! The cluster of this controller: what people see of it, who answers questions about the network, and stepping down.
 //!
 //! A standby knows nothing of the network: no switch of it is up. So it refuses what would have an empty or old answer,
 //! and says who is master.

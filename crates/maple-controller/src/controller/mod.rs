@@ -238,7 +238,7 @@ impl Controller {
     }
 
     fn end(&mut self) {
-        // Before the connections end: the end of a controller is no change of the network.
+        // Before the connections end: the end of a controller does not change the network.
         self.timeline.take();
         self.handle.stop();
         self.control.take();

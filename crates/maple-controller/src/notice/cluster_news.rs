@@ -11,7 +11,7 @@ pub enum ClusterNews {
     Follows(String),
     /// Another process has this controller's name.
     NameTaken,
-    /// A request to etcd has failed for this reason. Later failures are not told until etcd has answered.
+    /// A request to etcd has failed for this reason. Later failures are not reported until etcd has answered.
     EtcdFailed(String),
     /// etcd answers again.
     EtcdBack,

@@ -79,7 +79,7 @@ pub(super) struct SwitchRole {
     dpid: Option<Dpid>,
     /// The time when to ask again to be master.
     again: Option<Time>,
-    /// What was told last. It is told again only after a mastery.
+    /// What was reported last. It is reported again only after a mastery.
     told: Option<RoleNews>,
 }
 

@@ -195,7 +195,7 @@ impl Session {
         let Some(at) = self.all_rules_of(open) else {
             return debug_assert!(false, "an answer belongs to a request");
         };
-        // Statistics of another kind are no answer: the request goes on waiting, up to its deadline.
+        // Statistics of another kind are not the answer: the request goes on waiting, up to its deadline.
         let ReplyBody::Flow(flows) = &reply.body else { return self.warn(ProtocolWarning::OtherStatistics, out) };
         let AllRules { xid, mut pieces, .. } = self.all_rules[at];
         let is_sample = pieces.is_sample();

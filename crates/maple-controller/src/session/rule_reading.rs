@@ -83,7 +83,7 @@ impl Session {
             return debug_assert!(false, "an answer belongs to a read");
         };
         let more = reply.more();
-        // Statistics of another kind are no answer: the read goes on waiting, up to its deadline.
+        // Statistics of another kind are not the answer: the read goes on waiting, up to its deadline.
         let ReplyBody::Flow(part) = reply.body else { return self.warn(ProtocolWarning::OtherStatistics, out) };
         let is_sample = reading.pieces.is_sample();
         let next = reading.pieces.on_part(&part, more);

@@ -36,7 +36,7 @@ fn silent(address: SocketAddr) -> BufReader<TcpStream> {
     reader
 }
 
-/// Makes so many lines of the log: clients that may change something leave one with each attempt.
+/// Makes this many lines of the log: clients that may change something leave one with each attempt.
 fn make_events(address: SocketAddr, count: usize) {
     let mut stream = TcpStream::connect(address).expect("it accepts");
     stream.set_read_timeout(Some(LONG)).expect("a time limit");

@@ -225,7 +225,7 @@ mod tests {
                             Some(value) => drop(known.insert(key, value)),
                             None => drop(known.remove(&key)),
                         }),
-                        // A table without rows is no table.
+                        // The table has no rows.
                         None => known.clone_from(&pairs(of)),
                     }
                     prop_assert!(has_changed || *known == old, "{} has changed without its cells", of);

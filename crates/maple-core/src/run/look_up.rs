@@ -100,7 +100,7 @@ impl Net {
         };
         let mut state = self.0.state();
         if state.account.is_some() {
-            // People are told whose address it is. A slice may not have that host.
+            // The account says whose address it is. A slice may not have that host.
             let is_told = of.is_of_pairs() && state.slice.is_none();
             let noted = if is_told { cell.evaluate(state.result.txn.peek()) } else { value.clone() };
             state.note(source.as_ref(), || AccountItem::Cell(cell, noted));

@@ -299,7 +299,7 @@ mod tests {
         let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(begun(&store))));
         let text = run.expect_err("it is closed").downcast::<String>().expect("a text");
         assert_eq!(*text, "the table blocked can't be written: of a test");
-        // Costs and the network are no tables, and the state goes on from what it was.
+        // Costs and the network are not tables, and the state goes on from what it was.
         for _ in 0..3 {
             drop(store.change(vec![Write::CostName("secure".into())]).expect("it is no table"));
         }

@@ -77,7 +77,7 @@ fn change_of<'a>(write: &'a Write, before: &'a Snapshot, next: &'a Snapshot) -> 
 }
 
 impl Store {
-    /// Starts to tell `log` each change of tables and variables.
+    /// Starts to give `log` each change of tables and variables.
     pub fn log_writes_to(&self, log: Arc<dyn WriteLog>) {
         self.lock().write_log = StoreLog(Some(log));
     }

@@ -70,7 +70,7 @@ fn a_cluster_is_judged_by_what_one_of_it_says() {
     check(alone, switches.clone(), json!({}), &["warning no-standby"]);
     let away = in_cluster("master", &both, json!("n1"), json!("a:2379: connection refused"), 1);
     check(away, switches, json!({}), &["error etcd-away"]);
-    // A standby has no switch, and that is no fault; but switches have to be connected to it.
+    // A standby has no switch, and that is not a fault; but switches have to be connected to it.
     check(in_cluster("standby", &both, json!("n2"), json!(null), 3), Value::Null, json!({}), &[]);
     let unlisted = in_cluster("standby", &both, json!("n2"), json!(null), 0);
     check(unlisted, Value::Null, json!({}), &["error standby-unlisted"]);

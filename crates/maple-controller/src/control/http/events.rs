@@ -73,15 +73,15 @@ struct Ring {
     next: u64,
 }
 
-/// Which commits of tracked state are told: the first one after a while at once, and the newest of those that follow each
-/// other quickly.
+/// Which commits of tracked state become events: the first one after a while at once, and the newest of those that
+/// follow each other quickly.
 struct Commits {
     told: u64,
     earliest: Instant,
 }
 
 impl Commits {
-    /// Reports whether the newest commit is told now. Then it counts as told.
+    /// Reports whether the newest commit becomes an event now. Then it counts as reported.
     fn tell(&mut self, newest: u64, now: Instant) -> bool {
         let is_told = newest != self.told && now >= self.earliest;
         if is_told {

@@ -4,7 +4,7 @@
 //! before, and more of its neighbours are new than are those that its place was chosen for. A link that goes, or flaps,
 //! moves nothing. A switch that goes keeps its place, so it comes back where it was.
 //!
-//! The layout is a function of the networks that it was told, one after the other.
+//! The layout is a function of the networks that it was given, one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 

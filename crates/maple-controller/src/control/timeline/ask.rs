@@ -109,7 +109,7 @@ impl Asking {
                     (self.minute, self.open) = (open.until, None);
                     return AskingProgress::Answered(answers);
                 }
-                // They are of a time that was told as late.
+                // They are of a time that was kept as late.
                 (true, true) => (self.open, is_due) = (None, true),
                 (true, false) => {
                     self.open = None;

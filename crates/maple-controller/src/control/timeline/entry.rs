@@ -60,7 +60,7 @@ pub(super) enum Pause {
 /// The extent to which the network is known at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Known {
-    /// The version of the snapshot, as events tell it.
+    /// The version of the snapshot, as events have it.
     pub version: u64,
     /// The number of parts of the network that are not as they are kept: there was too much to keep at once.
     pub pending: u64,

@@ -25,7 +25,7 @@ const MAX_DROPS: usize = 64;
 /// The maximum time before the beginning of a run at which a line may have been written, in milliseconds. Chosen: a
 /// start takes less than ten minutes, also with a large state file.
 const BEFORE: u64 = 600_000;
-/// The time after an earlier run, in milliseconds, for which its network still tells something: a day, as long as the
+/// The time after an earlier run, in milliseconds, for which its network is still of use: a day, as long as the
 /// timeline reaches back.
 const DAY: u64 = 24 * 3_600_000;
 
@@ -337,7 +337,7 @@ impl Kept {
             ..rates.next
         };
         rates.all.push_back((now, own));
-        // After a late answer, the next one tells what has grown since the one before.
+        // After a late answer, the next one says what has grown since the one before.
         rates.counted = counts.map(|counts| (now, counts)).or(rates.counted);
         (rates.since, rates.late) = (Some(now), late);
         rates.next = RatesThen { pending: rates.next.pending, ..RatesThen::default() };
@@ -349,7 +349,7 @@ impl Kept {
     }
 }
 
-/// Reports whether there is a doubt that was not told yet. What has become better is told with the rates.
+/// Reports whether there is a doubt that is not kept yet. What has become better is kept with the rates.
 fn is_worse(known: &Known, told: &Known) -> bool {
     let kinds = |known: &Known| [known.pending > 0, known.beyond > 0, known.unseen > 0, known.late];
     kinds(known).into_iter().zip(kinds(told)).any(|(now, before)| now && !before)

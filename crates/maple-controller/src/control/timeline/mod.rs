@@ -84,7 +84,7 @@ pub(crate) struct Timeline {
     patience: Duration,
     /// The time after its beginning for which a run takes nothing as gone that it has not seen.
     grace: Duration,
-    /// What was told of spans lately.
+    /// The answers about spans that were given lately.
     remembered: Mutex<Remembered>,
     ended: AtomicBool,
     disk_ends: AtomicBool,

@@ -232,7 +232,7 @@ impl Timeline {
             let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
                 return Err(Refused::NotKept("", "nothing is kept yet".to_owned()));
             };
-            // What was before the first look is told with it.
+            // What was before the first look is shown with it.
             let since = if span.0.is_none() { from } else { from + 1 };
             let start = SpanStart { first: first.number, from, since, ahead: clock.ahead() };
             let mut told = self.remembered().of(&start, last.number, Instant::now());

@@ -1,4 +1,4 @@
-//! What was told of spans, as far as it can't change any more.
+//! The answers about spans, as far as they can't change any more.
 //!
 //! A page asks for the time from one moment until now, again and again. What segments tell that have ended stays as it
 //! is, so each of them is read once for all these requests, and not at every event.
@@ -17,19 +17,19 @@ const MOST: usize = 4;
 /// within a minute; after that memory is free.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// The beginning of a span, and the clock by which it is told.
+/// The beginning of a span, and the clock by which it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpanStart {
     /// The number of its first segment.
     pub first: u32,
-    /// The earlier moment, and the first one of which it tells what happened.
+    /// The earlier moment, and the first one of which it is said what happened.
     pub from: u64,
     pub since: u64,
     /// The milliseconds by which the timeline's clock is ahead.
     pub ahead: i64,
 }
 
-/// What the segments from the first one up to another tell.
+/// What the segments from the first one up to another say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     /// The number of the last one of them; `None`: there is none yet.
@@ -46,7 +46,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// Returns what segments before this one tell, as far as it is remembered.
+    /// Returns what segments before this one say, as far as it is remembered.
     pub fn of(&mut self, start: &SpanStart, before: u32, now: Instant) -> Told {
         let is_it = |(own, told, _): &(SpanStart, Told, Instant)| own == start && told.until < Some(before);
         let found = self.all.iter().position(is_it).and_then(|at| self.all.remove(at));
@@ -55,7 +55,7 @@ impl Remembered {
         told
     }
 
-    /// Remembers what segments that have ended tell.
+    /// Remembers what segments that have ended say.
     pub fn add(&mut self, start: SpanStart, told: Told, now: Instant) {
         self.all.retain(|(own, ..)| *own != start);
         if self.all.len() == MOST {

@@ -49,7 +49,7 @@ struct SurroundingsRow {
     models: Vec<(u64, u8, u8, bool, bool)>,
 }
 
-/// Reads the tables and variables. The error is a row that is none.
+/// Reads the tables and variables. The error is a row that can't be read.
 pub(super) fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>, String>, DatabaseError> {
     let mut writes = Vec::new();
     for row in transaction.open_table(ROWS)?.iter()? {

@@ -40,7 +40,7 @@ enum FileRefusal {
     NotOurs,
     /// A file of another format, which this names.
     Format(String),
-    /// A row that is none, as this text says.
+    /// A row that can't be read, as this text says.
     Row(String),
 }
 
@@ -220,7 +220,7 @@ fn contents(database: &Database) -> Result<Result<Contents, FileRefusal>, Databa
     Ok(Ok(Contents { names, writes, is_old }))
 }
 
-/// Reads the tables and variables. The error is a row that is none.
+/// Reads the tables and variables. The error is a row that can't be read.
 fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>, String>, DatabaseError> {
     let mut writes = Vec::new();
     for row in transaction.open_table(ROWS)?.iter()? {

@@ -100,7 +100,7 @@ impl Peer {
         self.out.clear();
     }
 
-    /// Takes what was told of the role. Nothing else was but warnings.
+    /// Takes what was reported of the role. Nothing else was but warnings.
     fn told(&mut self) -> Vec<RoleNews> {
         let (sent, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.out).into_iter().partition(|output| matches!(output, Output::Send { .. }));

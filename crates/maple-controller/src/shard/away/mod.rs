@@ -1,5 +1,5 @@
-//! The switches of a shard that have no connection, and those that come back. The engine has such switches; here is what
-//! it is told of their ends and returns.
+//! The switches of a shard that have no connection, and those that come back. The engine has such switches; here is
+//! what it learns of their ends and returns.
 //!
 //! | file | its switches |
 //! | --- | --- |

@@ -1,8 +1,8 @@
 //! Switches that come back: after a restart of the controller, or after they disconnected (`memory/known_switches.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
-//! engine has done so, the shard tells all shards, after the mail of that turn. Each shard has its engine restore the
-//! switches that it *expects*, and its discovery takes for granted what the engine presumes. Rules that were read
+//! engine has done so, the shard tells all shards, after the mail of that turn. Each shard asks its engine to restore
+//! the switches that it *expects*, and its discovery takes for granted what the engine presumes. Rules that were read
 //! before are *held* here meanwhile.
 
 use std::collections::BTreeSet;

@@ -20,7 +20,7 @@ struct Member {
     simulation: Simulation,
     /// Its connection to each switch.
     lines: Vec<Option<SwitchEnd>>,
-    /// What it has not been told yet, because it is asleep.
+    /// What it has not received yet, because it is asleep.
     news: VecDeque<ClusterRole>,
     told: u64,
     is_asleep: bool,
@@ -296,7 +296,7 @@ fn a_standby_decides_nothing_until_the_switches_call_it_master() {
 
 #[test]
 fn a_master_that_was_asleep_is_refused_when_it_wakes_and_stops_deciding() {
-    // A switch that is no Open vSwitch tells a master nothing of another one.
+    // A switch other than Open vSwitch does not inform a master of another one.
     let mut cluster = Cluster::new(Version::Of13, 2, 1, false);
     cluster.elect(0);
     cluster.obey(0);

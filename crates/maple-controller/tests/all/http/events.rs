@@ -55,8 +55,8 @@ impl Events {
         }
     }
 
-    /// Reads to the end of the stream, which comes after at most so many events. Returns the data of the last one, which
-    /// says why there are no more.
+    /// Reads to the end of the stream, which comes after at most this many events. Returns the data of the last one,
+    /// which says why there are no more.
     pub fn gone_within(mut self, most: usize) -> Value {
         let gone = (0..most).map(|_| self.next()).find(|event| event.kind == "gone").expect("it ends");
         assert_eq!(gone.id, "", "a reader that comes back goes on after what it had");

@@ -58,7 +58,7 @@ fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
     let well = kept(&first, 4, 2);
     emulation.link_down(Dpid(1), Dpid(2)).expect("there is such a link");
     kept(&first, 3, 2);
-    // A change is committed before the line about it is told.
+    // A change is committed before the line about it is written.
     let has_line = |line: &Value| line["area"] == "topology" && line["text"].as_str().expect("text").contains("link");
     let is_told = |from: u64| {
         let changes = first.read(&format!("/v1/time/changes?from={from}"));

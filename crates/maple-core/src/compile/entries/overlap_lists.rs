@@ -307,7 +307,7 @@ mod tests {
             let (tree, mut entries) = (tree_of(NODES), EntryTable::new(&(1..=u16::MAX), Tuning::for_small_tables()));
             let mut there = vec![None; NODES as usize];
             for (few, many, kind) in batches {
-                // Sometimes so many wait that all lists are built anew.
+                // Sometimes enough entries wait for all lists to be built anew.
                 let steps = few.into_iter().chain(many.into_iter().filter(|_| kind < 40));
                 for (node, value, mask, action) in steps {
                     let slot: &mut Option<EntryId> = &mut there[node as usize];

@@ -135,7 +135,7 @@ impl Context {
         std::mem::take(&mut self.stale)
     }
 
-    /// Notes all dependents of this shard that commits so far have made stale, where no message has told of them.
+    /// Notes all dependents of this shard that commits so far have made stale, where no message has named them.
     pub fn catch_up(&mut self, stale: impl IntoIterator<Item = DependentId>) {
         self.stale.extend(stale);
         self.heard = self.store.ended(self.shard);

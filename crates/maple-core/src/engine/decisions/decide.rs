@@ -197,7 +197,7 @@ impl Decisions {
             if fabric.switches.classes_changed() == classes_changed {
                 self.commit_run(fabric, outcome, received, true);
             } else {
-                // What was committed before has lowered a look-up, say, so the trace of this run names what is no more.
+                // What was committed before has lowered a look-up, say, so the trace of this run names what is gone.
                 self.undecided.add_misses([received]);
             }
         }

@@ -39,7 +39,7 @@ impl Decisions {
         if switch.ingress.look_ups.are_in_use() {
             self.follow_tables_in_use(fabric, dpid);
         }
-        // Where all were lowered before one was in use, what is asked since is to be told too.
+        // Where all were lowered before one was in use, what is asked since is to be reported too.
         report_lowered(fabric, dpid);
     }
 

@@ -45,7 +45,7 @@ impl PlaceWays {
         self.by_place.get(&at).copied()
     }
 
-    /// Returns the switch and the place of a way; `None` if the route is none.
+    /// Returns the switch and the place of a way; `None` if the route is not a way.
     fn place(&self, route: RouteId) -> Option<(Dpid, Location)> {
         self.by_route.get(&route).copied()
     }

@@ -252,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Handles what shards, this one among them, have told this shard.
+    /// Handles the messages of shards, this one among them, to this shard.
     fn read_inbox(&mut self) {
         while let Some(message) = self.fabric.ctx.next_message() {
             let Engine { fabric, topology, decisions, .. } = self;

@@ -126,7 +126,7 @@ impl History {
         self
     }
 
-    /// Checks that each look is told as it was, or refused if it may be missing; never told otherwise.
+    /// Checks that each look is shown as it was, or refused if it may be missing; it is never shown otherwise.
     fn check(&self) -> Result<(), TestCaseError> {
         let (first, _) = self.lab.kept(|kept| kept.range()).expect("something is kept");
         let sure: Vec<u64> = self.seen.iter().filter(|seen| !seen.is_lost).map(|seen| seen.own).collect();
@@ -148,7 +148,7 @@ impl History {
                 Err(why) => prop_assert!(seen.is_lost || seen.own < first, "look {}: {:?}", at, why),
             }
         }
-        // A span is told as if nothing were remembered of it.
+        // A span is shown as if nothing were remembered of it.
         let middle = self.seen[self.seen.len() / 2].own;
         let starts = [None, Some(self.lab.kept(|kept| kept.clock.shown(middle)))];
         for from in starts {

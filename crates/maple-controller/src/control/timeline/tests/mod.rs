@@ -360,7 +360,7 @@ fn a_span_that_is_asked_for_again_reads_no_file_again_and_is_told_the_same() {
         assert_eq!(span(&lab, from), told);
         assert_eq!(reads(&lab), first, "the second time");
         assert!(from.is_some() || first > none + 3);
-        // What comes is told, and costs nothing but the segment in memory.
+        // What comes is shown, and costs nothing but the segment in memory.
         number += 1;
         let line = line(number, lab.wall, Level::Info, "topology", "another link");
         lab.kept(|kept| kept.line(&line));
