@@ -39,7 +39,7 @@ impl Framer {
     /// Takes the next message from the front of `read`, the bytes that are not split yet.
     ///
     /// # Errors
-    /// A header with an invalid length. Then the rest of the stream cannot be split.
+    /// [`Error`] if a header has an invalid length. Then the rest of the stream cannot be split.
     #[inline]
     pub fn next<'read>(&mut self, read: &mut &'read [u8]) -> Result<StreamPart<'_, 'read>, Error> {
         if !self.partial.is_empty() {

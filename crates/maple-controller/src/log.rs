@@ -80,7 +80,7 @@ pub fn area_of_module(module: &str) -> &'static str {
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Its number. Each is one higher than the one before.
+    /// The number of the line. Each is one higher than the one before.
     pub number: u64,
     /// The time when it was written.
     pub time: SystemTime,

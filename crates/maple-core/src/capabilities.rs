@@ -48,11 +48,13 @@ pub struct SwitchModel {
 }
 
 impl SwitchModel {
+    /// Returns what is remembered of a switch with these capabilities.
     pub(crate) fn from_capabilities(capabilities: &Capabilities) -> SwitchModel {
         let Capabilities { version, tables, refuses_large_numbers, bundles, .. } = *capabilities;
         SwitchModel { version, tables, is_open_vswitch: refuses_large_numbers, has_bundles: bundles }
     }
 
+    /// Returns the capabilities of the remembered switch.
     pub(crate) fn capabilities(self, dpid: Dpid) -> Capabilities {
         let SwitchModel { version, tables, is_open_vswitch, has_bundles } = self;
         let (n_buffers, auxiliary_id, capabilities, actions) = (0, 0, 0, 0);

@@ -423,6 +423,7 @@ pub(super) fn kind(kind: PortKind) -> &'static str {
     }
 }
 
+/// Encodes a host: its addresses, and where it is.
 pub(super) fn host(mac: Mac, info: &HostInfo) -> Value {
     json!({
         "mac": mac.to_string(),
@@ -495,6 +496,7 @@ fn error(error: &ReportedError) -> Value {
     answer
 }
 
+/// Encodes a port of a switch.
 pub(super) fn location(at: Location) -> Value {
     json!({ "switch": at.switch.to_string(), "port": number(at.port) })
 }

@@ -164,6 +164,7 @@ pub(super) enum Target {
     Key(Name, Stored),
 }
 
+/// Returns the target of a request about this place. `at` names the member of the request that an error is about.
 pub(super) fn target(handle: &Handle, place: &StatePlace, at: &str) -> Result<Target, RequestError> {
     match &place.in_use(handle) {
         StatePlace::Var(name) => Ok(Target::Var(name.as_str().into())),
@@ -370,6 +371,7 @@ pub(super) fn is_known(handle: &Handle, place: &StatePlace) -> bool {
     }
 }
 
+/// Says that a variable or table is not known, and what may be meant.
 pub(super) fn unknown(handle: &Handle, place: &StatePlace) -> String {
     let (vars, tables) = (handle.store().vars(), handle.store().tables());
     let (kind, name, known, others) = match place {

@@ -61,6 +61,7 @@ pub(super) struct CheckedOptions {
 }
 
 impl CheckedOptions {
+    /// Checks the options, and prepares what they ask for: snooping, listeners, and what is declared.
     pub fn new(mut options: ControllerOptions) -> Result<CheckedOptions, StartError> {
         if options.openflow.in_cluster {
             check_for_cluster(&options)?;

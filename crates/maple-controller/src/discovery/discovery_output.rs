@@ -98,6 +98,7 @@ pub enum Anomaly {
 }
 
 impl Anomaly {
+    /// Returns the bit of the anomaly in a set of them.
     pub(super) fn bit(self) -> u8 {
         1 << self as u8
     }

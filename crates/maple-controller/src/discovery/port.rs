@@ -122,6 +122,7 @@ impl PortPeer {
 }
 
 impl PortState {
+    /// Creates the state of a port that came up, whose attachment is not known before `grace_until`.
     pub(super) fn new(hw_addr: [u8; 6], up_since: Time, grace_until: Time) -> PortState {
         PortState {
             hw_addr,

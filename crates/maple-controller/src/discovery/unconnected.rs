@@ -21,6 +21,7 @@ impl IsAway {
         IsAway(Some(Arc::new(is_away)))
     }
 
+    /// Reports whether the owner of this switch hears nothing from it.
     pub(super) fn ask(&self, dpid: Dpid) -> bool {
         self.0.as_ref().is_some_and(|is_away| is_away(dpid))
     }

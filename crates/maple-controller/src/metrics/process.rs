@@ -29,6 +29,7 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// Reads the figures of this process from the system. Those that it does not give are missing.
     pub fn read() -> Process {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         // The name in parentheses may have spaces and parentheses of its own.

@@ -49,6 +49,7 @@ enum DescriptionItem {
 }
 
 impl DescriptionRequests {
+    /// Creates the requests to a switch with these features, none of which is sent yet.
     pub(super) fn new(mut features: Features) -> DescriptionRequests {
         let ports = std::mem::take(&mut features.ports);
         DescriptionRequests {

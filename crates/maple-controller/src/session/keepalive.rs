@@ -21,7 +21,7 @@ pub(super) enum KeepaliveAction {
     Nothing,
     /// An echo request is due.
     Echo,
-    /// The switch is to be reported as silent: it has not answered that, and a request is open.
+    /// The switch is to be reported as silent: it has not answered the echo request, and a request is open.
     Silent,
     /// The session is to be ended.
     Dead(CloseReason),
@@ -34,7 +34,7 @@ pub(super) struct Keepalive {
     last_received: Time,
     /// The time of the echo request, if the switch has made no progress since.
     echo_sent: Option<Time>,
-    /// Whether the answer to it is overdue, and that was reported.
+    /// Whether the switch was reported as silent, because the answer to the echo request is overdue.
     is_silent: bool,
     /// The echo request that decides whether this connection is dead, and its deadline.
     challenge: Option<(u32, Time)>,
@@ -45,6 +45,7 @@ pub(super) struct Keepalive {
 }
 
 impl Keepalive {
+    /// Creates the times of a connection from which something came at `now`.
     pub(super) fn new(now: Time) -> Keepalive {
         Keepalive {
             last_received: now,
@@ -88,6 +89,7 @@ impl Keepalive {
         self.awaited.retain(|(xid, _)| holds(*xid));
     }
 
+    /// Reports whether the answer to a request is awaited.
     pub(super) fn is_expected(&self, xid: u32) -> bool {
         self.awaited.iter().any(|(awaited, _)| *awaited == xid)
     }
@@ -105,6 +107,7 @@ impl Keepalive {
         found.is_some()
     }
 
+    /// Notes the echo request that the switch must answer before the deadline, or else is dead.
     pub(super) fn challenge(&mut self, xid: u32, deadline: Time) {
         self.challenge = Some((xid, deadline));
     }
@@ -131,6 +134,7 @@ impl Keepalive {
         challenge.into_iter().chain(self.answer_due(deadlines.request)).fold(silence, Time::min)
     }
 
+    /// Returns the action that is due. `is_busy` says that a read of rules is open, which has its own deadline.
     pub(super) fn due_action(&self, now: Time, deadlines: &Deadlines, is_busy: bool) -> KeepaliveAction {
         if self.challenge.is_some_and(|(_, deadline)| deadline <= now) {
             return KeepaliveAction::Dead(CloseReason::EchoTimeout(deadlines.challenge));

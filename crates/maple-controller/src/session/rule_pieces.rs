@@ -154,6 +154,7 @@ impl Session {
         self.all_rules.push(AllRules { xid, turn, pieces });
     }
 
+    /// Returns the first piece of a read: the sample, if the switch can select rules by cookie.
     pub(super) fn first_piece(&self) -> RulePieces {
         RulePieces::new(self.version == Version::Of13 && !self.ignores_cookies)
     }

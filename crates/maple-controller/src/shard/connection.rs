@@ -132,6 +132,7 @@ pub(crate) struct ConnectedSwitch {
 }
 
 impl ConnectedSwitch {
+    /// Creates the record of a switch that has described itself, and that nothing uses yet.
     pub fn new(info: &SwitchInfo) -> ConnectedSwitch {
         ConnectedSwitch {
             version: info.version,

@@ -1,4 +1,4 @@
-//! Discovery at this shard: has [`Discovery`] find links and edge ports, and performs its outputs.
+//! Discovery at this shard: gives [`Discovery`] what comes from switches, and performs its outputs.
 //!
 //! Probes leave after the engine's rules, so that a switch has the rule for LLDP before it sees any.
 
@@ -25,6 +25,7 @@ pub(super) struct Links {
 }
 
 impl Links {
+    /// Creates the links of a shard that has no switches.
     pub fn new(discovery: Discovery) -> Links {
         Links { discovery, outputs: Vec::new(), probes: Vec::new(), deferred: Vec::new() }
     }

@@ -44,6 +44,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
+    /// Registers listening sockets with the poll.
     pub fn new(sockets: Vec<ListeningSocket>, registry: &mio::Registry) -> io::Result<Listeners> {
         let mut listeners = Listeners { ready: false, sockets: Vec::new(), paused_until: None };
         listeners.add(sockets, registry)?;

@@ -37,14 +37,17 @@ pub(crate) fn open() -> (ControllerEnd, SwitchEnd) {
 pub struct ControllerEnd(Arc<Mutex<Buffers>>);
 
 impl ControllerEnd {
+    /// Ends the stream to the switch.
     pub(super) fn close_writing(&self) {
         lock(&self.0).is_closed = true;
     }
 
+    /// Returns the number of bytes that the controller has not read.
     pub(super) fn unread(&self) -> u64 {
         lock(&self.0).to_controller.len() as u64
     }
 
+    /// Reads what the switch has sent, as a socket that does not block.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut buffers = lock(&self.0);
         if buffers.to_controller.is_empty() && !buffers.is_ended {
@@ -57,6 +60,7 @@ impl ControllerEnd {
         Ok(read)
     }
 
+    /// Writes to the switch, as a socket that does not block.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut buffers = lock(&self.0);
         if buffers.is_broken {

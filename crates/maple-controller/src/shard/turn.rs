@@ -48,6 +48,7 @@ pub(super) struct EngineTurn {
 }
 
 impl EngineTurn {
+    /// Creates the turns of an engine. With a recorder, all of them are recorded.
     pub fn new(engine: Engine, subscriptions: Subscriptions, recorder: Option<ShardRecorder>) -> EngineTurn {
         let mut turn = EngineTurn {
             engine,
@@ -86,6 +87,7 @@ impl EngineTurn {
         &self.subscriptions
     }
 
+    /// Returns the times of decisions, one for each packet that f decided.
     pub fn decide_times(&self) -> Histogram {
         self.decide_times
     }
@@ -102,8 +104,8 @@ impl EngineTurn {
         }
     }
 
-    /// Passes the turn's events to the engine; only the time, if the engine waits for nothing else. `tells_all` has the
-    /// engine report all leaves. Returns `false` if the engine has nothing to do.
+    /// Passes the turn's events to the engine; only the time, if the engine waits for nothing else. With `tells_all`,
+    /// the engine reports all leaves. Returns `false` if the engine has nothing to do.
     pub fn run(&mut self, tells_all: bool, io: &mut Io, ctx: &mut Context) -> bool {
         let packets = self.choose_packets(io, ctx);
         if tells_all {

@@ -35,6 +35,7 @@ impl Sample {
         Packet::new(&self.frame, self.at.port.0)
     }
 
+    /// Returns the values of the fields that the packet has.
     pub(crate) fn headers(&self) -> Headers {
         let packet = self.packet();
         Field::ALL.into_iter().filter_map(|field| packet.get(field).map(|value| (field, value))).collect()
@@ -70,6 +71,7 @@ pub fn frame_of(headers: &BTreeMap<Field, u128>) -> Vec<u8> {
     build(headers)
 }
 
+/// Builds a frame with these fields. A field that does not fit the others is left as it is.
 pub(super) fn build(headers: &Headers) -> Vec<u8> {
     let mut frame = skeleton(headers);
     for (field, value) in headers {

@@ -58,6 +58,7 @@ pub(crate) struct Carriage {
 }
 
 impl Suffix {
+    /// Creates the suffix of a route at a switch, from what follows over its links and what leaves the network there.
     pub(super) fn new(switch: Dpid, links: Vec<(PortNo, Location, Arc<Suffix>)>, exit: Option<Exit>) -> Suffix {
         let mut hasher = FxHasher::default();
         switch.hash(&mut hasher);

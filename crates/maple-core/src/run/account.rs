@@ -89,6 +89,7 @@ impl RunState {
 }
 
 impl PacketHandle {
+    /// Adds a step, if there is an account.
     pub(super) fn note(&self, source: Option<&Source>, what: impl FnOnce() -> AccountItem) {
         self.0.state().note(source, what);
     }

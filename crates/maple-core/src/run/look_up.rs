@@ -79,6 +79,8 @@ impl Net {
         self.0.packet().read(field, field.full_mask(), source).map(|bits| form.value(bits))
     }
 
+    /// Returns a component of what a look-up finds for the packet, as an observation. `None` if the packet lacks a
+    /// field of the key.
     pub(crate) fn find(&self, of: &LookUp, component: Component, source: Option<Source>) -> Option<Value> {
         let packet = self.0.packet();
         if self.can_look_up() && !of.fields().all(|field| packet.present(field, source.clone())) {

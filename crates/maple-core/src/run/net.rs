@@ -264,6 +264,7 @@ impl Net {
         None
     }
 
+    /// Checks that hosts are tracked. If they are not, the run fails.
     pub(crate) fn need_hosts(&self, mac: Mac) -> Result<(), PolicyError> {
         let mut state = self.0.state();
         if state.track_hosts {

@@ -113,6 +113,7 @@ impl Store {
         self.coordination.labels().iter().for_each(|(dpid, ids)| work(dpid, ids));
     }
 
+    /// Works on the progress of restores, under its lock.
     pub(crate) fn change_restoring<T>(&self, work: impl FnOnce(&mut RestoreProgress) -> T) -> T {
         work(&mut self.coordination.restoring())
     }

@@ -513,6 +513,7 @@ pub(super) fn concerns_links(before: Option<PortInfo>, after: Option<PortInfo>) 
     [before, after].into_iter().flatten().any(|info| matches!(info.kind, PortKind::Link(_)))
 }
 
+/// Puts a value, or removes it with `None`.
 pub(super) fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<V>) {
     match value {
         // An existing value is replaced in place, without a copy of the key.

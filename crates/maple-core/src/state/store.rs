@@ -411,6 +411,7 @@ impl Store {
         self.current.load()
     }
 
+    /// Makes and publishes the snapshot that these writes lead to. Returns the commit, and those to wake.
     pub(super) fn publish(
         &self,
         inner: &mut StoreState,

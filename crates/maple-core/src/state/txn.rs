@@ -17,7 +17,7 @@ pub struct Txn {
     /// The base with the own writes. Made when a read needs more than the last write to a key or variable.
     working: OnceLock<Box<Snapshot>>,
     pub(super) reads: BTreeMap<Cell, CellValue>,
-    /// What was read without becoming a dependency. It must still hold at commit.
+    /// The cells that were read without becoming dependencies. Their values must still hold at commit.
     pub(super) looked_up: BTreeMap<Cell, CellValue>,
     pub(super) writes: Vec<Write>,
     /// The source lines of the writes, as far as they are known; it may be shorter than `writes`.

@@ -146,6 +146,7 @@ impl Tree {
         &self.edit
     }
 
+    /// Begins another edit: the numbers of nodes that the last one removed become free.
     pub(super) fn begin_edit(&mut self) {
         self.edits += 1;
         self.free.append(&mut self.edit.removed);
@@ -280,6 +281,7 @@ impl Tree {
         }
     }
 
+    /// Returns the child of a node on this branch.
     pub(super) fn child(&self, node: NodeId, branch: TreeBranch) -> Option<NodeId> {
         match (self.node(node), branch) {
             (Node::Value(values), TreeBranch::Value(value)) => values.get(value),

@@ -54,6 +54,7 @@ impl Tree {
         arrays + maps + below.sum::<usize>() + self.order.bytes() + self.chains.bytes()
     }
 
+    /// Notes that a leaf is used in this period.
     pub(super) fn use_leaf(&self, node: NodeId) {
         // Most leaves were already used in this period. Memory that is not written stays clean in the cache.
         let (used, period) = (&self.used[node.index()], self.period.get());

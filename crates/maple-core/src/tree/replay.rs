@@ -420,6 +420,7 @@ impl QuestionMemo {
         QuestionMemo { question: Question::End, ago: 0, becomes: ReducedTo::Node }
     }
 
+    /// Reports whether the memo is of a read that was added to a leaf, and not asked by a run.
     pub(super) fn is_of_extra_read(&self) -> bool {
         self.question == Question::End
     }

@@ -283,6 +283,7 @@ impl ValueNode {
         }
     }
 
+    /// Removes the child for a value, if there is one.
     pub(super) fn remove(&mut self, value: u128) {
         match &mut self.children {
             Children::One { value: there, child } => *child = child.filter(|_| *there != value),

@@ -116,6 +116,7 @@ impl PendingWrites {
         waited.unwrap_or_else(PoisonError::into_inner).0.ending
     }
 
+    /// Reports whether no more writes come.
     pub(super) fn is_ending(&self) -> bool {
         self.lock().ending
     }

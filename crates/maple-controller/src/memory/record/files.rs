@@ -95,6 +95,7 @@ pub(crate) enum WriteStop {
 }
 
 impl Header {
+    /// Creates the header of a run that began at this time.
     pub fn new(began: SystemTime, shards: usize, compiler: &str, engine: &Options) -> Header {
         let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Header {

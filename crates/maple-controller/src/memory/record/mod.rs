@@ -156,10 +156,12 @@ pub enum RecordingError {
 }
 
 impl RecordingError {
+    /// Creates the error of a file that the system refused.
     pub(crate) fn io(path: &Path, error: io::Error) -> RecordingError {
         RecordingError::Io { path: path.to_owned(), error }
     }
 
+    /// Creates the error of a file that is damaged from this offset on.
     pub(crate) fn damaged(path: &Path, offset: u64, why: impl fmt::Display) -> RecordingError {
         RecordingError::Damaged { path: path.to_owned(), offset, why: why.to_string() }
     }
@@ -242,6 +244,7 @@ impl SharedRecording {
         self.from.load(Ordering::Relaxed)
     }
 
+    /// Reports whether the recording goes on: it has not failed, and was not ended.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }

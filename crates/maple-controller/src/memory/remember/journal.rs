@@ -62,6 +62,7 @@ impl LeafJournal {
         LeafJournal { epoch, pending, end: Condvar::new(), progress: Condvar::new(), wanted }
     }
 
+    /// Returns the row of a leaf of this run: 16 bits of the run's epoch, and the leaf's id.
     pub(super) fn row(&self, id: LeafId) -> u64 {
         u64::from(self.epoch) << 48 | id.0
     }

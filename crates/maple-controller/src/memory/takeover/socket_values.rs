@@ -40,11 +40,13 @@ pub(super) struct ConnectionRow<'a> {
 }
 
 impl ConnectionRow<'_> {
+    /// Returns what the other process must know of a connection besides its socket.
     pub fn from_connection(connection: &HandedConnection) -> ConnectionRow<'_> {
         let HandedConnection { socket: _, dpid, version, partial, packets } = connection;
         ConnectionRow { version: *version, dpid: *dpid, partial, packets: Cow::Borrowed(packets) }
     }
 
+    /// Joins what the other process sent of a connection with its socket.
     pub fn connection(self, socket: TcpStream) -> HandedConnection {
         let ConnectionRow { version, dpid, partial, packets } = self;
         HandedConnection { socket, dpid, version, partial: partial.to_vec(), packets: packets.into_owned() }

@@ -60,6 +60,7 @@ impl Actions {
         id.map_or(&self.to_controller, |id| &self.all[id as usize].instructions)
     }
 
+    /// Holds the instructions of a verdict once more.
     pub(super) fn hold(&mut self, verdict: EntryVerdict) {
         if let EntryVerdict::Forward(id) = verdict {
             self.all[id as usize].held += 1;

@@ -85,6 +85,7 @@ struct PlanLimits {
 }
 
 impl ResendBudget {
+    /// Creates an allowance from which nothing is spent.
     pub(super) fn new(tuning: &Tuning) -> ResendBudget {
         ResendBudget {
             changes_per_resend: tuning.changes_per_resend,

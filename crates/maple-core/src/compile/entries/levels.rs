@@ -249,6 +249,7 @@ pub(super) struct Levelling<'a> {
 }
 
 impl Levelling<'_> {
+    /// Places the entries whose level may have to change, in order of precedence.
     pub(super) fn run(&mut self) {
         let mut queue = self.work.take_ordered();
         let mut is_overrun = false;
@@ -301,6 +302,7 @@ impl Levelling<'_> {
         level.unwrap_or_else(|| self.levels.new_between(from, until))
     }
 
+    /// Borrows what the compaction of levels works on.
     pub(super) fn compaction(&mut self) -> Compaction<'_> {
         Compaction {
             tree: self.tree,

@@ -167,6 +167,7 @@ impl PackedMatches {
 }
 
 impl<T> PackedRow<T> {
+    /// Appends a match, as packed words, and its item.
     pub(super) fn push(&mut self, set: &[u64], item: T) {
         self.stride = set.len();
         self.words.extend_from_slice(set);

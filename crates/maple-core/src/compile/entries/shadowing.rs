@@ -17,6 +17,7 @@ pub(super) struct Shadowing<'a> {
 }
 
 impl Shadowing<'_> {
+    /// Decides which of the new entries, and of those that may be uncovered, are shadowed, in order of precedence.
     pub(super) fn run(&mut self) {
         let mut queue = self.work.take_ordered();
         let new = self.work.dirty().iter().filter(|id| self.work.is_new(**id));

@@ -108,6 +108,7 @@ impl WorkQueue {
         &self.dirty
     }
 
+    /// Reports whether the entry is looked at in this recompute.
     pub(super) fn is_dirty(&self, id: EntryId) -> bool {
         self.marks[id as usize].history.before().is_some()
     }
@@ -127,6 +128,7 @@ impl WorkQueue {
         matches!(self.marks[id as usize].history, EntryHistory::Toggled(_))
     }
 
+    /// Reports whether the level of the entry may have to change.
     pub(super) fn is_level_stale(&self, id: EntryId) -> bool {
         self.marks[id as usize].level_stale
     }
@@ -136,6 +138,7 @@ impl WorkQueue {
         self.unshadow_candidates.extend(ids);
     }
 
+    /// Returns the entries that may no longer be shadowed, because an entry above them went.
     pub(super) fn unshadow_candidates(&self) -> &[EntryId] {
         &self.unshadow_candidates
     }
@@ -153,6 +156,7 @@ impl WorkQueue {
         std::mem::take(&mut self.unchecked)
     }
 
+    /// Takes back the buffer of unchecked entries, for its memory.
     pub(super) fn keep_unchecked(&mut self, mut done: Vec<EntryId>) {
         debug_assert!(self.unchecked.is_empty(), "a look at an entry makes no other unchecked");
         done.clear();
@@ -194,6 +198,7 @@ impl WorkQueue {
         std::mem::take(&mut self.ordered)
     }
 
+    /// Takes back the queue, for its memory.
     pub(super) fn keep_ordered(&mut self, queue: PrecedenceQueue) {
         self.ordered = queue;
     }

@@ -32,6 +32,7 @@ struct RegionClass {
 }
 
 impl RegionClasses {
+    /// Creates the classes, of which only that of unmatchable packets exists.
     pub(super) fn new() -> RegionClasses {
         let region = Some(Arc::new(Region::any()));
         let unmatchable = RegionClass { above: None, region, is_complete: false, nodes: 1 };
@@ -53,6 +54,7 @@ impl RegionClasses {
         }
     }
 
+    /// Counts one more node of a class.
     pub(super) fn add_node(&mut self, class: ClassId) {
         self.classes[class as usize].nodes += 1;
     }

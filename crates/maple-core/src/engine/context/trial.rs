@@ -40,6 +40,7 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// Counts a leaf on whose packet f fails with this error.
     pub(in crate::engine) fn count_error(&mut self, text: Arc<str>) {
         if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&text) {
             *self.errors.entry(text).or_default() += 1;

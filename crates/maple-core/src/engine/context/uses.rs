@@ -183,6 +183,7 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 impl EngineStore {
+    /// Creates the uses of a store that are neither recorded nor replayed.
     pub fn new(store: Arc<Store>) -> EngineStore {
         EngineStore { store, mode: UseMode::Plain }
     }
@@ -311,6 +312,7 @@ impl EngineStore {
         (!is_replayed).then(|| store.turn())
     }
 
+    /// Reports whether the uses are those of a recorded run.
     pub fn is_replayed(&self) -> bool {
         matches!(self.mode, UseMode::Replayed(..))
     }

@@ -86,6 +86,7 @@ impl Decisions {
         id
     }
 
+    /// Creates a leaf that is not in the tree yet.
     pub fn new_leaf(
         &mut self,
         fabric: &mut Fabric,

@@ -34,6 +34,7 @@ impl Fabric {
         number.map(Some).ok_or(())
     }
 
+    /// Reports that a switch has no meter for a limit, once for each reason.
     pub fn report_no_meter(&mut self, switch: Dpid, why: &str) {
         let report = Report::NotMetered { switch, why: why.into() };
         self.ctx.report_once(ReportKind::NotMetered, ReportSubject::Switch(switch), &format!("{switch} {why}"), report);

@@ -44,6 +44,7 @@ impl Switch {
         self.request_in_turn(ctx, all);
     }
 
+    /// Collects the changes of labels' rules, if there may be any.
     pub fn collect_labels(&mut self, epoch: u16) {
         if !std::mem::take(&mut self.stale.labels) {
             return;
@@ -56,6 +57,7 @@ impl Switch {
         }
     }
 
+    /// Collects the changes of the ingress table, after giving leaves these actions.
     pub fn collect_ingress(&mut self, now: Time, actions: Vec<(LeafId, LeafAction)>) {
         for (leaf, action) in actions {
             self.ingress.table.set_action(leaf, action);

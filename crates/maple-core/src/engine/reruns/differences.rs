@@ -67,6 +67,7 @@ impl Difference {
 }
 
 impl DecidedPacket {
+    /// Describes a packet for people.
     pub(in crate::engine) fn from_received(received: &ReceivedPacket) -> DecidedPacket {
         let packet = received.packet();
         let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());

@@ -93,6 +93,7 @@ impl Topology {
         }
     }
 
+    /// Handles the change of a port: what was behind a port that went down or is deleted is taken back.
     pub(super) fn on_port_status(fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
         switch.ports.set_address(status.port.number, Mac(status.port.hw_addr));
@@ -130,6 +131,7 @@ impl Topology {
         }
     }
 
+    /// Handles a link that discovery found, unless it is known or one of its ends may not be a link port.
     pub(super) fn on_link_up(fabric: &mut Fabric, a: Location, b: Location) {
         if a == b || fabric.ctx.store.snapshot().peer(a) == Some(b) {
             return;
@@ -164,6 +166,7 @@ impl Topology {
         }
     }
 
+    /// Handles the end of a link.
     pub(super) fn on_link_down(fabric: &mut Fabric, a: Location, b: Location) {
         let mut unlinked = false;
         fabric.ctx.write(|state| {
@@ -180,6 +183,7 @@ impl Topology {
         }
     }
 
+    /// Handles a port behind which discovery found no switch.
     pub(super) fn on_edge_port(fabric: &mut Fabric, at: Location) {
         let is_middlebox = fabric.ctx.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
@@ -191,6 +195,7 @@ impl Topology {
         });
     }
 
+    /// Handles an edge port of which discovery has come to doubt that it is one.
     pub(super) fn on_new_port(fabric: &mut Fabric, at: Location) {
         let hosts = lost_hosts(fabric, [at]);
         let mut changed = false;

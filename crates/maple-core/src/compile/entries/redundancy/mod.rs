@@ -100,6 +100,7 @@ impl Necessities {
         self.marks.add(id);
     }
 
+    /// Returns what is known of the necessity of a barrier entry.
     pub(super) fn necessity_of(&self, id: EntryId) -> Necessity {
         self.necessities[id as usize]
     }

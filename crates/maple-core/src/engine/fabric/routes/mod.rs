@@ -122,6 +122,7 @@ pub(in crate::engine) struct AtIngress {
 }
 
 impl Routes {
+    /// Creates the routes of a shard, of which there are none yet.
     pub fn new(shard: ShardId) -> Routes {
         Routes {
             shard,

@@ -28,6 +28,7 @@ pub(super) enum PathState {
 }
 
 impl LabelledPath {
+    /// Creates the path that a route was resolved to. It is ready if it needs no labels.
     pub fn new(key: &RouteKey, resolved: &Arc<Resolved>) -> LabelledPath {
         let onward = OnwardLabels::new(key.carriage.suffixes(resolved, key.ingress).into_iter());
         let state = if onward.is_ready() { PathState::Ready } else { PathState::Asking };

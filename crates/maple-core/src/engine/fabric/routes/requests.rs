@@ -121,6 +121,7 @@ impl Routes {
         self.all.insert(id, route);
     }
 
+    /// Gives back the labels of a path. `confirmed` says that no rule leads to them any more.
     pub(super) fn release_path(&mut self, path: &mut LabelledPath, confirmed: bool, out: &mut Vec<LabelEffect>) {
         if let Some(serial) = path.serial.take() {
             self.requests.remove(&serial);

@@ -211,6 +211,7 @@ impl Meters {
         self.is_refused
     }
 
+    /// Reports whether no route or rule of the switch needs a meter.
     pub fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
@@ -281,6 +282,7 @@ impl Switch {
         Some((xid, Message::StatsRequest(request)))
     }
 
+    /// Gives requests for meters their transaction ids, and notes them.
     pub fn ask_for_meters(&mut self, requests: Vec<MeterMod>) -> Requests {
         let mut asked = Requests::new();
         for request in requests {

@@ -22,6 +22,7 @@ impl NewPortPackets {
         self.packets.is_empty()
     }
 
+    /// Adds a packet that waits until this time.
     pub fn push(&mut self, until: Time, received: ReceivedPacket) {
         self.bytes += received.frame.len();
         self.packets.push((until, received));

@@ -39,6 +39,8 @@ pub(super) struct Packets<'a> {
 type ClassKeys = BTreeMap<u64, BTreeMap<u64, KeyBits>>;
 
 impl<'a> Packets<'a> {
+    /// Creates the packets that known hosts can send at a switch; without host tracking, those that any edge port can
+    /// get.
     pub fn new(switch: &'a Switch, state: &'a Snapshot, tracks_hosts: bool) -> Packets<'a> {
         let is_edge = |at: Location| state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge);
         let with_hosts = switch.ports.host_rules.present().map(|(port, _)| port);

@@ -143,6 +143,7 @@ impl Segment {
         (!shut.is_empty()).then_some(Segment { designated, shut })
     }
 
+    /// Returns the ports on the segment.
     pub(super) fn members(&self) -> BTreeSet<Location> {
         self.shut.keys().copied().chain([self.designated]).collect()
     }

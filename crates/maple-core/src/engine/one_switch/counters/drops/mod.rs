@@ -191,6 +191,7 @@ fn sender(matching: &Match, witness: &ReceivedPacket) -> (Option<PortNo>, Option
     (port.or_else(|| host.map(|_| witness.at.port)), host)
 }
 
+/// Returns the value of a field that a match requires as a whole.
 pub(super) fn exact(matching: &Match, field: Field) -> Option<u128> {
     let mut all = matching.constraints().filter(|constraint| constraint.field == field);
     all.find(|constraint| constraint.mask == field.full_mask()).map(|constraint| constraint.value)

@@ -5,18 +5,22 @@
 pub(super) struct RuleSet(u8);
 
 impl RuleSet {
+    /// Adds rules to the set, if the condition holds.
     pub(super) fn with(self, other: RuleSet, condition: bool) -> RuleSet {
         if condition { RuleSet(self.0 | other.0) } else { self }
     }
 
+    /// Removes rules from the set.
     pub(super) fn without(self, other: RuleSet) -> RuleSet {
         RuleSet(self.0 & !other.0)
     }
 
+    /// Returns the rules that are in both sets.
     pub(super) fn within(self, other: RuleSet) -> RuleSet {
         RuleSet(self.0 & other.0)
     }
 
+    /// Reports whether one of the rules is in the set.
     pub(super) fn has(self, one: RuleSet) -> bool {
         self.0 & one.0 != 0
     }
@@ -25,6 +29,7 @@ impl RuleSet {
         self.0.count_ones() as usize
     }
 
+    /// Iterates over the rules of the set, the most important ones first.
     pub(super) fn each(self) -> impl Iterator<Item = RuleSet> {
         ALL.into_iter().filter(move |one| self.has(*one))
     }
