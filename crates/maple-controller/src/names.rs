@@ -9,7 +9,7 @@ use maple_core::network::{BadLocation, Location, Mac, split_place};
 use maple_wire::Dpid;
 use serde_json::{Value, json};
 
-/// The number of hex digits of a datapath id in messages.
+/// The number of hex digits of a datapath id in messages: 64 bits (1.0 §5.3.1, 1.3 §7.3.1).
 const DPID_DIGITS: usize = 16;
 /// The number of characters of a hardware address in messages: six bytes of two digits, with colons between them.
 const MAC_LENGTH: usize = 17;

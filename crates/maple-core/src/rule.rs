@@ -19,7 +19,8 @@ pub struct Rule {
     pub cookie: u64,
 }
 
-/// The range of priorities of compiled rules; with one table, the engine's own rules have those below and above.
+/// The range of priorities of compiled rules. With one table, the engine's own rules have those below and above: two
+/// for unknown and known hosts, and 535 for labels, announcements and discovery.
 pub(crate) const COMPILED: RangeInclusive<u16> = 3..=65000;
 
 /// Returns the instructions of barrier rules: send packets to the controller.

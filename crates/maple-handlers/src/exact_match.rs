@@ -54,15 +54,23 @@ const NO_VLAN: u16 = 0xffff;
 
 /// Wildcard bits of a 1.0 match (1.0 §5.2.3).
 mod any {
+    /// The wildcard of the Ethernet type, `OFPFW_DL_TYPE` (1.0 §5.2.3).
     pub const DL_TYPE: u32 = 1 << 4;
+    /// The wildcard of the tag's priority, `OFPFW_DL_VLAN_PCP`.
     pub const VLAN_PCP: u32 = 1 << 20;
-    /// Type of service, protocol and both addresses.
+    /// The wildcards of type of service, protocol and both addresses.
     pub const NETWORK: u32 = TOS | PROTO | SRC | DST;
+    /// The wildcard of the whole source address, `OFPFW_NW_SRC_ALL`.
     pub const SRC: u32 = 32 << 8;
+    /// The wildcard of the whole destination address, `OFPFW_NW_DST_ALL`.
     pub const DST: u32 = 32 << 14;
+    /// The wildcard of the type of service, `OFPFW_NW_TOS`.
     pub const TOS: u32 = 1 << 21;
+    /// The wildcard of the protocol, `OFPFW_NW_PROTO`.
     pub const PROTO: u32 = 1 << 5;
+    /// The wildcard of the source port, `OFPFW_TP_SRC`.
     pub const TP_SRC: u32 = 1 << 6;
+    /// The wildcard of the destination port, `OFPFW_TP_DST`.
     pub const TP_DST: u32 = 1 << 7;
 }
 

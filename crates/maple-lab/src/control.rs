@@ -22,7 +22,7 @@ use maple_emulator::{EmulatedNetwork, Random};
 use maple_wire::msg::ReplyBody;
 use maple_wire::{Dpid, Message};
 
-/// The maximum number of turns while no time passes. A controller that takes more never comes to rest.
+/// The maximum number of turns while no time passes. Chosen: a controller that takes more never comes to rest.
 const MAX_TURNS: u32 = 100_000;
 
 /// The delays of a controller, in nanoseconds.

@@ -10,7 +10,7 @@ use maple_wire::packet::text::summary;
 
 use crate::test_network::{TestNetwork, engine};
 
-/// The number of packets that an exploration tries. More would find rarer cases, and take a test longer.
+/// The number of packets that an exploration tries. Chosen: more would find rarer cases, and take a test longer.
 const PACKETS: u64 = 5_000;
 
 /// The result of an exploration whose claim no packet contradicts.

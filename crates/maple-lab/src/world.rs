@@ -23,7 +23,8 @@ use serde_json::Value;
 use crate::control::{Control, ControllerDelays};
 use crate::snoop::LabSnooper;
 
-/// The maximum time that discovery may take until links and hosts' ports are known.
+/// The maximum simulated time that discovery may take until links and hosts' ports are known. Chosen: several rounds of
+/// probes, of which some may be lost.
 const DISCOVERY_TIMEOUT: Nanoseconds = 10 * SECOND;
 /// The time in which rules follow a change of state.
 const FOLLOWED: Nanoseconds = 2 * MILLISECOND;

@@ -2,7 +2,7 @@
 
 /// The binary logarithm of the number of sub-buckets of each power of two: with 64 of them a time is exact to 1/64.
 const BITS: u32 = 6;
-/// Enough buckets for any 64-bit number.
+/// The number of buckets: enough for any 64-bit number.
 const BUCKETS: usize = (64 - BITS as usize + 1) << BITS;
 
 /// The number of times in each bucket, in nanoseconds.

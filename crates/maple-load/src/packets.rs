@@ -4,16 +4,18 @@ use maple_wire::msg::PacketIn;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Message, Version};
 
-/// The ingress port of packets.
+/// The port by which packets come in.
 pub(crate) const NEAR: u32 = 1;
-/// The port of their destination.
+/// The port at which the destination of packets is.
 pub(crate) const FAR: u32 = 2;
 /// The length of a frame in bytes: the shortest of Ethernet, so that a packet-in has 82 bytes in 1.0 like those of
 /// `cbench`.
 const FRAME: usize = 64;
+/// The position of the transaction id in a packet-in, in bytes (1.0 §5.1, 1.3 §7.1).
 const XID: usize = 4;
+/// The position of the buffer id in a packet-in, in bytes (1.0 §5.4.1, 1.3 §7.4.1).
 const BUFFER_ID: usize = 8;
-/// The position of the source address in a frame.
+/// The position of the source address in a frame, in bytes (IEEE 802.3 §3.1).
 const SOURCE: usize = 6;
 
 /// A packet-in to copy.

@@ -33,7 +33,7 @@ const ACQUAINTANCE: u32 = 8;
 /// The size from which windows are filled up by quarters, so that writes stay large.
 const LARGE_WINDOW: u32 = 8;
 /// The maximum number of sockets that are read before due packet-ins are sent, and that are written to before answers
-/// are read.
+/// are read. Chosen: neither waits long for the other.
 const STRIDE: usize = 32;
 /// The seed of the random numbers, fixed so that runs can be compared.
 const SEED: u64 = 0x6d61_706c_6500_0001;

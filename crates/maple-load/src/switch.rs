@@ -16,11 +16,15 @@ use crate::pending::Pending;
 use crate::tls::of_one_switch;
 use crate::workload::{MARK, PAYLOAD, Source, SwitchPackets};
 
-/// The positions of command and buffer id in a flow-mod, and of the buffer id in a packet-out.
+/// The position of the last byte of the command in a flow-mod of 1.0 (§5.3.3).
 const COMMAND10: usize = 57;
+/// The position of the buffer id in a flow-mod of 1.0 (§5.3.3).
 const BUFFER10: usize = 64;
+/// The position of the command in a flow-mod of 1.3 (§7.3.4.1).
 const COMMAND13: usize = 25;
+/// The position of the buffer id in a flow-mod of 1.3 (§7.3.4.1).
 const BUFFER13: usize = 32;
+/// The position of the buffer id in a packet-out (1.0 §5.3.6, 1.3 §7.3.7).
 const BUFFER_OUT: usize = 8;
 /// `OFPFC_DELETE`, the lowest command that deletes.
 const DELETE: u8 = 3;

@@ -71,16 +71,16 @@ impl From<&Topology> for Wiring {
     }
 }
 
-/// Maximum number of hosts of a network, since the packets of all pairs are built in advance.
+/// The maximum number of hosts of a network. Chosen: the packets of all pairs are built in advance, and take memory.
 const MAX_HOSTS: usize = 512;
-/// The number of ports of a switch outside a [`Wiring`].
+/// The number of ports of a switch outside a [`Wiring`]. It must be at least that of the destination, [`FAR`].
 const PORTS: u32 = 4;
 const _: () = assert!(NEAR <= PORTS && FAR <= PORTS);
-/// The group bit of an address's first byte.
+/// The group bit of an address's first byte (IEEE 802, §8.2).
 const GROUP: u8 = 1;
 /// The beginning of a request's payload. The switch and the buffer id of the request follow it.
 pub(crate) const MARK: [u8; 4] = *b"mpld";
-/// The offset in bytes of a request's payload in its frame.
+/// The offset of a request's payload in its frame, in bytes: after the headers of Ethernet, IPv4 and UDP.
 pub(crate) const PAYLOAD: usize = 14 + 20 + 8;
 
 /// One switch and its packets.

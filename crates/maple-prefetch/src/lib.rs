@@ -10,7 +10,7 @@
 
 #![no_std]
 
-/// The size of a cache line in bytes, on the processors that this crate knows.
+/// The size of a cache line, in bytes: that of all processors that this crate knows.
 const LINE: usize = 64;
 
 /// Brings the cache line in which `place` starts close to the processor's core. On a processor that this crate doesn't

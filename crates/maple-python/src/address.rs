@@ -40,8 +40,8 @@ fn plain<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(value.unwrap_or_else(|| object.clone()))
 }
 
-/// Maximum number of cached addresses of each kind, a power of two for [`place`]. Beyond it the cache of IP addresses
-/// is cleared.
+/// The maximum number of cached addresses of each kind, a power of two for [`place`]. Beyond it the cache of IP
+/// addresses is cleared. Chosen: those of a large network that send at a time, and a bound on memory.
 const CACHED: usize = 1 << 14;
 
 /// The cache of MAC addresses. Each address has one place, so a network with more addresses than places never empties
@@ -125,6 +125,7 @@ fn text_hash(py: Python<'_>, text: &str) -> PyResult<isize> {
 }
 
 fn mac_text(value: u64) -> String {
+    /// The digits of a hexadecimal number.
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(17);
     for (n, byte) in value.to_be_bytes()[2..].iter().enumerate() {

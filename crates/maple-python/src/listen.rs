@@ -86,7 +86,8 @@ pub fn send_frame(py: Python<'_>, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny
     py.detach(|| controller.send_frame(at, frame)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// The time that switches have to send their counters. After it, older counters are used.
+/// The time that switches have to send their counters. After it, older counters are used. Chosen: a program waits for
+/// them, and most switches answer within a second.
 const COUNT: Duration = Duration::from_secs(2);
 
 /// The counters of a port: received packets, bytes, dropped and bad packets, then these four for sent packets.

@@ -20,7 +20,8 @@ thread_local! {
     static FILES: RefCell<HashMap<usize, File>> = RefCell::default();
 }
 
-/// Maximum number of file names that a thread remembers.
+/// The maximum number of file names that a thread remembers. Chosen: more than a policy has files, and a bound on
+/// memory.
 const MAX_NAMES: usize = 10_000;
 
 /// Returns the file and line of the Python code that runs, if there is any.

@@ -15,7 +15,8 @@ use pyo3::sync::PyOnceLock;
 use crate::kind::largest;
 use crate::source;
 
-/// Maximum number of instructions that a thread remembers.
+/// The maximum number of instructions that a thread remembers. Chosen: more than a policy has places that ask, and a
+/// bound on memory.
 const REMEMBERED: usize = 4096;
 
 thread_local! {

@@ -22,7 +22,8 @@ use super::access_lists;
 use super::answer::{errors, flow, location};
 pub use crate::fingerprint::Fingerprint;
 
-/// The version of the JSON's form.
+/// The version of the JSON's form. It grows when a reader of the form before would misread a plan
+/// (docs/compatibility.md).
 pub(super) const FORMAT: u64 = 1;
 /// The maximum number of differences that are listed one by one. Chosen: more than people read, and a bound on the
 /// answer; the counts include all.

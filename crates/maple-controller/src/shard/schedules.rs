@@ -23,11 +23,13 @@ use super::{Shard, WAKER};
 use crate::notice::{Notice, Notices};
 use crate::time::Clock;
 
-/// The number of packets that the switch sends.
+/// The number of packets that the switch sends. Chosen: two for each migration, and the schedules of more take too long
+/// to explore.
 const PACKETS: u32 = 6;
-/// The number of times that the switch is migrated.
+/// The number of times that the switch is migrated. Chosen: there, back, and there again.
 const MIGRATIONS: u64 = 3;
-/// A number of steps that a schedule exceeds only if a thread never wakes.
+/// The number of steps that a schedule exceeds only if a thread never wakes. Chosen: far more than a schedule of these
+/// packets takes.
 const STEPS: usize = 50_000;
 /// The switch of these tests.
 const SWITCH: Dpid = Dpid(7);

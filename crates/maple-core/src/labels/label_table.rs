@@ -32,7 +32,7 @@ use crate::update::Change;
 /// The priority of a label's rule. It lies above those of the policy, which end at 65,000, and of the engine's rules
 /// for hosts.
 const LABEL: u16 = 65020;
-/// The priority of a label's rule for a single arrival port, above the rule for all ports.
+/// The priority of a label's rule for a single arrival port. It must exceed [`LABEL`], that of the rule for all ports.
 const SCOPED_LABEL: u16 = 65021;
 
 /// The bits of a cookie that mark a label: its serial number follows in the 32 bits below, in place of a leaf. No shard

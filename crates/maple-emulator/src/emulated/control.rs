@@ -10,7 +10,7 @@ use super::frames::{Cause, InFlight};
 use super::log::Origin;
 use super::{ControlEvent, EmulatedNetwork, NetworkError};
 
-/// The type byte of a packet-out, in 1.0 and 1.3.
+/// The type of a packet-out, in 1.0 (§5.1) and in 1.3 (§7.1).
 const PACKET_OUT: u8 = 13;
 
 impl EmulatedNetwork {

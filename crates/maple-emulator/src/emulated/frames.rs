@@ -256,7 +256,7 @@ impl EmulatedNetwork {
     }
 }
 
-/// The number of frames whose copies are counted; older ones have long arrived.
+/// The number of frames whose copies are counted. Chosen: older ones have long arrived.
 const COPIES_KEPT: usize = 10_000;
 
 /// Returns the copy of a frame that has passed one more switch.

@@ -32,7 +32,8 @@ pub use stream::{STREAM_PORT, StreamId, StreamSpec, Streamed};
 /// The time in nanoseconds that a host waits for an answer before it asks again: a second, as for TCP's first packet (RFC
 /// 6298).
 pub const RETRY_AFTER: Nanoseconds = SECOND;
-/// The number of attempts before it gives up. Fewer would make lossy links look dead; more would delay each failure.
+/// The number of attempts before a host gives up. Chosen: fewer would make lossy links look dead; more would delay each
+/// failure.
 pub const ATTEMPTS: u32 = 3;
 /// The first port of a host's own flows, as Linux has it (`net.ipv4.ip_local_port_range`).
 const FIRST_CLIENT_PORT: u16 = 32_768;

@@ -13,7 +13,7 @@ use super::segment::{Datagram, array};
 pub const STREAM_PORT: u16 = 5001;
 /// The beginning of datagrams of streams.
 const MARK: &[u8; 12] = b"maple stream";
-/// The length in bytes of Ethernet, IPv4 and UDP headers.
+/// The length of Ethernet, IPv4 and UDP headers, in bytes (IEEE 802.3 §3.1, RFC 791 §3.1, RFC 768).
 const HEADERS: usize = 14 + 20 + 8;
 /// The maximum number of received streams that a host counts. Beyond it, some are forgotten. Chosen: it bounds memory,
 /// and people run a few.

@@ -38,7 +38,8 @@ use serde::Deserialize;
 
 use super::{DEFAULT_DELAY, HostSpec, LinkSpec, QueueSpec, SwitchSpec, Topology, TopologyError, addresses};
 
-/// The highest port number that both OpenFlow versions have.
+/// The highest port number that both OpenFlow versions have: below `OFPP_MAX` of 1.0, 0xff00 (§5.2.1), and what Open
+/// vSwitch has.
 const MAX_PORT: u32 = 0xfeff;
 
 #[derive(Deserialize)]

@@ -11,8 +11,10 @@ const MARK: [u8; 4] = *b"mplf";
 const AT: usize = 42;
 /// The length of the shortest Ethernet frame without its checksum, in bytes (IEEE 802.3 §4.4.2).
 const SHORTEST: usize = 60;
-/// The UDP source and destination ports.
+/// The UDP source and destination ports of frames. Chosen: no service has them, so no policy treats them in a special
+/// way.
 const PORTS: (u16, u16) = (31_256, 22_635);
+/// The operation of an ARP request (RFC 826).
 const REQUEST: u8 = 1;
 
 /// Builds the first packet of a flow.

@@ -8,7 +8,7 @@ use maple_wire::{Dpid, Message, PortNo, Version};
 
 /// Maximum number of frames, with copies, that one frame becomes on its way: a loop ends here.
 const MAX_HOPS: usize = 4096;
-/// The number of tables of a switch that speaks 1.3.
+/// The number of tables of a switch that speaks 1.3: that of Open vSwitch.
 pub(crate) const TABLES: u8 = 254;
 
 /// A port of the network: the index of its switch, and its number there.

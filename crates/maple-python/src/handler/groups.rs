@@ -18,8 +18,11 @@ const ANY: u32 = 0xffff_ffff;
 const KINDS: [&str; 4] = ["all", "select", "indirect", "ff"];
 /// The meter flags `OFPMF_KBPS`, `OFPMF_PKTPS`, `OFPMF_BURST`, `OFPMF_STATS`.
 const PER_KILOBIT: u16 = 1;
+/// The flag of a meter with rates in packets a second, `OFPMF_PKTPS` (1.3 §7.3.4.4).
 pub(super) const PER_PACKET: u16 = 2;
+/// The flag of a meter with a size of bursts, `OFPMF_BURST`.
 const BURST: u16 = 4;
+/// The flag of a meter that collects statistics, `OFPMF_STATS`.
 const STATISTICS: u16 = 8;
 
 /// One of the action lists of a group.

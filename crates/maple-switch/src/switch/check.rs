@@ -52,7 +52,8 @@ const UNSETTABLE: FieldSet = FieldSet::from_fields(&[
 /// The fields that determine which other fields a packet has.
 const DESCRIBING: [Field; 4] = [Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type];
 
-/// The maximum port number of 1.0 and of Open vSwitch, apart from the reserved ones.
+/// The maximum port number of 1.0 and of Open vSwitch, apart from the reserved ones: just below `OFPP_MAX` of 1.0
+/// (§5.2.1).
 const MAX_NARROW_PORT: u32 = 0xfeff;
 /// `OFPAT_SET_FIELD`.
 const SET_FIELD: u16 = 25;

@@ -14,11 +14,12 @@ use super::stats::WILDCARDS10;
 use super::{ControllerId, Outgoing, Removal, Switch};
 use crate::time::Nanoseconds;
 
-/// The number of bytes of a refused request that an error message repeats; the specifications require at least 64.
+/// The number of bytes of a refused request that an error message repeats. The specifications require at least 64 (1.0
+/// §5.4.4, 1.3 §7.4.4).
 const ERROR_DATA: usize = 128;
 /// `OFPET_EXPERIMENTER`.
 const EXPERIMENTER_ERROR: u16 = 0xffff;
-/// Nicira's experimenter id.
+/// Nicira's experimenter id, as in Open vSwitch's `nicira-ext.h`.
 pub(super) const NICIRA: u32 = 0x2320;
 /// `OFP_DEFAULT_MISS_SEND_LEN`.
 const MISS_SEND_LEN: u16 = 128;

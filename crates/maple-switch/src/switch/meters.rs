@@ -14,10 +14,13 @@ use super::refusal::Refusal;
 use super::{Lost, Rule, Switch};
 use crate::time::{Nanoseconds, SECOND};
 
-/// `OFPMF_KBPS`, `OFPMF_PKTPS`, `OFPMF_BURST`, `OFPMF_STATS`.
+/// The flag of a meter with rates in kilobits a second, `OFPMF_KBPS` (1.3 §7.3.4.4).
 const KBPS: u16 = 1;
+/// The flag of a meter with rates in packets a second, `OFPMF_PKTPS`.
 const PKTPS: u16 = 1 << 1;
+/// The flag of a meter with a size of bursts, `OFPMF_BURST`.
 const BURST: u16 = 1 << 2;
+/// The flag of a meter that collects statistics, `OFPMF_STATS`.
 const STATS: u16 = 1 << 3;
 
 /// The maximum number of meters, which bounds memory.

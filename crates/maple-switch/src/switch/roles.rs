@@ -19,8 +19,9 @@ use super::{ControllerId, Outgoing, Switch};
 const ROLE_STATUS: u32 = 1911;
 /// `OFPCRR_MASTER_REQUEST`: another controller has asked to be master.
 const MASTER_REQUEST: u32 = 0;
-/// `NXT_ROLE_REQUEST` and `NXT_ROLE_REPLY`.
+/// Nicira's type of a request for a role, `NXT_ROLE_REQUEST`.
 const NICIRA_REQUEST: u32 = 10;
+/// Nicira's type of the reply, `NXT_ROLE_REPLY`.
 const NICIRA_REPLY: u32 = 11;
 
 /// A connection's role.

@@ -3,7 +3,7 @@
 use super::{Bridge, DatabaseRow, Finding, joined};
 use maple_controller::control::doctor::{FindingId, Severity, quoted};
 
-/// The oldest version that Maple is tested with.
+/// The oldest version that Maple is tested with: that of Debian 12, which the system tests run.
 const TESTED: (u32, u32) = (3, 1);
 
 /// The number of flows in the datapath below which a limit is too low. The default is twenty times as many.

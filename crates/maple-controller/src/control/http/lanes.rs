@@ -37,8 +37,8 @@ const POLICY: usize = 2;
 /// The number of answers that are made for watches at a time. Chosen: few, since they are made again and again;
 /// requests come first.
 const WATCHES: usize = 4;
-/// The time that a request waits for a permit. Clients ask a few questions at once, and each takes less in a network that
-/// answers.
+/// The time that a request waits for a permit. Chosen: clients ask a few questions at once, and each takes less in a
+/// network that answers.
 const QUEUE: Duration = Duration::from_secs(1);
 /// The number of threads that answer: one for each permit.
 pub(super) const THREADS: usize = MEMORY + SHARDS + SWITCHES + POLICY + WATCHES;

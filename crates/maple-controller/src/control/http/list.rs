@@ -38,7 +38,8 @@ enum Cursor {
     Digest(String),
 }
 
-/// The maximum length of a key in a cursor, in bytes. Cursors come in the head of a request, so longer ones are a digest.
+/// The maximum length of a key in a cursor, in bytes. Chosen: cursors come in the head of a request, so longer keys are
+/// a digest.
 const MAX_KEY: usize = 1024;
 /// The beginning of a cursor that is a digest.
 const DIGEST: &str = "digest-";

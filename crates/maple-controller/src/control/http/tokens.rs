@@ -13,7 +13,8 @@ use subtle::ConstantTimeEq as _;
 use super::access::Role;
 use crate::kept_files::{KeptFile, KeptFiles};
 
-/// The minimum length of a token. One of this length made of random letters and digits is never guessed.
+/// The minimum length of a token, in characters. Chosen: one of this length made of random letters and digits is never
+/// guessed.
 const LEAST: usize = 16;
 /// The minimum time between two checks whether the file has changed. Chosen: a token that is withdrawn counts no longer
 /// than a second, and a check costs a look at the file.

@@ -7,7 +7,7 @@ use crate::memory::format::{Damaged, put, read};
 
 /// The start of each segment: four bytes that say what it is, and the number of its format.
 pub(super) const MAGIC: [u8; 8] = *b"MTL\0\0\0\0\x03";
-/// The number of bytes before an entry.
+/// The number of bytes before an entry: four for its length, four for its CRC-32.
 const HEADER: usize = 8;
 
 /// Encodes an entry.

@@ -13,7 +13,8 @@ use super::RecordingError;
 
 /// The first bytes of a segment. They tell a recording from any other file.
 const MAGIC: &[u8; 8] = b"MAPLEREC";
-/// The format of a recording's files. Another one is refused.
+/// The format of a recording's files. Another one is refused. It grows with each change of what a block holds
+/// (docs/compatibility.md).
 pub(crate) const FORMAT: u32 = 6;
 /// The number of bytes of magic and format: 8 and 4.
 const START: usize = 12;

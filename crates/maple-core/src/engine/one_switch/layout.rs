@@ -5,7 +5,8 @@ use maple_wire::Version;
 use crate::capabilities::Capabilities;
 use crate::engine::context::options::Options;
 
-/// The classifier, or the only table of a switch without three tables.
+/// The number of the classifier, or of the only table of a switch without three tables. Packets enter at table 0 (1.3
+/// §5.1).
 pub(in crate::engine) const CLASSIFIER: u8 = 0;
 /// The table to which the classifier leads packets that enter here: the first table of look-ups, or the ingress table.
 /// Packets can only go on to a higher table (1.3 §5.1).

@@ -21,7 +21,8 @@ use super::state_file::cell;
 use super::*;
 use disk::{Disk, OnDisk};
 
-/// The time that something may take that is certain to come.
+/// The time that something may take that is certain to come. Chosen: a test ends in the end, and no machine is that
+/// slow.
 const LONG: Duration = Duration::from_secs(120);
 
 /// A run of a controller's persistence, with a folder that is removed with it.

@@ -19,7 +19,8 @@ use crate::network::Location;
 use crate::route::{Goal, Resolved, RoutePlan, SwitchHops};
 use crate::rule::Rule;
 
-/// The priority of all rules in the table of routes. No two of them match the same packet.
+/// The priority of all rules in the table of routes. No two of them match the same packet, so one above that of the
+/// default rule is enough.
 const PRIORITY: u16 = 1;
 
 /// The key of a route. Leaves whose keys are equal share one route.

@@ -19,7 +19,7 @@ use crate::update::Change;
 /// in memory, and makes its changes without doing anything else. Chosen: more than a table of most switches holds.
 const MAX_CHANGES: usize = 1 << 18;
 
-/// The flags of our bundles.
+/// The flags of our bundles. Both are needed: an update is safe only as a whole, and its changes rely on their order.
 const FLAGS: u16 = ATOMIC | ORDERED;
 
 /// A bundle that the switch has, or is getting.

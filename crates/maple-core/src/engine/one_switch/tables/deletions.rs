@@ -27,7 +27,7 @@ use crate::update::{Change, EntryKey, key_of};
 /// Chosen: each deletion is compared with all others of its cookie.
 const MAX_OF_ONE_COOKIE: usize = 64;
 
-/// The only table of a layout with one table.
+/// The number of the only table of a layout with one table (1.3 §5.1).
 const FIRST_TABLE: u8 = 0;
 
 /// The cookies by which entries are deleted, by table.
