@@ -30,7 +30,7 @@ pub enum Mode {
     Rate {
         /// Packet-ins a second.
         per_second: f64,
-        /// Maximum number of unanswered packet-ins of one switch. Further ones are not sent, which is reported.
+        /// The maximum number of unanswered packet-ins of one switch. Further ones are not sent, which is reported.
         window: u32,
         /// Packet-ins of one switch that are due together, at most `window`. With 1 the rate is uniform.
         burst: u32,

@@ -77,7 +77,7 @@ pub struct Report {
     pub packets: String,
     /// Source addresses a switch, where packets came from addresses in turn.
     pub macs: Option<u32>,
-    /// Maximum number of unanswered packet-ins of one switch.
+    /// The maximum number of unanswered packet-ins of one switch.
     pub window: u32,
     /// Packet-ins a second that were to be sent, in rate mode.
     pub offered: Option<f64>,

@@ -17,7 +17,7 @@ use crate::switch::{LoadSwitch, Tally};
 use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
-/// Maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
+/// The maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between teaching and the first packet-in, in which the controller handles what taught it.
 const LEARNING: Duration = Duration::from_millis(300);
@@ -37,7 +37,7 @@ const LARGE_WINDOW: u32 = 8;
 const STRIDE: usize = 32;
 /// The seed of the random numbers, fixed so that runs can be compared.
 const SEED: u64 = 0x6d61_706c_6500_0001;
-/// Maximum time that the poll waits, and so the delay after which a deadline is noticed.
+/// The maximum time that the poll waits, and so the delay after which a deadline is noticed.
 const NAP: Duration = Duration::from_millis(10);
 
 /// Makes the load and reports the result.

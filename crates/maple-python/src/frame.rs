@@ -14,7 +14,7 @@ use crate::kind::{named, operand, to_raw};
 
 /// The default content after an Ethernet header.
 const NOTHING: &[u8] = b"maple";
-/// Maximum length of a payload in bytes: that of a jumbo frame.
+/// The maximum length of a payload in bytes: that of a jumbo frame.
 const LONGEST: usize = 9000;
 
 const ARP: [Field; 5] = [Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha];

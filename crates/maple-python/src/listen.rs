@@ -169,7 +169,7 @@ macro_rules! getters {
                 PyBytes::new(py, &self.0.frame)
             }
 
-            /// Length of the whole frame in bytes.
+            /// The length of the whole frame, in bytes.
             #[getter]
             fn total_len(&self) -> usize {
                 self.0.total_len

@@ -23,7 +23,8 @@ use crate::memory::{Persistence, PersistenceError};
 use crate::shard::ListeningSocket;
 use crate::time::Clock;
 
-/// Maximum number of shards: a shard's number takes 8 bits of a leaf's id.
+/// The maximum number of shards. A shard's number takes 8 bits of a leaf's id, and so of cookies, where 0xff marks
+/// rules of the engine's own, and 0xfe those of labels.
 const MAX_WORKERS: usize = 255;
 /// Suggests a cause for an address that can't be listened on.
 fn another(error: &io::Error) -> &'static str {

@@ -44,7 +44,7 @@ use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
 
-/// Maximum number of connections that wait to be accepted: Linux allows no more by default (`net.core.somaxconn`).
+/// The maximum number of connections that wait to be accepted: Linux allows no more by default (`net.core.somaxconn`).
 const BACKLOG: i32 = 4096;
 
 /// The reason why tables and variables can't be written in a cluster.

@@ -364,7 +364,7 @@ impl Io {
     /// number.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// [`CloseReason`], which says why the connection has ended.
     pub fn read(
         &mut self,
         slot: usize,
@@ -387,7 +387,7 @@ impl Io {
     /// messages can stay in it while the shard acts on them; [`Io::give_back`] returns it.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// [`CloseReason`], which says why the connection has ended.
     pub fn fill(&mut self, slot: usize, ctx: &mut Context) -> Result<Option<(Vec<u8>, usize)>, CloseReason> {
         let Some(connection) = self.connections.present(slot) else { return Ok(None) };
         let bytes = connection.fill(&mut self.buffer).map_err(|error| connection.read_error_reason(&error))?;
@@ -531,7 +531,7 @@ impl Io {
     /// Writes a socket's waiting output, once.
     ///
     /// # Errors
-    /// Why the connection has to end.
+    /// [`CloseReason`], which says why the connection has to end.
     pub fn write(&mut self, slot: usize, ctx: &mut Context) -> Result<(), CloseReason> {
         // It may have ended since it was queued.
         let Some(connection) = self.connections.get(slot) else { return Ok(()) };

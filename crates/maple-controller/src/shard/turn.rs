@@ -36,7 +36,7 @@ pub(super) struct EngineTurn {
     subscriptions: Subscriptions,
     /// The packets that wait for the engine.
     backlog: Backlog,
-    /// Maximum number of packets that the engine gets in one turn.
+    /// The maximum number of packets that the engine gets in one turn.
     batch: usize,
     /// The times from the beginning of the turn in which the engine got a packet to the end of its batch, one for each
     /// packet that f decided.

@@ -35,8 +35,8 @@ const LABEL: u16 = 65020;
 /// The priority of a label's rule for a single arrival port. It must exceed [`LABEL`], that of the rule for all ports.
 const SCOPED_LABEL: u16 = 65021;
 
-/// The bits of a cookie that mark a label: its serial number follows in the 32 bits below, in place of a leaf. No shard
-/// has that number.
+/// The bits of a cookie that mark a label: its serial number follows in the 32 bits below, in place of a leaf. The
+/// number of a shard must be lower.
 const COOKIE: u64 = 0xfe << 32;
 
 /// The name of a label at its switch.

@@ -80,7 +80,7 @@ impl PingedAll {
 
 impl fmt::Display for PingedAll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Maximum number of pairs that the text names, so that it stays short; it counts the others.
+        /// The maximum number of pairs that the text names, so that it stays short; it counts the others.
         const EXAMPLES: usize = 10;
         write!(f, "pingall: {} of {} answered", self.sent - self.failed.len(), self.sent)?;
         if !self.failed.is_empty() {

@@ -12,7 +12,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The maximum time that it waits. Each failure doubles the wait, so that thousands of switches do not keep a missing
 /// controller's machine busy.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// Maximum number of queued bytes for a controller that does not read, which bounds memory. Then the connection is closed.
+/// The maximum number of queued bytes for a controller that does not read. Chosen: a bound on memory. Then the
+/// connection is closed.
 const MAX_UNSENT: usize = 16 << 20;
 
 /// A connection of one switch.

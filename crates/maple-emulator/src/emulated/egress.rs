@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use maple_switch::QueueRates;
 use maple_switch::time::{Nanoseconds, SECOND};
 
-/// Maximum number of frames in a queue. A longer queue loses less and delays more: this one, full of frames of 1,500 bytes,
-/// delays by 1.2 ms at 1 Gb/s.
+/// The maximum number of frames in a queue. A longer queue loses less and delays more: this one, full of frames of
+/// 1,500 bytes, delays by 1.2 ms at 1 Gb/s.
 const ROOM: usize = 100;
 /// The maximum deficit of a queue's minimum rate that is made up for later, in nanoseconds. A queue that was idle for
 /// longer would otherwise keep all others waiting for as long.

@@ -72,11 +72,11 @@ pub struct NetworkOptions {
     pub controllers: u16,
     /// Whether switches connect by themselves; otherwise [`EmulatedNetwork::connect`] makes them connect.
     pub connects: bool,
-    /// Maximum number of switches on a frame's path. At least twice the number of switches.
+    /// The maximum number of switches on a frame's path. At least twice the number of switches.
     pub max_hops: usize,
-    /// Maximum number of copies of one frame. At least two for each host.
+    /// The maximum number of copies of one frame. At least two for each host.
     pub max_copies: usize,
-    /// Maximum number of entries, and of deliveries, in the log.
+    /// The maximum number of entries, and of deliveries, in the log.
     pub log_limit: usize,
 }
 

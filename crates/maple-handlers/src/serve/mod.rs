@@ -85,7 +85,7 @@ pub(super) struct Served {
     next_xid: u32,
     /// The time at which the handler's timer is due.
     wake: Option<Time>,
-    /// Maximum number of packet-ins that are answered before their answers are written: [`BATCH`], or 1.
+    /// The maximum number of packet-ins that are answered before their answers are written: [`BATCH`], or 1.
     max_batch: usize,
 }
 

@@ -29,7 +29,7 @@ use crate::handshake::{Identity, hello};
 use crate::histogram::Histogram;
 use crate::workload::{NetworkHost, Wiring};
 
-/// Maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
+/// The maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum time that the poll waits, and so the delay after which a deadline is noticed. Chosen: a small part of
 /// all deadlines here, which are seconds.
@@ -57,7 +57,7 @@ pub struct FlowNetworkOptions {
     pub ports: u32,
     /// The version that the switches speak.
     pub version: Version,
-    /// Maximum number of flows that are open at once.
+    /// The maximum number of flows that are open at once.
     pub window: usize,
     /// One of every `confirm` flows is confirmed: it ends only if a further packet would come out by rules alone. 1
     /// confirms all.

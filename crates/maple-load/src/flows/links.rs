@@ -6,7 +6,7 @@
 use maple_switch::{Outgoing, Switch, SwitchOptions};
 use maple_wire::{Dpid, Message, PortNo, Version};
 
-/// Maximum number of frames, with copies, that one frame becomes on its way: a loop ends here.
+/// The maximum number of frames, with copies, that one frame becomes on its way: a loop ends here.
 const MAX_HOPS: usize = 4096;
 /// The number of tables of a switch that speaks 1.3: that of Open vSwitch.
 pub(crate) const TABLES: u8 = 254;

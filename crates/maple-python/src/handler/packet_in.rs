@@ -133,7 +133,7 @@ macro_rules! getters {
                 PyBytes::new(py, self.frame())
             }
 
-            /// Length of the whole frame in bytes.
+            /// The length of the whole frame, in bytes.
             #[getter]
             fn total_len(&self) -> u16 {
                 self.total_len

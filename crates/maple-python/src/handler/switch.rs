@@ -169,13 +169,13 @@ impl PyFlowRemoved {
         f64::from(self.0.duration_sec) + f64::from(self.0.duration_nsec) / 1e9
     }
 
-    /// Number of packets that the rule took.
+    /// The number of packets that the rule took.
     #[getter]
     fn packets(&self) -> u64 {
         self.0.packet_count
     }
 
-    /// Number of bytes of the packets that the rule took.
+    /// The number of bytes of the packets that the rule took.
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.byte_count

@@ -50,7 +50,7 @@ use pipeline::PacketInSwitch;
 pub struct SwitchOptions {
     /// The number of tables in 1.3, 1 to 254. In 1.0 it is always one.
     pub n_tables: u8,
-    /// Maximum number of rules of each table.
+    /// The maximum number of rules of each table.
     pub table_size: usize,
     /// Whether it claims to be an Open vSwitch, and follows it where that violates the specification: it accepts masks
     /// on transport ports, and no port above 0xfeff, applies the action set of a packet that is dropped on its way, gives

@@ -16,7 +16,7 @@ use crate::time::{Nanoseconds, SECOND};
 
 /// `OFPSF_REPLY_MORE`.
 const MORE: u16 = 1;
-/// Maximum number of content bytes of one reply, because the length field of the header has 16 bits.
+/// The maximum number of content bytes of one reply, because the length field of the header has 16 bits.
 const PAGE: usize = 60_000;
 /// The 1.0 wildcard bits that rules may use: all bits.
 pub(super) const WILDCARDS10: u32 = 0x3f_ffff;

@@ -11,7 +11,7 @@ mod offset {
     pub const XID: usize = 4;
 }
 
-/// Length of the header in bytes.
+/// The length of the header in bytes.
 pub const LEN: usize = 8;
 
 /// Message types whose numbers are equal in OpenFlow 1.0 and 1.3. [`super::Message`] has all.
@@ -63,7 +63,7 @@ pub struct Header {
     pub version: u8,
     /// The type byte.
     pub kind: u8,
-    /// Length of the whole message in bytes, at least 8.
+    /// The length of the whole message in bytes, at least 8.
     pub length: u16,
     /// Transaction id.
     pub xid: u32,

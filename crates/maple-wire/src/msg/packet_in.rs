@@ -52,7 +52,7 @@ pub enum PacketInReason {
 pub struct PacketIn {
     /// The id of the packet in the switch's buffer, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
-    /// Length of the whole frame in bytes; `data` may be shorter.
+    /// The length of the whole frame in bytes; `data` may be shorter.
     pub total_len: u16,
     /// The reason why the switch sent the packet.
     pub reason: PacketInReason,

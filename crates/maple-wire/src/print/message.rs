@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use super::{bundle, control, flow_mod, group_meter, packet, port, session, stats};
 use crate::msg::{Header, Message, StatsReply, StatsRequest, Version};
 
-/// Maximum depth at which error messages that quote error messages are printed, which bounds the stack.
+/// The maximum depth at which error messages that quote error messages are printed, which bounds the stack.
 const MAX_DEPTH: u32 = 4;
 
 /// Returns the message on one line, as `ovs-ofctl ofp-print` prints it (see the [module](super)).
