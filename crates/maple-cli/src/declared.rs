@@ -79,7 +79,7 @@ pub struct DeclaredNetwork {
 }
 
 impl DeclaredNetwork {
-    /// Reports whether it declares more than names.
+    /// Reports whether the network declares more than names.
     pub fn has_facts(&self) -> bool {
         let is_bare = |facts: &SwitchFacts| *facts == SwitchFacts::default();
         let hosts = self.facts.hosts().any(|(_, facts)| *facts != HostFacts::default());

@@ -35,7 +35,7 @@ impl Fingerprint {
         Fingerprint(format!("{:016x}{:016x}", sum.h1, sum.h2))
     }
 
-    /// Returns its first digits, for people.
+    /// Returns the first digits of the fingerprint, for people.
     pub fn short(&self) -> &str {
         self.0.get(..SHORT).unwrap_or(&self.0)
     }

@@ -33,7 +33,7 @@ impl Socket {
         &mut self.stream
     }
 
-    /// Reports whether it holds bytes that the system has not accepted.
+    /// Reports whether the socket holds bytes that the system has not accepted.
     pub fn is_behind(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.wants_write())
     }

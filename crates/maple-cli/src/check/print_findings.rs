@@ -80,7 +80,7 @@ impl Found<'_> {
         told
     }
 
-    /// Writes it for people. `depends`: whether the policy depends on untracked state.
+    /// Writes the findings for people. `depends`: whether the policy depends on untracked state.
     fn write(&self, out: &mut dyn Write, depends: bool) -> std::io::Result<()> {
         let Found { check, suspicions, size, verdicts, coverage } = *self;
         for Suspicion { file, line, text, .. } in suspicions {

@@ -496,7 +496,7 @@ pub struct Hangup {
 }
 
 impl Hangup {
-    /// Creates it for this configuration.
+    /// Installs the handler of the signal to load this configuration again.
     ///
     /// # Errors
     /// If the signal handler can't be installed.

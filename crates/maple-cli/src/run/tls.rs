@@ -94,7 +94,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Creates it for a controller with these options; `None` if it has no TLS.
+    /// Creates the renewal of certificates for a controller with these options; `None` if it has no TLS.
     ///
     /// # Errors
     /// If the signal handler can't be installed.

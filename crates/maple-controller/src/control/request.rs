@@ -228,7 +228,7 @@ impl RequestError {
         RequestError { field: field.to_owned(), text, kind: RefusalKind::Wrong }
     }
 
-    /// Makes it a refusal of another kind.
+    /// Makes the error a refusal of another kind.
     pub fn of_kind(self, kind: RefusalKind) -> RequestError {
         RequestError { kind, ..self }
     }

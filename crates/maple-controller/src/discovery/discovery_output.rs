@@ -103,7 +103,7 @@ impl Anomaly {
         1 << self as u8
     }
 
-    /// Reports whether it is a lasting state, not an event.
+    /// Reports whether the anomaly is a lasting state, not an event.
     pub(super) fn is_state(self) -> bool {
         matches!(self, Anomaly::OneWay | Anomaly::Bridged | Anomaly::NoLink)
     }

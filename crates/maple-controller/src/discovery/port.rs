@@ -115,7 +115,7 @@ struct PortPeer {
 }
 
 impl PortPeer {
-    /// Reports whether its LLDP probes arrive, not only its broadcasts.
+    /// Reports whether the LLDP probes of the peer arrive, not only its broadcasts.
     fn passes_lldp(&self) -> bool {
         self.received_forms[ProbeForm::Lldp as usize].is_some()
     }

@@ -16,7 +16,7 @@ use crate::time::after;
 pub struct IsAway(Option<Arc<dyn Fn(Dpid) -> bool + Send + Sync>>);
 
 impl IsAway {
-    /// Creates it from a function.
+    /// Creates the question from a function that answers it.
     pub fn by(is_away: impl Fn(Dpid) -> bool + Send + Sync + 'static) -> IsAway {
         IsAway(Some(Arc::new(is_away)))
     }

@@ -128,7 +128,7 @@ impl LateDatabase {
         waited.unwrap_or_else(PoisonError::into_inner).0.opened()
     }
 
-    /// Reports whether it is open, and was made anew another number of times than this.
+    /// Reports whether the database is open, and was made anew another number of times than this.
     pub fn is_another(&self, made_anew: u64) -> bool {
         matches!(&*self.lock(), DatabaseState::Open(now) if now.made_anew != made_anew)
     }
@@ -154,7 +154,7 @@ impl LateDatabase {
         }
     }
 
-    /// Notes that it could not be opened the first time.
+    /// Notes that the database could not be opened the first time.
     pub fn fail_to_open(&self, why: String) {
         let mut state = self.lock();
         if matches!(&*state, DatabaseState::Awaited) {
@@ -171,12 +171,12 @@ impl LateDatabase {
         }
     }
 
-    /// Reports whether it will not be open again.
+    /// Reports whether the database will not be open again.
     pub fn is_closed(&self) -> bool {
         matches!(&*self.lock(), DatabaseState::Closed)
     }
 
-    /// Closes it for good. The file is closed once those that have the database have dropped it.
+    /// Closes the database for good. The file is closed once those that have the database have dropped it.
     pub fn close(&self) {
         self.set(DatabaseState::Closed);
     }

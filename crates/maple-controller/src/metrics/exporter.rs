@@ -24,7 +24,7 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// Creates it for a controller. Writes into `late` which shard did not answer a scrape.
+    /// Creates the metrics of a controller. Writes into `late` which shard did not answer a scrape.
     pub fn new(handle: Handle, late: Arc<Mutex<Option<LateShard>>>) -> Exporter {
         Exporter { handle, late, lines: Mutex::default() }
     }

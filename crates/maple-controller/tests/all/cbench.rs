@@ -175,7 +175,7 @@ impl Fake {
         self.say(PACKET_IN, xid, &body);
     }
 
-    /// Sends its next packet-in. Returns the buffer id and the frame.
+    /// Sends the next packet-in of the switch. Returns the buffer id and the frame.
     fn ask(&mut self) -> (u32, Vec<u8>) {
         let ip = [
             0x45, 0, 0, 50, 0, 0, 0, 0, 64, 0xff, 0xf7, 0x2c, // without options, 64 hops, protocol 255, checksum
@@ -288,7 +288,7 @@ impl LoadGenerator {
         self.folder.path().join("of_load")
     }
 
-    /// Returns its line of figures for one run against this controller.
+    /// Returns the line of figures that cbench prints for one run against this controller.
     fn run(&self, maple: &Maple, arguments: &[&str]) -> String {
         let port = maple.address.port().to_string();
         let output = Command::new(self.program()).args(["-p", &port]).args(arguments).output().expect("it runs");

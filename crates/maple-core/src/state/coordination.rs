@@ -30,7 +30,7 @@ pub(crate) struct RestoreProgress {
 
 /// What is known of a switch and is remembered from one run to the next, in a form that only its owner reads.
 pub(crate) trait Memorable: fmt::Debug + Send + Sync {
-    /// Returns it as it is now.
+    /// Returns what is known now, in the form of its owner.
     fn bytes(&self) -> Vec<u8>;
 }
 

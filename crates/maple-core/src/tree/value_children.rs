@@ -55,7 +55,7 @@ trait ChildKey: Copy + Eq {
     fn from_value(value: u128) -> Self;
     /// Returns the value.
     fn value(self) -> u128;
-    /// Returns its bits as one word.
+    /// Returns the bits of the key as one word.
     fn word(self) -> u64;
 }
 

@@ -229,7 +229,7 @@ impl Host {
         id
     }
 
-    /// Announces its place by a gratuitous ARP, like a host after a move.
+    /// Announces the place of the host by a gratuitous ARP, as after a move.
     pub fn announce(&mut self, out: &mut Vec<Vec<u8>>) {
         let frame = reply::ethernet([0xff; 6], self.spec.mac).arp_request(self.spec.ipv4, self.spec.ipv4);
         self.send(frame, out);

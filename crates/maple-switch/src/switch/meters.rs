@@ -54,7 +54,7 @@ impl Meter {
         self.bands.iter().map(|bucket| &bucket.band)
     }
 
-    /// Reports whether its rates are in packets, not kilobits, a second.
+    /// Reports whether the meter's rates are in packets, not kilobits, a second.
     pub fn counts_packets(&self) -> bool {
         self.flags & PKTPS != 0
     }

@@ -85,7 +85,7 @@ impl Controller {
         self.answers.process
     }
 
-    /// Reports whether it is one of several.
+    /// Reports whether the controller is one of several.
     pub fn is_in_cluster(&self) -> bool {
         self.answers.about["cluster"].is_object()
     }

@@ -111,7 +111,7 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// Creates it for a controller.
+    /// Creates the API of a controller.
     pub fn new(handle: Handle, access: Access, events: Arc<Events>, scrape: Scrape, body_deadline: Duration) -> Api {
         let schema = schema();
         let openapi = openapi(&schema).to_string().into_bytes();

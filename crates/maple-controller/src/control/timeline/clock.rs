@@ -118,7 +118,7 @@ impl OrderedClock {
         self.ahead
     }
 
-    /// Returns this time for one of the system's clock.
+    /// Returns the ordered clock's time for one of the system's clock.
     pub fn own(&self, wall: u64) -> u64 {
         wall.saturating_add_signed(self.ahead)
     }

@@ -297,7 +297,7 @@ fn is_of_the_moment(error: &io::Error) -> bool {
     errno.is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN))
 }
 
-/// Reports whether it is trouble that the folder could not be opened for this time.
+/// Reports whether people should hear that the folder could not be opened for this time.
 fn is_trouble(error: &io::Error, time: Duration) -> bool {
     error.kind() != io::ErrorKind::ResourceBusy || time >= SUCCESSION
 }

@@ -170,7 +170,7 @@ impl DropThen {
 }
 
 impl RatesThen {
-    /// Joins this with what came after it.
+    /// Joins these rates with those that came after them.
     pub fn join(self, next: RatesThen) -> RatesThen {
         let growth = match (self.growth, next.growth) {
             (Some(a), Some(b)) => Some(Growth { span: a.span + b.span, counts: a.counts + b.counts }),

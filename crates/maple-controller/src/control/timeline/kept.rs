@@ -320,7 +320,7 @@ impl Kept {
         }
     }
 
-    /// Keeps how it went since the last time, by these counts. `late`: whether a shard did not answer in time.
+    /// Keeps the rates since the last time, by these counts. `late`: whether a shard did not answer in time.
     pub fn rate(&mut self, counts: Option<CountsThen>, late: bool) {
         let (now, rates) = (self.now, &mut self.rates);
         let growth = |((since, before), counts): ((u64, CountsThen), CountsThen)| Growth {

@@ -100,7 +100,7 @@ pub(super) enum ReadError {
 pub(super) type ReadFile<'a> = &'a dyn Fn(u32, usize) -> Result<Vec<u8>, ReadError>;
 
 impl Part {
-    /// Reports whether it is in memory.
+    /// Reports whether the part is in memory.
     pub fn is_in_memory(&self) -> bool {
         matches!(self.source, Source::Memory(_))
     }

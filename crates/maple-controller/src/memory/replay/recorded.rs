@@ -64,7 +64,7 @@ impl Recorded {
         Ok(Recorded { folder, header, start, blocks, is_torn, end, sources, candidates })
     }
 
-    /// Returns its folder.
+    /// Returns the folder of the recording.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

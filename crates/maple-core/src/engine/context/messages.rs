@@ -141,8 +141,8 @@ impl Context {
         self.heard = self.store.ended(self.shard);
     }
 
-    /// Reports whether it is known here which dependents are stale. If not, another shard has changed the state, and its
-    /// message is on the way.
+    /// Reports whether this shard knows which dependents are stale. If not, another shard has changed the state, and
+    /// its message is on the way.
     pub fn has_heard_all(&self) -> bool {
         self.heard >= self.store.ended(self.shard)
     }

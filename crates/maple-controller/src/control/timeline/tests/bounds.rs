@@ -61,7 +61,7 @@ fn drops(switch: u64, count: u64) -> Vec<Dropped> {
     (0..count).map(one).collect()
 }
 
-/// Limits that hold nothing back for want of room, so that what comes can be measured.
+/// Returns limits that hold nothing back for want of room, so that what comes can be measured.
 fn without_bounds(mut limits: Limits) -> Limits {
     limits.bytes = Bounds { all: usize::MAX, waiting: usize::MAX, count: usize::MAX };
     limits

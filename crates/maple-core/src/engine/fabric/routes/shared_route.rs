@@ -217,7 +217,7 @@ impl SharedRoute {
         }
     }
 
-    /// Returns its rule in the table of routes, if it has one.
+    /// Returns the rule of the route in the table of routes, if it has one.
     pub fn rule(&self, cookie: impl Fn(DependentId) -> u64) -> Option<Rule> {
         let matching = Match::any().exact(Field::Metadata, u128::from(self.metadata?));
         let instructions = self.instructions().into();

@@ -121,7 +121,7 @@ impl Explorer {
         Explorer { is_tracked, turns: VecDeque::new(), is_awake: false, batch, due, has_rested }
     }
 
-    /// Copies it, for a copy of the engine, without the passes under way.
+    /// Copies the explorer, for a copy of the engine, without the passes under way.
     pub fn copy(&self) -> Explorer {
         Explorer { turns: VecDeque::new(), is_awake: false, ..self.clone() }
     }
