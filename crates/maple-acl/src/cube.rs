@@ -26,10 +26,10 @@ use maple_wire::{Constraint, Field};
 pub const SWITCH: Field = Field::Metadata;
 
 /// The maximum number of parts that a search visits. Ranges of many rules can overlap in very many parts, so a search
-/// gives up here, and its caller says so. More would find more, and take longer.
+/// gives up here, and its caller says so. Chosen: more would find more, and take longer.
 pub const BUDGET: usize = 200_000;
 
-/// The maximum number of blocks that an entry is installed as in advance: two ranges of ports may take 900.
+/// The maximum number of blocks that an entry is installed as in advance. Chosen: two ranges of ports may take 900.
 pub const MAX_BLOCKS: usize = 1_000;
 
 /// An interval of a field's values, both ends included.

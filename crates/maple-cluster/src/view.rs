@@ -26,7 +26,7 @@ pub enum Change {
     },
 }
 
-/// Who is master.
+/// The member that is master, as etcd has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MasterRecord {
     /// The member.

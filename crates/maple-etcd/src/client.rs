@@ -60,7 +60,7 @@ pub(crate) struct Answered<T> {
     pub answer: T,
     /// The server.
     pub at: usize,
-    /// When the question was not sent yet.
+    /// The moment before the question was sent.
     pub before: Instant,
 }
 

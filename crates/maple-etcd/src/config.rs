@@ -12,7 +12,7 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::address::Endpoint;
 use crate::error::FailureReason;
 
-/// How a client reaches etcd.
+/// The way in which a client reaches etcd.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The servers, in the order in which they are tried first.
@@ -35,13 +35,13 @@ impl Config {
 /// The limits of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Until a connection, with TLS, is there.
+    /// The maximum time until a connection, with TLS, is there.
     pub connect: Duration,
-    /// From a request until its whole answer.
+    /// The maximum time from a request until its whole answer.
     pub request: Duration,
-    /// Silence of a watch after which its server is asked whether it is still there.
+    /// The time for which a watch is silent before its server is asked whether it is still there.
     pub silence: Duration,
-    /// Maximum number of bytes of an answer, or of one line of a watch.
+    /// The maximum number of bytes of an answer, or of one line of a watch.
     pub answer: usize,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::address::Endpoint;
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
     /// It was carried out nowhere: no server could be reached, or each said that it can't serve. One failure for each
@@ -79,7 +79,7 @@ impl Failure {
     }
 }
 
-/// Why a server gave no answer.
+/// The reason why a server gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FailureReason {
@@ -145,7 +145,7 @@ pub enum Refusal {
     Other,
 }
 
-/// A code of gRPC's, as far as this client tells them apart.
+/// The codes of gRPC (google/rpc/code.proto) that this client distinguishes.
 pub(crate) mod code {
     pub const CANCELLED: u32 = 1;
     pub const UNKNOWN: u32 = 2;

@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for LeaseId {
 pub struct LeaseTime {
     /// The lease.
     pub lease: LeaseId,
-    /// How long it is good for, in whole seconds. A server may grant more than was asked.
+    /// The time for which the lease is good, in whole seconds. A server may grant more than was asked.
     pub left: Duration,
     /// What that time is counted from: the request that was answered had not been sent yet. So the lease ends later.
     pub since: Instant,

@@ -40,7 +40,7 @@ pub struct Driver {
     pub packets: (usize, usize),
     /// The minimum and maximum number of times that something is chosen to happen.
     pub steps: (usize, usize),
-    /// These numbers where many flows share links.
+    /// The minimum and the maximum number of steps where many flows share links.
     pub steps_of_flows: (usize, usize),
     /// The kinds of steps, each with its share.
     pub mix: Vec<(usize, Kind)>,

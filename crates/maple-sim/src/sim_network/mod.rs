@@ -87,7 +87,8 @@ pub struct SimNetwork {
     pub hits: u64,
     /// The number of flow-mods that switches received.
     pub flow_mods: u64,
-    /// Is called with a switch after each message that it has obeyed, if a caller puts a function here.
+    /// A function that is called with a switch after each message that the switch has obeyed, if a caller puts one
+    /// here.
     pub watch: Option<Box<SwitchWatch>>,
     /// The messages to switches, in the order of arrival. They are recorded if a caller puts a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,

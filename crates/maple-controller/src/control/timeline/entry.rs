@@ -156,14 +156,14 @@ impl CountsThen {
 }
 
 impl LineThen {
-    /// Returns about how many bytes it takes.
+    /// Returns about how many bytes the line takes.
     pub fn size(&self) -> usize {
         40 + self.text.len()
     }
 }
 
 impl DropThen {
-    /// Returns about how many bytes it takes.
+    /// Returns about how many bytes the drop takes.
     pub fn size(&self) -> usize {
         32 + self.line.as_ref().map_or(0, String::len) + self.why.len()
     }
