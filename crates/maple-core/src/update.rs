@@ -41,6 +41,11 @@ use rustc_hash::FxHashMap;
 
 use crate::rule::{COMPILED, Rule, is_to_controller_only};
 
+/// The bit of a field's byte that is set if a mask follows the value. Fields have numbers below it.
+const MASKED: u8 = 0x80;
+/// The byte that begins an unknown field. No field has this number, with [`MASKED`] or without.
+const UNKNOWN: u8 = 0xff;
+
 /// One step of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -126,11 +131,6 @@ pub(crate) struct HeldRule {
 /// Unknown fields come last: a byte of ones, the header, the length, the body.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EntryKey(Box<[u8]>);
-
-/// The bit of a field's byte that is set if a mask follows the value. Fields have numbers below it.
-const MASKED: u8 = 0x80;
-/// The byte that begins an unknown field. No field has this number, with [`MASKED`] or without.
-const UNKNOWN: u8 = 0xff;
 
 impl EntryKey {
     fn priority(&self) -> u16 {

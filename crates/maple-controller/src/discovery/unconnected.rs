@@ -11,6 +11,10 @@ use maple_wire::{Dpid, PortNo};
 use super::{Discovery, DiscoveryOutput};
 use crate::time::after;
 
+/// The maximum number of ports of a switch whose former peers [`Discovery`] keeps: a switch may add and delete ports
+/// for ever. Chosen: more link ports than a switch has.
+const MAX_FORMER_PEERS: usize = 1024;
+
 /// A function that reports whether a switch is suspended at any shard: it has no connection, or a silent one.
 #[derive(Clone, Default)]
 pub struct IsAway(Option<Arc<dyn Fn(Dpid) -> bool + Send + Sync>>);
@@ -32,10 +36,6 @@ impl fmt::Debug for IsAway {
         f.write_str("IsAway")
     }
 }
-
-/// The maximum number of ports of a switch whose former peers [`Discovery`] keeps: a switch may add and delete ports
-/// for ever. Chosen: more link ports than a switch has.
-const MAX_FORMER_PEERS: usize = 1024;
 
 impl Discovery {
     /// Keeps the former peers of a port, if it had any. It still leads there if the other switch is away.

@@ -32,6 +32,10 @@ pub use packet::{QuestionError, field_value};
 pub(super) use source_lines::SourceLines;
 pub use text::{to_text, written};
 
+/// The maximum number of rules of an explanation whose counters are requested. Chosen: each is a question to a switch,
+/// and a path of sixteen hops passes about four rules at each.
+const MAX_COUNTED_RULES: usize = 64;
+
 /// A question about a packet. What the question leaves open is filled in from what the network knows of the hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -220,10 +224,6 @@ fn explained(handle: &Handle, packet: EnteringPacket, counters: bool) -> Result<
     let loaded = Some(handle.policy_loaded());
     Ok(to_json(&explanation, &AnswerContext { store: handle.store(), counts: &counts, loaded }))
 }
-
-/// The maximum number of rules of an explanation whose counters are requested. Chosen: each is a question to a switch,
-/// and a path of sixteen hops passes about four rules at each.
-const MAX_COUNTED_RULES: usize = 64;
 
 /// The counters of rules, by the numbers of the hop and of the rule in it.
 pub type RuleCounters = BTreeMap<(usize, usize), RuleCount>;

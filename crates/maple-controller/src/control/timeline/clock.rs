@@ -19,6 +19,13 @@ pub(super) const HELD: u64 = 30_000;
 /// A day, in milliseconds.
 const DAY: u64 = 24 * 3_600_000;
 
+/// The difference that the two clocks may drift apart until that is noted, in milliseconds. Chosen: people do not see
+/// it in a timeline, and an ordinary clock takes minutes for it.
+pub(super) const DRIFT: u64 = 20;
+/// The maximum number of notes of drift. Further ones replace the oldest. Chosen: a bound on memory that a clock which
+/// is corrected all day does not reach.
+const MOST: usize = 10_000;
+
 /// What two clocks say, in milliseconds: that of the day, since 1970, and that of the run, which is never set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
@@ -128,13 +135,6 @@ impl OrderedClock {
         own.saturating_add_signed(-self.ahead)
     }
 }
-
-/// The difference that the two clocks may drift apart until that is noted, in milliseconds. Chosen: people do not see
-/// it in a timeline, and an ordinary clock takes minutes for it.
-pub(super) const DRIFT: u64 = 20;
-/// The maximum number of notes of drift. Further ones replace the oldest. Chosen: a bound on memory that a clock which
-/// is corrected all day does not reach.
-const MOST: usize = 10_000;
 
 /// Which time of the run's clock each moment of this run was.
 #[derive(Debug, Default)]

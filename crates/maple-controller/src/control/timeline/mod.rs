@@ -74,6 +74,9 @@ const MILLISECOND: u64 = 1_000_000;
 /// Chosen: while a disk hangs, some of the threads that answer are free for what is in memory.
 const WAITING: usize = 2;
 
+/// The error of a wait whose time is over.
+const TIMED_OUT: crossbeam_channel::RecvTimeoutError = crossbeam_channel::RecvTimeoutError::Timeout;
+
 /// What is kept of the last 24 hours.
 #[derive(Debug)]
 pub(crate) struct Timeline {
@@ -146,9 +149,6 @@ impl Drop for TimelineWriter {
         }
     }
 }
-
-/// The error of a wait whose time is over.
-const TIMED_OUT: crossbeam_channel::RecvTimeoutError = crossbeam_channel::RecvTimeoutError::Timeout;
 
 /// Returns how long a run takes nothing as gone that it has not seen.
 fn grace(forget_after: Duration) -> Duration {

@@ -16,6 +16,9 @@ use crate::rule::Rule;
 use crate::tree::LeafId;
 use crate::update::Change;
 
+/// An odd number with bits in all places, from the golden ratio (2^64 / φ), which spreads what is multiplied by it.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A rule without its match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InstalledRule {
@@ -286,9 +289,6 @@ impl RuleKey {
         (self.begin(), row.get(self.at()))
     }
 }
-
-/// An odd number with bits in all places, from the golden ratio (2^64 / φ), which spreads what is multiplied by it.
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Fills `keys` with the keys of the rules of a list, in ascending order of their identity.
 fn sort_by_identity(row: &PackedRow<InstalledRule>, keys: &mut Vec<RuleKey>) {

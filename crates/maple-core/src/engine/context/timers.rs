@@ -8,6 +8,10 @@ use super::Context;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::network::{Location, Mac};
 
+/// The lateness of a timer from which it shows that the engine stood still, and not the network. It must exceed what a
+/// long turn takes, and be less than the silence after which links and hosts end (`Options::silence`).
+const STANDSTILL: Duration = Duration::from_secs(2);
+
 /// The purpose of a timer. A timer that is not needed is not cancelled: the code that it wakes checks the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum Timer {
@@ -64,10 +68,6 @@ pub(in crate::engine) enum Timer {
     /// A watch, by its number.
     Live(u8),
 }
-
-/// The lateness of a timer from which it shows that the engine stood still, and not the network. It must exceed what a
-/// long turn takes, and be less than the silence after which links and hosts end (`Options::silence`).
-const STANDSTILL: Duration = Duration::from_secs(2);
 
 impl Context {
     /// Sets a timer.

@@ -7,6 +7,13 @@ use std::sync::Arc;
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 
+/// The maximum number of different errors that a trial reports. Chosen: they fit a screen. Errors with values of
+/// packets in them would be as many as leaves.
+const MAX_ERRORS: usize = 16;
+/// The maximum number of differences that a trial reports one by one. Chosen: more than people read, and a bound on the
+/// answer; the counts include all.
+pub(in crate::engine) const MAX_DIFFERENCES: usize = 1000;
+
 /// A policy that may take the place of the one that runs.
 #[derive(Clone)]
 pub struct Candidate {
@@ -62,14 +69,6 @@ impl std::ops::AddAssign for Trial {
         }
     }
 }
-
-/// The maximum number of different errors that a trial reports. Chosen: they fit a screen. Errors with values of
-/// packets in them would be as many as leaves.
-const MAX_ERRORS: usize = 16;
-
-/// The maximum number of differences that a trial reports one by one. Chosen: more than people read, and a bound on the
-/// answer; the counts include all.
-pub(in crate::engine) const MAX_DIFFERENCES: usize = 1000;
 
 /// The kind of difference between a candidate's decision and that of the policy that runs, from the point of view of
 /// those who receive packets.

@@ -12,6 +12,13 @@ use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
 use crate::ids::Time;
 
+/// The span of time whose share of changes may be sent at once. Chosen: changes a few microseconds apart would need a
+/// timer each; a switch can queue those of ten milliseconds.
+const BURST: Duration = Duration::from_millis(10);
+/// The time that a reroute may take if switches are paced, at least: the labels of the new path wait for their turn.
+/// Chosen: at a hundred changes a second it is the time of three thousand.
+pub(in crate::engine) const PACED_REROUTE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The effects that wait for one switch.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Pacing {
@@ -87,14 +94,6 @@ impl Switch {
         }
     }
 }
-
-/// The span of time whose share of changes may be sent at once. Chosen: changes a few microseconds apart would need a
-/// timer each; a switch can queue those of ten milliseconds.
-const BURST: Duration = Duration::from_millis(10);
-
-/// The time that a reroute may take if switches are paced, at least: the labels of the new path wait for their turn.
-/// Chosen: at a hundred changes a second it is the time of three thousand.
-pub(in crate::engine) const PACED_REROUTE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

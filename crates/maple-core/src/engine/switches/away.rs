@@ -6,6 +6,10 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::one_switch::Switch;
 
+/// The maximum number of waits for changes of an unreachable switch's rules. A route that changes its path adds one.
+/// Chosen: a bound on memory that a network reaches only if paths change for hours.
+const MAX_WAITING: usize = 1 << 18;
+
 impl Switches {
     /// Returns the switches without a connection for which too much waits. They count as gone.
     pub fn away_for_too_long(&self) -> Vec<Dpid> {
@@ -23,7 +27,3 @@ impl Switches {
         ctx.store.restoring(|all| all.unreachable.contains(&dpid))
     }
 }
-
-/// The maximum number of waits for changes of an unreachable switch's rules. A route that changes its path adds one.
-/// Chosen: a bound on memory that a network reaches only if paths change for hours.
-const MAX_WAITING: usize = 1 << 18;

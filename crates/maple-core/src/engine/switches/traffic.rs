@@ -19,6 +19,9 @@ use crate::report::CounterKind;
 use crate::state::Snapshot;
 use crate::trace::{ReadMetadata, Source};
 
+/// The value of a counter that the switch does not have (1.3 §7.3.5: all bits are set).
+const UNCOUNTED: u64 = u64::MAX;
+
 /// The counters of a port.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortCount {
@@ -271,6 +274,3 @@ pub(in crate::engine) fn growth(
     let is_another = now.duration_sec < since.duration_sec || count(now) == UNCOUNTED;
     if is_another { None } else { count(now).checked_sub(count(since)) }
 }
-
-/// The value of a counter that the switch does not have (1.3 §7.3.5: all bits are set).
-const UNCOUNTED: u64 = u64::MAX;

@@ -71,6 +71,10 @@ const IN_PORT_10: std::ops::Range<usize> = 12..14;
 /// The byte range, in a packet-out of OpenFlow 1.3 (§7.3.7), of the port that the packet came in by.
 const IN_PORT_13: std::ops::Range<usize> = 12..16;
 
+/// The value that is remembered for a host whose location was verified. The cache holds numbers, and here only the
+/// presence of a key counts.
+const VERIFIED: u32 = 1;
+
 /// The engine's parts, borrowed for the packets of one read.
 pub struct Hits<'a> {
     fabric: &'a mut Fabric,
@@ -107,10 +111,6 @@ struct PossibleHit<'a> {
     host: Mac,
     leaf: Option<LeafId>,
 }
-
-/// The value that is remembered for a host whose location was verified. The cache holds numbers, and here only the
-/// presence of a key counts.
-const VERIFIED: u32 = 1;
 
 impl<'a> Hits<'a> {
     /// Borrows the parts for packets of this switch. `None` if this shard does not serve the switch, or if packets from
