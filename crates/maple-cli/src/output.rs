@@ -267,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    /// What a peer may choose: an escape sequence, a line of its own, C1, text from right to left, no width.
+    /// A text that a peer may choose: an escape sequence, a line of its own, C1, text from right to left, no width.
     const HOSTILE: &str = "s1\u{1b}[2J\r\u{9b}31m\u{202e}txt\u{200b}\u{7f}";
 
     #[test]

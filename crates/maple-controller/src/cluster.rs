@@ -28,7 +28,7 @@ const LEAVING: Duration = Duration::from_secs(2);
 /// attempts fit before the lease ends.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What a controller has to know to join a cluster.
+/// The options of a controller that joins a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
     /// The way in which etcd is reached.

@@ -10,8 +10,8 @@ use maple_wire::{Error, Header};
 /// The largest empty buffer that is kept for the start of a message, in bytes: a packet-in with a frame of 1,500 bytes
 /// fits. A larger one is freed.
 const MAX_KEPT: usize = 2048;
-/// The maximum number of bytes that a shard reads from a socket in one turn. It must be at least 65,535, the length of
-/// the longest OpenFlow message; a larger one lets a switch that floods delay the others.
+/// The maximum number of bytes that a shard reads from a socket in one turn. Chosen: no OpenFlow message is longer, and
+/// a larger share would let a switch that floods delay the others.
 pub(crate) const READ_SHARE: usize = 64 * 1024;
 /// The number of bytes of the OpenFlow header (1.0 §5.1, 1.3 §7.1).
 const HEADER: usize = 8;

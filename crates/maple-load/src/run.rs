@@ -90,7 +90,7 @@ struct Load<'a> {
     is_flooding: bool,
 }
 
-/// What is read of the controller.
+/// The state of reading from the controller.
 struct Reading {
     poll: Poll,
     /// The result of the last poll.
@@ -100,7 +100,7 @@ struct Reading {
     buffer: Vec<u8>,
 }
 
-/// What is measured.
+/// The figures that are measured.
 #[derive(Default)]
 struct Figures {
     latency: Histogram,

@@ -189,7 +189,7 @@ pub enum ValueKind {
     Number,
 }
 
-/// What a match of OpenFlow 1.0 can say about a field (1.0 §5.2.3).
+/// The ability of a match of OpenFlow 1.0 to state a field (1.0 §5.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum In10 {
     /// Nothing: the structure has no place for it.

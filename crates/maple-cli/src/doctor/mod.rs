@@ -37,7 +37,7 @@ use crate::output::{Colour, Painted, json_text, print_line, print_painted};
 
 /// The exit status if there is a warning or an error. It must be another than 1, which stands for a failed command.
 const FOUND: u8 = 2;
-/// What is looked at by the ports of this host.
+/// The name of the check of this host's ports.
 const LISTENERS: &str = "who listens on the controller's addresses";
 /// The service's state file.
 const SERVICE_STATE: &str = "/var/lib/maple/state.redb";

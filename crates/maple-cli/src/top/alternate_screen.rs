@@ -20,7 +20,7 @@ pub struct TopScreen {
     signal: Arc<AtomicUsize>,
 }
 
-/// What has come.
+/// The event that has come.
 pub enum Happening {
     Key(KeyEvent),
     Resized,

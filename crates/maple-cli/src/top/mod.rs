@@ -105,7 +105,7 @@ fn readings(control: Option<PathBuf>) -> std::io::Result<Receiver<Result<Reading
     Ok(receiver)
 }
 
-/// What is shown.
+/// The picture, and the user's view of it.
 #[derive(Default)]
 struct Top {
     latest: Option<Reading>,

@@ -11,7 +11,7 @@ const MAX_FILTER: usize = 64;
 /// The number of rows of a page.
 const PAGE: isize = 10;
 
-/// What the user has chosen.
+/// The user's choices.
 #[derive(Debug, Default)]
 pub struct View {
     /// The number of the table.
@@ -21,7 +21,7 @@ pub struct View {
     pub is_typing: bool,
 }
 
-/// What the user has chosen of a table.
+/// The user's choices for a table.
 #[derive(Debug, Default)]
 pub struct TableView {
     pub filter: String,
@@ -32,7 +32,7 @@ pub struct TableView {
     columns: usize,
 }
 
-/// What a key does.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOutcome {
     /// The program ends.

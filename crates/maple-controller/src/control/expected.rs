@@ -9,7 +9,7 @@ use super::rows::{value_of, var_of};
 use super::state::{StatePlace, Target, is_known, target, unknown};
 use crate::memory::to_json;
 
-/// What places have to hold.
+/// The values that places have to hold.
 #[derive(Default)]
 pub(super) struct Expected(Vec<ExpectedPlace>);
 

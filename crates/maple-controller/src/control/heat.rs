@@ -33,7 +33,8 @@ const MAX_TEXT: usize = 4 << 20;
 /// of an error's text is searched for a place.
 const MAX_TIERS: usize = 16;
 
-/// What rests on a line, which runs ended there, what is dropped there, and the packets on which the policy failed there.
+/// The use of a line: what rests on it, which runs ended there, what is dropped there, and the packets on which the
+/// policy failed there.
 #[derive(Clone, Copy, Debug, Default)]
 struct LineHeat {
     rests: LineUse,

@@ -30,7 +30,7 @@ pub enum ClusterRequest {
     StepDown,
 }
 
-/// What a member knows of its cluster.
+/// The knowledge of a member about its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterStatus {
     /// What the controller is.

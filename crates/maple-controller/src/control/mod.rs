@@ -145,14 +145,14 @@ pub(crate) struct Endpoints {
     pub http: OnceLock<(SocketAddr, bool)>,
 }
 
-/// What other parts of the program measure for the controller.
+/// The figures that other parts of the program measure for the controller.
 pub(crate) struct Measures {
     /// A function that returns the heap's size in bytes, if the program counts it.
     pub heap_bytes: Option<fn() -> Option<usize>>,
     pub gauges: Gauges,
 }
 
-/// What the controller keeps: for its next run, for another process that takes its place, and for people.
+/// The memory of the controller: for its next run, for another process that takes its place, and for people.
 pub(crate) struct KeptMemory {
     /// The files that are kept, and which of them fail.
     pub files: KeptFiles,

@@ -106,7 +106,7 @@ struct Rings {
     last: u64,
 }
 
-/// What a ring has.
+/// The kind of changes in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RingKind {
     /// Writes by people.

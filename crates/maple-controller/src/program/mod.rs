@@ -38,7 +38,7 @@ pub struct ProgramConnection<'a> {
     pub counters: &'a mut Counters,
 }
 
-/// What the shard does after a call of [`Program::read`].
+/// The next act of the shard after a call of [`Program::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// All bytes are handled.

@@ -33,7 +33,7 @@ const ONF: u32 = 0x4f4e_4600;
 /// refused a moment ago has its master soon, at a request a second.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a cluster says of this controller.
+/// The cluster's word about this controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRole {
     /// The generation in which this controller is the network's master; `None` if it is not.
@@ -52,7 +52,7 @@ impl ClusterRole {
     }
 }
 
-/// What a session reports of its role.
+/// The news of a session about its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleNews {
     /// The switch is claimed. This controller is not its master yet, and may never be.

@@ -56,7 +56,7 @@ pub(crate) struct Connection {
     is_unencodable_told: bool,
 }
 
-/// What has been read from a connection, and what has not.
+/// The reading of a connection: what has been read, and what has not.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     /// Bytes read so far.
@@ -84,7 +84,7 @@ pub(crate) struct Queued {
     pub timer: Option<Time>,
 }
 
-/// What decides whether a connection moves to another shard.
+/// The facts that decide whether a connection moves to another shard.
 #[derive(Debug, Default)]
 pub(crate) struct MigrationState {
     /// Bytes read up to the last load measurement.
@@ -151,7 +151,7 @@ impl ConnectedSwitch {
     }
 }
 
-/// What one read has brought: nothing, if no data was there.
+/// The yield of one read: nothing, if no data was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadOutcome {
     /// The number of bytes.

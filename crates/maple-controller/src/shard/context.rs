@@ -12,7 +12,7 @@ use crate::notice::Notices;
 use crate::session::ClusterRole;
 use crate::time::Clock;
 
-/// What all parts of a shard need. It knows no part.
+/// The things that all parts of a shard need. The context knows no part.
 pub(crate) struct Context {
     pub id: ShardId,
     pub clock: Clock,

@@ -23,7 +23,7 @@ pub(super) struct DueConnections {
     timers: BinaryHeap<Reverse<(Time, usize)>>,
 }
 
-/// What is left of a turn's share of reading.
+/// The rest of a turn's share of reading.
 pub(super) struct ReadShare {
     sockets: usize,
     handshakes: usize,

@@ -58,7 +58,7 @@ pub(crate) struct KeyRules {
     ways: Option<KeyWays>,
 }
 
-/// What a key has, as its rule says it.
+/// The class of a key's value and its place, as its rule says them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyClass {
     /// The class of its value, in the bits of the metadata: 0 if the table lacks the key. `None`: it has no number, so
@@ -138,7 +138,7 @@ impl Key {
 }
 
 impl KeyClass {
-    /// What a key has that the table lacks.
+    /// The class of a key that the table lacks.
     pub const ABSENT: KeyClass = KeyClass { class: Some(0), place: None };
 
     /// Returns what a key has whose value is not a place.

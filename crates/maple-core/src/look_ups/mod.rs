@@ -106,7 +106,7 @@ pub enum KeyForm {
     Ipv6Text,
 }
 
-/// What f asks of the value that it looks up.
+/// The part of a looked-up value that f asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Component {
     /// Whether the table has the key.

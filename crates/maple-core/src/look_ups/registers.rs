@@ -491,7 +491,7 @@ impl Registers {
     }
 }
 
-/// What is remembered of registers.
+/// The registers, in the form in which they are remembered.
 #[derive(Serialize, Deserialize)]
 struct RememberedRegisters {
     look_ups: Vec<InUse>,

@@ -16,7 +16,7 @@ use crate::trace::caller;
 #[derive(Clone, Copy)]
 pub struct HostLocation<'n>(Known<'n>);
 
-/// What is known of the location.
+/// The knowledge about the location.
 #[derive(Clone, Copy)]
 enum Known<'n> {
     /// The whole location.

@@ -28,13 +28,13 @@ pub(crate) struct RestoreProgress {
     pub unreachable: BTreeSet<Dpid>,
 }
 
-/// What is known of a switch and is remembered from one run to the next, in a form that only its owner reads.
+/// The knowledge about a switch that is remembered from one run to the next, in a form that only its owner reads.
 pub(crate) trait Memorable: fmt::Debug + Send + Sync {
     /// Returns what is known now, in the form of its owner.
     fn bytes(&self) -> Vec<u8>;
 }
 
-/// What shards tell each other. Each part has its own lock.
+/// The facts that shards share besides the tracked state. Each part has its own lock.
 #[derive(Debug, Default)]
 pub(super) struct Coordination {
     /// The free label ids of the switches. They outlive sessions: a switch may come back to another shard.

@@ -20,7 +20,7 @@ pub(crate) struct Opening {
     pub missing: Missing,
 }
 
-/// What a node lacks.
+/// The branches that a node lacks.
 #[derive(Clone, Debug)]
 pub(crate) enum Missing {
     /// The side of a test for this outcome.

@@ -7,7 +7,7 @@ use maple_wire::Field;
 use super::{Node, NodeId, Tree, TreeBranch};
 use crate::trace::{ReadMetadata, text};
 
-/// What bits of the metadata ask, and what they say; `None` if that is not known.
+/// A function from bits of the metadata to their question and its answer; `None` if these are not known.
 pub(crate) type MetadataText<'a> = &'a dyn Fn(ReadMetadata) -> Option<(String, String)>;
 
 impl Tree {

@@ -89,7 +89,7 @@ pub(super) struct Served {
     max_batch: usize,
 }
 
-/// What the dispatch of messages needs besides the handler.
+/// The state of the dispatch of messages besides the handler.
 struct MessageDispatch<'a> {
     line: ProgramConnection<'a>,
     replies: &'a mut Replies,

@@ -1,6 +1,6 @@
 //! Enums that a number in the bytes tells apart: each a table of names, numbers and contents.
 
-/// What a variant of a table has in bytes.
+/// The name and the numbers of a variant of a table.
 pub(crate) struct Row {
     /// Its name in errors.
     pub name: &'static str,

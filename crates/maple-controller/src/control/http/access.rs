@@ -25,7 +25,7 @@ use super::wrong_tokens::Failures;
 use crate::control::Handle;
 use crate::notice::{ClientNews, Notice};
 
-/// What a client may do. Each may do what those before it may.
+/// The rights of a client. Each role may do what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     /// Read everything.
@@ -70,7 +70,7 @@ pub(super) struct Client {
     pub shows: Credential,
 }
 
-/// What a client shows.
+/// The credential that a client shows.
 #[derive(Clone, Debug)]
 pub(super) enum Credential {
     /// Nothing: there are no tokens.

@@ -95,7 +95,7 @@ impl Fixed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub SocketAddr);
 
-/// What answers requests need.
+/// The parts of a controller that answers to requests need.
 pub(super) struct Api {
     pub handle: Handle,
     pub access: Access,

@@ -91,7 +91,7 @@ impl Commits {
     }
 }
 
-/// What a reader gets next.
+/// The next part of a reader's stream.
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
     text: String,

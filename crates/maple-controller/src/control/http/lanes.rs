@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::Problem;
 
-/// What a request waits for. Each lane has permits of its own.
+/// The resource that a request waits for. Each lane has permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     /// The newest snapshot: nothing.

@@ -29,12 +29,12 @@ const FILES: &[PageFile] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 pub const HAS_PAGE: bool = !FILES.is_empty();
 /// The file that is served at `/`.
 const INDEX: &str = "/index.html";
-/// What the page may load and ask: this server, and nothing else.
+/// The content security policy: the page may load and ask this server, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
     frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 /// Names of the other files change with their content.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
-/// What is said where there is no page.
+/// The text where there is no page.
 const ABSENT: &str = "This Maple was built without its page: `make web` builds it with Node 20 or newer, and then Maple \
     has to be built again. The API is there: /v1/openapi.json describes it.\n";
 

@@ -72,7 +72,7 @@ pub(super) enum QueryKind {
     Moment,
 }
 
-/// What a request's argument is made of.
+/// The form of a request's argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Argument {
     /// The form has none.

@@ -134,7 +134,7 @@ fn digest_of(token: &str) -> TokenDigest {
     bytes
 }
 
-/// What differs when a file was written, put in place of another one, or given to others to read.
+/// The properties of a file that differ when it was written, put in place of another one, or given to others to read.
 #[derive(PartialEq, Eq)]
 struct FileMark {
     inode: u64,

@@ -279,7 +279,7 @@ impl Drop for Subscription {
     }
 }
 
-/// What a change wakes.
+/// The waker of a watch, which a change wakes.
 #[derive(Default)]
 struct Woken(Notify);
 

@@ -36,7 +36,7 @@ const FRESH: Duration = Duration::from_secs(30);
 /// network that works, and a bound on memory.
 const MAX_DOWN: usize = 4096;
 
-/// What the map remembers from one question to the next.
+/// The map, with what it remembers from one question to the next.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkMap {
     layout: MapLayout,

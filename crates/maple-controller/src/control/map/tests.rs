@@ -257,7 +257,7 @@ fn a_new_switch_comes_near_its_neighbour() {
     }
 }
 
-/// What happens to a network.
+/// A change of a network.
 #[derive(Clone, Debug)]
 enum Happens {
     LinkFlaps(prop::sample::Index),

@@ -24,7 +24,7 @@ const MINUTE: u64 = 60_000_000_000;
 /// last drops of a minute are counted by then.
 const SETTLED: u64 = 2_000_000_000;
 
-/// What one shard has counted, and dropped in the minutes that were asked for.
+/// The counts of one shard, and its drops in the minutes that were asked for.
 #[derive(Debug)]
 pub(super) struct ShardAnswer {
     counts: CountsThen,
@@ -34,14 +34,14 @@ pub(super) struct ShardAnswer {
 /// The channel of a shard's answer; `None` if the shard could not take the question.
 pub(super) type Awaited = Option<Receiver<ShardAnswer>>;
 
-/// What all shards have counted, and what was dropped in the minutes since the answer before.
+/// The counts of all shards, and the drops in the minutes since the answer before.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub counts: CountsThen,
     pub drops: Vec<Dropped>,
 }
 
-/// What has become of the questions.
+/// The progress of the questions.
 #[derive(Debug)]
 pub(super) enum AskingProgress {
     /// Nothing yet.

@@ -26,7 +26,7 @@ pub(super) const DRIFT: u64 = 20;
 /// is corrected all day does not reach.
 const MOST: usize = 10_000;
 
-/// What two clocks say, in milliseconds: that of the day, since 1970, and that of the run, which is never set.
+/// The times of two clocks, in milliseconds: that of the day, since 1970, and that of the run, which is never set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
     pub wall: u64,

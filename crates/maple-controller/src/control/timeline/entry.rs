@@ -18,7 +18,7 @@ pub(super) struct Stamped {
 /// lengths of its lists.
 pub(super) const LOOK: usize = 40;
 
-/// What happened, or what was.
+/// An event, or a state, of the network or the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Entry {
     /// The beginning of a segment.
@@ -84,7 +84,7 @@ pub(super) struct LineThen {
     pub text: String,
 }
 
-/// What a switch dropped in a minute for one reason.
+/// The drops of a switch in a minute for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct DropThen {
     pub packets: u64,

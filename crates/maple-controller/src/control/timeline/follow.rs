@@ -94,7 +94,7 @@ impl Follower {
     }
 }
 
-/// What is known of following one kind of parts.
+/// The state of following one kind of parts.
 #[derive(Debug)]
 struct Followed<K> {
     budget: Budget,

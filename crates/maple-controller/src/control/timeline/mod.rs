@@ -77,7 +77,7 @@ const WAITING: usize = 2;
 /// The error of a wait whose time is over.
 const TIMED_OUT: crossbeam_channel::RecvTimeoutError = crossbeam_channel::RecvTimeoutError::Timeout;
 
-/// What is kept of the last 24 hours.
+/// The record of the last 24 hours.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     /// What is kept. Until what earlier runs have kept is read, it is the reason why nothing is.

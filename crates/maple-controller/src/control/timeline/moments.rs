@@ -191,7 +191,7 @@ pub(super) struct Span {
     pub happened: Happened,
 }
 
-/// What a span needs to be read.
+/// The parts that a span is read from.
 struct SpanParts {
     from: u64,
     to: u64,
@@ -422,7 +422,7 @@ fn links(before: &NetworkThen, after: &NetworkThen) -> Value {
     [only(before, after, "gone"), only(after, before, "added")].concat().into()
 }
 
-/// What happened between two moments.
+/// The events between two moments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Happened {
     /// The latest lines, encoded.

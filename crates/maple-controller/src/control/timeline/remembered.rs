@@ -29,7 +29,7 @@ pub(super) struct SpanStart {
     pub ahead: i64,
 }
 
-/// What the segments from the first one up to another say.
+/// The answer that the segments from the first one up to another give.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     /// The number of the last one of them; `None`: there is none yet.

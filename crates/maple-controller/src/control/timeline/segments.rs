@@ -63,7 +63,7 @@ pub(super) struct Segment {
     pub damage: Option<String>,
 }
 
-/// What of a segment is in its file.
+/// The part of a segment that is in its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written {
     pub blocks: usize,
@@ -94,7 +94,7 @@ pub(super) enum UnreadableKind {
     Foreign,
 }
 
-/// What is to be written, or deleted.
+/// A task of the disk: to write, or to delete.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Append these blocks at this place of a segment's file. None, if it is only to be made safe.

@@ -10,7 +10,7 @@ use super::remembered_rows::{leaves, once};
 use crate::memory::known_switches::Restart;
 use crate::memory::late_database::LateDatabase;
 
-/// What a run knows of switches that may come back, and notes of its leaves for the next run.
+/// The knowledge of a run about switches that may come back, and its notes of its leaves for the next run.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownSwitches {
     pub restart: Arc<Restart>,

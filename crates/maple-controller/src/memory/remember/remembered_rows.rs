@@ -17,7 +17,7 @@ use crate::policy_record::PolicyRecord;
 pub(super) const LEAVES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("maple leaves");
 /// The surroundings, in one row.
 pub(super) const SURROUNDINGS: TableDefinition<'_, (), &[u8]> = TableDefinition::new("maple surroundings");
-/// What each version reads, as text: the formats, the epoch, and the policy as JSON.
+/// The facts that each version reads, as text: the formats, the epoch, and the policy as JSON.
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
 
 /// The history of changes: JSON, by the change's number and, in the highest two bits, its ring.

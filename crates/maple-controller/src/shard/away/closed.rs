@@ -9,7 +9,7 @@ use crate::notice::{Notice, RefusalFilter};
 use crate::session::CloseReason;
 use crate::shard::context::Context;
 
-/// What is known of the ended connections of a shard.
+/// The ended connections of a shard, as far as they are known.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct ClosedConnections {
     /// What those have counted whose handshake was done, by switch.
@@ -17,7 +17,7 @@ pub(in crate::shard) struct ClosedConnections {
     refusals: RefusalFilter,
 }
 
-/// What a connection was used for until its end.
+/// The use of a connection until its end.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shard) struct ConnectionUse {
     /// Whether its handshake was done, so that the engine had its switch.

@@ -3,7 +3,7 @@
 /// Defines [`Stats`] from one list of names. So the fields, the printed names and the sums cannot differ.
 macro_rules! stats {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// What one shard has done so far.
+        /// The counts of what one shard has done so far.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
             $($(#[doc = $doc])* pub $name: u64,)*

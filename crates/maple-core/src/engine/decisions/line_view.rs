@@ -16,8 +16,8 @@ use crate::ids::LeafId;
 use crate::report::CounterKind;
 use crate::update::entry_key;
 
-/// What rests on a line of the policy's source. A leaf rests on each line that asked something in its run, and on the
-/// line that made its route. A run ended at the line that made its route, or whose route a constraint refused; without a
+/// The use of a line of the policy's source. A leaf rests on each line that asked something in its run, and on the line
+/// that made its route. A run ended at the line that made its route, or whose route a constraint refused; without a
 /// route, at the last line that asked something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineUse {

@@ -62,7 +62,7 @@ use place_ways::PlaceWays;
 use recheck::Rechecks;
 use undecided::Undecided;
 
-/// What f has decided at this shard.
+/// The decisions of f at this shard.
 pub(super) struct Decisions {
     pub policy: Arc<dyn Policy>,
     /// The packets that the rules of the policy's access lists have decided.

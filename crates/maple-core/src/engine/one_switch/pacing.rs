@@ -12,8 +12,8 @@ use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
 use crate::ids::Time;
 
-/// The span of time whose share of changes may be sent at once. Chosen: changes a few microseconds apart would need a
-/// timer each; a switch can queue those of ten milliseconds.
+/// The span of time whose share of changes may be sent at once. Chosen: timers do not fire more often than that, and a
+/// switch can queue the changes of ten milliseconds.
 const BURST: Duration = Duration::from_millis(10);
 /// The time that a reroute may take if switches are paced, at least: the labels of the new path wait for their turn.
 /// Chosen: at a hundred changes a second it is the time of three thousand.

@@ -31,7 +31,7 @@ use find_moved::LastMoves;
 use hosts::Hosts;
 use segments::{form, has_hosts_between, is_declared_link, leave, may_be_joined};
 
-/// What this shard knows of hosts beyond the tracked state.
+/// The hosts and their moves, as far as this shard knows more of them than the tracked state does.
 pub(super) struct Topology {
     pub hosts: Hosts,
     pub moves: LastMoves,

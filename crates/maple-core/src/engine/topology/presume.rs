@@ -35,8 +35,8 @@ pub(in crate::engine) fn presume(ctx: &mut Context, earlier: &Surroundings, swit
     reports.into_iter().for_each(|report| ctx.report(report));
 }
 
-/// What is presumed of ports and hosts. Switches that left at different times may say different things about one port,
-/// or one host: the first counts.
+/// The presumptions about ports and hosts. Switches that left at different times may say different things about one
+/// port, or one host: the first counts.
 #[derive(Default)]
 struct Presumed {
     ports: BTreeMap<Location, PortKind>,

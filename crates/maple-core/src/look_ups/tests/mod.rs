@@ -31,7 +31,7 @@ fn frame(tcp_dst: u16) -> Vec<u8> {
         .build()
 }
 
-/// What a packet has after the table.
+/// The state of a packet after the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Controller,

@@ -110,7 +110,7 @@ pub(in crate::engine) struct PathSwitch {
     pub each_leaf: bool,
 }
 
-/// What the ingress of a new route has for it.
+/// The means that the ingress of a new route has for it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct AtIngress {
     /// The table of routes, if the ingress has one.

@@ -54,7 +54,7 @@ pub(in crate::engine) struct WrongRules {
     pub example: Box<str>,
 }
 
-/// What follows from the findings of an audit.
+/// The consequence of the findings of an audit.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Judgement {
     /// Rules that an earlier audit found wrong, and that are right now.
@@ -64,7 +64,7 @@ pub(in crate::engine) struct Judgement {
     pub next: AfterAudit,
 }
 
-/// What to do after an audit.
+/// The step after an audit.
 #[derive(Debug, Default)]
 pub(in crate::engine) enum AfterAudit {
     /// Nothing is wrong, or the next repair is not due.

@@ -33,7 +33,7 @@ const MAX_NAMED: usize = 3;
 /// is for all hosts at the port.
 pub(in crate::engine) type Entrance = (PortNo, Option<Mac>);
 
-/// What the classifier has let in, and drops whose senders are not known yet.
+/// The packets that the classifier has let in, and the drops whose senders are not known yet.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Senders {
     /// The packets that came in: in this reading, and in the one before. A switch does not read all counters at one

@@ -4,7 +4,7 @@ use maple_wire::msg::stats::StatsReply;
 
 use crate::engine::one_switch::Switch;
 
-/// What the engine wants to know from statistics.
+/// The question that statistics are to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum StatisticsQuestion {
     /// All rules, to compare them with those that the switch should have.
@@ -21,7 +21,7 @@ pub(in crate::engine) enum StatisticsQuestion {
     Hosts,
 }
 
-/// What became of a question.
+/// The answer to a question, or its failure.
 pub(in crate::engine) enum Reply {
     /// The answer, or a part of it.
     Statistics(StatsReply),

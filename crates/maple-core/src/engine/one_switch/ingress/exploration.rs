@@ -65,7 +65,7 @@ pub enum NoLeaf {
     NeedsController,
 }
 
-/// What exploration has found at a switch.
+/// The result of exploration at a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exploration {
     /// Whether nothing has changed since.

@@ -56,7 +56,7 @@ struct LookUpRules {
     version: Option<u64>,
 }
 
-/// What look-ups have to do with a rule.
+/// The look-ups that have to do with a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) struct Involved {
     /// The numbers of the look-ups whose key has the rule, or whose classes it matches.
@@ -536,7 +536,7 @@ fn key_class(registers: &mut Registers, number: usize, value: &Value) -> KeyClas
     KeyClass { class: registers.bits(number, value), place }
 }
 
-/// What port and host say of a packet.
+/// The port and the host of a packet, with the fields that they determine.
 struct SourceHost {
     port: PortNo,
     host: Mac,

@@ -16,7 +16,7 @@ use crate::network::Mac;
 use host_rules::{HostCookies, HostRules};
 use new_port_packets::NewPortPackets;
 
-/// What the engine knows of a switch's ports beyond the tracked state.
+/// The ports of a switch, as far as the engine knows more of them than the tracked state does.
 pub(in crate::engine) struct Ports {
     /// The hardware addresses of the ports.
     addresses: BTreeMap<PortNo, Mac>,

@@ -97,7 +97,7 @@ pub(in crate::engine) struct Tables {
     altered: FxHashSet<u64>,
 }
 
-/// What is known of the rules that the switch has.
+/// The knowledge about the rules that the switch has.
 #[derive(Clone, Default)]
 struct RuleReading {
     /// Whether `installed` is known. Nothing is sent before.

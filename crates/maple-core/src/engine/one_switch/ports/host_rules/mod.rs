@@ -110,7 +110,7 @@ pub(in crate::engine) struct HostRules {
     pause: AdditionPause,
 }
 
-/// What callers ask about from time to time.
+/// The news that callers ask about from time to time.
 #[derive(Clone, Copy, Debug, Default)]
 struct HostNews {
     /// Whether a host lacked capacity since this was last taken.
