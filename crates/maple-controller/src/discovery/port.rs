@@ -9,8 +9,8 @@ use maple_core::network::Location;
 use super::{Anomaly, DiscoveryOutput, Probe, ProbeForm, Timing};
 use crate::time::after;
 
-/// The maximum number of probes of a port that can be in flight at once. Chosen: more than are sent while one counts as
-/// valid, so an answer always finds its probe.
+/// The maximum number of probes of a port that can be in flight at once. Chosen: more than are sent while a probe may
+/// be under way (`Timing::flight`), also at first, when they follow each other quickly.
 const MAX_IN_FLIGHT: usize = 8;
 
 /// The mark in place of the time when a probe was sent: the link was presumed, and no probe has confirmed it.
