@@ -23,7 +23,7 @@ use super::{
     RehearsedLabel, Suffix,
 };
 use crate::forwarding::{self, Forwarding};
-use crate::ids::Time;
+use crate::ids::{ShardId, Time};
 use crate::network::Location;
 use crate::route_plan::Treatment;
 use crate::rule::Rule;
@@ -35,9 +35,9 @@ const LABEL: u16 = 65020;
 /// The priority of a label's rule for a single arrival port. It must exceed [`LABEL`], that of the rule for all ports.
 const SCOPED_LABEL: u16 = 65021;
 
-/// The bits of a cookie that mark a label: its serial number follows in the 32 bits below, in place of a leaf. The
-/// number of a shard must be lower.
-const COOKIE: u64 = 0xfe << 32;
+/// The bits of a cookie that mark a label, in place of a shard's number. The label's serial number follows in the 32 bits
+/// below, in place of a leaf.
+const COOKIE: u64 = (ShardId::MAX_COUNT as u64) << 32;
 
 /// The name of a label at its switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

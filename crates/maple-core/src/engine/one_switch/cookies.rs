@@ -126,6 +126,7 @@ pub(in crate::engine) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ShardId;
 
     #[test]
     fn temporary_rules_are_told_from_all_others() {
@@ -139,5 +140,13 @@ mod tests {
             let others = [own_cookie(epoch), copy_cookie(epoch), cookie(epoch, LIVE - 1), 0, u64::MAX];
             assert!(others.into_iter().all(|cookie| !is_of_watch(cookie)));
         }
+    }
+
+    #[test]
+    fn leaves_of_the_last_shard_are_told_from_labels() {
+        let last = DependentId((ShardId::MAX_COUNT as u64 - 1) << 32 | 0xffff_ffff);
+        assert_eq!(subject_of(7, dependent_cookie(7, last)), Some(Subject::Dependent(last)));
+        let past_it = DependentId((ShardId::MAX_COUNT as u64) << 32 | 5);
+        assert_eq!(subject_of(7, dependent_cookie(7, past_it)), Some(Subject::Label(5)), "so no shard has this number");
     }
 }
