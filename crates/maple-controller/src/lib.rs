@@ -73,7 +73,8 @@ pub mod cluster;
 
 pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
 pub use controller::{
-    ControlOptions, Controller, ControllerOptions, MemoryOptions, OpenFlowOptions, StartError, Stopped, WorkerOptions,
+    BACKLOG, ControlOptions, Controller, ControllerOptions, MemoryOptions, OpenFlowOptions, StartError, Stopped,
+    WorkerOptions,
 };
 pub use counters::Counters;
 pub use gauge::Gauge;

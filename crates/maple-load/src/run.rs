@@ -18,7 +18,7 @@ use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
 /// The maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between teaching and the first packet-in, in which the controller handles what taught it.
 const LEARNING: Duration = Duration::from_millis(300);
 /// The size of the buffer into which all sockets are read, in bytes. It must be at least 65,535, the length of the

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_cli::print_plain;
+use maple_controller::control::COUNT_TIMEOUT;
 use maple_controller::listener::{Listener, ListenerError, NetworkEvent};
 use maple_controller::log::Level;
 use maple_controller::{Handle, LateShard};
@@ -86,10 +87,6 @@ pub fn send_frame(py: Python<'_>, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny
     py.detach(|| controller.send_frame(at, frame)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// The time that switches have to send their counters. After it, older counters are used. Chosen: a program waits for
-/// them, and most switches answer within a second.
-const COUNT: Duration = Duration::from_secs(2);
-
 /// The counters of a port: received packets, bytes, dropped and bad packets, then these four for sent packets.
 type Counters = [Option<u64>; 8];
 
@@ -128,7 +125,7 @@ fn counted<T: Send>(
 ) -> PyResult<Vec<T>> {
     let Some(controller) = host::controller() else { return Ok(Vec::new()) };
     let counts = py.detach(|| {
-        controller.count(kind, None, COUNT)?;
+        controller.count(kind, None, COUNT_TIMEOUT)?;
         read(&controller)
     });
     counts.map_err(|late| PyTimeoutError::new_err(late.to_string()))

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
+use maple_controller::control::plan::FORMAT;
 use maple_controller::control::socket::{CanaryAt, Fingerprint, Reload, Request, ask};
 use maple_controller::names::Names;
 use serde_json::Value;
@@ -21,8 +22,6 @@ mod offline;
 
 /// The exit status if something would change: that of `terraform plan -detailed-exitcode`.
 const CHANGES: u8 = 2;
-/// The format version of plans that this program reads. It must be that of `control/plan.rs` of maple-controller.
-const FORMAT: u64 = 1;
 /// The number of packets of a group, and of rules of a switch, that are shown by default. Chosen: a plan fits a screen
 /// or two; `--all` shows the others.
 const DEFAULT_SHOWN: usize = 10;

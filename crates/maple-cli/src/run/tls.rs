@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::anyhow;
 use maple_controller::ControllerOptions;
-use maple_controller::tls::{Tls, TlsFiles};
+use maple_controller::tls::{Tls, TlsFiles, WARN_BEFORE};
 
 use super::progress::Lines;
 use crate::declared::DeclaredNetwork;
@@ -18,9 +18,6 @@ use crate::values::Listen;
 /// The time between two checks of the files. Chosen: a new certificate counts at once for people, and a check costs a
 /// look at each file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The time before the certificate's expiry from which warnings come. Chosen: programs that renew certificates do so a
-/// month before, so a warning says that they do not work.
-const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 /// The time between two warnings. Chosen: once a day is seen, and does not fill the log.
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
 

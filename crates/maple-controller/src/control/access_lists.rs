@@ -2,23 +2,14 @@
 //! would treat differently (`maple plan`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use maple_core::access::{AccessAction, AccessList, ListDifference};
-use maple_core::engine::CounterKind;
+use maple_core::engine::{CounterKind, MAX_DIFFERENCES};
 use serde_json::{Value, json};
 
-use super::Handle;
 use super::explain::SourceLines;
 use super::queries::LateShard;
-
-/// The time for which a request waits for the switches' counters. After that the answer has the last known ones.
-/// Chosen: people wait for it, and most switches answer within a second.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The maximum number of differences of a list that are listed one by one. Chosen: more than people read, and a bound
-/// on the answer, which says that it is not complete.
-const MAX_DIFFERENCES: usize = 1000;
+use super::{COUNT_TIMEOUT, Handle};
 
 /// Answers with the lists of the policy, and with the packets that each rule has decided since the policy was loaded.
 pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {

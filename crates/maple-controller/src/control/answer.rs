@@ -23,18 +23,14 @@ use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, RefusalKind, Reload, Request, RequestError, Show};
 use super::{
-    Handle, ReportedError, access_lists, doctor, dropped, explain, heat, history_answer, map, membership, state,
-    timeline,
+    COUNT_TIMEOUT, Handle, ReportedError, access_lists, doctor, dropped, explain, heat, history_answer, map,
+    membership, state, timeline,
 };
 use crate::kept_files::FileStatus;
 use crate::log::LogEntry;
 use crate::names::Names;
 use crate::session::TableSize;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
-
-/// The time for which a request waits for the switches' counters. After that the answer has the last known ones.
-/// Chosen: people wait for it, and most switches answer within a second.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The number below which each table may have rules of Maple's, even without look-ups: those of classifier, ingress,
 /// labels and routes.

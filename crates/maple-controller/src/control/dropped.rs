@@ -1,19 +1,13 @@
 //! `maple explain --dropped`: the drops of the last minutes by source line and host.
 
-use std::time::Duration;
-
 use maple_core::engine::{CounterKind, DropCause, Dropped as Drops, KEPT_MINUTES};
 use maple_core::network::{Location, Mac};
 use serde_json::{Value, json};
 
-use super::Handle;
 use super::answer::location;
 use super::explain::SourceLines;
 use super::request::RequestError;
-
-/// The time for which a request waits for the switches' counters. After that the answer has the last known ones.
-/// Chosen: people wait for it, and most switches answer within a second.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
+use super::{COUNT_TIMEOUT, Handle};
 
 /// Answers with an object for each line, host and port, those with the most packets first.
 pub(super) fn answer(handle: &Handle, minutes: u64) -> Result<Value, RequestError> {

@@ -7,19 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
 use std::sync::Arc;
-use std::time::Duration;
 
 use maple_core::engine::{CounterKind, KEPT_MINUTES, LineUse};
 use serde_json::{Value, json};
 
-use super::Handle;
 use super::answer::milliseconds;
 use super::explain::SourceLines;
 use super::queries::LateShard;
+use super::{COUNT_TIMEOUT, Handle};
 
-/// The time for which a request waits for the switches' counters. After that the answer has the last known ones.
-/// Chosen: people wait for it, and most switches answer within a second.
-const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of files in an answer. Chosen: more than policies have, and a bound on the answer, which says
 /// that it is not complete.
 const MAX_FILES: usize = 64;

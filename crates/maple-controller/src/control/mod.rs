@@ -68,6 +68,10 @@ use crate::session::ClusterRole;
 use crate::shard::mailbox::{Mailbox, ShardMessage};
 use crate::shard::registry::Registry;
 
+/// The time for which an answer waits for the switches' counters. After that it has the last known ones. Chosen: people
+/// wait for it, and most switches answer within a second.
+pub const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The times that a [`Handle`] waits for the shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardDeadlines {

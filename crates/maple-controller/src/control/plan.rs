@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use maple_core::engine::{
-    Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, Rehearsal, Rehearsed, RuleDifference,
-    TableRule, Trial,
+    Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Rehearsal, Rehearsed,
+    RuleDifference, TableRule, Trial,
 };
 use maple_core::policy::Policy;
 use maple_wire::{Dpid, Version};
@@ -24,11 +24,7 @@ pub use crate::fingerprint::Fingerprint;
 
 /// The version of the JSON's form. It grows when a reader of the form before would misread a plan
 /// (docs/compatibility.md).
-pub(super) const FORMAT: u64 = 1;
-/// The maximum number of differences that are listed one by one. Chosen: more than people read, and a bound on the
-/// answer; the counts include all.
-const MAX_DIFFERENCES: usize = 1000;
-
+pub const FORMAT: u64 = 1;
 /// The changes that a policy would make.
 #[derive(Debug)]
 pub struct Plan {

@@ -11,6 +11,7 @@ use std::net::{self, SocketAddr};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
+use maple_core::engine::ShardId;
 use maple_core::state::{DeclareError, VersionError};
 
 pub use self::options::{ControlOptions, ControllerOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
@@ -23,9 +24,10 @@ use crate::memory::{Persistence, PersistenceError};
 use crate::shard::ListeningSocket;
 use crate::time::Clock;
 
-/// The maximum number of shards. A shard's number takes 8 bits of a leaf's id, and so of cookies, where 0xff marks
-/// rules of the engine's own, and 0xfe those of labels.
-const MAX_WORKERS: usize = 255;
+/// The maximum number of connections that wait to be accepted: Linux allows no more by default (`net.core.somaxconn`).
+pub const BACKLOG: u16 = 4096;
+/// The maximum number of workers: each runs a shard.
+const MAX_WORKERS: usize = ShardId::MAX_COUNT;
 /// Suggests a cause for an address that can't be listened on.
 fn another(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::AddrInUse { "; does another controller run there?" } else { "" }

@@ -16,7 +16,7 @@ use maple_core::state::{Write, WriteLog};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
-use super::{Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartError};
+use super::{BACKLOG, Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartError};
 use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
@@ -43,9 +43,6 @@ use crate::shard::{Context, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, Shard
 use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
-
-/// The maximum number of connections that wait to be accepted: Linux allows no more by default (`net.core.somaxconn`).
-const BACKLOG: i32 = 4096;
 
 /// The reason why tables and variables can't be written in a cluster.
 const CLOSED_IN_CLUSTER: &str = "a cluster has no tracked state yet, so another controller that becomes master would not \
@@ -546,7 +543,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
+        socket.listen(BACKLOG.into())?;
         Ok(TcpListener::from_std(socket.into()))
     };
     open().map_err(|error| StartError::Listen { address, error })

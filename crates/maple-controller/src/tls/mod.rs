@@ -319,6 +319,10 @@ impl Tls {
     }
 }
 
+/// The time before a certificate's expiry from which warnings come. Chosen: programs that renew certificates do so a month
+/// before, so a warning says that they do not work.
+pub const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
+
 /// Returns the earliest expiry of the certificates in a PEM file.
 ///
 /// # Errors

@@ -42,7 +42,9 @@ pub use context::messages::Mail;
 pub use context::options::{LOOK_UP_TABLES, Options};
 pub use context::reports::ViolationKey;
 pub use context::stats::Stats;
-pub use context::trial::{Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, Trial};
+pub use context::trial::{
+    Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial,
+};
 pub use context::uses::{BadUses, Conductor, Due};
 pub use context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
 pub use decisions::await_barriers::{BARRIER_ROUNDS, Unsettled};

@@ -27,10 +27,9 @@ use crate::channel::Channel;
 use crate::error::LoadError;
 use crate::handshake::{Identity, hello};
 use crate::histogram::Histogram;
+use crate::run::HANDSHAKE_TIMEOUT;
 use crate::workload::{NetworkHost, Wiring};
 
-/// The maximum time for all handshakes together: far more than thousands of them take, so that only a fault exceeds it.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum time that the poll waits, and so the delay after which a deadline is noticed. Chosen: a small part of
 /// all deadlines here, which are seconds.
 const NAP: Duration = Duration::from_millis(10);

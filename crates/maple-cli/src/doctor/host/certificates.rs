@@ -4,13 +4,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use maple_controller::tls::{TlsError, expiry};
+use maple_controller::tls::{TlsError, WARN_BEFORE, expiry};
 
 use super::{DoctorReport, Finding, FindingId, Severity};
-
-/// The time before its end at which a certificate is warned of. It must be that of `run/tls.rs`, so that both say the
-/// same.
-const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 
 /// Checks the expiry of the controller's certificates (in seconds since 1970), and of these files.
 pub fn look(of_controller: [(&str, Option<u64>); 2], files: &[PathBuf], report: &mut DoctorReport) {

@@ -17,6 +17,7 @@ pub use sockets::look as look_at_ports;
 pub use surroundings::{look as look_at_service, look_at_python};
 
 use super::controller::Controller;
+use maple_controller::BACKLOG;
 use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Listening, Severity};
 
 /// The number of a controller's descriptors that are not connections of switches: standard streams, polls of shards,
@@ -25,9 +26,6 @@ const OTHER_FILES: u64 = 64;
 /// The minimum number of files that a controller should be able to open if switches can't be counted. Chosen: the
 /// default of most systems, with which a network of hundreds of switches works.
 const FEW_FILES: u64 = 1024;
-/// The number of connections that a controller lets wait. It must be the backlog with which a controller listens
-/// (`controller/start.rs` of maple-controller).
-const BACKLOG: u64 = 4096;
 
 /// Checks the limit of open files of the controller's process, or of one that would start here.
 pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &mut DoctorReport) {
@@ -78,7 +76,7 @@ fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
 }
 
 fn listen_backlog(waiting: u64) -> Option<Finding> {
-    (waiting < BACKLOG).then(|| {
+    (waiting < u64::from(BACKLOG)).then(|| {
         Finding::new(Severity::Note, FindingId::ListenBacklog, "this host")
             .what(format!("net.core.somaxconn is {waiting}; a controller lets {BACKLOG} connections wait"))
             .so("if more switches than that reconnect at once, some are refused and wait for their next attempt")

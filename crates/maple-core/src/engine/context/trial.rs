@@ -10,9 +10,9 @@ use crate::policy::Policy;
 /// The maximum number of different errors that a trial reports. Chosen: they fit a screen. Errors with values of
 /// packets in them would be as many as leaves.
 const MAX_ERRORS: usize = 16;
-/// The maximum number of differences that a trial reports one by one. Chosen: more than people read, and a bound on the
+/// The maximum number of differences between two policies, or two lists, that are reported one by one. Chosen: more than people read, and a bound on the
 /// answer; the counts include all.
-pub(in crate::engine) const MAX_DIFFERENCES: usize = 1000;
+pub const MAX_DIFFERENCES: usize = 1000;
 
 /// A policy that may take the place of the one that runs.
 #[derive(Clone)]

@@ -21,13 +21,11 @@ use crate::engine::one_switch::cookies::{Subject, is_ours, own_cookie, subject_o
 use crate::engine::one_switch::counters::rule_growth::{CountedLeaf, RuleReport};
 use crate::engine::one_switch::counters::senders::OpenDrop;
 use crate::engine::one_switch::layout::CLASSIFIER;
+use crate::engine::switches::traffic::UNCOUNTED;
 use crate::ids::{LeafId, Time};
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
 use crate::update::entry_key;
-
-/// The value of a counter that the switch does not have (1.3 §7.3.5: all bits are set).
-const UNCOUNTED: u64 = u64::MAX;
 
 /// A rule with its counter, from a reading or from its removal.
 struct RuleCounter<'a> {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::trial::{DecisionSummary, Difference, DifferenceKind, Trial};
+use crate::engine::context::trial::{DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
 use crate::engine::decisions::leaf::source_lines;
 use crate::engine::decisions::runs::{RunOutcome, outcome};
 use crate::network::Location;
@@ -26,10 +26,6 @@ use crate::state::{Snapshot, Txn, Write};
 /// The maximum number of packets that are told apart. Beyond that, a packet may be counted twice. Chosen: a bound on
 /// memory, and more packets than leaves that switches have capacity for.
 const MAX_PACKETS: usize = 1 << 20;
-/// The maximum number of differences that are kept. Chosen: more than people read, and a bound on the answer; the
-/// counts include all.
-const MAX_DIFFERENCES: usize = 1000;
-
 /// Compares another policy with those that decide.
 ///
 /// ```

@@ -20,7 +20,7 @@ use crate::state::Snapshot;
 use crate::trace::{ReadMetadata, Source};
 
 /// The value of a counter that the switch does not have (1.3 §7.3.5: all bits are set).
-const UNCOUNTED: u64 = u64::MAX;
+pub(in crate::engine) const UNCOUNTED: u64 = u64::MAX;
 
 /// The counters of a port.
 #[derive(Clone, Copy, Debug, PartialEq)]
