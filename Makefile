@@ -27,7 +27,7 @@ PAGE_IF_NODE := $(if $(NODE),$(PAGE))
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build web docs test test-nightly test-rust test-python test-browser test-system bench-page screenshots system-packages lint-rust lint-python lint-web bench-runtime bench-flows bench-campus bench-http bench-restart bench-away bench-exchange bench-explain bench-record bench-tls bench-api bench-mutation bench-packages lint advisories dist debian-packages clean
+.PHONY: help demo build web docs test test-nightly test-programs test-rust test-python test-browser test-system bench-page screenshots system-packages lint-rust lint-python lint-web bench-runtime bench-flows bench-campus bench-http bench-restart bench-away bench-exchange bench-explain bench-record bench-tls bench-api bench-mutation bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -86,16 +86,21 @@ $(TOOLS): $(MATURIN)
 	    'mkdocs-material>=9.5,<10' 'mkdocstrings-python>=1.10,<3' 'pyyaml>=6' 'types-pyyaml' 'aerleon>=1.18,<2' 'ruamel.yaml>=0.18' 'jsonschema>=4' 'types-jsonschema' 'schemathesis==4.32.5'
 	touch $(TOOLS)
 
-# As root it installs what tests need first: Rust tests want Open vSwitch and etcd too, and start their own.
+# As root it installs what tests need first: Rust tests want Open vSwitch and etcd too, and start their own. What Python's
+# tests need is fetched while Rust is compiled, and their wheel is made while Rust's tests run.
 test:
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory system-packages; fi
-	@$(MAKE) --no-print-directory test-rust test-python test-browser test-system
+	@$(MAKE) --no-print-directory --jobs 2 test-programs $(TOOLS)
+	@$(MAKE) --no-print-directory --jobs 2 test-rust build PROFILE=$(TEST_PROFILE) FEATURES=$(TEST_FEATURES)
+	@$(MAKE) --no-print-directory --old-file build test-python test-browser test-system
 
-# Three tests at a time for each processor: those on sockets mostly wait.
+# Two programs at a time, and of each three tests for two processors: those on sockets mostly wait.
 test-rust: $(PAGE_IF_NODE)
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((3 * $$(nproc)))} cargo test --workspace --features $(AS_IN_WHEEL)
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((3 * $$(nproc) / 2))} $(PYTHON) tests/rust.py $(AS_IN_WHEEL)
+test-programs: $(PAGE_IF_NODE)
+	cargo test --no-run --quiet $(AS_IN_WHEEL)
 # What the wheel for tests has too, so that it takes the same crates. The tests of maple-python are in Python.
-AS_IN_WHEEL = maple-python/bench,maple-python/as-in-tests
+AS_IN_WHEEL = --workspace --features maple-python/bench,maple-python/as-in-tests
 
 # Both contracts with many more fresh cases than in each run. Each seed is printed; MAPLE_SEED=N plays it again.
 test-nightly:
@@ -105,12 +110,14 @@ test-nightly:
 
 # They wait for processes most of the time.
 test-python: build $(TOOLS)
-	$(BIN)/python -m pytest tests/python --numprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest tests/python --numprocesses 6 --dist loadfile
 
 # Tests take the program with the crates that `cargo test` has built, and with the benchmark that has policies in Python;
 # `make build` puts the one that runs fastest in its place.
-test-python test-browser test-system: PROFILE = dev
-test-python test-browser test-system: FEATURES = bench,as-in-tests
+TEST_PROFILE = dev
+TEST_FEATURES = bench,as-in-tests
+test-python test-browser test-system: PROFILE = $(TEST_PROFILE)
+test-python test-browser test-system: FEATURES = $(TEST_FEATURES)
 
 # The page in Debian's Chromium, and what it works out without one. Both are skipped where Node or Chromium is missing, but not in CI.
 test-browser: build
@@ -131,11 +138,11 @@ bench-page: build
 screenshots: build
 	cd tests/browser && npm ci --silent --no-audit --no-fund && MAPLE=$(BIN)/maple node screenshots.js
 
-# Five files at once, each with an Open vSwitch of its own. The examples in Rust are those that `cargo test` builds.
+# Six files at once, each with an Open vSwitch of its own. The examples in Rust are those that `cargo test` builds.
 test-system: build
 	@if [ "$$(id -u)" = 0 ]; then \
 	    $(MAKE) --no-print-directory system-packages && \
-	    cargo test --workspace --features $(AS_IN_WHEEL) --no-run --quiet && \
+	    cargo test --no-run --quiet $(AS_IN_WHEEL) && \
 	    if [ -n '$(NODE)' ]; then (cd tests/browser && npm ci --silent --no-audit --no-fund); fi && \
 	    MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) tests/system/parallel.py; \
 	elif [ "$$CI" = true ]; then \

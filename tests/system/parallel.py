@@ -61,7 +61,7 @@ def result(output):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--workers", type=int, default=5, help="files at once [default: 5]")
+    parser.add_argument("--workers", type=int, default=6, help="files at once [default: 6]")
     parser.add_argument("files", nargs="*", type=Path, help="test files [default: all]")
     args = parser.parse_args()
     if not has_namespaces():
