@@ -206,18 +206,33 @@ impl<T> PackedRow<T> {
         set: &[u64],
         mut is: impl FnMut(usize, &[u64]) -> bool,
     ) -> bool {
+        // The usual lengths: two words for the five fields of a filter, three or four for those of an access list.
         if let Ok(set) = <&[u64; 4]>::try_from(set) {
-            // The usual length needs no loop.
-            let (sets, _) = self.words.as_chunks::<4>();
-            let mut hits = sets[places.clone()].iter().zip(places).filter(|(there, _)| overlap(&there[..], set));
-            return if backwards {
-                hits.rev().all(|(there, at)| is(at, there))
-            } else {
-                hits.all(|(there, at)| is(at, there))
-            };
+            return self.all_overlapping_of(places, backwards, set, is);
+        }
+        if let Ok(set) = <&[u64; 6]>::try_from(set) {
+            return self.all_overlapping_of(places, backwards, set, is);
+        }
+        if let Ok(set) = <&[u64; 8]>::try_from(set) {
+            return self.all_overlapping_of(places, backwards, set, is);
         }
         let mut is = |at: usize| !overlap(self.get(at), set) || is(at, self.get(at));
         if backwards { places.rev().all(is) } else { places.into_iter().all(&mut is) }
+    }
+
+    /// Does what [`PackedRow::all_overlapping`] does, for matches of a length that the compiler knows.
+    #[inline]
+    fn all_overlapping_of<const WORDS: usize>(
+        &self,
+        places: Range<usize>,
+        backwards: bool,
+        set: &[u64; WORDS],
+        mut is: impl FnMut(usize, &[u64]) -> bool,
+    ) -> bool {
+        debug_assert!(self.items.is_empty() || self.stride == WORDS, "matches of a table have one length");
+        let (sets, _) = self.words.as_chunks::<WORDS>();
+        let mut goes_on = |at: usize| !overlap_of(&sets[at], set) || is(at, &sets[at]);
+        if backwards { places.rev().all(goes_on) } else { places.into_iter().all(&mut goes_on) }
     }
 
     pub(super) fn clear(&mut self) {
@@ -239,22 +254,54 @@ impl<T> PackedRow<T> {
 /// Reports whether a packet can fit both: they agree in the bits that both fix.
 #[inline]
 pub(super) fn overlap(a: &[u64], b: &[u64]) -> bool {
-    if let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a, b) {
-        // The usual length needs no loop.
-        return (a0 ^ b0) & a1 & b1 | (a2 ^ b2) & a3 & b3 == 0;
+    if let (Ok(a), Ok(b)) = (<&[u64; 4]>::try_from(a), b.try_into()) {
+        return overlap_of(a, b);
     }
-    let differ = a.chunks_exact(2).zip(b.chunks_exact(2)).map(|(x, y)| (x[0] ^ y[0]) & x[1] & y[1]);
-    differ.fold(0, |all, word| all | word) == 0
+    if let (Ok(a), Ok(b)) = (<&[u64; 6]>::try_from(a), b.try_into()) {
+        return overlap_of(a, b);
+    }
+    if let (Ok(a), Ok(b)) = (<&[u64; 8]>::try_from(a), b.try_into()) {
+        return overlap_of(a, b);
+    }
+    let ((a, _), (b, _)) = (a.as_chunks::<2>(), b.as_chunks::<2>());
+    a.iter().zip(b).all(|(a, b)| overlap_of(a, b))
+}
+
+#[inline]
+fn overlap_of<const WORDS: usize>(a: &[u64; WORDS], b: &[u64; WORDS]) -> bool {
+    // No branch, and no iterator: this is asked more often than all else.
+    let (mut differ, mut at) = (0, 0);
+    while at < WORDS {
+        differ |= (a[at] ^ b[at]) & a[at + 1] & b[at + 1];
+        at += 2;
+    }
+    differ == 0
 }
 
 /// Reports whether `a` takes every packet that `b` takes.
 #[inline]
 pub(super) fn covers(a: &[u64], b: &[u64]) -> bool {
-    if let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a, b) {
-        return a1 & (!b1 | (a0 ^ b0)) | a3 & (!b3 | (a2 ^ b2)) == 0;
+    if let (Ok(a), Ok(b)) = (<&[u64; 4]>::try_from(a), b.try_into()) {
+        return covers_of(a, b);
     }
-    let more = a.chunks_exact(2).zip(b.chunks_exact(2)).map(|(x, y)| x[1] & (!y[1] | (x[0] ^ y[0])));
-    more.fold(0, |all, word| all | word) == 0
+    if let (Ok(a), Ok(b)) = (<&[u64; 6]>::try_from(a), b.try_into()) {
+        return covers_of(a, b);
+    }
+    if let (Ok(a), Ok(b)) = (<&[u64; 8]>::try_from(a), b.try_into()) {
+        return covers_of(a, b);
+    }
+    let ((a, _), (b, _)) = (a.as_chunks::<2>(), b.as_chunks::<2>());
+    a.iter().zip(b).all(|(a, b)| covers_of(a, b))
+}
+
+#[inline]
+fn covers_of<const WORDS: usize>(a: &[u64; WORDS], b: &[u64; WORDS]) -> bool {
+    let (mut more, mut at) = (0, 0);
+    while at < WORDS {
+        more |= a[at + 1] & (!b[at + 1] | (a[at] ^ b[at]));
+        at += 2;
+    }
+    more == 0
 }
 
 /// Returns the packets that fit both, which must overlap.
@@ -367,6 +414,54 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn matches_of_any_length_are_compared_as_their_bits_are(
+            pairs in 1..6usize,
+            rows in vec(vec((any::<u64>(), any::<u64>(), any::<u64>(), 0..3u8), 5), 2..12),
+            thin in any::<u64>(),
+        ) {
+            // Some matches state all bits of a word and some few, and there may be few values: many overlap or cover others.
+            let word = |(value, a, b, density): (u64, u64, u64, u8)| {
+                let mask = [u64::MAX, a & b, a & b & a.rotate_left(7) & b.rotate_left(13)][usize::from(density)];
+                [value & thin & mask, mask]
+            };
+            let set = |row: &Vec<_>| row[..pairs].iter().flat_map(|part| word(*part)).collect::<Vec<u64>>();
+            let sets: Vec<Vec<u64>> = rows.iter().map(set).collect();
+            let mut row = PackedRow::default();
+            sets.iter().for_each(|set| row.push(set, ()));
+            let bit = |set: &[u64], at: usize| {
+                let (value, mask) = (set[at / 64 * 2] >> (at % 64) & 1, set[at / 64 * 2 + 1] >> (at % 64) & 1);
+                (mask == 1).then_some(value)
+            };
+            for asked in &sets {
+                let agree = |other: &[u64], is: fn(Option<u64>, Option<u64>) -> bool| {
+                    (0..64 * pairs).all(|at| is(bit(asked, at), bit(other, at)))
+                };
+                let meets = |other: &[u64]| agree(other, |a, b| a.is_none() || b.is_none() || a == b);
+                for other in &sets {
+                    prop_assert_eq!(overlap(asked, other), meets(other));
+                    prop_assert_eq!(covers(asked, other), agree(other, |a, b| a.is_none() || a == b));
+                }
+                let mut oracle: Vec<usize> = (1..sets.len()).filter(|at| meets(&sets[*at])).collect();
+                for backwards in [false, true] {
+                    let mut found = Vec::new();
+                    let are_right = row.all_overlapping(1..sets.len(), backwards, asked, |at, set| {
+                        found.push(at);
+                        *set == *sets[at]
+                    });
+                    prop_assert!(are_right);
+                    prop_assert_eq!(&found, &oracle);
+                    let mut asked_of = 0;
+                    let goes_on = row.all_overlapping(1..sets.len(), backwards, asked, |_, _| {
+                        asked_of += 1;
+                        false
+                    });
+                    prop_assert_eq!((goes_on, asked_of), (oracle.is_empty(), oracle.len().min(1)));
+                    oracle.reverse();
+                }
+            }
+        }
 
         #[test]
         fn many_sets_cover_a_region_exactly_if_each_packet_of_it_is_in_one(all in sets(), cover in vec(sets(), 0..7)) {
