@@ -325,16 +325,35 @@ pub(super) fn uncovered(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -
     if let Some(packet) = walk(store, all, cover) {
         return Some(packet);
     }
-    let mut open = vec![(all.to_vec(), 0)];
+    cut_away(store, all, cover)
+}
+
+/// Cuts what each match of the cover takes away from `all`. Returns the first region that is left, or the one that is
+/// being cut when the budget is used up.
+fn cut_away(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
+    // The regions that are left, each with the part of `near` that has what may take packets of it. A region's part ends
+    // before those of the regions that were cut out of it, which are all looked at before the next region.
+    let (mut open, mut near) = (vec![(all.to_vec(), 0..cover.len())], cover.to_vec());
     let mut budget = BUDGET;
-    while let Some((region, from)) = open.pop() {
-        let overlaps = |at: &usize| overlap(store.get(cover[*at]), &region);
-        let Some(at) = (from..cover.len()).find(overlaps) else { return Some(region.into()) };
+    while let Some((region, part)) = open.pop() {
+        near.truncate(part.end);
+        let overlaps = |id: EntryId| overlap(store.get(id), &region);
+        let Some(at) = part.clone().find(|at| overlaps(near[*at])) else { return Some(region.into()) };
         budget -= 1;
         if budget == 0 {
             return Some(region.into());
         }
-        cut(region, store.get(cover[at]), |rest| open.push((rest, at + 1)));
+        let set = store.get(near[at]);
+        if covers(set, &region) {
+            continue;
+        }
+        for later in at + 1..part.end {
+            if overlaps(near[later]) {
+                near.push(near[later]);
+            }
+        }
+        let part = part.end..near.len();
+        cut(region, set, |rest| open.push((rest, part.clone())));
     }
     None
 }
@@ -408,6 +427,12 @@ mod tests {
         (0..1u64 << BITS, 0..1u64 << BITS, 0..1u64 << BITS).prop_map(|(value, a, b)| [value & a & b, a & b])
     }
 
+    /// Generates matches of two words that state few bits, so that many of them leave many regions of others.
+    fn wide_sets() -> impl Strategy<Value = [u64; 4]> {
+        let bits = || (0..1u64 << BITS, 0..1u64 << BITS, 0..1u64 << BITS);
+        (bits(), bits()).prop_map(|((value, a, b), (other, c, d))| [value & a & b, a & b, other & c & d, c & d])
+    }
+
     fn takes(set: &[u64], packet: u64) -> bool {
         (set[0] ^ packet) & set[1] & ((1 << BITS) - 1) == 0
     }
@@ -461,6 +486,28 @@ mod tests {
                     oracle.reverse();
                 }
             }
+        }
+
+        #[test]
+        fn what_is_cut_away_is_what_cutting_with_the_whole_cover_leaves(
+            all in wide_sets(),
+            cover in vec(wide_sets(), 0..60),
+        ) {
+            let mut store = PackedMatches::default();
+            store.widen(4, 0);
+            cover.iter().zip(0..).for_each(|(set, id)| store.set(id, set));
+            let ids: Vec<EntryId> = (0..cover.len() as EntryId).collect();
+            let (mut open, mut budget) = (vec![(all.to_vec(), 0)], BUDGET);
+            let oracle: Option<Box<[u64]>> = loop {
+                let Some((region, from)) = open.pop() else { break None };
+                let Some(at) = (from..cover.len()).find(|at| overlap(&cover[*at], &region)) else { break Some(region.into()) };
+                budget -= 1;
+                if budget == 0 {
+                    break Some(region.into());
+                }
+                cut(region, &cover[at], |rest| open.push((rest, at + 1)));
+            };
+            prop_assert_eq!(cut_away(&store, &all, &ids), oracle);
         }
 
         #[test]
