@@ -14,7 +14,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 
 use crate::cube::{BUDGET, Cube, Found, Point, SWITCH};
 use crate::error::{AclError, Fault, FilePlace};
-use crate::form::{Document, Entry, Expectation, Forward, OfAll, Rule};
+use crate::form::{Document, Entry, Expectation, Forward, PerSetting, Rule};
 use crate::fragments::Fragments;
 use crate::index::CubeIndex;
 use crate::yaml;
@@ -45,7 +45,7 @@ pub struct List {
     default: AccessAction,
     arp: AccessAction,
     fragments: Option<Fragments>,
-    lines: OfAll<usize>,
+    lines: PerSetting<usize>,
     rules: Arc<Vec<Rule>>,
     entries: Arc<Vec<Entry>>,
     tests: Vec<Expectation>,

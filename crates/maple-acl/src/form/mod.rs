@@ -28,9 +28,10 @@ use fields::Fields;
 use packets::Cubes;
 use rule::read_rule;
 
-/// The keys of a document. `RULE_KEYS`: the keys of a rule.
+/// The keys of a document.
 pub const DOCUMENT_KEYS: [&str; 10] =
     ["version", "name", "forward", "default", "arp", "fragments", "groups", "services", "rules", "tests"];
+/// The keys of a rule.
 pub const RULE_KEYS: [&str; 14] = [
     "action",
     "name",
@@ -112,7 +113,7 @@ pub struct Expectation {
 
 /// One value for each of the three settings for packets without a rule.
 #[derive(Clone, Copy, Debug)]
-pub struct OfAll<T> {
+pub struct PerSetting<T> {
     pub default: T,
     pub arp: T,
     pub fragments: T,
@@ -129,7 +130,7 @@ pub struct Document {
     /// The treatment of fragments, if the document sets it.
     pub fragments: Option<Fragments>,
     /// The lines of these three settings; 1 for those that are not set.
-    pub lines: OfAll<usize>,
+    pub lines: PerSetting<usize>,
     pub rules: Vec<Rule>,
     pub entries: Vec<Entry>,
     pub tests: Vec<Expectation>,
@@ -156,9 +157,9 @@ impl Document {
         check_version(&fields)?;
         let groups = Groups::from_section(fields.section("groups")?)?;
         let mut names = Names { groups, services: Services::from_section(fields.section("services")?)? };
-        let mut document = Document::of_settings(&fields)?;
+        let mut document = Document::from_settings(&fields)?;
         let mut faults = document.add_rules(&mut names, fields.list("rules")?);
-        document.add_settled();
+        document.add_arp_and_fragments();
         for node in fields.list("tests")? {
             match test_text(node).and_then(|text| names.expectation(text, node.place)) {
                 Ok(test) => document.tests.push(test),
@@ -175,7 +176,7 @@ impl Document {
     }
 
     /// Reads all but rules and tests.
-    fn of_settings(fields: &Fields<'_>) -> Result<Document, Fault> {
+    fn from_settings(fields: &Fields<'_>) -> Result<Document, Fault> {
         let line = |key| fields.get(key).map_or(1, |node| node.place.line);
         Ok(Document {
             name: fields.text("name")?.map(str::to_owned),
@@ -184,7 +185,7 @@ impl Document {
             default: fields.choice("default", &ACTIONS)?.unwrap_or(AccessAction::Deny),
             arp: fields.choice("arp", &ACTIONS)?.unwrap_or(AccessAction::Allow),
             fragments: fields.choice("fragments", &fragments::CHOICES)?,
-            lines: OfAll { default: line("default"), arp: line("arp"), fragments: line("fragments") },
+            lines: PerSetting { default: line("default"), arp: line("arp"), fragments: line("fragments") },
             rules: Vec::new(),
             entries: Vec::new(),
             tests: Vec::new(),
@@ -232,7 +233,7 @@ impl Document {
     }
 
     /// Adds the entries of `arp`, and those of `fragments` before all others.
-    fn add_settled(&mut self) {
+    fn add_arp_and_fragments(&mut self) {
         let after_rules = self.rules.len() as u32;
         self.entries.extend(resolution().map(|cube| Entry::from_cube(cube, after_rules)));
         if self.fragments.is_some_and(|all| all.action().is_some()) {
