@@ -21,7 +21,7 @@ impl ConfiguredOptions {
     pub fn read(file: Option<&Path>, report: &mut DoctorReport) -> ConfiguredOptions {
         let default = Path::new(DEFAULT_FILE);
         let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
-            report.not_looked_at(
+            report.add_unchecked(
                 "a configuration",
                 format!("none was named (--config FILE), and there is no {DEFAULT_FILE}"),
             );
@@ -30,24 +30,24 @@ impl ConfiguredOptions {
         let place = format!("the configuration {}", file.display());
         match config::run_options(file) {
             Ok(options) => {
-                report.looked_at(place);
+                report.add_checked(place);
                 look_at_tls(&options, file, report);
                 ConfiguredOptions(Some(options))
             }
             Err(error) if error.downcast_ref().is_some_and(is_denied) => {
-                report.not_looked_at(place, format!("{error:#}"));
+                report.add_unchecked(place, format!("{error:#}"));
                 ConfiguredOptions::default()
             }
             Err(error) => {
-                report.looked_at(place);
-                report.found(
+                report.add_checked(place);
+                report.add(
                     Finding::new(
                         Severity::Error,
                         FindingId::Configuration,
                         format!("configuration {}", file.display()),
                     )
                     .what(format!("{error:#}"))
-                    .so("a controller with it does not start")
+                    .consequence("a controller with it does not start")
                     .mend(format!("maple config check {}", quoted(file))),
                 );
                 ConfiguredOptions::default()
@@ -99,16 +99,16 @@ fn look_at_tls(options: &RunOptions, file: &Path, report: &mut DoctorReport) {
         Ok(Some(files)) => match Tls::open(files) {
             Ok(_) => return,
             Err(error) if of_system(&error).is_some_and(is_denied) => {
-                return report.not_looked_at(format!("the files for TLS of {}", file.display()), error.to_string());
+                return report.add_unchecked(format!("the files for TLS of {}", file.display()), error.to_string());
             }
             Err(error) => error.to_string(),
         },
         Err(error) => format!("{error:#}"),
     };
-    report.found(
+    report.add(
         Finding::new(Severity::Error, FindingId::TlsFiles, format!("configuration {}", file.display()))
             .what(what)
-            .so("a controller with it does not start, and one that runs goes on with the files as they were")
+            .consequence("a controller with it does not start, and one that runs goes on with the files as they were")
             .mend(format!("maple config show --config {}  # names the files", quoted(file))),
     );
 }

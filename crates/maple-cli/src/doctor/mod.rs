@@ -69,7 +69,7 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
         write(&mut text, &report, &names);
         print_painted(&text)?;
     }
-    let is_bad = report.findings().iter().any(|finding| finding.level() < Severity::Note);
+    let is_bad = report.findings().iter().any(|finding| finding.severity() < Severity::Note);
     Ok(if is_bad { FOUND } else { 0 })
 }
 
@@ -84,9 +84,9 @@ fn visit(
     let asked = Controller::ask(control);
     if let Err(silence) = &asked {
         if let Silence::Silent(why) = silence {
-            report.found(silent(control, why));
+            report.add(silent(control, why));
         }
-        report.not_looked_at("the controller", silence.why());
+        report.add_unchecked("the controller", silence.why());
     }
     let is_absent = matches!(asked, Err(Silence::Absent(_)));
     let controller = asked.ok();
@@ -104,8 +104,8 @@ fn visit(
         // A running controller has its addresses already; those of a configuration may be others.
         Some(_) if of_another => {}
         Some(controller) => wanted_ports(controller, configured, report),
-        None if !is_absent => report.not_looked_at(LISTENERS, "a controller that does not answer may do so"),
-        None if !expected.is_known => report.not_looked_at(LISTENERS, "no configuration of it says which these are"),
+        None if !is_absent => report.add_unchecked(LISTENERS, "a controller that does not answer may do so"),
+        None if !expected.is_known => report.add_unchecked(LISTENERS, "no configuration of it says which these are"),
         None => host::look_at_ports(&expected.listening, None, report),
     }
     host(controller, open_vswitch.as_ref(), report);
@@ -120,10 +120,10 @@ fn open_vswitch(
     controller: Option<&Controller>,
     report: &mut DoctorReport,
 ) -> Option<Database> {
-    let asked = Database::ask().map_err(|why| report.not_looked_at("Open vSwitch on this host", why));
+    let asked = Database::ask().map_err(|why| report.add_unchecked("Open vSwitch on this host", why));
     let mut database = asked.ok()?;
     for name in database.choose(&args.bridge) {
-        report.not_looked_at(format!("bridge {name}"), "Open vSwitch has none of this name");
+        report.add_unchecked(format!("bridge {name}"), "Open vSwitch has none of this name");
     }
     database.look(expected, controller, !args.bridge.is_empty(), report);
     Some(database)
@@ -134,7 +134,7 @@ fn wanted_ports(controller: &Controller, configured: &ConfiguredOptions, report:
     let wanted = configured.given_listening();
     match controller.pid().filter(|pid| Process::read(*pid).is_some()) {
         _ if wanted.is_empty() => {}
-        None => report.not_looked_at(LISTENERS, "its process is not visible from here"),
+        None => report.add_unchecked(LISTENERS, "its process is not visible from here"),
         own => host::look_at_ports(&wanted, own, report),
     }
 }
@@ -165,7 +165,7 @@ fn report_remote_switches(controller: Option<&Controller>, open_vswitch: Option<
     if !away.is_empty() {
         let (shown, more) = (away.len().min(8), away.len().saturating_sub(8));
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        report.not_looked_at(
+        report.add_unchecked(
             format!("Open vSwitch of switches {}{more}", away[..shown].join(", ")),
             "it is not on this host, or not among the bridges that were named: run `maple doctor` there",
         );
@@ -192,12 +192,12 @@ fn files(
     match controller {
         None => match configured.state_file().or(service) {
             Some(path) => host::look_at_state_file(path, None, report),
-            None => report.not_looked_at("a state file", "neither a controller nor a configuration names one"),
+            None => report.add_unchecked("a state file", "neither a controller nor a configuration names one"),
         },
         Some(controller) => match (controller.state_file(), &process) {
             (Some(path), Some(_)) => host::look_at_state_file(path, process.as_ref(), report),
             (Some(path), None) => {
-                report.not_looked_at(
+                report.add_unchecked(
                     format!("the state file {}", path.display()),
                     "it is not known which user writes it",
                 );
@@ -219,10 +219,10 @@ fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report
     let process = process(controller);
     match (controller.map(Controller::pid), &process) {
         (Some(Some(pid)), None) => {
-            report.not_looked_at(format!("limits and cores of process {pid}"), "it is hidden from this user");
+            report.add_unchecked(format!("limits and cores of process {pid}"), "it is hidden from this user");
         }
         (Some(None), _) => {
-            report.not_looked_at("limits and cores of the controller", "its process is not visible from here");
+            report.add_unchecked("limits and cores of the controller", "its process is not visible from here");
         }
         _ => {}
     }
@@ -239,18 +239,18 @@ fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report
 /// Writes the report for people, the worst first.
 fn write(out: &mut Painted, report: &DoctorReport, names: &Names) {
     for finding in report.findings() {
-        let (level, colour) = (finding.level().name(), colour(finding.level()));
-        let text = finding.text(level, names);
-        match text.strip_prefix(level) {
+        let (severity, colour) = (finding.severity().name(), colour(finding.severity()));
+        let text = finding.text(severity, names);
+        match text.strip_prefix(severity) {
             Some(rest) => {
-                out.push_in(colour, level);
+                out.push_in(colour, severity);
                 out.push(rest);
             }
             None => out.push(&text),
         }
         out.push("\n");
     }
-    let count = |level| report.findings().iter().filter(|finding| finding.level() == level).count();
+    let count = |severity| report.findings().iter().filter(|finding| finding.severity() == severity).count();
     let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
     out.push("looked at:\n");
     report.checked().iter().for_each(|what| out.push(&format!("  {}\n", names.in_text(what))));
@@ -267,8 +267,8 @@ fn write(out: &mut Painted, report: &DoctorReport, names: &Names) {
     });
 }
 
-fn colour(level: Severity) -> Colour {
-    match level {
+fn colour(severity: Severity) -> Colour {
+    match severity {
         Severity::Error => Colour::Red,
         Severity::Warning => Colour::Yellow,
         Severity::Note => Colour::Cyan,
@@ -287,13 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn a_report_ends_with_what_was_looked_at_and_how_much_was_found() {
+    fn a_report_ends_with_what_was_checked_and_how_much_was_found() {
         let mut report = DoctorReport::default();
-        report.looked_at("this");
+        report.add_checked("this");
         assert_eq!(text(&report, &Names::new(), false), "looked at:\n  this\nnothing was found\n");
-        report.not_looked_at("that", "it is not there");
+        report.add_unchecked("that", "it is not there");
         assert!(text(&report, &Names::new(), false).ends_with("\nnothing was found in what was looked at\n"));
-        report.found(Finding::new(Severity::Error, FindingId::NoSwitch, "the controller").what("a").so("b").mend("c"));
+        report.add(
+            Finding::new(Severity::Error, FindingId::NoSwitch, "the controller").what("a").consequence("b").mend("c"),
+        );
         let told = text(&report, &Names::new(), false);
         assert!(told.starts_with(
             "error no-switch: the controller: a\n  then: b\n  mend: c\n  page: docs/doctor.md#no-switch\n\n"

@@ -155,7 +155,7 @@ impl Controller {
 pub fn silent(control: &Path, why: &str) -> Finding {
     Finding::new(Severity::Error, FindingId::ControllerSilent, format!("the controller at {}", control.display()))
         .what(why)
-        .so("nobody learns what it does, and perhaps it does nothing: its shards or its control socket hang")
+        .consequence("nobody learns what it does, and perhaps it does nothing: its shards or its control socket hang")
         .mend("systemctl restart maple  # if it is the service")
 }
 

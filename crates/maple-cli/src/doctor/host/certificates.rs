@@ -13,27 +13,32 @@ pub fn look(of_controller: [(&str, Option<u64>); 2], files: &[PathBuf], report: 
     let now = SystemTime::now();
     for (place, seconds) in of_controller {
         let Some(seconds) = seconds else { continue };
-        report.looked_at(place);
+        report.add_checked(place);
         let ends = UNIX_EPOCH + Duration::from_secs(seconds);
         let mend = "put a new one in its place; the controller reads it by itself";
-        report.all(finding(place, mend, ends, now));
+        report.extend(finding(place, mend, ends, now));
     }
     for file in files {
         let place = format!("certificate {}", file.display());
         match expiry(file) {
             Ok(ends) => {
-                report.all(finding(&place, "put a new one in its place: ovs-pki makes them (docs/tls.md)", ends, now));
-                report.looked_at(place);
+                report.extend(finding(
+                    &place,
+                    "put a new one in its place: ovs-pki makes them (docs/tls.md)",
+                    ends,
+                    now,
+                ));
+                report.add_checked(place);
             }
             Err(TlsError::Read(_, error)) if error.kind() == ErrorKind::PermissionDenied => {
-                report.not_looked_at(place, error.to_string());
+                report.add_unchecked(place, error.to_string());
             }
             Err(error) => {
-                report.looked_at(&place);
-                report.found(
+                report.add_checked(&place);
+                report.add(
                     Finding::new(Severity::Error, FindingId::TlsFiles, place)
                         .what(error.to_string())
-                        .so("no session with TLS begins with it")
+                        .consequence("no session with TLS begins with it")
                         .mend("put a certificate in its place: ovs-pki makes them (docs/tls.md)"),
                 );
             }
@@ -42,13 +47,13 @@ pub fn look(of_controller: [(&str, Option<u64>); 2], files: &[PathBuf], report: 
 }
 
 fn finding(place: &str, mend: &str, ends: SystemTime, now: SystemTime) -> Option<Finding> {
-    let told = |level| Finding::new(level, FindingId::CertificateExpires, place).mend(mend);
+    let told = |severity| Finding::new(severity, FindingId::CertificateExpires, place).mend(mend);
     match ends.duration_since(now) {
-        Err(_) => Some(told(Severity::Error).what("it has expired").so("no session with TLS begins any more")),
+        Err(_) => Some(told(Severity::Error).what("it has expired").consequence("no session with TLS begins any more")),
         Ok(left) if left < WARN_BEFORE => {
             let days = left.as_secs() / 86_400;
             let what = format!("it expires in {days} {}", if days == 1 { "day" } else { "days" });
-            Some(told(Severity::Warning).what(what).so("after that no session with TLS begins any more"))
+            Some(told(Severity::Warning).what(what).consequence("after that no session with TLS begins any more"))
         }
         Ok(_) => None,
     }
@@ -77,6 +82,9 @@ mod tests {
         assert_eq!(days(30), None);
         assert!(days(29).expect("soon").plain().contains("expires in 29 days"));
         assert!(days(1).expect("soon").plain().contains("expires in 1 day\n"));
-        assert_eq!(finding("c", "m", now - Duration::from_secs(1), now).map(|one| one.level()), Some(Severity::Error));
+        assert_eq!(
+            finding("c", "m", now - Duration::from_secs(1), now).map(|one| one.severity()),
+            Some(Severity::Error)
+        );
     }
 }

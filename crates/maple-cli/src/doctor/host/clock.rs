@@ -11,18 +11,18 @@ const SMALL: f64 = 1.0;
 pub fn look(controller: Option<&Controller>, report: &mut DoctorReport) {
     match controller.map(Controller::clock_stepped) {
         Some(Some(seconds)) => {
-            report.looked_at("steps of the clock since the controller's start");
-            report.all(stepped(seconds));
+            report.add_checked("steps of the clock since the controller's start");
+            report.extend(stepped(seconds));
         }
-        Some(None) => report.not_looked_at("steps of the clock", "the controller is older, and does not say"),
-        None => report.not_looked_at("steps of the clock", "only a running controller knows"),
+        Some(None) => report.add_unchecked("steps of the clock", "the controller is older, and does not say"),
+        None => report.add_unchecked("steps of the clock", "only a running controller knows"),
     }
     match output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]) {
         Ok(text) => {
-            report.looked_at("whether the clock is synchronised");
-            report.all((text.trim() == "no").then(not_synchronised));
+            report.add_checked("whether the clock is synchronised");
+            report.extend((text.trim() == "no").then(not_synchronised));
         }
-        Err(why) => report.not_looked_at("whether the clock is synchronised", why),
+        Err(why) => report.add_unchecked("whether the clock is synchronised", why),
     }
 }
 
@@ -38,7 +38,9 @@ fn stepped(seconds: f64) -> Option<Finding> {
                 "the clock went {way} by {:.0} s while the controller ran: it was set, or the machine slept",
                 seconds.abs()
             ))
-            .so("times in the log do not fit together, and DHCP leases and certificates end too early or too late")
+            .consequence(
+                "times in the log do not fit together, and DHCP leases and certificates end too early or too late",
+            )
             .mend("timedatectl set-ntp true"),
     )
 }
@@ -46,7 +48,7 @@ fn stepped(seconds: f64) -> Option<Finding> {
 fn not_synchronised() -> Finding {
     Finding::new(Severity::Note, FindingId::ClockNotSynchronised, "this host")
         .what("nothing synchronises the clock")
-        .so("certificates are judged by a wrong time, and logs of several machines do not fit together")
+        .consequence("certificates are judged by a wrong time, and logs of several machines do not fit together")
         .mend("timedatectl set-ntp true")
 }
 
@@ -56,9 +58,9 @@ mod tests {
 
     #[test]
     fn small_steps_are_nothing_and_others_a_note() {
-        let level = |seconds| stepped(seconds).map(|finding| finding.level());
-        assert_eq!((level(0.2), level(-0.2)), (None, None));
-        assert_eq!((level(2.0), level(-3600.0)), (Some(Severity::Note), Some(Severity::Note)));
+        let severity = |seconds| stepped(seconds).map(|finding| finding.severity());
+        assert_eq!((severity(0.2), severity(-0.2)), (None, None));
+        assert_eq!((severity(2.0), severity(-3600.0)), (Some(Severity::Note), Some(Severity::Note)));
         assert!(stepped(-2.0).expect("a step").plain().contains("went back by 2 s"));
     }
 }

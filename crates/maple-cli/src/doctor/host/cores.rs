@@ -11,17 +11,17 @@ const GROUPS: &str = "/sys/fs/cgroup";
 /// Checks the cores of a controller with this number of workers. `busy`: a mask of cores that Open vSwitch occupies.
 pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, report: &mut DoctorReport) {
     let Some(process) = process else { return };
-    report.looked_at(format!(
+    report.add_checked(format!(
         "the cores of the controller, which has {workers} {}",
         if workers == 1 { "worker" } else { "workers" }
     ));
-    report.all(shared(process, workers));
-    report.all(busy.and_then(|mask| polled(process, mask)));
+    report.extend(shared(process, workers));
+    report.extend(busy.and_then(|mask| polled(process, mask)));
     match process.cgroup.as_deref() {
         Some(group) if Path::new(GROUPS).join(group.trim_start_matches('/')).is_dir() => {
-            report.all(quota(Path::new(GROUPS), group).and_then(|cores| limited(cores, workers)));
+            report.extend(quota(Path::new(GROUPS), group).and_then(|cores| limited(cores, workers)));
         }
-        _ => report.not_looked_at("the quota of processor time", "the control group of the controller can't be read"),
+        _ => report.add_unchecked("the quota of processor time", "the control group of the controller can't be read"),
     }
 }
 
@@ -45,7 +45,7 @@ fn shared(process: &Process, workers: usize) -> Option<Finding> {
     Some(
         Finding::new(Severity::Warning, FindingId::CoresShared, "the controller")
             .what(what)
-            .so("workers wait for each other's turns, and packets of their switches with them")
+            .consequence("workers wait for each other's turns, and packets of their switches with them")
             .mend(format!("maple run POLICY --workers {}", cores.len().max(1))),
     )
 }
@@ -61,7 +61,7 @@ fn polled(process: &Process, mask: &str) -> Option<Finding> {
             .what(format!(
                 "{lost} of its workers stay on cores that Open vSwitch polls all the time (pmd-cpu-mask {mask})"
             ))
-            .so("they have half of a core at best, and packets wait")
+            .consequence("they have half of a core at best, and packets wait")
             .mend(format!("maple run POLICY --cores {}", if free.is_empty() { "N".to_owned() } else { free.join(",") }))
     })
 }
@@ -90,7 +90,9 @@ fn limited(cores: f64, workers: usize) -> Option<Finding> {
     (cores < workers as f64).then(|| {
         Finding::new(Severity::Warning, FindingId::CpuQuota, "the controller")
             .what(format!("it may use {cores:.1} cores' time, and has {workers} workers"))
-            .so("when they are busy, the kernel stops all of them for some hundredths of a second, again and again")
+            .consequence(
+                "when they are busy, the kernel stops all of them for some hundredths of a second, again and again",
+            )
             .mend(format!("systemctl set-property maple CPUQuota={}%", workers * 100))
     })
 }

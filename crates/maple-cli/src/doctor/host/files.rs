@@ -32,12 +32,12 @@ pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut DoctorRe
         let place = path.clone();
         let connected = within(TIME_LIMIT, move || UnixStream::connect(place));
         match connected.unwrap_or(Err(ErrorKind::TimedOut.into())) {
-            Ok(_) => report.looked_at(format!("the control socket {}", path.display())),
+            Ok(_) => report.add_checked(format!("the control socket {}", path.display())),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                report.looked_at(format!("the control socket {}", path.display()));
-                report.found(stale(path));
+                report.add_checked(format!("the control socket {}", path.display()));
+                report.add(stale(path));
             }
-            Err(error) => report.not_looked_at(format!("the control socket {}", path.display()), error.to_string()),
+            Err(error) => report.add_unchecked(format!("the control socket {}", path.display()), error.to_string()),
         }
     }
 }
@@ -45,7 +45,9 @@ pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut DoctorRe
 fn stale(path: &Path) -> Finding {
     Finding::new(Severity::Warning, FindingId::StaleSocket, format!("control socket {}", path.display()))
         .what("nobody listens on it: its controller was killed")
-        .so("`maple show` asks there and not at the socket of the system's controller, and says that there is none")
+        .consequence(
+            "`maple show` asks there and not at the socket of the system's controller, and says that there is none",
+        )
         .mend(format!("rm {}", quoted(path)))
 }
 
@@ -59,7 +61,7 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut D
         None => Process::read(std::process::id()).map(|own| own.user),
     };
     let Some((user, groups)) = user else {
-        return report.not_looked_at(what, "it is not known which user writes it");
+        return report.add_unchecked(what, "it is not known which user writes it");
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let may = |path: &Path, wanted: u32| std::fs::metadata(path).map(|found| allows(&found, user, &groups, wanted));
@@ -69,7 +71,7 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut D
         (Err(error), _) if error.kind() == ErrorKind::NotFound => {
             (format!("there is no folder {}", folder.display()), format!("install -d -m 700 -o {user} {place}"))
         }
-        (Err(error), _) => return report.not_looked_at(what, error.to_string()),
+        (Err(error), _) => return report.add_unchecked(what, error.to_string()),
         // The ownership of a folder that others use is not changed.
         (Ok(false), _) => (
             format!("user {user} may not make files in {}", folder.display()),
@@ -77,15 +79,15 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut D
         ),
         (Ok(true), Ok(false)) => (format!("user {user} may not write it"), format!("chown {user} {own}")),
         (Ok(true), Err(error)) if error.kind() != ErrorKind::NotFound => {
-            return report.not_looked_at(what, error.to_string());
+            return report.add_unchecked(what, error.to_string());
         }
-        (Ok(true), _) => return report.looked_at(what),
+        (Ok(true), _) => return report.add_checked(what),
     };
-    report.looked_at(what);
-    report.found(
+    report.add_checked(what);
+    report.add(
         Finding::new(Severity::Error, FindingId::StateFile, format!("state file {}", path.display()))
             .what(why)
-            .so("the controller does not start, or what it decides is not kept over a restart")
+            .consequence("the controller does not start, or what it decides is not kept over a restart")
             .mend(mend),
     );
 }

@@ -31,14 +31,14 @@ const FEW_FILES: u64 = 1024;
 pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &mut DoctorReport) {
     match process.map(|process| process.open_files) {
         Some(Some(limit)) => {
-            report.looked_at(format!("the controller's limit of open files, {limit}"));
-            report.all(file_limit(limit, connections, "the controller"));
+            report.add_checked(format!("the controller's limit of open files, {limit}"));
+            report.extend(file_limit(limit, connections, "the controller"));
         }
-        Some(None) => report.not_looked_at("the controller's limit of open files", "its process can't be read here"),
+        Some(None) => report.add_unchecked("the controller's limit of open files", "its process can't be read here"),
         None => {
             let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
-            report.looked_at("the limit of open files here");
-            report.all(file_limit(limit, 0, "programs started here"));
+            report.add_checked("the limit of open files here");
+            report.extend(file_limit(limit, 0, "programs started here"));
         }
     }
 }
@@ -47,15 +47,15 @@ pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &
 pub fn look_at_kernel(report: &mut DoctorReport) {
     match std::fs::read_to_string("/proc/sys/net/core/somaxconn").map(|text| text.trim().parse()) {
         Ok(Ok(waiting)) => {
-            report.looked_at("net.core.somaxconn");
-            report.all(listen_backlog(waiting));
+            report.add_checked("net.core.somaxconn");
+            report.extend(listen_backlog(waiting));
         }
-        _ => report.not_looked_at("net.core.somaxconn", "the kernel does not say it here"),
+        _ => report.add_unchecked("net.core.somaxconn", "the kernel does not say it here"),
     }
 }
 
 fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
-    let finding = |level| Finding::new(level, FindingId::FileLimit, place);
+    let finding = |severity| Finding::new(severity, FindingId::FileLimit, place);
     let room = limit.saturating_sub(OTHER_FILES);
     let mend = "systemctl edit maple  # and there: [Service] LimitNOFILE=65536";
     // The threshold is four fifths, because the rest is soon used up when switches reconnect.
@@ -63,14 +63,14 @@ fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
         return Some(
             finding(Severity::Warning)
                 .what(format!("{limit} files may be open, and {connections} connections of switches are"))
-                .so("further switches are not accepted")
+                .consequence("further switches are not accepted")
                 .mend(mend),
         );
     }
     (limit < FEW_FILES).then(|| {
         finding(Severity::Note)
             .what(format!("{limit} files may be open"))
-            .so(format!("more than {room} switches are not accepted"))
+            .consequence(format!("more than {room} switches are not accepted"))
             .mend(mend)
     })
 }
@@ -79,7 +79,9 @@ fn listen_backlog(waiting: u64) -> Option<Finding> {
     (waiting < u64::from(BACKLOG)).then(|| {
         Finding::new(Severity::Note, FindingId::ListenBacklog, "this host")
             .what(format!("net.core.somaxconn is {waiting}; a controller lets {BACKLOG} connections wait"))
-            .so("if more switches than that reconnect at once, some are refused and wait for their next attempt")
+            .consequence(
+                "if more switches than that reconnect at once, some are refused and wait for their next attempt",
+            )
             .mend(format!("sysctl -w net.core.somaxconn={BACKLOG}"))
     })
 }
@@ -90,11 +92,11 @@ mod tests {
 
     #[test]
     fn limits_are_compared_with_what_is_connected() {
-        let level = |limit, connections| file_limit(limit, connections, "x").map(|finding| finding.level());
-        assert_eq!(level(65_536, 10), None);
-        assert_eq!(level(512, 10), Some(Severity::Note));
-        assert_eq!(level(1088, 900), Some(Severity::Warning));
-        assert_eq!(level(u64::MAX, 0), None);
+        let severity = |limit, connections| file_limit(limit, connections, "x").map(|finding| finding.severity());
+        assert_eq!(severity(65_536, 10), None);
+        assert_eq!(severity(512, 10), Some(Severity::Note));
+        assert_eq!(severity(1088, 900), Some(Severity::Warning));
+        assert_eq!(severity(u64::MAX, 0), None);
         assert!(listen_backlog(4096).is_none() && listen_backlog(128).is_some());
     }
 }

@@ -14,11 +14,11 @@ use maple_controller::control::doctor::quoted;
 pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut DoctorReport) {
     let addresses = wanted.iter().map(|one| one.address.to_string()).collect::<Vec<_>>().join(", ");
     let Ok(sockets) = procfs::net::tcp() else {
-        return report.not_looked_at(format!("who listens on {addresses}"), "/proc/net/tcp can't be read");
+        return report.add_unchecked(format!("who listens on {addresses}"), "/proc/net/tcp can't be read");
     };
     let mut sockets = [sockets, procfs::net::tcp6().unwrap_or_default()].concat();
     sockets.retain(|socket| socket.state == TcpState::Listen);
-    report.looked_at(format!("who listens on {addresses}"));
+    report.add_checked(format!("who listens on {addresses}"));
     for one in wanted {
         let Some(taken) = sockets.iter().find(|socket| clash(socket.local_address, one.address)) else { continue };
         let owner = owner(taken.inode);
@@ -26,30 +26,30 @@ pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut DoctorReport) {
         if owner.as_ref().is_some_and(|(pid, _)| *pid == 1 || Some(*pid) == own) {
             continue;
         }
-        report.found(in_use(one, taken.local_address, owner));
+        report.add(in_use(one, taken.local_address, owner));
     }
 }
 
 fn in_use(wanted: &Listening, taken: SocketAddr, owner: Option<(u32, String)>) -> Finding {
     let Listening { address, tls } = *wanted;
-    let found = |level, who: &str| {
-        Finding::new(level, FindingId::PortInUse, format!("address {address}"))
+    let found = |severity, who: &str| {
+        Finding::new(severity, FindingId::PortInUse, format!("address {address}"))
             .what(format!("{who} listens on {taken}"))
     };
     let lost = "a controller can't start there, and switches reach the other program";
     match owner {
         Some((pid, name)) if is_maple(pid, &name) => found(Severity::Note, &format!("a controller (process {pid})"))
-            .so("it was not asked: its control socket is another one")
+            .consequence("it was not asked: its control socket is another one")
             .mend("maple doctor --control SOCKET"),
         Some((pid, name)) => {
             let other = SocketAddr::new(address.ip(), if address.port() == 6653 { 6633 } else { 6653 });
             let tls = if tls { "tls:" } else { "" };
             found(Severity::Error, &format!("process {pid} ({name})"))
-                .so(lost)
+                .consequence(lost)
                 .mend(format!("maple run POLICY --listen {}", quoted(format!("{tls}{other}"))))
         }
         // The process may be a controller of that user.
-        None => found(Severity::Warning, "a process of another user").so(lost).mend("sudo maple doctor"),
+        None => found(Severity::Warning, "a process of another user").consequence(lost).mend("sudo maple doctor"),
     }
 }
 

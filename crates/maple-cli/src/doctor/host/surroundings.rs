@@ -14,14 +14,14 @@ const PYTHON: (u32, u32) = (3, 10);
 /// Checks the service, if systemd runs here.
 pub fn look(report: &mut DoctorReport) {
     if !Path::new("/run/systemd/system").exists() {
-        return report.not_looked_at(format!("the service {SERVICE}"), "systemd does not run this host");
+        return report.add_unchecked(format!("the service {SERVICE}"), "systemd does not run this host");
     }
     match output("systemctl", &["show", SERVICE, "--property=LoadState,ActiveState,Result,NRestarts"]) {
         Ok(text) => {
-            report.looked_at(format!("the service {SERVICE}"));
-            report.all(state(&text));
+            report.add_checked(format!("the service {SERVICE}"));
+            report.extend(state(&text));
         }
-        Err(why) => report.not_looked_at(format!("the service {SERVICE}"), why),
+        Err(why) => report.add_unchecked(format!("the service {SERVICE}"), why),
     }
 }
 
@@ -33,19 +33,19 @@ fn state(text: &str) -> Option<Finding> {
         return None;
     }
     let restarts: u64 = value("NRestarts").parse().unwrap_or_default();
-    let finding = |level| Finding::new(level, FindingId::ServiceFailed, SERVICE);
+    let finding = |severity| Finding::new(severity, FindingId::ServiceFailed, SERVICE);
     if value("ActiveState") == "failed" {
         return Some(
             finding(Severity::Error)
                 .what(format!("it failed ({})", value("Result")))
-                .so("no controller runs; switches do what their fail mode says")
+                .consequence("no controller runs; switches do what their fail mode says")
                 .mend("journalctl -u maple -n 50"),
         );
     }
     (restarts > 0).then(|| {
         finding(Severity::Warning)
             .what(format!("systemd has started it again {}", counted(restarts, "time")))
-            .so("each time new flows wait, and without a state file all rules are made anew")
+            .consequence("each time new flows wait, and without a state file all rules are made anew")
             .mend("journalctl -u maple -p warning")
     })
 }
@@ -53,14 +53,14 @@ fn state(text: &str) -> Option<Finding> {
 /// Checks Python. `runs_this`: Python runs this command, so it is new enough.
 pub fn look_at_python(runs_this: bool, report: &mut DoctorReport) {
     if runs_this {
-        return report.looked_at("the version of Python, which runs this command");
+        return report.add_checked("the version of Python, which runs this command");
     }
     match output("python3", &["--version"]) {
         Ok(text) => {
-            report.looked_at("the version of Python");
-            report.all(python(&text));
+            report.add_checked("the version of Python");
+            report.extend(python(&text));
         }
-        Err(why) => report.not_looked_at("the version of Python", why),
+        Err(why) => report.add_unchecked("the version of Python", why),
     }
 }
 
@@ -71,7 +71,7 @@ fn python(text: &str) -> Option<Finding> {
     (found < PYTHON).then(|| {
         Finding::new(Severity::Note, FindingId::PythonVersion, "python3")
             .what(format!("its version is {version}; policies in Python need {}.{}", PYTHON.0, PYTHON.1))
-            .so("the package can't be installed there; policies in Rust need no Python")
+            .consequence("the package can't be installed there; policies in Rust need no Python")
             .mend("apt-get install python3.11")
     })
 }
@@ -84,7 +84,7 @@ mod tests {
     fn a_service_that_failed_or_restarts_is_told() {
         let of = |active: &str, restarts: u32| {
             state(&format!("Result=exit-code\nLoadState=loaded\nActiveState={active}\nNRestarts={restarts}\n"))
-                .map(|one| one.level())
+                .map(|one| one.severity())
         };
         assert_eq!(
             (of("active", 0), of("active", 3), of("failed", 5)),

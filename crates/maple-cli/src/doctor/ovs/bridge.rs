@@ -128,7 +128,7 @@ fn of_bridge(bridge: &Bridge, has_kernel: bool) -> Vec<Finding> {
     found.extend(bridge.spanning_tree.map(|name| {
         Finding::new(Severity::Warning, FindingId::OvsSpanningTree, at(bridge))
             .what(format!("{name} is true"))
-            .so("the spanning tree blocks ports, and Maple takes these for links that are down; paths are longer than need be")
+            .consequence("the spanning tree blocks ports, and Maple takes these for links that are down; paths are longer than need be")
             .mend(format!("ovs-vsctl set bridge {} {name}=false", quoted(&bridge.name)))
     }));
     found.extend(bridge.targets.iter().flat_map(|target| session(bridge, target)));
@@ -148,7 +148,7 @@ fn port_error(bridge: &Bridge, interface: &Interface, has_kernel: bool) -> Optio
         let more = if is_own { "" } else { "  # and delete the port if it is gone for good" };
         format!("ovs-vsctl list interface {}{more}", quoted(&interface.name))
     };
-    Some(finding.what(error).so("the switch does not have this port: nothing behind it is reached").mend(mend))
+    Some(finding.what(error).consequence("the switch does not have this port: nothing behind it is reached").mend(mend))
 }
 
 fn fail_mode(bridge: &Bridge) -> Option<Finding> {
@@ -160,7 +160,7 @@ fn fail_mode(bridge: &Bridge) -> Option<Finding> {
     Some(
         Finding::new(Severity::Warning, FindingId::OvsFailMode, at(bridge))
             .what(format!("its fail mode is {mode}"))
-            .so("seconds after the controller is gone, it deletes all rules and forwards like a plain switch: the policy no longer \
+            .consequence("seconds after the controller is gone, it deletes all rules and forwards like a plain switch: the policy no longer \
                  holds, rings of switches become loops, and Maple takes its rules to stand")
             .mend(format!("ovs-vsctl set-fail-mode {} secure", quoted(&bridge.name))),
     )
@@ -172,7 +172,7 @@ fn protocols(bridge: &Bridge) -> Option<Finding> {
     if speaks("OpenFlow13") {
         return None;
     }
-    let (level, what, so) = if speaks("OpenFlow10") {
+    let (severity, what, consequence) = if speaks("OpenFlow10") {
         (
             Severity::Note,
             "it speaks OpenFlow 1.0 only, of the versions that Maple speaks".to_owned(),
@@ -186,24 +186,24 @@ fn protocols(bridge: &Bridge) -> Option<Finding> {
         )
     };
     let mend = format!("ovs-vsctl add bridge {} protocols OpenFlow13", quoted(&bridge.name));
-    Some(Finding::new(level, FindingId::OvsProtocols, at(bridge)).what(what).so(so).mend(mend))
+    Some(Finding::new(severity, FindingId::OvsProtocols, at(bridge)).what(what).consequence(consequence).mend(mend))
 }
 
 fn datapath_id(bridge: &Bridge) -> Option<Finding> {
     let dpid = bridge.dpid?;
-    let finding = |level| Finding::new(level, FindingId::OvsDpid, at(bridge));
+    let finding = |severity| Finding::new(severity, FindingId::OvsDpid, at(bridge));
     let set = |dpid: u64| format!("ovs-vsctl set bridge {} other-config:datapath-id={dpid:016x}", quoted(&bridge.name));
     match &bridge.wanted_dpid {
         None => Some(
             finding(Severity::Note)
                 .what(format!("its datapath id {dpid:016x} is made of the lowest hardware address of its ports"))
-                .so("when ports come or go the id may change, and the bridge is another switch to Maple")
+                .consequence("when ports come or go the id may change, and the bridge is another switch to Maple")
                 .mend(set(dpid)),
         ),
         Some(wanted) if parse_dpid(wanted) != Some(dpid) => Some(
             finding(Severity::Warning)
                 .what(format!("other-config:datapath-id is {wanted:?}, which is not a datapath id: it has {dpid:016x}"))
-                .so("what is configured for the wanted id does not hold for this switch")
+                .consequence("what is configured for the wanted id does not hold for this switch")
                 // Usually leading zeros are missing.
                 .mend(set(u64::from_str_radix(wanted, 16).ok().filter(|wanted| *wanted != 0).unwrap_or(dpid))),
         ),
@@ -228,7 +228,7 @@ fn session(bridge: &Bridge, target: &ControllerTarget) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Warning, FindingId::OvsMaxBackoff, at(bridge))
                 .what(format!("it waits up to {} s before it connects again to {}", wait / 1000, target.target))
-                .so("after a restart of the controller, new flows have no answer for that long")
+                .consequence("after a restart of the controller, new flows have no answer for that long")
                 .mend(format!("ovs-vsctl set controller {record} max_backoff=1000")),
         );
     }
@@ -236,7 +236,7 @@ fn session(bridge: &Bridge, target: &ControllerTarget) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Warning, FindingId::OvsInactivityProbe, at(bridge))
                 .what(format!("it never probes whether {} is still there", target.target))
-                .so("if the controller's machine or the network between fails, it does not notice for a quarter of an hour or more")
+                .consequence("if the controller's machine or the network between fails, it does not notice for a quarter of an hour or more")
                 .mend(format!("ovs-vsctl set controller {record} inactivity_probe=5000")),
         );
     }
@@ -251,14 +251,14 @@ fn flow_tables(bridge: &Bridge) -> Option<Finding> {
     let limit = limit.map_or("has no limit".to_owned(), |limit| format!("holds at most {limit} rules"));
     let what =
         format!("table {number} {limit}{}", if evicts { ", and deletes rules by itself when it is full" } else { "" });
-    let (level, so) = if evicts {
+    let (severity, consequence) = if evicts {
         (Severity::Warning, "it may delete a barrier rule; packets are misrouted until Maple has put that right")
     } else {
         (Severity::Note, "flows that do not fit are forwarded by the controller, slowly")
     };
     let mend =
         format!("ovs-vsctl clear bridge {} flow_tables  # unless somebody wants the limit", quoted(&bridge.name));
-    Some(Finding::new(level, FindingId::OvsFlowTables, at(bridge)).what(what).so(so).mend(mend))
+    Some(Finding::new(severity, FindingId::OvsFlowTables, at(bridge)).what(what).consequence(consequence).mend(mend))
 }
 
 /// Finds bridges with the datapath id of an earlier one.
@@ -273,7 +273,7 @@ fn duplicates(bridges: &[&Bridge]) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Error, FindingId::DuplicateDpid, at(bridge))
                 .what(format!("it has the datapath id {dpid:016x} of bridge {}", first.name))
-                .so("the controller serves one of the two, and refuses the other")
+                .consequence("the controller serves one of the two, and refuses the other")
                 .mend(format!("ovs-vsctl set bridge {} other-config:datapath-id={other}", quoted(&bridge.name))),
         );
     }

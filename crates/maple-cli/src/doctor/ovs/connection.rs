@@ -77,7 +77,7 @@ fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
     Some(
         Finding::new(Severity::Note, id, at(bridge))
             .what(what)
-            .so("no policy of the controller on this host holds there, and nothing else of it was judged")
+            .consequence("no policy of the controller on this host holds there, and nothing else of it was judged")
             .mend(format!("if it is to be Maple's: maple doctor --bridge {}", quoted(&bridge.name))),
     )
 }
@@ -92,7 +92,7 @@ pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<F
     Some(
         Finding::new(Severity::Error, FindingId::OvsTls, "Open vSwitch")
             .what(format!("bridge {} speaks TLS to its controller, and Open vSwitch has no certificate", bridge.name))
-            .so("no connection with TLS begins")
+            .consequence("no connection with TLS begins")
             .mend("ovs-vsctl set-ssl KEY CERTIFICATE AUTHORITY"),
     )
 }
@@ -100,10 +100,12 @@ pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<F
 fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -> Finding {
     // If other bridges are Maple's, or nothing is known, this one may have no controller on purpose.
     let is_expected = (expected.runs || expected.is_known) && !is_any_ours;
-    let level = if is_expected { Severity::Warning } else { Severity::Note };
-    Finding::new(level, FindingId::OvsNoController, at(bridge))
+    let severity = if is_expected { Severity::Warning } else { Severity::Note };
+    Finding::new(severity, FindingId::OvsNoController, at(bridge))
         .what("it has no controller")
-        .so("the policy does not hold there: it forwards like a plain switch, or in fail mode secure not at all")
+        .consequence(
+            "the policy does not hold there: it forwards like a plain switch, or in fail mode secure not at all",
+        )
         .mend(set_controller(bridge, expected))
 }
 
@@ -126,7 +128,7 @@ fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) ->
             Some(
                 Finding::new(Severity::Error, FindingId::OvsTls, at(bridge))
                     .what(format!("it speaks {it} to {address}, where the controller speaks {controller}"))
-                    .so("they never understand each other, and it stays without rules")
+                    .consequence("they never understand each other, and it stays without rules")
                     .mend(mend()),
             )
         }
@@ -136,13 +138,13 @@ fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) ->
                     "it connects to {address}, and the controller listens on {}",
                     listening_in_words(&expected.listening)
                 ))
-                .so("the controller never sees this switch")
+                .consequence("the controller never sees this switch")
                 .mend(mend()),
         ),
         TargetFit::OtherPort | TargetFit::Elsewhere if is_connected && expected.runs => Some(
             Finding::new(Severity::Note, FindingId::OvsTarget, at(bridge))
                 .what(format!("its controller is {address}, not the one on this host"))
-                .so("the policy of the controller on this host does not hold there")
+                .consequence("the policy of the controller on this host does not hold there")
                 .mend(mend()),
         ),
         _ if is_any_connected => None,
@@ -161,7 +163,7 @@ fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) ->
             Some(
                 Finding::new(Severity::Error, FindingId::OvsNotConnected, at(bridge))
                     .what(format!("it is not connected to {address}{why}"))
-                    .so("it gets no new rules; what it forwards now is up to its fail mode")
+                    .consequence("it gets no new rules; what it forwards now is up to its fail mode")
                     .mend(mend),
             )
         }
@@ -183,7 +185,7 @@ fn only_one(bridge: &Bridge) -> Finding {
     let only = bridge.targets.first().map(|target| target.target.as_str()).unwrap_or_default();
     Finding::new(Severity::Warning, FindingId::OvsOneController, at(bridge))
         .what(format!("{only} is its only controller, and that is one of a cluster"))
-        .so("if that controller ends, no other one takes this switch over")
+        .consequence("if that controller ends, no other one takes this switch over")
         .mend(format!("ovs-vsctl set-controller {} {only} tcp:OTHER:6653", quoted(&bridge.name)))
 }
 
@@ -191,7 +193,7 @@ fn several(bridge: &Bridge, expected: &Expected) -> Finding {
     let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
     Finding::new(Severity::Warning, FindingId::OvsSeveralControllers, at(bridge))
         .what(format!("it has several controllers: {}", targets.join(", ")))
-        .so("each changes the rules of the others: Maple does not share a switch")
+        .consequence("each changes the rules of the others: Maple does not share a switch")
         .mend(set_controller(bridge, expected))
 }
 

@@ -30,7 +30,7 @@ pub fn findings(bridges: &[&Bridge], controller: &Controller) -> Vec<Finding> {
             .what(format!(
                 "its MTU is {mtu}, and it is a link; hosts send frames of {longest}, and a label adds {LABEL} bytes"
             ))
-            .so(format!("packets of more than {mtu} bytes are lost between switches, without a word"))
+            .consequence(format!("packets of more than {mtu} bytes are lost between switches, without a word"))
             .mend(format!("ip link set dev {} mtu {}", quoted(&interface.name), longest + LABEL))
     };
     short.map(finding).collect()

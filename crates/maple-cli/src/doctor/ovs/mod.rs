@@ -122,24 +122,24 @@ impl Database {
             count => format!("{count} bridges"),
         };
         let version = self.root.text("ovs_version").unwrap_or_default();
-        report.looked_at(format!("Open vSwitch {version} on this host, with {bridges}"));
+        report.add_checked(format!("Open vSwitch {version} on this host, with {bridges}"));
         if !self.bridges.is_empty() {
-            report.all(system::findings(&self.root));
+            report.extend(system::findings(&self.root));
         }
         for (table, why) in &self.unseen {
-            report.not_looked_at(format!("the table {table} of Open vSwitch"), why);
+            report.add_unchecked(format!("the table {table} of Open vSwitch"), why);
         }
         let used: Vec<&Bridge> = self.bridges.iter().filter(|bridge| named || is_ours(bridge, expected)).collect();
-        report.all(connection::findings(&self.bridges, expected, named));
+        report.extend(connection::findings(&self.bridges, expected, named));
         if self.certificates.is_empty() && self.unseen.iter().all(|(table, _)| *table != SSL) {
-            report.all(connection::without_certificate(&used, expected));
+            report.extend(connection::without_certificate(&used, expected));
         }
-        report.all(bridge::findings(&used, self.has_kernel));
-        report.all(system::of_all(&used, &self.root).filter(|_| self.has_kernel));
+        report.extend(bridge::findings(&used, self.has_kernel));
+        report.extend(system::of_all(&used, &self.root).filter(|_| self.has_kernel));
         match controller {
-            Some(controller) => report.all(links::findings(&used, controller)),
+            Some(controller) => report.extend(links::findings(&used, controller)),
             None if used.is_empty() => {}
-            None => report.not_looked_at("the MTU of links", "only a running controller knows which ports are links"),
+            None => report.add_unchecked("the MTU of links", "only a running controller knows which ports are links"),
         }
     }
 }

@@ -18,7 +18,7 @@ pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Note, FindingId::OvsVersion, "Open vSwitch")
                 .what(format!("its version is {version}; Maple is tested with {major}.{minor}"))
-                .so("older versions may lack bundles in OpenFlow 1.3, or behave otherwise; nobody has tried")
+                .consequence("older versions may lack bundles in OpenFlow 1.3, or behave otherwise; nobody has tried")
                 .mend(format!("install Open vSwitch {major}.{minor} or newer")),
         );
     }
@@ -26,7 +26,7 @@ pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Warning, FindingId::OvsVlanLimit, "Open vSwitch")
                 .what(format!("vlan-limit is {limit}"))
-                .so("of packets with two VLAN tags, switches see fields that the policy does not see: rules for others may take them")
+                .consequence("of packets with two VLAN tags, switches see fields that the policy does not see: rules for others may take them")
                 .mend("ovs-vsctl remove Open_vSwitch . other_config vlan-limit"),
         );
     }
@@ -35,7 +35,7 @@ pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Note, FindingId::OvsFlowTables, "Open vSwitch")
                 .what(format!("flow-limit is {limit}: its datapath keeps at most that many flows"))
-                .so("with more flows than that, packets of known flows go to ovs-vswitchd again and again")
+                .consequence("with more flows than that, packets of known flows go to ovs-vswitchd again and again")
                 .mend("ovs-vsctl remove Open_vSwitch . other_config flow-limit"),
         );
     }
@@ -55,8 +55,10 @@ pub fn of_all(bridges: &[&Bridge], root: &DatabaseRow) -> Option<Finding> {
     Some(
         Finding::new(Severity::Note, FindingId::OvsDatapathType, joined(slow.iter().copied()))
             .what("the datapath is in user space (netdev), without DPDK")
-            .so("one process copies every packet, which is slower than the kernel's datapath, and hosts must not \
-                  leave checksums to their interfaces")
+            .consequence(
+                "one process copies every packet, which is slower than the kernel's datapath, and hosts must not \
+                  leave checksums to their interfaces",
+            )
             .mend(mend),
     )
 }

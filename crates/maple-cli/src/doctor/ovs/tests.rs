@@ -224,7 +224,7 @@ fn tables_with_limits_and_certificates_are_found() {
 }
 
 #[test]
-fn only_bridges_that_were_named_are_looked_at() {
+fn only_bridges_that_were_named_are_checked() {
     let mut chosen = database(&[("Bridge", 0, "fail_mode", json!("standalone"))], ["", ""]);
     assert_eq!(chosen.choose(&["s2".into(), "s9".into()]), ["s9"]);
     assert!(found_in(&chosen, &at(HERE, false)).is_empty());

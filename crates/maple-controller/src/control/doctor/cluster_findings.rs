@@ -12,21 +12,21 @@ pub fn findings(about: &Value) -> Vec<Finding> {
         return Vec::new();
     }
     let place = format!("cluster {}", text(&cluster["cluster"]));
-    let finding = |level, id| Finding::new(level, id, &place);
+    let finding = |severity, id| Finding::new(severity, id, &place);
     let mut found = Vec::new();
     if let Some(trouble) = cluster["trouble"].as_str() {
         let servers: Vec<&str> = items(&cluster["etcd"]).map(text).collect();
         found.push(
             finding(Severity::Error, FindingId::EtcdAway)
                 .what(trouble)
-                .so("who is master stays so, and no other controller takes its place until etcd answers")
+                .consequence("who is master stays so, and no other controller takes its place until etcd answers")
                 .mend(format!("etcdctl --endpoints={} endpoint status", servers.join(","))),
         );
     } else if cluster["master"].is_null() {
         found.push(
             finding(Severity::Error, FindingId::NoMaster)
                 .what("no controller is master")
-                .so("switches keep their rules, and nobody answers new packets")
+                .consequence("switches keep their rules, and nobody answers new packets")
                 .mend("maple show cluster  # again in some seconds: somebody becomes master when a lease has ended"),
         );
     }
@@ -35,7 +35,7 @@ pub fn findings(about: &Value) -> Vec<Finding> {
         found.push(
             finding(Severity::Warning, FindingId::NoStandby)
                 .what(format!("{only} is the only controller that is there"))
-                .so("if it ends, nobody takes over")
+                .consequence("if it ends, nobody takes over")
                 .mend("maple run POLICY --cluster ADDRESS --name OTHER  # on another machine"),
         );
     }
@@ -43,7 +43,7 @@ pub fn findings(about: &Value) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Error, FindingId::StandbyUnlisted, format!("controller {}", text(&cluster["name"])))
                 .what("it is a standby, and no switch is connected to it")
-                .so("if it becomes master, it has no switch")
+                .consequence("if it becomes master, it has no switch")
                 .mend("ovs-vsctl set-controller BRIDGE tcp:MASTER:6653 tcp:STANDBY:6653"),
         );
     }

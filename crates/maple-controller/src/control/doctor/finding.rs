@@ -21,7 +21,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Returns the level's name, as JSON has it.
+    /// Returns the severity's name, as JSON has it.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Error => "error",
@@ -206,7 +206,7 @@ impl FindingId {
 /// A present or future fault. Its texts have no control characters, whatever their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    level: Severity,
+    severity: Severity,
     id: FindingId,
     place: String,
     what: String,
@@ -216,9 +216,9 @@ pub struct Finding {
 
 impl Finding {
     /// Creates a finding at a place: `bridge s1`, a file, `the controller`.
-    pub fn new(level: Severity, id: FindingId, place: impl AsRef<str>) -> Finding {
+    pub fn new(severity: Severity, id: FindingId, place: impl AsRef<str>) -> Finding {
         let (what, consequence, mend) = Default::default();
-        Finding { level, id, place: clean(place.as_ref()), what, consequence, mend }
+        Finding { severity, id, place: clean(place.as_ref()), what, consequence, mend }
     }
 
     /// Sets the description of the fault.
@@ -227,7 +227,7 @@ impl Finding {
     }
 
     /// Sets the consequence.
-    pub fn so(self, text: impl AsRef<str>) -> Finding {
+    pub fn consequence(self, text: impl AsRef<str>) -> Finding {
         Finding { consequence: clean(text.as_ref()), ..self }
     }
 
@@ -237,28 +237,28 @@ impl Finding {
     }
 
     /// Returns the severity.
-    pub fn level(&self) -> Severity {
-        self.level
+    pub fn severity(&self) -> Severity {
+        self.severity
     }
 
-    /// Writes the finding in a few lines, with the level as given, and with names in place of ids. Commands keep ids,
+    /// Writes the finding in a few lines, with the severity as given, and with names in place of ids. Commands keep ids,
     /// because they need them.
-    pub fn text(&self, level: &str, names: &Names) -> String {
+    pub fn text(&self, severity: &str, names: &Names) -> String {
         let Finding { id, place, what, consequence, mend, .. } = self;
         let (place, what, consequence) = (names.in_text(place), names.in_text(what), names.in_text(consequence));
         let (name, page) = (id.name(), id.page());
-        format!("{level} {name}: {place}: {what}\n  then: {consequence}\n  mend: {mend}\n  page: {page}\n")
+        format!("{severity} {name}: {place}: {what}\n  then: {consequence}\n  mend: {mend}\n  page: {page}\n")
     }
 
     /// Writes the finding without names.
     pub fn plain(&self) -> String {
-        self.text(self.level.name(), &Names::new())
+        self.text(self.severity.name(), &Names::new())
     }
 
     fn to_json(&self) -> Value {
-        let Finding { level, id, place, what, consequence, mend } = self;
+        let Finding { severity, id, place, what, consequence, mend } = self;
         json!({
-            "id": id.name(), "level": level.name(), "what": what, "where": place, "consequence": consequence, "mend": mend,
+            "id": id.name(), "level": severity.name(), "what": what, "where": place, "consequence": consequence, "mend": mend,
             "page": id.page(),
         })
     }
@@ -280,34 +280,34 @@ pub fn quoted(text: impl AsRef<Path>) -> String {
 #[derive(Debug, Default)]
 pub struct DoctorReport {
     findings: Vec<Finding>,
-    looked_at: Vec<String>,
-    not_looked_at: Vec<(String, String)>,
+    checked: Vec<String>,
+    unchecked: Vec<(String, String)>,
 }
 
 impl DoctorReport {
     /// Adds a finding.
-    pub fn found(&mut self, finding: Finding) {
+    pub fn add(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
 
     /// Adds findings.
-    pub fn all(&mut self, findings: impl IntoIterator<Item = Finding>) {
+    pub fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
         self.findings.extend(findings);
     }
 
     /// Records that something was checked.
-    pub fn looked_at(&mut self, what: impl AsRef<str>) {
-        self.looked_at.push(clean(what.as_ref()));
+    pub fn add_checked(&mut self, what: impl AsRef<str>) {
+        self.checked.push(clean(what.as_ref()));
     }
 
     /// Records that something could not be checked, with the reason.
-    pub fn not_looked_at(&mut self, what: impl AsRef<str>, why: impl AsRef<str>) {
-        self.not_looked_at.push((clean(what.as_ref()), clean(why.as_ref())));
+    pub fn add_unchecked(&mut self, what: impl AsRef<str>, why: impl AsRef<str>) {
+        self.unchecked.push((clean(what.as_ref()), clean(why.as_ref())));
     }
 
     /// Sorts the findings, the worst first.
     pub fn sort(&mut self) {
-        self.findings.sort_by(|a, b| (a.level, a.id, &a.place).cmp(&(b.level, b.id, &b.place)));
+        self.findings.sort_by(|a, b| (a.severity, a.id, &a.place).cmp(&(b.severity, b.id, &b.place)));
     }
 
     /// Adds the controller's socket to the commands that query it, because it is not at the default path.
@@ -327,12 +327,12 @@ impl DoctorReport {
 
     /// Returns the list of what was checked.
     pub fn checked(&self) -> &[String] {
-        &self.looked_at
+        &self.checked
     }
 
     /// Returns the list of what could not be checked, with the reasons.
     pub fn unchecked(&self) -> &[(String, String)] {
-        &self.not_looked_at
+        &self.unchecked
     }
 
     /// Returns the report as JSON.
@@ -340,8 +340,8 @@ impl DoctorReport {
         let unseen = |(what, why): &(String, String)| json!({ "what": what, "why": why });
         json!({
             "findings": self.findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
-            "looked_at": self.looked_at,
-            "not_looked_at": self.not_looked_at.iter().map(unseen).collect::<Vec<_>>(),
+            "looked_at": self.checked,
+            "not_looked_at": self.unchecked.iter().map(unseen).collect::<Vec<_>>(),
         })
     }
 }
@@ -375,8 +375,10 @@ mod tests {
         let mut names = Names::new();
         names.add("core1", Named::Switch(Dpid(1))).expect("a name");
         let id = "0000000000000001";
-        let finding =
-            Finding::new(Severity::Note, FindingId::FewTables, format!("switch {id}")).what(id).so(id).mend(id);
+        let finding = Finding::new(Severity::Note, FindingId::FewTables, format!("switch {id}"))
+            .what(id)
+            .consequence(id)
+            .mend(id);
         let page = "docs/doctor.md#few-tables";
         let wanted = format!("note few-tables: switch core1: core1\n  then: core1\n  mend: {id}\n  page: {page}\n");
         assert_eq!(finding.text("note", &names), wanted);
@@ -385,15 +387,16 @@ mod tests {
     #[test]
     fn the_worst_comes_first_and_nothing_can_control_a_terminal() {
         let mut report = DoctorReport::default();
-        report.found(Finding::new(Severity::Note, FindingId::OvsVersion, "b"));
-        report.found(Finding::new(Severity::Warning, FindingId::OvsFailMode, "bridge s2"));
-        report.found(
+        report.add(Finding::new(Severity::Note, FindingId::OvsVersion, "b"));
+        report.add(Finding::new(Severity::Warning, FindingId::OvsFailMode, "bridge s2"));
+        report.add(
             Finding::new(Severity::Warning, FindingId::OvsFailMode, "bridge \u{1b}[31ms1\n")
                 .what("\u{7}it\nis")
                 .mend("m"),
         );
         report.sort();
-        let told: Vec<(Severity, &str)> = report.findings().iter().map(|one| (one.level, one.place.as_str())).collect();
+        let told: Vec<(Severity, &str)> =
+            report.findings().iter().map(|one| (one.severity, one.place.as_str())).collect();
         let first = (Severity::Warning, "bridge \\u{1b}[31ms1");
         assert_eq!(told, [first, (Severity::Warning, "bridge s2"), (Severity::Note, "b")]);
         assert_eq!(

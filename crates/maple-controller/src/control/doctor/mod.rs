@@ -72,9 +72,9 @@ pub(super) fn answer(handle: &Handle, asker: &Asker) -> Result<Value, RequestErr
         ..ControllerAnswers::default()
     };
     let (end, others) = (Instant::now() + TIME_LIMIT, answers.other_switches());
-    for (at, switch) in others.iter().enumerate() {
+    for (index, switch) in others.iter().enumerate() {
         if Instant::now() >= end {
-            answers.tables_left = others.len() - at;
+            answers.tables_left = others.len() - index;
             break;
         }
         // The switch may have gone meanwhile.
@@ -120,22 +120,23 @@ impl ControllerAnswers {
         let pid = self.process.map(|pid| format!(" (process {pid})")).unwrap_or_default();
         let is_standby = is_standby(&self.about);
         if is_standby {
-            report.looked_at(format!("the controller{pid}, which is a standby: its cluster, counters and errors"));
+            report.add_checked(format!("the controller{pid}, which is a standby: its cluster, counters and errors"));
         } else {
             let switches = if count == 1 { "switch" } else { "switches" };
-            report.looked_at(format!("the controller{pid} with {count} {switches}: its counters, errors and switches"));
+            report
+                .add_checked(format!("the controller{pid} with {count} {switches}: its counters, errors and switches"));
         }
-        report.all(cluster_findings::findings(&self.about));
-        report.all(control.and_then(|control| self.of_another_version(control)));
-        report.all(self.of_its_files());
+        report.extend(cluster_findings::findings(&self.about));
+        report.extend(control.and_then(|control| self.of_another_version(control)));
+        report.extend(self.of_its_files());
         let listening = self.listening().and_then(|all| all.first().copied());
         if !is_standby {
-            report.all(switch_faults::findings(&self.switches, listening));
+            report.extend(switch_faults::findings(&self.switches, listening));
         }
-        self.tables_checked().into_iter().for_each(|seen| report.looked_at(seen));
-        report.all(self.nearly_full_tables());
-        report.all(counter_findings::findings(&self.stats, &self.errors));
-        report.all(problems::findings(&self.errors, &self.stats));
+        self.tables_checked().into_iter().for_each(|seen| report.add_checked(seen));
+        report.extend(self.nearly_full_tables());
+        report.extend(counter_findings::findings(&self.stats, &self.errors));
+        report.extend(problems::findings(&self.errors, &self.stats));
     }
 
     fn of_another_version(&self, control: &Path) -> Option<Finding> {
@@ -145,7 +146,7 @@ impl ControllerAnswers {
         }
         let is_newer = numbers(its) > numbers(own);
         let its = if its.is_empty() { "an older version, which does not say which" } else { its };
-        let so = if is_newer {
+        let consequence = if is_newer {
             "this command does not know all that it says, and may judge it wrongly"
         } else {
             "it may refuse what this command asks, and lacks what the newer version mends"
@@ -157,7 +158,7 @@ impl ControllerAnswers {
             format!("maple run POLICY --takeover{state} --control {}", quoted(control))
         };
         let finding = Finding::new(Severity::Warning, FindingId::VersionDiffers, "the controller");
-        Some(finding.what(format!("it is of {its}, and this command of {own}")).so(so).mend(mend))
+        Some(finding.what(format!("it is of {its}, and this command of {own}")).consequence(consequence).mend(mend))
     }
 
     fn of_its_files(&self) -> Vec<Finding> {
@@ -167,7 +168,7 @@ impl ControllerAnswers {
             found.push(
                 Finding::new(Severity::Note, FindingId::NoStateFile, "the controller")
                     .what("it has no state file")
-                    .so("after a restart it knows nothing of what it had decided, and all rules are made anew")
+                    .consequence("after a restart it knows nothing of what it had decided, and all rules are made anew")
                     .mend("maple run POLICY --state /var/lib/maple/state.redb"),
             );
         }
@@ -203,7 +204,7 @@ fn nearly_full(switch: &Value, table: &Value) -> Option<Finding> {
     let place = format!("switch {}", text(&switch["switch"]));
     let finding = Finding::new(Severity::Warning, FindingId::TableNearlyFull, place)
         .what(format!("table {} has {rules} of at most {most} rules", table["table"]))
-        .so("when it is full, the controller forwards the flows that do not fit, slowly")
+        .consequence("when it is full, the controller forwards the flows that do not fit, slowly")
         .mend("maple check POLICY");
     (rules.saturating_mul(100) >= most.saturating_mul(NEARLY_FULL)).then_some(finding)
 }
@@ -214,7 +215,7 @@ fn not_kept(file: &Value) -> Option<Finding> {
     let path = Path::new(text(&file["path"]));
     let folder = path.parent().unwrap_or(path);
     let full = format!("df {}  # is it full, or read-only?", quoted(folder));
-    let (level, so, mend) = match text(&file["file"]) {
+    let (severity, consequence, mend) = match text(&file["file"]) {
         "state" => (Severity::Error, "what changes is only in memory: a restart loses it; it is tried again", full),
         "recording" => {
             (Severity::Warning, "the recording ends, or has ended; a new start or a take-over begins another", full)
@@ -241,7 +242,7 @@ fn not_kept(file: &Value) -> Option<Finding> {
         _ => (Severity::Warning, "other programs do not find it; it is tried again", full),
     };
     let place = format!("{} {}", text(&file["file"]).replace("state", "state file"), path.display());
-    Some(Finding::new(level, FindingId::FileNotKept, place).what(why).so(so).mend(mend))
+    Some(Finding::new(severity, FindingId::FileNotKept, place).what(why).consequence(consequence).mend(mend))
 }
 
 /// Returns the numbers of a version; none for other text.

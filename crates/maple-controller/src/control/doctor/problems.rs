@@ -46,7 +46,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Warning, FindingId::HostAtSeveralPorts, "the controller")
                 .what(what)
-                .so("these packets are dropped: somebody forges, or a middlebox passes packets on")
+                .consequence("these packets are dropped: somebody forges, or a middlebox passes packets on")
                 .mend("maple show errors"),
         );
     }
@@ -54,7 +54,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         found.push(
             Finding::new(Severity::Warning, FindingId::NoMeters, "the controller")
                 .what(text)
-                .so("packets that the policy limits pass there without a limit")
+                .consequence("packets that the policy limits pass there without a limit")
                 .mend("use a switch with meters at the edge; Open vSwitch has them in OpenFlow 1.3"),
         );
     }
@@ -67,7 +67,9 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     found.extend(lowered.into_iter().map(|((switch, _), what)| {
         Finding::new(Severity::Warning, FindingId::LookUpLowered, switch)
             .what(format!("it does not look up {what}"))
-            .so("there is a rule for each value of these fields there, and not one for all that have the same answer")
+            .consequence(
+                "there is a rule for each value of these fields there, and not one for all that have the same answer",
+            )
             .mend("maple show tables")
     }));
     let no_sets: BTreeMap<&str, &str> = with(&ACTION_SETS[..1])
@@ -78,7 +80,9 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     found.extend(no_sets.into_iter().map(|(switch, what)| {
         Finding::new(Severity::Note, FindingId::NoActionSets, switch)
             .what(format!("it refuses rules with action sets: {what}"))
-            .so("a policy that sends packets to wherever their destination is has a decision for each place there")
+            .consequence(
+                "a policy that sends packets to wherever their destination is has a decision for each place there",
+            )
             .mend("maple show tables")
     }));
     // Of each switch, the last refused rule counts. Full tables are counted and reported elsewhere.
@@ -90,7 +94,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     found.extend(refused.into_iter().map(|(switch, what)| {
         Finding::new(Severity::Warning, FindingId::RulesRefused, switch)
             .what(format!("it refuses rules; the last one: {what}"))
-            .so("packets that these rules were for go through the controller")
+            .consequence("packets that these rules were for go through the controller")
             .mend("maple show errors")
     }));
     found

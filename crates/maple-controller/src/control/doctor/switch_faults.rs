@@ -27,7 +27,7 @@ fn no_switch(listening: Option<Listening>) -> Finding {
         listening.map_or(("tcp", OPENFLOW_PORT), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
     Finding::new(Severity::Warning, FindingId::NoSwitch, "the controller")
         .what("no switch is connected")
-        .so("the policy runs for nobody")
+        .consequence("the policy runs for nobody")
         .mend(format!("ovs-vsctl set-controller BRIDGE {kind}:ADDRESS:{port}"))
 }
 
@@ -37,7 +37,7 @@ fn unreachable(switches: &Value) -> Option<Finding> {
     Some(
         Finding::new(Severity::Warning, FindingId::SwitchUnreachable, place)
             .what(format!("no control connection, the longest for {longest:.0} s"))
-            .so("links, hosts and rules there stand, and are not changed; what needs a new rule there goes another way, \
+            .consequence("links, hosts and rules there stand, and are not changed; what needs a new rule there goes another way, \
                  through the controller, or waits")
             .mend("restore the control network; maple run --unreachable forget gives such switches up at once"),
     )
@@ -50,19 +50,21 @@ fn limitations(switches: &Value) -> impl Iterator<Item = Finding> {
     let old = those(switches, is_1_0).map(|place| {
         Finding::new(Severity::Note, FindingId::OpenFlow10, place)
             .what("OpenFlow 1.0 is spoken")
-            .so("one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets")
+            .consequence(
+                "one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets",
+            )
             .mend("ovs-vsctl add bridge BRIDGE protocols OpenFlow13")
     });
     let few = those(switches, |switch| !is_1_0(switch) && tables(switch) < TABLES).map(|place| {
         Finding::new(Severity::Note, FindingId::FewTables, place)
             .what(format!("there are fewer than {TABLES} tables"))
-            .so("decisions share no rule for their route: when a link fails, each of their rules changes")
+            .consequence("decisions share no rule for their route: when a link fails, each of their rules changes")
             .mend("raise the number of tables in the switch's own configuration")
     });
     let none = those(switches, |switch| !is_1_0(switch) && switch["bundles"] == Value::Bool(false)).map(|place| {
         Finding::new(Severity::Note, FindingId::NoBundles, place)
             .what("there are no bundles (ONF extension 230)")
-            .so("updates take two steps; if a table is full, packets may meet a lower rule for one round trip")
+            .consequence("updates take two steps; if a table is full, packets may meet a lower rule for one round trip")
             .mend("upgrade the switch's software; Open vSwitch has bundles")
     });
     [old, few, none].into_iter().flatten()
@@ -75,7 +77,7 @@ fn slow(switches: &Value) -> Option<Finding> {
     Some(
         Finding::new(Severity::Warning, FindingId::SwitchSlow, place)
             .what(format!("{most} bytes wait, because the switch does not read them"))
-            .so("its rules are late, and when too much waits the connection is closed")
+            .consequence("its rules are late, and when too much waits the connection is closed")
             .mend("maple run POLICY --flow-mod-rate 200"),
     )
 }
