@@ -10,11 +10,12 @@
 //!   ([`KeyRules::extend`]).
 //! * The leaves' rules do not change, and no other look-up's do. Then the rule changes at once: a packet passes one key
 //!   of the table ([`KeyRules::finish`]).
-//! * Only the way to the place that the key has changes ([`KeyRules::set_way`]). To the controller it does so at once.
-//!   To another way it changes as a class does: the path may be another one because of what a leaf rests on too, and by
-//!   the old rule of such a leaf no packet may go the new way. From the controller to a way it changes as a class does
-//!   too, but the leaves' rules need not wait for it: with any of them the packets go to the controller, or do not take
-//!   the way.
+//! * Only the way to the key's place changes ([`KeyRules::set_way`]), and the new one is to the controller. Then the rule
+//!   changes at once.
+//! * Only the way changes, and the new one is another path. Then the rule changes as it does for a class: a leaf may rest
+//!   on what has changed the path, and no packet may meet such a leaf's old rule and then go the new way.
+//! * Only the way changes, and the old one is to the controller. Then the rule changes as it does for a class, but leaves'
+//!   rules need not wait for it: with any of them packets go to the controller, or do not take the way.
 //! * The look-up is lowered. Then its keys' rules go when no leaf's rule matches what they write ([`KeyRules::end`]).
 //! * Otherwise a packet could pass the key's rule of one state and a leaf's rule of another. So the key's rule sends to
 //!   the controller first ([`KeyRules::divert`]), then the other rules change, and then the rule gets the new class.
@@ -58,9 +59,9 @@ pub(crate) struct KeyRules {
     ways: Option<KeyWays>,
 }
 
-/// The class of a key's value and its place, as its rule says them.
+/// What the rule of a key leads to: the class of the key's value, and the place if the value is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyClass {
+pub(crate) struct KeyTarget {
     /// The class of its value, in the bits of the metadata: 0 if the table lacks the key. `None`: it has no number, so
     /// the controller decides.
     pub class: Option<u64>,
@@ -71,7 +72,7 @@ pub(crate) struct KeyClass {
 /// A key that the table has, or whose rule has not gone yet.
 #[derive(Clone, Debug)]
 struct Key {
-    of: KeyClass,
+    target: KeyTarget,
     /// The rule that it has, or will have when the changes that were taken are done.
     rule: KeyRule,
 }
@@ -130,21 +131,21 @@ impl Key {
         match &self.rule {
             KeyRule::Diverted => true,
             KeyRule::Writes { bits, mask: written, way: Some(way) } => {
-                (self.of.class, mask) == (Some(*bits), *written) && *way == by_controller()
+                (self.target.class, mask) == (Some(*bits), *written) && *way == by_controller()
             }
             KeyRule::Writes { .. } | KeyRule::Absent => false,
         }
     }
 }
 
-impl KeyClass {
-    /// The class of a key that the table lacks.
-    pub const ABSENT: KeyClass = KeyClass { class: Some(0), place: None };
+impl KeyTarget {
+    /// The target of a key that the table lacks.
+    pub const ABSENT: KeyTarget = KeyTarget { class: Some(0), place: None };
 
-    /// Returns what a key has whose value is not a place.
+    /// Returns the target of a key whose value is not a place.
     #[cfg(test)]
-    pub fn of_class(class: Option<u64>) -> KeyClass {
-        KeyClass { class, place: None }
+    pub fn from_class(class: Option<u64>) -> KeyTarget {
+        KeyTarget { class, place: None }
     }
 }
 
@@ -179,7 +180,7 @@ impl KeyRules {
     /// Returns the bits of the metadata that packets with a key have after the table, unless the controller decides about
     /// them.
     pub fn class_of(&self, key: &KeyBits) -> Option<u64> {
-        self.keys.get(key).map_or(Some(0), |key| key.of.class)
+        self.keys.get(key).map_or(Some(0), |key| key.target.class)
     }
 
     /// Returns the number of rules that the keys have at most, with those of keys that have just gone.
@@ -190,7 +191,7 @@ impl KeyRules {
     /// Returns the keys that the table has, each with the bits of its class, in no order. Those without a class are left
     /// out.
     pub fn classified(&self) -> impl Iterator<Item = (&KeyBits, u64)> {
-        self.keys.iter().filter_map(|(key, of)| Some((key, of.of.class?)))
+        self.keys.iter().filter_map(|(bits, key)| Some((bits, key.target.class?)))
     }
 
     /// Returns the keys that the table has, and those whose rules have not gone yet, in no order.
@@ -210,7 +211,7 @@ impl KeyRules {
 
     /// Reports whether a key has no class, so that the controller decides.
     pub fn has_unclassified(&self) -> bool {
-        self.keys.values().any(|key| key.of.class.is_none())
+        self.keys.values().any(|key| key.target.class.is_none())
     }
 
     /// Reports whether the table has a key, or had it until recently.
@@ -220,7 +221,7 @@ impl KeyRules {
 
     /// Returns the bits of the metadata of each class that a key has.
     pub fn classes(&self) -> impl Iterator<Item = u64> {
-        self.keys.values().filter_map(|key| key.of.class)
+        self.keys.values().filter_map(|key| key.target.class)
     }
 
     /// Returns the bits of the metadata that keys' rules write.
@@ -229,21 +230,21 @@ impl KeyRules {
     }
 
     /// Sets the classes of all keys; keys that are not among them are in class 0. Returns whether a rule is due.
-    pub fn set_all(&mut self, mask: u64, classes: FxHashMap<KeyBits, KeyClass>) -> bool {
+    pub fn set_all(&mut self, mask: u64, targets: FxHashMap<KeyBits, KeyTarget>) -> bool {
         self.mask = mask;
-        for (key, of) in &mut self.keys {
-            let to = classes.get(key).copied().unwrap_or(KeyClass::ABSENT);
+        for (bits, key) in &mut self.keys {
+            let target = targets.get(bits).copied().unwrap_or(KeyTarget::ABSENT);
             if let Some(ways) = &mut self.ways {
-                ways.move_key(key, of.of.place, to.place);
+                ways.move_key(bits, key.target.place, target.place);
             }
-            of.of = to;
+            key.target = target;
         }
-        for (key, of) in classes {
-            if !self.keys.contains_key(&key) {
+        for (bits, target) in targets {
+            if !self.keys.contains_key(&bits) {
                 if let Some(ways) = &mut self.ways {
-                    ways.move_key(&key, None, of.place);
+                    ways.move_key(&bits, None, target.place);
                 }
-                self.keys.insert(key, Key { of, rule: KeyRule::Absent });
+                self.keys.insert(bits, Key { target, rule: KeyRule::Absent });
             }
         }
         self.find_due();
@@ -251,23 +252,23 @@ impl KeyRules {
     }
 
     /// Sets the classes of some keys; class 0 is that of a key that the table lacks. Returns whether a rule is due.
-    pub fn set(&mut self, classes: impl IntoIterator<Item = (KeyBits, KeyClass)>) -> bool {
-        for (key, of) in classes {
-            let before = self.keys.get(&key);
+    pub fn set(&mut self, targets: impl IntoIterator<Item = (KeyBits, KeyTarget)>) -> bool {
+        for (bits, target) in targets {
+            let before = self.keys.get(&bits);
             let rule = before.map_or(KeyRule::Absent, |key| key.rule.clone());
-            let place = before.and_then(|key| key.of.place);
+            let place = before.and_then(|key| key.target.place);
             if let Some(ways) = &mut self.ways {
-                ways.move_key(&key, place, of.place);
+                ways.move_key(&bits, place, target.place);
             }
-            if rule == self.wanted(of) {
-                self.due.remove(&key);
+            if rule == self.wanted(target) {
+                self.due.remove(&bits);
             } else {
-                self.due.insert(key.clone());
+                self.due.insert(bits.clone());
             }
-            if rule == KeyRule::Absent && of.class == Some(0) {
-                self.keys.remove(&key);
+            if rule == KeyRule::Absent && target.class == Some(0) {
+                self.keys.remove(&bits);
             } else {
-                self.keys.insert(key, Key { of, rule });
+                self.keys.insert(bits, Key { target, rule });
             }
         }
         self.has_due()
@@ -279,7 +280,7 @@ impl KeyRules {
             return;
         }
         let mut ways = KeyWays::default();
-        self.keys.iter().for_each(|(key, of)| ways.move_key(key, None, of.of.place));
+        self.keys.iter().for_each(|(bits, key)| ways.move_key(bits, None, key.target.place));
         self.ways = Some(ways);
         self.find_due();
     }
@@ -306,7 +307,7 @@ impl KeyRules {
 
     /// Returns the place that a key has.
     pub fn place_at(&self, key: &KeyBits) -> Option<Location> {
-        self.keys.get(key)?.of.place
+        self.keys.get(key)?.target.place
     }
 
     /// Sets the way to a place; `None`: it is not ready, so the controller sends the packets. Returns whether a rule is
@@ -318,19 +319,19 @@ impl KeyRules {
 
     /// Notes that the switch has refused the way to the place that the key of a rule has. Returns whether rules are due.
     pub fn refuse_way(&mut self, rule: &Rule) -> bool {
-        let place = self.key_of(rule).and_then(|key| self.keys.get(&key)?.of.place);
+        let place = self.key_of(rule).and_then(|key| self.keys.get(&key)?.target.place);
         let keys = self.ways.as_mut().zip(place).map(|(ways, place)| ways.refuse(place));
         self.look_at(keys.unwrap_or_default())
     }
 
     /// Finds out whether the rules of keys are due whose way has changed. Returns whether any rule is.
     fn look_at(&mut self, keys: BTreeSet<KeyBits>) -> bool {
-        for key in keys {
-            let Some(of) = self.keys.get(&key) else { continue };
-            if of.rule == self.wanted(of.of) {
-                self.due.remove(&key);
+        for bits in keys {
+            let Some(key) = self.keys.get(&bits) else { continue };
+            if key.rule == self.wanted(key.target) {
+                self.due.remove(&bits);
             } else {
-                self.due.insert(key);
+                self.due.insert(bits);
             }
         }
         self.has_due()
@@ -350,27 +351,26 @@ impl KeyRules {
         }
         let (mut rules, mut others): (FxHashMap<KeyBits, Vec<Rule>>, Vec<Rule>) = Default::default();
         for rule in installed {
-            let is_it = |of: Rule| (of.priority, &of.matching) == (rule.priority, &rule.matching);
-            let is_of = |key: &KeyBits| self.rules_of(key, &KeyRule::Diverted).any(is_it);
-            match self.key_of(&rule).filter(is_of) {
+            let is_same = |own: Rule| (own.priority, &own.matching) == (rule.priority, &rule.matching);
+            let has_rule = |key: &KeyBits| self.rules_of(key, &KeyRule::Diverted).any(is_same);
+            match self.key_of(&rule).filter(has_rule) {
                 Some(key) => rules.entry(key).or_default().push(rule),
                 None => others.push(rule),
             }
         }
-        for (key, there) in rules {
-            let known = [KeyRule::Diverted].into_iter().chain(there.iter().filter_map(writes));
-            let is_it = |of: &KeyRule| {
-                let all: Vec<Rule> = self.rules_of(&key, of).collect();
-                let has = |rule: &Rule| there.iter().any(|there| does_the_same(rule, there));
-                all.len() == there.len() && all.iter().all(has)
+        for (bits, installed) in rules {
+            let known = [KeyRule::Diverted].into_iter().chain(installed.iter().filter_map(writes));
+            let is_installed = |key_rule: &KeyRule| {
+                let all: Vec<Rule> = self.rules_of(&bits, key_rule).collect();
+                let has = |rule: &Rule| installed.iter().any(|installed| does_the_same(rule, installed));
+                all.len() == installed.len() && all.iter().all(has)
             };
-            match known.into_iter().find(is_it) {
+            match known.into_iter().find(is_installed) {
                 Some(rule) => {
-                    let rule_of = |of: Key| Key { rule: rule.clone(), ..of };
-                    let of = self.keys.remove(&key).map_or(Key { of: KeyClass::ABSENT, rule: rule.clone() }, rule_of);
-                    self.keys.insert(key, of);
+                    let target = self.keys.get(&bits).map_or(KeyTarget::ABSENT, |key| key.target);
+                    self.keys.insert(bits, Key { target, rule });
                 }
-                None => others.extend(there),
+                None => others.extend(installed),
             }
         }
         self.find_due();
@@ -379,23 +379,23 @@ impl KeyRules {
 
     /// Returns the key of a rule, if it matches exactly one.
     pub fn key_of(&self, rule: &Rule) -> Option<KeyBits> {
-        let exact = |field| rule.matching.get(field).filter(|of| of.is_exact()).map(|of| of.value);
+        let exact = |field| rule.matching.get(field).filter(|value| value.is_exact()).map(|value| value.value);
         self.look_up.fields().map(exact).collect()
     }
 
     fn find_due(&mut self) {
         let mut keys = std::mem::take(&mut self.keys);
         self.due.clear();
-        for (key, of) in &mut keys {
-            let wanted = self.wanted(of.of);
-            if of.rule == wanted {
-                of.rule = wanted;
+        for (bits, key) in &mut keys {
+            let wanted = self.wanted(key.target);
+            if key.rule == wanted {
+                key.rule = wanted;
             } else {
-                self.due.insert(key.clone());
+                self.due.insert(bits.clone());
             }
         }
         self.keys = keys;
-        self.keys.retain(|_, key| key.of.class != Some(0) || key.rule != KeyRule::Absent);
+        self.keys.retain(|_, key| key.target.class != Some(0) || key.rule != KeyRule::Absent);
     }
 
     /// Reports whether a rule is due for a change.
@@ -433,8 +433,8 @@ impl KeyRules {
         }
         let read = self.read;
         self.change(|rules, key| {
-            let is_same = key.rule.bits().zip(key.of.class).is_some_and(|(bits, class)| (bits ^ class) & read == 0);
-            let wanted = rules.wanted(key.of);
+            let is_same = key.rule.bits().zip(key.target.class).is_some_and(|(bits, class)| (bits ^ class) & read == 0);
+            let wanted = rules.wanted(key.target);
             (is_same && key.rule.leads_nowhere_else(&wanted)).then_some(wanted)
         })
     }
@@ -449,21 +449,21 @@ impl KeyRules {
 
     /// Takes the changes by which due rules write the classes of their keys.
     pub fn finish(&mut self) -> Vec<Change> {
-        self.change(|rules, key| Some(rules.wanted(key.of)))
+        self.change(|rules, key| Some(rules.wanted(key.target)))
     }
 
     /// Returns the rules, as they are when all changes that were taken are done.
     pub fn rules(&self) -> impl Iterator<Item = Rule> {
-        self.keys.iter().flat_map(|(key, of)| self.rules_of(key, &of.rule))
+        self.keys.iter().flat_map(|(bits, key)| self.rules_of(bits, &key.rule))
     }
 
-    /// Returns the rule of a key that has this.
-    fn wanted(&self, of: KeyClass) -> KeyRule {
-        match of.class {
+    /// Returns the rule of a key with this target.
+    fn wanted(&self, target: KeyTarget) -> KeyRule {
+        match target.class {
             None => KeyRule::Diverted,
             Some(0) => KeyRule::Absent,
             Some(bits) => {
-                let way = self.ways.as_ref().map(|ways| ways.to(of.place));
+                let way = self.ways.as_ref().map(|ways| ways.to(target.place));
                 KeyRule::Writes { bits, mask: self.mask, way }
             }
         }
@@ -484,11 +484,11 @@ impl KeyRules {
                     [true, false] => changes.extend(rules(&before.rule).map(Change::Delete)),
                 }
             }
-            if rule == KeyRule::Absent && before.of.class == Some(0) {
+            if rule == KeyRule::Absent && before.target.class == Some(0) {
                 self.keys.remove(&key);
                 continue;
             }
-            if rule != self.wanted(before.of) {
+            if rule != self.wanted(before.target) {
                 self.due.insert(key.clone());
             }
             self.keys.insert(key, Key { rule, ..before });
@@ -552,10 +552,10 @@ fn matches_of(exact: impl Iterator<Item = Constraint>) -> Vec<Match> {
 
 /// Adds a constraint to constraints on other fields, or to one on its own field. `None` if no packet fits both.
 fn add(mut all: Vec<Constraint>, new: Constraint) -> Option<Vec<Constraint>> {
-    match all.iter_mut().find(|there| there.field == new.field) {
+    match all.iter_mut().find(|old| old.field == new.field) {
         None => all.push(new),
-        Some(there) if (there.value ^ new.value) & there.mask & new.mask != 0 => return None,
-        Some(there) => (there.value, there.mask) = (there.value | new.value, there.mask | new.mask),
+        Some(old) if (old.value ^ new.value) & old.mask & new.mask != 0 => return None,
+        Some(old) => (old.value, old.mask) = (old.value | new.value, old.mask | new.mask),
     }
     Some(all)
 }

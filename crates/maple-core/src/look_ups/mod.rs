@@ -48,7 +48,7 @@ use crate::state::learned::LEASES_BY_MAC;
 use crate::state::{Cell, CellValue, Snapshot, Value};
 use crate::trace::Fields;
 
-pub(crate) use key_rules::{KeyClass, KeyRules};
+pub(crate) use key_rules::{KeyRules, KeyTarget};
 pub(crate) use key_ways::KeyWays;
 pub(crate) use registers::{Classified, OpenPaths, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 

@@ -161,8 +161,8 @@ impl Registers {
     /// Lets one decision follow these paths to all places that a look-up finds. The first paths that are asked for have
     /// the look-up, until it ends or [`Registers::close`] lets them go. Returns whether the paths are those.
     pub fn open(&mut self, look_up: &LookUp, paths: OpenPaths) -> bool {
-        let Some(at) = self.position(look_up).filter(|_| self.may_open) else { return false };
-        let of = &mut self.look_ups[at];
+        let Some(index) = self.position(look_up).filter(|_| self.may_open) else { return false };
+        let of = &mut self.look_ups[index];
         if of.registers.is_empty() {
             return false;
         }
@@ -197,7 +197,7 @@ impl Registers {
     /// Returns the class of what a look-up found, as a part of the packet's metadata.
     pub fn classify(&mut self, look_up: &LookUp, component: Component, value: Option<&Value>) -> Classified {
         let max_classes = self.max_classes;
-        let has_bits = self.position(look_up).is_some_and(|at| self.look_ups[at].ended_bits != 0);
+        let has_bits = self.position(look_up).is_some_and(|index| self.look_ups[index].ended_bits != 0);
         if has_bits && !self.lowered.contains(&(look_up.clone(), component)) {
             // Soon it may have a table again.
             return Classified::TooMany;
@@ -295,15 +295,15 @@ impl Registers {
 
     /// Returns the register of a component: a new one, if it has none and there are bits and tables.
     fn register(&mut self, look_up: &LookUp, component: Component) -> Option<&mut Register> {
-        let at = self.position(look_up);
-        if at.is_none_or(|at| !self.look_ups[at].registers.contains_key(&component)) {
-            let shift = self.may_have(look_up, component, at)?;
+        let index = self.position(look_up);
+        if index.is_none_or(|index| !self.look_ups[index].registers.contains_key(&component)) {
+            let shift = self.may_have(look_up, component, index)?;
             let register = Register { shift, width: component.width(), classes: Classes::default() };
-            let at = at.unwrap_or_else(|| self.give_table(look_up));
-            self.look_ups[at].registers.insert(component, register);
+            let index = index.unwrap_or_else(|| self.give_table(look_up));
+            self.look_ups[index].registers.insert(component, register);
         }
-        let at = self.position(look_up)?;
-        self.look_ups[at].registers.get_mut(&component)
+        let index = self.position(look_up)?;
+        self.look_ups[index].registers.get_mut(&component)
     }
 
     /// Gives a look-up a table that no other has.
@@ -317,9 +317,9 @@ impl Registers {
             is_vacant: false,
         };
         match self.look_ups.iter().position(|of| of.is_vacant) {
-            Some(at) => {
-                self.look_ups[at] = new;
-                at
+            Some(index) => {
+                self.look_ups[index] = new;
+                index
             }
             None => {
                 self.look_ups.push(new);
@@ -329,13 +329,13 @@ impl Registers {
     }
 
     /// Returns the place in the metadata where a component may have a register. `None`: it is lowered.
-    fn may_have(&mut self, look_up: &LookUp, component: Component, at: Option<usize>) -> Option<u8> {
+    fn may_have(&mut self, look_up: &LookUp, component: Component, index: Option<usize>) -> Option<u8> {
         let name = (look_up.clone(), component);
         if self.lowered.len() >= MAX_LOWERED || self.lowered.contains(&name) {
             return None;
         }
         let is_free = |of: &InUse| of.is_vacant;
-        let has_table = at.is_some() || self.look_ups.len() < self.max_look_ups || self.look_ups.iter().any(is_free);
+        let has_table = index.is_some() || self.look_ups.len() < self.max_look_ups || self.look_ups.iter().any(is_free);
         let why = match (self.all_lowered, self.gap(component.width())) {
             (Some(why), _) => why,
             (None, _) if !has_table => Lowered::NoTable,
@@ -551,9 +551,9 @@ fn is_for_want(why: Lowered) -> bool {
 /// Reports whether registers are as this module makes them.
 fn are_whole(look_ups: &[InUse]) -> bool {
     let mut used = SOURCE_IS_HERE;
-    for (at, InUse { look_up, registers, .. }) in look_ups.iter().enumerate() {
+    for (index, InUse { look_up, registers, .. }) in look_ups.iter().enumerate() {
         let is_same = |other: &InUse| other.look_up == *look_up && !other.registers.is_empty();
-        if !registers.is_empty() && look_ups[..at].iter().any(is_same) {
+        if !registers.is_empty() && look_ups[..index].iter().any(is_same) {
             return false;
         }
         for (component, Register { shift, width, classes }) in registers {

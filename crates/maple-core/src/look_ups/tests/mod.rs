@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::registers::SOURCE_IS_HERE;
-use super::{Classified, Component, KeyBits, KeyClass, KeyField, KeyForm, KeyRules, LookUp, Registers};
+use super::{Classified, Component, KeyBits, KeyField, KeyForm, KeyRules, KeyTarget, LookUp, Registers};
 use crate::network::{HostInfo, Location, Mac};
 use crate::report::Lowered;
 use crate::rule::{Rule, is_to_controller_only};
@@ -101,11 +101,11 @@ proptest! {
             let before: Vec<Outcome> = packets.iter().map(|packet| pass(&switch, packet)).collect();
             let as_key = |key: &u16| vec![u128::from(*key)].into_boxed_slice();
             let has_due = if sets_all {
-                rules.set_all(0xff, classes.iter().map(|(key, class)| (as_key(key), KeyClass::of_class(*class))).collect())
+                rules.set_all(0xff, classes.iter().map(|(key, class)| (as_key(key), KeyTarget::from_class(*class))).collect())
             } else {
                 let class = |key: &u16| classes.get(key).copied().unwrap_or(Some(0));
                 let is_new = |key: &u16| classes_before.get(key).copied().unwrap_or(Some(0)) != class(key);
-                rules.set((0..6).filter(is_new).map(|key| (as_key(&key), KeyClass::of_class(class(&key)))))
+                rules.set((0..6).filter(is_new).map(|key| (as_key(&key), KeyTarget::from_class(class(&key)))))
             };
             prop_assert_eq!(has_due, rules.has_due());
             classes_before.clone_from(&classes);
@@ -173,7 +173,7 @@ proptest! {
         let (state, mut registers) = (store.snapshot(), Registers::new(1, u16::MAX));
         registers.classify(&look_up, Component::Value, None);
         let classes: FxHashMap<_, _> =
-            look_up.entries(&state).into_iter().map(|(key, value)| (key, KeyClass::of_class(registers.bits(0, &value)))).collect();
+            look_up.entries(&state).into_iter().map(|(key, value)| (key, KeyTarget::from_class(registers.bits(0, &value)))).collect();
         let mut rules = KeyRules::new(look_up.clone(), TABLE, 7);
         rules.set_all(registers.mask(0), classes);
         for (tcp_dst, in_port) in (0..4u16).flat_map(|a| (0..4u32).map(move |b| (a, b))) {
@@ -234,7 +234,7 @@ proptest! {
 #[test]
 fn a_rule_that_only_looks_like_that_of_a_key_is_of_none() {
     let mut rules = KeyRules::new(look_up(), TABLE, 7);
-    rules.set_all(0xff, [([80].into(), KeyClass::of_class(Some(3)))].into_iter().collect());
+    rules.set_all(0xff, [([80].into(), KeyTarget::from_class(Some(3)))].into_iter().collect());
     rules.finish();
     let there: Vec<Rule> = rules.rules().collect();
     let narrower = |rule: &Rule| Rule { matching: rule.matching.clone().exact(Field::InPort, 1), ..rule.clone() };

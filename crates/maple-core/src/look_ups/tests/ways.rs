@@ -6,7 +6,7 @@ use maple_wire::{Action, Dpid, Field, Instruction, PortNo};
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::super::{Classified, Component, KeyClass, KeyRules, LookUp, OpenPaths, Registers};
+use super::super::{Classified, Component, KeyRules, KeyTarget, LookUp, OpenPaths, Registers};
 use super::{TABLE, Take, apply, look_up};
 use crate::network::Location;
 use crate::rule::Rule;
@@ -80,7 +80,7 @@ proptest! {
                     }
                     places.extend(to.map(|to| (key, to)));
                     of_somebody.extend(to.filter(|_| goes_along));
-                    let of = to.map_or(KeyClass::ABSENT, |to| KeyClass { class: Some(1), place: Some(place(to)) });
+                    let of = to.map_or(KeyTarget::ABSENT, |to| KeyTarget { class: Some(1), place: Some(place(to)) });
                     rules.set([(vec![u128::from(key)].into_boxed_slice(), of)]);
                     continue;
                 }
@@ -130,7 +130,7 @@ proptest! {
 #[test]
 fn a_way_changes_while_leaves_are_at_rest_and_to_the_controller_at_once() {
     let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
-    let at = |port: u32| KeyClass { class: Some(1), place: Some(place(port)) };
+    let at = |port: u32| KeyTarget { class: Some(1), place: Some(place(port)) };
     let key = || vec![80].into_boxed_slice();
     let actions = |port: u32| Some([Action::output(PortNo(port))].into());
     rules.set_all(1, [(key(), at(1))].into_iter().collect());
@@ -166,7 +166,7 @@ fn a_way_changes_while_leaves_are_at_rest_and_to_the_controller_at_once() {
 #[test]
 fn the_rules_of_leaves_do_not_wait_for_ways_that_become_ready() {
     let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
-    let at = |port: u32| KeyClass { class: Some(1), place: Some(place(port)) };
+    let at = |port: u32| KeyTarget { class: Some(1), place: Some(place(port)) };
     let key = |number: u16| vec![u128::from(number)].into_boxed_slice();
     rules.set_all(1, (1..=3).map(|number| (key(number), at(u32::from(number)))).collect());
     rules.open_ways();
@@ -178,7 +178,7 @@ fn the_rules_of_leaves_do_not_wait_for_ways_that_become_ready() {
         assert_eq!((rules.extend(), rules.divert()), (Vec::new(), Vec::new()));
     }
     // A key that goes has to send to the controller first, and those whose way is ready stay as they are.
-    rules.set([(key(3), KeyClass::ABSENT)]);
+    rules.set([(key(3), KeyTarget::ABSENT)]);
     assert!(!rules.are_diverted());
     assert_eq!(rules.divert().len(), 2, "for IPv4 and IPv6");
     assert!(rules.are_diverted());
@@ -192,7 +192,7 @@ fn the_rules_of_leaves_do_not_wait_for_ways_that_become_ready() {
 fn a_way_that_the_switch_refuses_is_not_tried_again_before_it_is_another() {
     let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
     let by = |port: u32| Some([Action::output(PortNo(port))].into());
-    let of = KeyClass { class: Some(1), place: Some(place(1)) };
+    let of = KeyTarget { class: Some(1), place: Some(place(1)) };
     rules.set_all(1, [(vec![80].into_boxed_slice(), of)].into_iter().collect());
     rules.open_ways();
     rules.set_way(place(1), by(1));

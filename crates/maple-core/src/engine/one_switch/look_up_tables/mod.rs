@@ -19,7 +19,7 @@ use super::counters::senders::Entrance;
 use super::layout::Layout;
 use crate::engine::context::options::Options;
 use crate::ids::DependentId;
-use crate::look_ups::{Component, KeyClass, KeyRules, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
+use crate::look_ups::{Component, KeyRules, KeyTarget, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 use crate::network::{Location, Mac};
 use crate::report::Lowered;
 use crate::rule::{Rule, is_to_controller_only, to_controller};
@@ -372,12 +372,12 @@ impl LookUps {
         match written {
             Some(written) => {
                 let mut class = |value: Option<Value>| {
-                    value.map_or(KeyClass::ABSENT, |value| key_class(&mut registers, number, &value))
+                    value.map_or(KeyTarget::ABSENT, |value| key_target(&mut registers, number, &value))
                 };
                 rules.set(written.into_iter().map(|(key, value)| (key, class(value))))
             }
             None => {
-                let mut class = |(key, value): (_, Value)| (key, key_class(&mut registers, number, &value));
+                let mut class = |(key, value): (_, Value)| (key, key_target(&mut registers, number, &value));
                 let classes: FxHashMap<_, _> = look_up.entries(state).into_iter().map(&mut class).collect();
                 rules.set_all(mask, classes)
             }
@@ -531,9 +531,9 @@ impl LookUps {
 }
 
 /// Returns what a key has that has this value.
-fn key_class(registers: &mut Registers, number: usize, value: &Value) -> KeyClass {
+fn key_target(registers: &mut Registers, number: usize, value: &Value) -> KeyTarget {
     let place = if let Value::Location(place) = value { Some(*place) } else { None };
-    KeyClass { class: registers.bits(number, value), place }
+    KeyTarget { class: registers.bits(number, value), place }
 }
 
 /// The port and the host of a packet, with the fields that they determine.
