@@ -9,7 +9,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 /// The number of digits that people read. Chosen: 48 bits tell the policies of a network apart, and people can compare
 /// them.
-const SHORT: usize = 12;
+const DIGITS_SHOWN: usize = 12;
 
 /// 128 bits that stand for contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ impl Fingerprint {
 
     /// Returns the first digits of the fingerprint, for people.
     pub fn short(&self) -> &str {
-        self.0.get(..SHORT).unwrap_or(&self.0)
+        self.0.get(..DIGITS_SHOWN).unwrap_or(&self.0)
     }
 }
 

@@ -3,7 +3,7 @@
 use maple_switch::time::{MICROSECOND, MILLISECOND, Nanoseconds, SECOND};
 
 /// The maximum time in nanoseconds: a day.
-const LONGEST: f64 = 86_400.0 * SECOND as f64;
+const MAX_TIME: f64 = 86_400.0 * SECOND as f64;
 
 /// Parses a time such as `10ms`, `250us`, `1.5s`, `2m`; at most a day.
 ///
@@ -19,7 +19,7 @@ pub fn time(text: &str) -> Result<Nanoseconds, String> {
     ];
     let wrong = || format!("{text:?} is not a time such as 10ms, 250us or 1.5s");
     let value = with_unit(text, &units).ok_or_else(wrong)?;
-    if value <= LONGEST { Ok(value as Nanoseconds) } else { Err(format!("{text:?} is longer than a day")) }
+    if value <= MAX_TIME { Ok(value as Nanoseconds) } else { Err(format!("{text:?} is longer than a day")) }
 }
 
 /// Parses a share such as `5%` or `0.5%`, from 0 to 1.

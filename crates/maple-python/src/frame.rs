@@ -15,7 +15,7 @@ use crate::kind::{named, operand, to_raw};
 /// The default content after an Ethernet header.
 const NOTHING: &[u8] = b"maple";
 /// The maximum length of a payload in bytes: that of a jumbo frame.
-const LONGEST: usize = 9000;
+const MAX_PAYLOAD: usize = 9000;
 
 const ARP: [Field; 5] = [Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha];
 const ICMPV6: [Field; 5] =
@@ -83,8 +83,8 @@ fn need_all(wanted: &[(Field, u128)]) -> PyResult<()> {
 }
 
 fn build(mut wanted: Vec<(Field, u128)>, payload: Option<&[u8]>) -> PyResult<Vec<u8>> {
-    if let Some(long) = payload.map(<[u8]>::len).filter(|len| *len > LONGEST) {
-        return Err(PyValueError::new_err(format!("frame(): a payload has at most {LONGEST} bytes, not {long}")));
+    if let Some(long) = payload.map(<[u8]>::len).filter(|len| *len > MAX_PAYLOAD) {
+        return Err(PyValueError::new_err(format!("frame(): a payload has at most {MAX_PAYLOAD} bytes, not {long}")));
     }
     wanted.sort();
     let mut frame = skeleton(&wanted, payload)?;

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use crate::start::Gate;
 
 /// The interval in which a call that waits for the laboratory checks whether the user has interrupted.
-const LOOK: Duration = Duration::from_millis(100);
+const INTERRUPT_POLL: Duration = Duration::from_millis(100);
 
 thread_local! {
     static ON_WORKER: Cell<bool> = const { Cell::new(false) };
@@ -239,7 +239,7 @@ pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, CommandError>>) 
     let mut answer = answer;
     loop {
         let (back, came) = py.detach(move || {
-            let came = answer.recv_timeout(LOOK);
+            let came = answer.recv_timeout(INTERRUPT_POLL);
             (answer, came)
         });
         answer = back;

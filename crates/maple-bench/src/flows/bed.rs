@@ -17,7 +17,7 @@ use crate::controllers::{Contender, Running};
 /// The maximum time for all hosts to announce themselves: a controller that is slower is reported, and the run goes on.
 const ACQUAINTANCE: Duration = Duration::from_secs(60);
 /// The time between two questions about what the controller knows. Each costs it a little, before the measurement.
-const LOOK: Duration = Duration::from_millis(100);
+const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 /// The pause after the hosts have announced themselves, in which the controller handles the last of these packets.
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -97,7 +97,7 @@ impl Bed {
     pub fn acquaint(&mut self, settle: Duration) -> anyhow::Result<usize> {
         let deadline = Instant::now() + settle;
         while Instant::now() < deadline && !self.knows_ports()? {
-            self.flow_network.wait(LOOK.min(deadline.saturating_duration_since(Instant::now())))?;
+            self.flow_network.wait(QUESTION_INTERVAL.min(deadline.saturating_duration_since(Instant::now())))?;
         }
         let unknown = self.flow_network.announce(ACQUAINTANCE)?;
         self.flow_network.wait(PAUSE)?;

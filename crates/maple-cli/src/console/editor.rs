@@ -7,10 +7,10 @@ use unicode_width::UnicodeWidthChar as _;
 use super::keys::Key;
 
 /// The maximum number of earlier lines that are kept. Chosen: as many as shells keep by default, or more.
-const HISTORY: usize = 1000;
+const MAX_HISTORY_LINES: usize = 1000;
 /// The maximum length of a line, in characters. Chosen: no command is nearly as long, and a paste by mistake is
 /// bounded.
-const LONGEST: usize = 10_000;
+const MAX_LINE_CHARS: usize = 10_000;
 
 /// A line, with the cursor before one of its characters or at its end.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Editor {
         let line: String = self.line.iter().collect();
         if !line.trim().is_empty() && self.history.last() != Some(&line) {
             self.history.push(line.clone());
-            let surplus = self.history.len().saturating_sub(HISTORY);
+            let surplus = self.history.len().saturating_sub(MAX_HISTORY_LINES);
             self.history.drain(..surplus);
         }
         KeyEffect::Line(line)
@@ -162,7 +162,7 @@ impl Editor {
     }
 
     fn insert(&mut self, chars: &[char]) {
-        if self.line.len() + chars.len() <= LONGEST {
+        if self.line.len() + chars.len() <= MAX_LINE_CHARS {
             self.line.splice(self.cursor..self.cursor, chars.iter().copied());
             self.cursor += chars.len();
         }
@@ -248,10 +248,10 @@ mod tests {
         assert_eq!(press(&mut editor, "x\x03"), KeyEffect::Interrupted);
         editor.begin();
         assert_eq!(line(&mut editor, "\x1b[A"), "x");
-        for n in 0..2 * HISTORY {
+        for n in 0..2 * MAX_HISTORY_LINES {
             line(&mut editor, &n.to_string());
         }
-        assert_eq!(editor.history.len(), HISTORY);
+        assert_eq!(editor.history.len(), MAX_HISTORY_LINES);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub enum Key {
 
 /// The maximum length of an escape sequence, in bytes. Chosen: those of keys with modifiers have about ten; longer ones
 /// are nonsense.
-const LONGEST: usize = 32;
+const MAX_ESCAPE_BYTES: usize = 32;
 
 /// Assembles keys from bytes.
 #[derive(Debug, Default)]
@@ -46,7 +46,9 @@ impl Keys {
         self.begun.push(byte);
         let key = match self.begun.as_slice() {
             [0x1b] | [0x1b, b'[' | b'O'] => return None,
-            [0x1b, b'[', .., last] if !(0x40..=0x7e).contains(last) && self.begun.len() < LONGEST => return None,
+            [0x1b, b'[', .., last] if !(0x40..=0x7e).contains(last) && self.begun.len() < MAX_ESCAPE_BYTES => {
+                return None;
+            }
             [0x1b, rest @ ..] => of_sequence(rest),
             [byte @ (..0x20 | 0x7f)] => of_control(*byte),
             bytes => match std::str::from_utf8(bytes) {
@@ -135,7 +137,7 @@ mod tests {
             let mut keys = Keys::default();
             for byte in [0x1b, b'['].into_iter().chain([a, b].into_iter().cycle().take(100)) {
                 keys.take_in(byte);
-                assert!(keys.begun.len() <= LONGEST, "{a} {b}");
+                assert!(keys.begun.len() <= MAX_ESCAPE_BYTES, "{a} {b}");
             }
         }
     }

@@ -22,10 +22,10 @@ use super::keys::Key;
 /// The byte that marks the end of the output up to a moment. Text never contains it.
 const MARK: u8 = 0;
 /// The maximum number of completions that are listed. Chosen: they fit a screen; the number of the others follows.
-const LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 /// The maximum length of a line that is printed whole while another is edited, in bytes. Chosen: it bounds memory, and
 /// lines of the log are far shorter.
-const LONGEST: usize = 1 << 16;
+const MAX_HELD_LINE: usize = 1 << 16;
 /// The maximum time that the prompt waits for earlier output. Chosen: output through a pipe of the same process takes
 /// far less; a terminal that hangs must not hold the prompt for ever.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -182,11 +182,11 @@ impl Drop for Screen {
 
 /// Lists words in a line, the first ones if there are many.
 fn listed(words: &[String]) -> String {
-    let more = match words.len().saturating_sub(LISTED) {
+    let more = match words.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!("  and {more} more"),
     };
-    format!("{}{more}\n", words[..words.len().min(LISTED)].join("  "))
+    format!("{}{more}\n", words[..words.len().min(MAX_LISTED)].join("  "))
 }
 
 /// Returns modes in which keys arrive one at a time, are not echoed, and raise no signals. Output modes stay the same.
@@ -225,7 +225,7 @@ impl ScreenState {
             return self.terminal.write_all(text);
         }
         self.begun.extend_from_slice(text);
-        if self.begun.len() > LONGEST {
+        if self.begun.len() > MAX_HELD_LINE {
             self.begun.push(b'\n');
         }
         let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };

@@ -12,11 +12,11 @@ use super::{Node, NodeId, Tree, TreeBranch};
 use crate::trace::{ChainPrefix, Cond, ConditionIndex, FailedChain, Fields, Item};
 
 /// The minimum number of tests of a chain that gets an index. Shorter ones are walked as fast.
-const LONG: usize = 8;
+const MIN_INDEXED_TESTS: usize = 8;
 
-/// The minimum number of tests of a chain that keeps its index. It must be less than [`LONG`], or a chain that grows
+/// The minimum number of tests of a chain that keeps its index. It must be less than [`MIN_INDEXED_TESTS`], or a chain that grows
 /// and shrinks by one test would get and lose its index each time.
-const SHORT: usize = 4;
+const MIN_KEPT_TESTS: usize = 4;
 
 /// The name of a chain within its tree while the chain exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Chains {
     pub(super) fn first<P: Fields + ?Sized>(&self, chain: ChainId, packet: &P) -> Option<(NodeId, bool)> {
         let Chain { nodes, index, .. } = &self.chains[chain.index()];
         match index.first(packet) {
-            Some(at) => Some((nodes[at], true)),
+            Some(first) => Some((nodes[first], true)),
             None => nodes.last().map(|last| (*last, false)),
         }
     }
@@ -106,21 +106,21 @@ impl Tree {
     /// Returns the tests on the way from the root to a branch of a node, or to the root: the beginnings of long chains,
     /// and the other items in their order.
     pub(super) fn passed_to(&self, place: Option<(NodeId, TreeBranch)>) -> (Vec<ChainPrefix<'_>>, Vec<Item>) {
-        let (mut passed, mut items, mut at) = (Vec::new(), Vec::new(), place);
-        while let Some((node, branch)) = at {
+        let (mut passed, mut items, mut place) = (Vec::new(), Vec::new(), place);
+        while let Some((node, branch)) = place {
             let mut first = node;
             match self.slot(node).chain.filter(|_| branch == TreeBranch::Outcome(false)) {
                 Some(chain) => {
                     let Chain { nodes, conds, failures, .. } = &self.chains.chains[chain.index()];
                     // Each test of a chain comes after the one above it.
                     let rank = self.rank(node);
-                    let number = nodes.partition_point(|there| self.rank(*there) <= rank);
+                    let number = nodes.partition_point(|test| self.rank(*test) <= rank);
                     passed.push(ChainPrefix { failures, conds: &conds[..number] });
                     first = nodes[0];
                 }
                 None => items.push(self.node(node).item(branch)),
             }
-            at = self.parent(first);
+            place = self.parent(first);
         }
         items.reverse();
         (passed, items)
@@ -136,7 +136,7 @@ impl Tree {
         while let Some((above, TreeBranch::Outcome(false))) = self.parent(run[run.len() - 1]) {
             run.push(above);
         }
-        if run.len() >= LONG {
+        if run.len() >= MIN_INDEXED_TESTS {
             let chain = self.chains.create();
             run.into_iter().rev().for_each(|test| self.push_to_chain(chain, test));
         }
@@ -158,8 +158,8 @@ impl Tree {
         let Tree { edit, slots, chains, memos, .. } = self;
         for chain in edit.added.iter().filter_map(|node| slots[node.index()].chain) {
             let Chain { nodes, conds, questions_ahead, .. } = &mut chains.chains[chain.index()];
-            for at in questions_ahead.tests()..nodes.len() {
-                questions_ahead.push(&conds[at], memos.at_node(nodes[at]));
+            for index in questions_ahead.tests()..nodes.len() {
+                questions_ahead.push(&conds[index], memos.at_node(nodes[index]));
             }
         }
     }
@@ -174,7 +174,7 @@ impl Tree {
         conds.pop();
         index.pop();
         questions_ahead.truncate(nodes.len());
-        if nodes.len() < SHORT {
+        if nodes.len() < MIN_KEPT_TESTS {
             for node in self.chains.drop(chain) {
                 self.slots[node.index()].chain = None;
             }

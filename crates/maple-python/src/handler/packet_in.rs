@@ -14,7 +14,7 @@ use super::messages::PyPacketOut;
 use crate::kind::{FieldKind, from_raw, named};
 
 /// The fields that an exact match contains in 1.3, if the packet has them, besides those that 1.0 can match.
-const MORE: [Field; 6] =
+const ONLY_OF13: [Field; 6] =
     [Field::SctpSrc, Field::SctpDst, Field::Ipv6Src, Field::Ipv6Dst, Field::Icmpv6Type, Field::Icmpv6Code];
 
 /// A packet that a switch sent.
@@ -85,7 +85,7 @@ impl PyPacketIn {
     /// Returns a match of all fields that a switch of this version can match.
     fn match_all(&self) -> Match {
         let packet = self.packet();
-        let more = if self.version == Version::Of10 { &[][..] } else { &MORE };
+        let more = if self.version == Version::Of10 { &[][..] } else { &ONLY_OF13 };
         let fields = FieldSet::OF10.iter().chain(more.iter().copied());
         canonical(fields.filter_map(|field| Some(Constraint::exact(field, packet.get(field)?))).collect())
     }

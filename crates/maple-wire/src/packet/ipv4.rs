@@ -17,7 +17,7 @@ pub(super) const DST: usize = 16;
 /// The bits of the fragment word that hold the offset.
 const OFFSET_MASK: u16 = 0x1fff;
 /// The bit of the fragment word that is set if more fragments follow.
-const MORE: u16 = 0x2000;
+const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// Finds the header at `start`, after which `wire_len` bytes were on the wire.
 ///
@@ -52,7 +52,11 @@ fn locate(lengths: [u8; 3], start: usize, wire_len: usize, proto: Option<u8>, fr
     }
     let network = NetworkLayer::v4(start, start + header_len, start + total_len);
     let network = if let Some(proto) = proto { network.carrying(proto) } else { network };
-    if fragment & (MORE | OFFSET_MASK) == 0 { network } else { network.fragment_of(fragment & OFFSET_MASK != 0) }
+    if fragment & (MORE_FRAGMENTS | OFFSET_MASK) == 0 {
+        network
+    } else {
+        network.fragment_of(fragment & OFFSET_MASK != 0)
+    }
 }
 
 #[inline]

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 /// The maximum size of a source file that is read, in bytes. Chosen: far beyond a policy that people write, and a bound
 /// on the memory of a request.
-const LARGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 /// The maximum number of characters of a line that are reported. Chosen: a wide line of code; what goes beyond is text
 /// that was made by programs.
-const LONGEST: usize = 160;
+const MAX_LINE_CHARS: usize = 160;
 
 /// Source files that were read for one answer.
 pub(in crate::control) struct SourceLines {
@@ -72,7 +72,7 @@ impl SourceLines {
     /// Returns the text of a line, if it is known.
     pub fn text(&mut self, file: &str, line: u32) -> Option<String> {
         let text = self.lines(file)?.get(usize::try_from(line.checked_sub(1)?).ok()?)?.trim();
-        Some(text.chars().filter(|c| !c.is_control()).take(LONGEST).collect())
+        Some(text.chars().filter(|c| !c.is_control()).take(MAX_LINE_CHARS).collect())
     }
 
     fn lines(&mut self, file: &str) -> Option<&[String]> {
@@ -86,7 +86,8 @@ impl SourceLines {
     /// Reads the lines of a file. Returns `None` if it can't be read, or has changed since the policy was loaded. An
     /// explanation does without them.
     fn read(&mut self, file: &str) -> Option<Vec<String>> {
-        let about = fs::metadata(Path::new(file)).ok().filter(|about| about.is_file() && about.len() <= LARGEST)?;
+        let about =
+            fs::metadata(Path::new(file)).ok().filter(|about| about.is_file() && about.len() <= MAX_FILE_BYTES)?;
         if self.loaded.is_some_and(|loaded| written_at(&about) > loaded) {
             self.changed.push(file.to_owned());
             return None;

@@ -37,7 +37,7 @@ const MAX_READERS: usize = 256;
 const PART: usize = 64;
 /// The time after which the thread looks again for commits of tracked state, and whether it is to end. Chosen: readers
 /// hear of a commit within milliseconds, and a look compares two numbers.
-const LOOK: Duration = Duration::from_millis(10);
+const COMMIT_POLL: Duration = Duration::from_millis(10);
 /// The minimum time between two events about commits. Chosen: a page that shows the state need not be drawn more than
 /// ten times a second.
 const SPACING: Duration = Duration::from_millis(100);
@@ -116,11 +116,11 @@ impl Events {
         let (mut line, mut looked) = (0, Instant::now());
         let mut commits = Commits { told: handle.snapshot().version(), earliest: looked };
         while !self.has_ended() {
-            for entry in handle.log_since(line, LOOK.saturating_sub(looked.elapsed())) {
+            for entry in handle.log_since(line, COMMIT_POLL.saturating_sub(looked.elapsed())) {
                 self.add_line(line, &entry);
                 line = entry.number + 1;
             }
-            if looked.elapsed() < LOOK {
+            if looked.elapsed() < COMMIT_POLL {
                 continue;
             }
             looked = Instant::now();

@@ -42,7 +42,7 @@ const SPACING: Duration = Duration::from_millis(100);
 const SHARE: u32 = 10;
 /// The time after which a watch looks again whether its reader may go on, while nothing changes. Chosen: a token that
 /// is withdrawn ends its watches within about a second.
-const LOOK: Duration = Duration::from_secs(1);
+const READER_POLL: Duration = Duration::from_secs(1);
 /// The maximum number of such looks for which a watch is silent: then a comment shows that it is open. Chosen: 15
 /// seconds, less than the idle time after which common proxies end a connection.
 const SILENCE: u32 = 15;
@@ -177,7 +177,7 @@ impl PlaceReader {
     /// Waits until the place may have changed, or for a short time. Returns whether it may have.
     async fn wait(&mut self) -> bool {
         if self.api.lanes.are_watches_full() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(READER_POLL).await;
             return false;
         }
         let Some(subscription) = &self.subscription else {
@@ -187,7 +187,7 @@ impl PlaceReader {
         let events = &self.api.events;
         let woken = pin!(subscription.woken.0.notified());
         let ended = pin!(self.news.wait_for(|_| events.has_ended()));
-        let is_woken = tokio::time::timeout(LOOK, select(woken, ended)).await.is_ok();
+        let is_woken = tokio::time::timeout(READER_POLL, select(woken, ended)).await.is_ok();
         // Another policy may have another version of the table, or other types.
         let handle = &self.api.handle;
         let has_new_policy = handle.policy_loaded() != subscription.policy;

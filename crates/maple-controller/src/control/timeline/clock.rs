@@ -24,7 +24,7 @@ const DAY: u64 = 24 * 3_600_000;
 pub(super) const DRIFT: u64 = 20;
 /// The maximum number of notes of drift. Further ones replace the oldest. Chosen: a bound on memory that a clock which
 /// is corrected all day does not reach.
-const MOST: usize = 10_000;
+const MAX_DRIFT_NOTES: usize = 10_000;
 
 /// The times of two clocks, in milliseconds: that of the day, since 1970, and that of the run, which is never set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl RunTimes {
     pub fn note(&mut self, own: u64, passed: u64) {
         let ahead = own as i64 - passed as i64;
         if self.all.back().is_none_or(|(_, last)| last.abs_diff(ahead) > DRIFT) {
-            if self.all.len() == MOST {
+            if self.all.len() == MAX_DRIFT_NOTES {
                 self.all.pop_front();
             }
             self.all.push_back((own, ahead));
@@ -236,8 +236,8 @@ mod tests {
             assert!(told.abs_diff(passed) <= DRIFT, "{told} {passed}");
         }
         assert_eq!(times.passed(NOW - HOUR), None, "an earlier run");
-        (0..2 * MOST as u64).for_each(|number| times.note(NOW + 10 * HOUR + 100 * number, 50 * number));
-        assert_eq!(times.all.len(), MOST);
+        (0..2 * MAX_DRIFT_NOTES as u64).for_each(|number| times.note(NOW + 10 * HOUR + 100 * number, 50 * number));
+        assert_eq!(times.all.len(), MAX_DRIFT_NOTES);
     }
 
     #[test]

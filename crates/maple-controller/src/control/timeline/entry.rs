@@ -16,7 +16,7 @@ pub(super) struct Stamped {
 
 /// The maximum number of bytes that an entry about the network takes without its changes, roughly: its time and the
 /// lengths of its lists.
-pub(super) const LOOK: usize = 40;
+pub(super) const LOOK_ENTRY_BYTES: usize = 40;
 
 /// An event, or a state, of the network or the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
 use super::budget::{Budget, Rate};
-use super::entry::{Known, LOOK};
+use super::entry::{Known, LOOK_ENTRY_BYTES};
 use super::network::{NetworkChange, NetworkThen, put};
 
 /// The bounds of what is followed.
@@ -157,7 +157,7 @@ impl Turn<'_> {
         let begin = self.all.len();
         for (key, value) in wanted.iter().cloned() {
             let change = change(key, value.clone());
-            let entry = if self.all.is_empty() { LOOK } else { 0 };
+            let entry = if self.all.is_empty() { LOOK_ENTRY_BYTES } else { 0 };
             if !self.is_free && !followed.budget.spend(self.now, entry + change.size()) {
                 break;
             }

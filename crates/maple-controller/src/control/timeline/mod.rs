@@ -55,7 +55,7 @@ use crate::time::Clock;
 
 /// The time after which the follower looks again whether there is something new. Chosen: the page shows what happened
 /// within a moment, and what is new goes to the disk as often.
-const LOOK: Duration = Duration::from_millis(200);
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 /// The minimum time for which the follower rests after it has looked. Chosen: a network that changes all the time is
 /// looked at 20 times a second at most.
 const REST: Duration = Duration::from_millis(50);
@@ -227,7 +227,7 @@ impl Timeline {
         let passed = || clock.now().0 / MILLISECOND;
         let reading = || Reading::take(passed, || milliseconds(SystemTime::now()));
         while !self.has_ended() {
-            let lines = handle.log_since(line, LOOK);
+            let lines = handle.log_since(line, FOLLOW_INTERVAL);
             let progress = asking.go_on(Instant::now(), clock.now().0, |minutes| ask::ask(handle, &minutes));
             let is_quiet = lines.is_empty() && matches!(progress, AskingProgress::Nothing);
             if is_quiet && version == Some(handle.snapshot().version()) {

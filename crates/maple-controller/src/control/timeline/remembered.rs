@@ -12,7 +12,7 @@ use super::network::NetworkThen;
 
 /// The maximum number of spans. Each takes a network and what its answer has, which the budgets of a day bound. Chosen:
 /// a person moves a window to and fro between a few spans.
-const MOST: usize = 4;
+const MAX_SPANS: usize = 4;
 /// The time for which spans are remembered after they were asked for. Chosen: a person who looks at one asks again
 /// within a minute; after that memory is free.
 const KEPT: Duration = Duration::from_secs(60);
@@ -58,7 +58,7 @@ impl Remembered {
     /// Remembers what segments that have ended say.
     pub fn add(&mut self, start: SpanStart, told: Told, now: Instant) {
         self.all.retain(|(own, ..)| *own != start);
-        if self.all.len() == MOST {
+        if self.all.len() == MAX_SPANS {
             self.all.pop_front();
         }
         self.all.push_back((start, told, now));
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(all.of(&start(2), 9, now).until, None, "the one that was used last stayed");
         assert_eq!((all.of(&start(1), 9, now).until, all.of(&start(1), 2, now).until), (Some(2), None));
         all.add(start(1), told(3), now);
-        assert_eq!((all.all.len(), all.of(&start(1), 9, now).until), (MOST, Some(3)));
+        assert_eq!((all.all.len(), all.of(&start(1), 9, now).until), (MAX_SPANS, Some(3)));
         all.of(&start(3), 9, now + KEPT / 2);
         all.forget(now + KEPT);
         assert_eq!(all.all.len(), 1);

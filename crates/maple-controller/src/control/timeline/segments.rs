@@ -26,7 +26,7 @@ const KEPT: u64 = 24 * 3_600_000;
 const UNREADABLE: usize = 64;
 /// The length of a run, in milliseconds, up to which it gives way before longer ones. Chosen: a controller that crashes
 /// again and again must not push out the day before.
-const SHORT: u64 = 600_000;
+const SHORT_RUN: u64 = 600_000;
 
 /// The bounds of all segments.
 #[derive(Clone, Copy, Debug)]
@@ -281,7 +281,7 @@ impl Segments {
     fn least_worth(&self) -> usize {
         let is_short = |at: &usize| {
             let (one, next) = (&self.all[*at], &self.all[at + 1]);
-            one.after.is_some() && next.after.is_some() && one.ended - one.began < SHORT
+            one.after.is_some() && next.after.is_some() && one.ended - one.began < SHORT_RUN
         };
         (1..self.all.len() - 1).find(is_short).unwrap_or_default()
     }

@@ -4,7 +4,7 @@ use super::entry_store::EntryId;
 
 /// The minimum length of a list with free places before the first entry. Chosen: moving 64 bytes costs less than free
 /// places, and most lists are shorter.
-const LONG: usize = 16;
+const MIN_LEN_WITH_ROOM: usize = 16;
 
 /// The entries that overlap one, in order of precedence. Some may have been removed.
 ///
@@ -49,21 +49,21 @@ impl Neighbours {
     }
 
     /// Inserts an entry before the earlier one with this index, or after all of them.
-    pub(super) fn insert_earlier(&mut self, at: usize, id: EntryId) {
+    pub(super) fn insert_earlier(&mut self, index: usize, id: EntryId) {
         // The entries that yield move, or those before the new one.
-        self.split += u32::from(self.insert(at, id));
+        self.split += u32::from(self.insert(index, id));
     }
 
     /// Inserts an entry before the later one with this index, or after all of them.
-    pub(super) fn insert_later(&mut self, at: usize, id: EntryId) {
-        let at = self.earlier().len() + at;
-        self.split -= u32::from(!self.insert(at, id));
+    pub(super) fn insert_later(&mut self, index: usize, id: EntryId) {
+        let index = self.earlier().len() + index;
+        self.split -= u32::from(!self.insert(index, id));
     }
 
     /// Inserts an entry before the one with this index. Returns whether those after it have moved, and not those before.
-    fn insert(&mut self, at: usize, id: EntryId) -> bool {
-        if at >= self.len() - at || self.len() < LONG {
-            self.places.insert(self.free as usize + at, id);
+    fn insert(&mut self, index: usize, id: EntryId) -> bool {
+        if index >= self.len() - index || self.len() < MIN_LEN_WITH_ROOM {
+            self.places.insert(self.free as usize + index, id);
             return true;
         }
         if self.free == 0 {
@@ -74,8 +74,8 @@ impl Neighbours {
             (self.free, self.split) = (room as u32, self.split + room as u32);
         }
         let first = self.free as usize;
-        self.places.copy_within(first..first + at, first - 1);
-        self.places[first + at - 1] = id;
+        self.places.copy_within(first..first + index, first - 1);
+        self.places[first + index - 1] = id;
         self.free -= 1;
         false
     }
@@ -103,11 +103,11 @@ mod tests {
         ) {
             let mut lists = Neighbours::default();
             let mut plain = [Vec::new(), Vec::new()];
-            for (number, (at, is_later, kind)) in steps.into_iter().enumerate() {
+            for (number, (index, is_later, kind)) in steps.into_iter().enumerate() {
                 let list = &mut plain[usize::from(is_later)];
-                let (at, id) = (if at == usize::MAX { list.len() } else { at % (list.len() + 1) }, number as EntryId);
-                list.insert(at, id);
-                if is_later { lists.insert_later(at, id) } else { lists.insert_earlier(at, id) }
+                let (index, id) = (if index == usize::MAX { list.len() } else { index % (list.len() + 1) }, number as EntryId);
+                list.insert(index, id);
+                if is_later { lists.insert_later(index, id) } else { lists.insert_earlier(index, id) }
                 if kind == 0 {
                     lists.retain(|id| id % 3 != 0);
                     plain.iter_mut().for_each(|list| list.retain(|id| id % 3 != 0));
@@ -122,9 +122,9 @@ mod tests {
             let (mut lists, mut moved) = (Neighbours::default(), 0);
             for number in 0..5_000 {
                 let (len, has_room) = (lists.len(), lists.free > 0);
-                let at = if number % 4 < fronts_of_four { 0 } else { len };
-                let those_after = lists.insert(at, 0);
-                moved += if those_after { len - at } else { at };
+                let index = if number % 4 < fronts_of_four { 0 } else { len };
+                let those_after = lists.insert(index, 0);
+                moved += if those_after { len - index } else { index };
                 // All entries move to make room.
                 moved += if those_after || has_room { 0 } else { len };
             }

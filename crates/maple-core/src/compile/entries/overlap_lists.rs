@@ -40,11 +40,11 @@ const ENTRIES_AT_A_TIME: usize = 128;
 
 /// The minimum length of a list whose beginning is tried before its middle. Chosen: in a shorter one a binary search
 /// takes at most six steps, of which trying the beginning would spare few.
-const LONG: usize = 64;
+const MIN_LEN_TO_TRY_FRONT: usize = 64;
 
 /// The minimum number of waiting entries with which all lists are built anew. Chosen: below it, one question for each
 /// entry costs less than any preparation.
-const MANY_WAIT: usize = 4;
+const MIN_WAITING_TO_REBUILD: usize = 4;
 /// The maximum number of entries with lists, for each waiting one, with which all lists are built anew. Chosen:
 /// building them again must not cost more than the questions of the entries that wait.
 const SETTLED_PER_WAITING: usize = 4;
@@ -83,7 +83,7 @@ impl OverlapLists {
     /// Puts the entries that wait into the lists.
     pub(super) fn settle(&mut self, store: &EntryStore, tree: &Tree, effort: &Effort) {
         let mut waiting = std::mem::take(&mut self.waiting);
-        if waiting.len() >= MANY_WAIT.max(store.len() / SETTLED_PER_WAITING) {
+        if waiting.len() >= MIN_WAITING_TO_REBUILD.max(store.len() / SETTLED_PER_WAITING) {
             waiting.clear();
             self.waits.fill(false);
             self.build(store, tree, effort);
@@ -135,9 +135,9 @@ impl OverlapLists {
         let mut lists: Vec<Vec<u32>> = earlier.iter().zip(&later).map(|(a, b)| vec![0; (a + b) as usize]).collect();
         let mut next = [vec![0u32; order.len()], earlier.clone()];
         let mut add = |side: usize, to: u32, place: u32| {
-            let at = &mut next[side][to as usize];
-            lists[to as usize][*at as usize] = place;
-            *at += 1;
+            let free = &mut next[side][to as usize];
+            lists[to as usize][*free as usize] = place;
+            *free += 1;
         };
         each_overlap(&matches, |first, second| {
             add(0, second, first);
@@ -238,7 +238,7 @@ impl OverlapLists {
 fn place_in(list: &[EntryId], store: &EntryStore, is_first: impl Fn(EntryId) -> bool) -> usize {
     let (mut low, mut high) = (0, list.len());
     // Most entries belong at the end. Those of an access list belong at the beginning of long lists.
-    let (mut middle, mut is_beginning_next) = (high.saturating_sub(1), high >= LONG);
+    let (mut middle, mut is_beginning_next) = (high.saturating_sub(1), high >= MIN_LEN_TO_TRY_FRONT);
     while low < high {
         match (middle..high).find(|at| store.state(list[*at]) != EntryState::Gone) {
             Some(at) if is_first(list[at]) => low = at + 1,

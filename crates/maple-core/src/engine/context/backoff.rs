@@ -6,10 +6,10 @@ use crate::ids::Time;
 
 /// The first pause. Chosen: a peer that was busy for a moment is asked again soon, and one that always refuses costs at
 /// most one request a second.
-const FIRST: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The maximum pause: each one is twice as long as the one before. Chosen: a peer that recovers is noticed within about
 /// a minute, and the pauses get there in six failures.
-const LONGEST: Duration = Duration::from_secs(64);
+const MAX_PAUSE: Duration = Duration::from_secs(64);
 
 /// Returns the n-th pause in a row, counted from 0. Pauses begin with `first`, double each time, and are at most
 /// `longest`.
@@ -27,7 +27,7 @@ pub(in crate::engine) struct Backoff {
 impl Backoff {
     /// Records one more failed attempt. Returns when the next one may be made.
     pub fn fail(&mut self, now: Time) -> Time {
-        self.until = now + pause(self.failed, FIRST, LONGEST);
+        self.until = now + pause(self.failed, FIRST_PAUSE, MAX_PAUSE);
         self.failed = self.failed.saturating_add(1);
         self.until
     }
@@ -61,7 +61,7 @@ impl Backoff {
 
     /// Reports whether the last pause ended so long ago that the next failure counts as the first.
     pub fn is_forgotten(&self, now: Time) -> bool {
-        self.until + LONGEST <= now
+        self.until + MAX_PAUSE <= now
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
             pause / 1_000_000_000
         });
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 64, 64]);
-        assert!(backoff.is_forgotten(now + LONGEST));
-        assert_eq!(pause(200, FIRST, LONGEST), LONGEST);
+        assert!(backoff.is_forgotten(now + MAX_PAUSE));
+        assert_eq!(pause(200, FIRST_PAUSE, MAX_PAUSE), MAX_PAUSE);
     }
 }

@@ -18,7 +18,7 @@ const HOSTS: u32 = 10;
 /// The milliseconds that the days of these tests rest between two looks.
 const STEP: u64 = 300_000;
 /// The most that 24 hours may take.
-const MOST: usize = 50_000_000;
+const MAX_BYTES: usize = 50_000_000;
 
 fn number(switch: u64, port: u32) -> u32 {
     switch as u32 * HOSTS + port
@@ -132,7 +132,7 @@ fn a_day_of_1000_switches_and_10000_hosts_with_churn_takes_less_than_50_mb() {
         pass(&mut lab, turn, each, lines);
     }
     let (bytes, _) = lab.kept(|kept| kept.segments.size());
-    assert!(bytes < MOST, "{bytes}");
+    assert!(bytes < MAX_BYTES, "{bytes}");
     assert_eq!(told(&lab), (0, 0), "nothing is left out");
     assert_eq!(lab.kept(|kept| kept.range()), Some((first, lab.wall)), "and the whole day is kept");
     assert_eq!(lab.then(lab.wall), lab.present());
@@ -147,7 +147,7 @@ fn a_day_in_which_everything_is_used_up_takes_less_than_50_mb_too() {
         pass(&mut lab, turn, (1500, 3), 2000);
     }
     let (bytes, _) = lab.kept(|kept| kept.segments.size());
-    assert!(bytes < MOST, "{bytes}");
+    assert!(bytes < MAX_BYTES, "{bytes}");
     let (left_out, _) = told(&lab);
     assert!(left_out > 100_000, "{left_out}");
     assert_eq!(lab.then(lab.wall), lab.present());

@@ -9,7 +9,7 @@ use crate::update::EntryKey;
 
 /// The maximum number of entries. If more are refused, all are postponed. Chosen: a switch that refuses thousands of
 /// rules refuses them for one reason, and memory is bounded.
-const MOST: usize = 1 << 12;
+const MAX_POSTPONED: usize = 1 << 12;
 
 /// The postponed entries of one switch, by table.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl Postponed {
         if self.entries.is_empty() || self.backoff.is_over(now) {
             self.backoff.fail(now);
         }
-        if self.entries.len() <= MOST {
+        if self.entries.len() <= MAX_POSTPONED {
             self.entries.insert((table, key));
         }
         self.backoff.until()
@@ -36,7 +36,7 @@ impl Postponed {
 
     /// Reports whether an entry is postponed.
     pub fn has(&self, table: u8, key: &EntryKey) -> bool {
-        let has_too_many = self.entries.len() > MOST;
+        let has_too_many = self.entries.len() > MAX_POSTPONED;
         !self.entries.is_empty() && (has_too_many || self.entries.contains(&(table, key.clone())))
     }
 
@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn too_many_entries_postpone_all() {
         let mut postponed = Postponed::default();
-        for n in 0..2 * MOST as u16 {
+        for n in 0..2 * MAX_POSTPONED as u16 {
             postponed.refuse(Time(0), 0, key(n));
         }
-        assert!(postponed.has(7, &key(9)) && postponed.entries.len() == MOST + 1);
+        assert!(postponed.has(7, &key(9)) && postponed.entries.len() == MAX_POSTPONED + 1);
     }
 }
