@@ -244,7 +244,7 @@ impl InstalledRules {
 
     /// Replaces all cookies, but not what the switch reports.
     pub(crate) fn translate_cookies(&mut self, translate: impl Fn(u64) -> u64) {
-        self.entries.values_mut().for_each(|there| there.cookie = translate(there.cookie));
+        self.entries.values_mut().for_each(|rule| rule.cookie = translate(rule.cookie));
     }
 
     /// Notes that the switch has lost an entry.

@@ -42,7 +42,7 @@ const SETTLED: Duration = Duration::from_millis(500);
 const MAX_FLIGHT_TIME: Duration = Duration::from_secs(4);
 /// The maximum time to wait for the last frames if the controller is busy. Chosen: a run that nobody can judge must
 /// end.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_BUSY_WAIT: Duration = Duration::from_secs(60);
 /// The time between two checks for the last frames. Chosen: a person does not notice it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which packets may be lost after a switch restarts, or a part of it fails or returns, in nanoseconds. It
@@ -141,7 +141,9 @@ impl Checker {
     pub fn finish(mut self, emulation: &Emulation) -> anyhow::Result<Verdicts> {
         let began = Instant::now();
         self.look(emulation)?;
-        while !self.pending.is_empty() && began.elapsed() < LONGEST && self.history.answered() < began + MAX_FLIGHT_TIME
+        while !self.pending.is_empty()
+            && began.elapsed() < MAX_BUSY_WAIT
+            && self.history.answered() < began + MAX_FLIGHT_TIME
         {
             self.look(emulation)?;
             std::thread::sleep(CHECK_INTERVAL);

@@ -18,10 +18,10 @@ use maple_core::state::Snapshot;
 
 /// The time between two questions whether switches have followed. Chosen: states follow each other within milliseconds,
 /// and each is to be dated well.
-const PAUSE: Duration = Duration::from_millis(2);
+const FOLLOW_POLL: Duration = Duration::from_millis(2);
 /// The maximum time for a switch to follow; a slower switch is faulty. It must exceed the time that an update takes on
 /// a loaded machine.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_FOLLOW_TIME: Duration = Duration::from_secs(2);
 /// The maximum number of states that are kept. Older ones are forgotten. Chosen: it bounds memory, and snapshots share
 /// what is equal.
 const MAX_STATES: usize = 100_000;
@@ -78,7 +78,7 @@ impl History {
                         lock(&states).answered_until(asked, version);
                         done = version;
                     }
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(FOLLOW_POLL);
                 }
             };
             std::thread::Builder::new().name("history".into()).spawn(run)?
@@ -157,7 +157,7 @@ impl States {
 /// are found by packets.
 fn is_answered(controller: &Handle) -> bool {
     // Otherwise the controller waits for a switch, or is busy and does not answer.
-    controller.settled(LONGEST) || !controller.unsettled().is_empty()
+    controller.settled(MAX_FOLLOW_TIME) || !controller.unsettled().is_empty()
 }
 
 fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {

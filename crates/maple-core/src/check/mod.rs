@@ -398,8 +398,8 @@ impl Check {
         let placed = if !self.track_hosts {
             Some(sample).filter(|sample| is_edge(&self.store.snapshot(), sample.at))
         } else if moved {
-            let there = self.hosts.iter().find(|(_, info)| info.location == sample.at);
-            there.map(|(mac, _)| sample.with(&Headers::from([(Field::EthSrc, mac.bits())])))
+            let host = self.hosts.iter().find(|(_, info)| info.location == sample.at);
+            host.map(|(mac, _)| sample.with(&Headers::from([(Field::EthSrc, mac.bits())])))
         } else {
             let host = self.hosts.iter().find(|(mac, _)| Some(*mac) == source);
             host.map(|(_, info)| Sample { at: info.location, ..sample })

@@ -164,9 +164,9 @@ impl Explanation {
         if self.journey.asks_controller() || !decision.trace.lasts() {
             return None;
         }
-        let there: Vec<(Location, Vec<u8>)> =
+        let arrived: Vec<(Location, Vec<u8>)> =
             self.journey.arrivals.iter().map(|arrival| (arrival.at, arrival.frame.clone())).collect();
-        Some(*wanted == there)
+        Some(*wanted == arrived)
     }
 }
 

@@ -134,8 +134,8 @@ impl ChangedPacket<'_> {
         if written.keys().all(|field| !list.fields().contains(*field)) && !self.writes_tag(list) {
             return self.recorder.first_of(self.packet, list, source);
         }
-        list.conds().iter().enumerate().position(|(at, cond)| {
-            self.source = source(at);
+        list.conds().iter().enumerate().position(|(index, cond)| {
+            self.source = source(index);
             self.matches(cond)
         })
     }

@@ -51,13 +51,13 @@ impl RunState {
     /// Observes the end of a path that f made in this run. Returns whether it did so by now.
     fn observe_end(&mut self, of: &Arc<PathReads>) -> bool {
         let is_it = |(_, reads, _): &(_, Arc<PathReads>, bool)| Arc::ptr_eq(reads, of);
-        let Some(at) = self.routes.paths.iter().position(is_it) else { return false };
-        self.observe_end_of(at);
+        let Some(index) = self.routes.paths.iter().position(is_it) else { return false };
+        self.observe_end_of(index);
         true
     }
 
-    fn observe_end_of(&mut self, at: usize) {
-        let (_, reads, is_observed) = &mut self.routes.paths[at];
+    fn observe_end_of(&mut self, index: usize) {
+        let (_, reads, is_observed) = &mut self.routes.paths[index];
         if let Some(open) = reads.open_end().filter(|_| !*is_observed) {
             *is_observed = true;
             let (field, place) = (open.field, open.place);
@@ -67,7 +67,7 @@ impl RunState {
 
     /// Observes the ends of all paths that f made.
     pub(super) fn observe_ends(&mut self) {
-        (0..self.routes.paths.len()).for_each(|at| self.observe_end_of(at));
+        (0..self.routes.paths.len()).for_each(|index| self.observe_end_of(index));
     }
 
     /// Reports whether f has read a path whose end the run has not observed, because that happened elsewhere than in the

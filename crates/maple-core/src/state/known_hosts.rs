@@ -92,10 +92,10 @@ impl KnownHosts {
 
     fn relocate(&mut self, mac: Mac, from: Option<Location>, to: Option<Location>) {
         if let Some(from) = from
-            && let Some(there) = self.by_port.get_mut(&from)
+            && let Some(hosts) = self.by_port.get_mut(&from)
         {
-            there.remove(&mac);
-            if there.is_empty() {
+            hosts.remove(&mac);
+            if hosts.is_empty() {
                 self.by_port.remove(&from);
             }
         }

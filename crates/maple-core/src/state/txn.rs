@@ -138,8 +138,8 @@ impl Txn {
             Write::Var { name, value } => (Cell::Var(name.clone()), value),
             _ => return false,
         };
-        let there = self.own(&cell).unwrap_or_else(|| cell.evaluate(self.peek()));
-        let is_there = matches!(&there, CellValue::Value(there) if there == value);
+        let current = self.own(&cell).unwrap_or_else(|| cell.evaluate(self.peek()));
+        let is_there = matches!(&current, CellValue::Value(current) if current == value);
         if is_there {
             self.read(cell);
         }

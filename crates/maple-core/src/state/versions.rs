@@ -205,9 +205,9 @@ impl Store {
         let commit = self.make_versions(|state, declared| {
             let mut writes = Vec::new();
             for (table, version) in declared {
-                let there = in_use(state, table);
-                writes.extend((there != version.number).then(|| uses(table, version.number)));
-                let is_old = |number: &u32| *number != there || !can_go_back;
+                let used = in_use(state, table);
+                writes.extend((used != version.number).then(|| uses(table, version.number)));
+                let is_old = |number: &u32| *number != used || !can_go_back;
                 writes.extend((1..version.number).filter(is_old).flat_map(|number| emptied(state, table, number)));
             }
             writes

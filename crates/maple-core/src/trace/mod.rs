@@ -109,8 +109,8 @@ impl Cond {
     #[must_use]
     pub fn and(mut self, constraint: Constraint) -> Cond {
         match self.all.binary_search_by_key(&constraint.field, |c| c.field) {
-            Ok(at) => self.all[at] = constraint,
-            Err(at) => self.all.insert(at, constraint),
+            Ok(index) => self.all[index] = constraint,
+            Err(index) => self.all.insert(index, constraint),
         }
         self
     }
@@ -119,8 +119,8 @@ impl Cond {
     #[must_use]
     pub fn within(mut self, range: Range) -> Cond {
         match self.ranges.binary_search_by_key(&range.field, |r| r.field) {
-            Ok(at) => self.ranges[at] = range,
-            Err(at) => self.ranges.insert(at, range),
+            Ok(index) => self.ranges[index] = range,
+            Err(index) => self.ranges.insert(index, range),
         }
         self
     }
@@ -224,9 +224,9 @@ impl Trace {
             if let Some(answer) = lists.next_if(|answer| answer.after <= passed) {
                 return Some(TraceStep::List(answer));
             }
-            let (at, item) = items.next()?;
-            passed = at + 1;
-            Some(TraceStep::Item(item, self.sources.get(at).and_then(Option::as_ref)))
+            let (index, item) = items.next()?;
+            passed = index + 1;
+            Some(TraceStep::Item(item, self.sources.get(index).and_then(Option::as_ref)))
         })
     }
 

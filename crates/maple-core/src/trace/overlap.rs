@@ -39,8 +39,8 @@ pub fn example_of_both(a: &Cond, b: &Cond) -> Option<Example> {
 fn conjunction(a: Cond, b: Cond) -> Option<Cond> {
     let mut both = b.all.into_iter().try_fold(a, meet)?;
     for range in b.ranges {
-        let there = both.ranges.iter().find(|there| there.field == range.field).copied();
-        let (lo, hi) = there.map_or((range.lo, range.hi), |there| (there.lo.max(range.lo), there.hi.min(range.hi)));
+        let stated = both.ranges.iter().find(|stated| stated.field == range.field).copied();
+        let (lo, hi) = stated.map_or((range.lo, range.hi), |stated| (stated.lo.max(range.lo), stated.hi.min(range.hi)));
         if lo > hi {
             return None;
         }

@@ -66,10 +66,10 @@ impl Recorder {
 
     /// Returns the line of the latest item or list whose line is known.
     pub fn last_source(&self) -> Option<Source> {
-        let item = self.sources.iter().enumerate().rev().find_map(|(at, source)| Some((at, source.as_ref()?)));
+        let item = self.sources.iter().enumerate().rev().find_map(|(index, source)| Some((index, source.as_ref()?)));
         let list = self.lists.iter().rev().find_map(|answer| Some((answer.after, answer.source.as_ref()?)));
         match (item, list) {
-            (Some((at, _)), Some((after, source))) if after > at => Some(source.clone()),
+            (Some((index, _)), Some((after, source))) if after > index => Some(source.clone()),
             (None, Some((_, source))) => Some(source.clone()),
             (item, _) => item.map(|(_, source)| source.clone()),
         }

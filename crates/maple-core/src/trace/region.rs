@@ -133,29 +133,29 @@ impl Region {
 
     fn constrain(&mut self, constraint: &Constraint) -> Option<()> {
         merge(&mut self.all, constraint)?;
-        let at = self.ranges.iter().position(|range| range.field == constraint.field);
-        at.map_or(Some(()), |at| self.settle(at))
+        let index = self.ranges.iter().position(|range| range.field == constraint.field);
+        index.map_or(Some(()), |index| self.settle(index))
     }
 
     fn confine(&mut self, range: Range) -> Option<()> {
-        let at = match self.ranges.binary_search_by_key(&range.field, |r| r.field) {
-            Ok(at) => {
-                let there = &mut self.ranges[at];
+        let index = match self.ranges.binary_search_by_key(&range.field, |r| r.field) {
+            Ok(index) => {
+                let there = &mut self.ranges[index];
                 (there.lo, there.hi) = (there.lo.max(range.lo), there.hi.min(range.hi));
-                at
+                index
             }
-            Err(at) => {
-                self.ranges.insert(at, range);
-                at
+            Err(index) => {
+                self.ranges.insert(index, range);
+                index
             }
         };
-        self.settle(at)
+        self.settle(index)
     }
 
     /// Combines a range with the constraint on its field. Drops the range if the constraint implies it; `None` if they
     /// contradict each other.
-    fn settle(&mut self, at: usize) -> Option<()> {
-        let Range { field, lo, hi } = self.ranges[at];
+    fn settle(&mut self, index: usize) -> Option<()> {
+        let Range { field, lo, hi } = self.ranges[index];
         if let Some(c) = self.all.iter().find(|c| c.field == field) {
             let rest = field.full_mask() & !c.mask;
             // With a prefix these are the ends of a block; with another mask only bounds of what fits.
@@ -164,11 +164,11 @@ impl Region {
                 return None;
             }
             if lo <= first && last <= hi {
-                self.ranges.remove(at);
+                self.ranges.remove(index);
                 return Some(());
             }
             if field.prefix_length(c.mask).is_some() {
-                self.ranges[at] = Range { field, lo: lo.max(first), hi: hi.min(last) };
+                self.ranges[index] = Range { field, lo: lo.max(first), hi: hi.min(last) };
             }
         }
         if lo > hi { None } else { Some(()) }
@@ -184,25 +184,25 @@ fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>
 
 /// Adds a constraint; `None` if no packet fits all of them.
 fn merge(all: &mut Vec<Constraint>, constraint: &Constraint) -> Option<()> {
-    let at = match all.binary_search_by_key(&constraint.field, |c| c.field) {
-        Ok(at) => {
-            let there = &mut all[at];
+    let index = match all.binary_search_by_key(&constraint.field, |c| c.field) {
+        Ok(index) => {
+            let there = &mut all[index];
             if (there.value ^ constraint.value) & there.mask & constraint.mask != 0 {
                 return None;
             }
             there.value |= constraint.value;
             there.mask |= constraint.mask;
-            at
+            index
         }
-        Err(at) => {
-            all.insert(at, *constraint);
-            at
+        Err(index) => {
+            all.insert(index, *constraint);
+            index
         }
     };
-    let Constraint { field, value, mask } = all[at];
+    let Constraint { field, value, mask } = all[index];
     if field == Field::VlanVid && mask & VLAN_PRESENT != 0 && value & VLAN_PRESENT == 0 {
         // Without a tag all bits are 0, and every switch accepts the whole value (1.3 §7.2.3.7).
-        all[at] = Constraint::exact(field, 0);
+        all[index] = Constraint::exact(field, 0);
         return (value == 0).then_some(());
     }
     Some(())

@@ -54,11 +54,11 @@ pub(super) fn plain(cond: &Cond) -> Option<Cond> {
 
 /// Adds a constraint to what the condition says of the field; `None` if they contradict each other.
 pub(super) fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
-    let there = cond.all.iter().find(|c| c.field == with.field).copied();
-    let Some(there) = there else { return Some(cond.and(with)) };
-    let agree = (there.value ^ with.value) & there.mask & with.mask == 0;
+    let stated = cond.all.iter().find(|c| c.field == with.field).copied();
+    let Some(stated) = stated else { return Some(cond.and(with)) };
+    let agree = (stated.value ^ with.value) & stated.mask & with.mask == 0;
     let Constraint { field, .. } = with;
-    agree.then(|| cond.and(Constraint { field, value: there.value | with.value, mask: there.mask | with.mask }))
+    agree.then(|| cond.and(Constraint { field, value: stated.value | with.value, mask: stated.mask | with.mask }))
 }
 
 /// Removes constraints that say nothing. Merges a constraint on leading bits and a range of the same field into one of

@@ -30,11 +30,11 @@ impl Tree {
             under_way.extend(self.root.map(|root| (number, packet, root)));
         }
         while !under_way.is_empty() {
-            under_way.iter().for_each(|(_, packet, at)| self.prefetch_step(*at, *packet));
-            under_way.retain(|(number, packet, at)| match self.step(*at, *packet) {
+            under_way.iter().for_each(|(_, packet, node)| self.prefetch_step(*node, *packet));
+            under_way.retain(|(number, packet, node)| match self.step(*node, *packet) {
                 Some(Descent::To(next)) => {
                     prefetch_all(self.node(next));
-                    *at = next;
+                    *node = next;
                     true
                 }
                 Some(Descent::Leaf(leaf)) => {
@@ -49,9 +49,9 @@ impl Tree {
 
     /// Prefetches what a step from this node reads besides the node.
     #[inline(always)]
-    fn prefetch_step<P: Fields>(&self, at: NodeId, packet: &P) {
-        match self.node(at) {
-            Node::Leaf(_) => prefetch(&self.used[at.index()]),
+    fn prefetch_step<P: Fields>(&self, node: NodeId, packet: &P) {
+        match self.node(node) {
+            Node::Leaf(_) => prefetch(&self.used[node.index()]),
             Node::Value(values) => values.prefetch(packet),
             Node::Test { cond, .. } => prefetch(&cond.all[..]),
         }

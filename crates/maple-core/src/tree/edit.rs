@@ -104,12 +104,12 @@ impl Tree {
     /// leaf was there.
     pub fn remove(&mut self, leaf: LeafId) -> bool {
         self.begin_edit();
-        let Some(mut at) = self.leaves.remove(&leaf) else {
+        let Some(mut node) = self.leaves.remove(&leaf) else {
             return false;
         };
         loop {
-            let parent = self.parent(at);
-            self.discard(at);
+            let parent = self.parent(node);
+            self.discard(node);
             self.edit.place = parent;
             let Some((above, branch)) = parent else {
                 self.root = None;
@@ -119,7 +119,7 @@ impl Tree {
             if !self.is_dead(above) {
                 return true;
             }
-            at = above;
+            node = above;
         }
     }
 
@@ -162,9 +162,9 @@ impl Tree {
             let node = self.insert(from, Node::asking(item));
             from = Some((node, TreeBranch::taken_by(item)));
         }
-        let at = self.insert(from, Node::Leaf(leaf));
-        self.leaves.insert(leaf, at);
-        self.use_leaf(at);
+        let node = self.insert(from, Node::Leaf(leaf));
+        self.leaves.insert(leaf, node);
+        self.use_leaf(node);
         Augmented::Added
     }
 

@@ -78,13 +78,13 @@ impl Replay<'_> {
             if denied > 0 {
                 let (from, depth) = (places.start as u32, written.depth());
                 let conds = DeniedConds { list: Arc::clone(list), from, to: from + denied as u32 };
-                let node = self.at.here.filter(|_| self.at.depth == depth);
+                let node = self.position.here.filter(|_| self.position.depth == depth);
                 self.memos.push(NewMemo { depth, node, memo: QuestionMemo::of_denied_conds(conds) });
             }
             return denied;
         }
         self.catch_up();
-        let Some(node) = self.at.here else { return 0 };
+        let Some(node) = self.position.here else { return 0 };
         let denied = self.tree.memos.at_node(node).iter().filter_map(QuestionMemo::denied_conds);
         let end = denied.filter_map(|conds| conds.end_after(list, places.start)).max();
         end.map_or(0, |end| end.min(places.end) - places.start)

@@ -162,9 +162,9 @@ impl Tree {
     /// In long chains of tests it looks at more fields than the walk would, but only at fields whose prerequisites the
     /// packet has been shown to meet. The leaf counts as used.
     pub fn search<P: Fields + ?Sized>(&self, packet: &P) -> Option<LeafId> {
-        let mut at = self.root?;
+        let mut node = self.root?;
         loop {
-            at = match self.step(at, packet)? {
+            node = match self.step(node, packet)? {
                 Descent::Leaf(leaf) => return Some(leaf),
                 Descent::To(next) => next,
             }
@@ -173,14 +173,14 @@ impl Tree {
 
     /// Moves a packet on from a node. A leaf counts as used.
     #[inline(always)]
-    fn step<P: Fields + ?Sized>(&self, at: NodeId, packet: &P) -> Option<Descent> {
-        Some(Descent::To(match self.node(at) {
+    fn step<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<Descent> {
+        Some(Descent::To(match self.node(node) {
             Node::Leaf(leaf) => {
-                self.use_leaf(at);
+                self.use_leaf(node);
                 return Some(Descent::Leaf(*leaf));
             }
             Node::Value(values) => values.get(packet.value(values.field)?)?,
-            Node::Test { cond, yes, no } => match self.slot(at).chain {
+            Node::Test { cond, yes, no } => match self.slot(node).chain {
                 None => if cond.holds(packet) { *yes } else { *no }?,
                 Some(chain) => {
                     let (test, outcome) = self.chains.first(chain, packet)?;
@@ -192,9 +192,9 @@ impl Tree {
 
     /// Finds what [`Tree::search`] finds, test by test, as its oracle. The leaf does not count as used.
     pub fn walk<P: Fields + ?Sized>(&self, packet: &P) -> Option<LeafId> {
-        let mut at = self.root?;
+        let mut node = self.root?;
         loop {
-            at = match self.node(at) {
+            node = match self.node(node) {
                 Node::Leaf(leaf) => return Some(*leaf),
                 Node::Value(values) => values.get(packet.value(values.field)?)?,
                 Node::Test { cond, yes, no } => if cond.holds(packet) { *yes } else { *no }?,

@@ -52,14 +52,14 @@ pub struct Replay<'t> {
     capabilities: &'t Capabilities,
     /// The questions that the run is likely to ask next, all of them denied: the rest of [`ChainPosition::known`].
     pub(super) next: Iter<'t, Arc<Cond>>,
-    pub(super) at: Position,
-    /// The progress of the run in a long chain. It may be farther than `at`.
+    pub(super) position: Position,
+    /// The progress of the run in a long chain. It may be farther than `position`.
     pub(super) ahead: Option<ChainPosition<'t>>,
     /// The memos of a node, and the index of the one that was found last. The next question most likely has the next
     /// memo.
     noted: Option<(NodeId, &'t [QuestionMemo], usize)>,
     reads_missing_bytes: bool,
-    /// All items, once the run has asked something that the tree does not ask. Those up to `at` are in the tree.
+    /// All items, once the run has asked something that the tree does not ask. Those up to `position` are in the tree.
     pub(super) written: Option<LoweredTrace<'t>>,
     pub(super) memos: Vec<NewMemo>,
 }
@@ -77,7 +77,7 @@ pub(super) struct Position {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainPosition<'t> {
     pub(super) chain: LongChain<'t>,
-    /// The number of the chain's tests that [`Replay::at`] has passed.
+    /// The number of the chain's tests that [`Replay::position`] has passed.
     noted: usize,
     /// The number of the chain's questions that are denied to the packet.
     pub(super) known: usize,
@@ -127,7 +127,7 @@ pub(super) struct NewMemo {
 /// A run that has ended. It must be inserted into its tree before the tree changes.
 #[derive(Debug)]
 pub struct Replayed {
-    at: Position,
+    position: Position,
     rest: Vec<Item>,
     reads_missing_bytes: bool,
     memos: Vec<NewMemo>,
@@ -150,12 +150,12 @@ impl Tree {
 
     /// Begins to replay a run. All traces of a tree are lowered for the same capabilities.
     pub fn begin_replay<'t>(&'t self, capabilities: &'t Capabilities) -> Replay<'t> {
-        let at = Position { here: self.root(), ..Position::default() };
+        let position = Position { here: self.root(), ..Position::default() };
         Replay {
             tree: self,
             capabilities,
             next: Iter::default(),
-            at,
+            position,
             ahead: None,
             noted: None,
             reads_missing_bytes: false,
@@ -172,18 +172,18 @@ impl Tree {
     pub fn insert_replayed(&mut self, run: Replayed, leaf: LeafId) -> Augmented {
         assert!(!self.contains(leaf), "leaf {} has a trace already", leaf.0);
         assert_eq!(run.edits, self.edits, "a run is inserted into the tree that it was replayed on");
-        let Replayed { at, rest, memos, .. } = run;
+        let Replayed { position, rest, memos, .. } = run;
         self.begin_edit();
-        let outcome = self.put_at(at.from, at.here, &rest, at.depth, leaf);
+        let outcome = self.put_at(position.from, position.here, &rest, position.depth, leaf);
         // The last new node is the leaf.
         let new = self.edit.added.len().saturating_sub(1);
         for NewMemo { depth, node, memo } in memos {
-            if let Some(node) = node.filter(|_| depth < at.depth) {
-                let there = self.memos.of_mut(node);
-                if there.iter().all(|other| (&other.question, other.ago) != (&memo.question, memo.ago)) {
-                    there.push(memo);
+            if let Some(node) = node.filter(|_| depth < position.depth) {
+                let known_memos = self.memos.of_mut(node);
+                if known_memos.iter().all(|other| (&other.question, other.ago) != (&memo.question, memo.ago)) {
+                    known_memos.push(memo);
                 }
-            } else if let Some(further) = depth.checked_sub(at.depth).filter(|further| *further < new) {
+            } else if let Some(further) = depth.checked_sub(position.depth).filter(|further| *further < new) {
                 self.memos.of_mut(self.edit.added[further]).push(memo);
             }
         }
@@ -213,12 +213,12 @@ impl<'t> Replay<'t> {
     fn fits_elsewhere<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
         if self.ahead.is_some() {
             self.catch_up();
-        } else if let (None, Some(node)) = (&self.written, self.at.here) {
+        } else if let (None, Some(node)) = (&self.written, self.position.here) {
             self.enter(packet, node);
         }
-        let begin = self.at;
-        while let (None, Some(node)) = (&self.written, self.at.here) {
-            let ago = self.at.depth - begin.depth;
+        let begin = self.position;
+        while let (None, Some(node)) = (&self.written, self.position.here) {
+            let ago = self.position.depth - begin.depth;
             if let Node::Test { cond: there, .. } = self.tree.node(node)
                 && there == cond
                 && ago == 0
@@ -246,7 +246,7 @@ impl<'t> Replay<'t> {
     pub fn read_there<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) -> u128 {
         let mask = mask & field.full_mask();
         self.catch_up();
-        if let (None, Some(node)) = (&self.written, self.at.here) {
+        if let (None, Some(node)) = (&self.written, self.position.here) {
             if let Node::Value(values) = self.tree.node(node)
                 && (values.field, values.mask) == (field, mask)
             {
@@ -280,15 +280,15 @@ impl<'t> Replay<'t> {
     /// Ends the run. If the tree has specialised leaves there, the run goes on to the packet's.
     pub fn finish<P: Fields + ?Sized>(mut self, packet: &P) -> Replayed {
         self.catch_up();
-        let (depth, written) = (self.at.depth, self.written.take());
+        let (depth, written) = (self.position.depth, self.written.take());
         let rest = written.map(|written| written.items_from(depth).to_vec()).unwrap_or_default();
         if rest.is_empty() {
-            while let Some(node) = self.at.here.filter(|node| self.tree.is_extra_read(*node)) {
+            while let Some(node) = self.position.here.filter(|node| self.tree.is_extra_read(*node)) {
                 self.step(packet, node);
             }
         }
-        let Replay { tree, at, reads_missing_bytes, memos, .. } = self;
-        Replayed { at, rest, reads_missing_bytes, memos, edits: tree.edits }
+        let Replay { tree, position, reads_missing_bytes, memos, .. } = self;
+        Replayed { position, rest, reads_missing_bytes, memos, edits: tree.edits }
     }
 
     /// Finds what becomes of a question that was asked `ago` items before a node, if that is known.
@@ -299,9 +299,9 @@ impl<'t> Replay<'t> {
         };
         let is = |memo: &QuestionMemo| memo.ago as usize == ago && is(&memo.question);
         let is_next = memos.get(next).is_some_and(is);
-        let at = if is_next { Some(next) } else { memos.iter().position(is) };
-        self.noted = Some((node, memos, at.unwrap_or(next)));
-        at.map(|at| memos[at].becomes)
+        let index = if is_next { Some(next) } else { memos.iter().position(is) };
+        self.noted = Some((node, memos, index.unwrap_or(next)));
+        index.map(|index| memos[index].becomes)
     }
 
     /// Continues with the child that the packet reaches.
@@ -313,7 +313,7 @@ impl<'t> Replay<'t> {
             Node::Leaf(_) => unreachable!("no question becomes a leaf"),
         };
         self.reads_missing_bytes |= packet.reads_missing_bytes.get();
-        self.at.go(self.tree, node, branch);
+        self.position.go(self.tree, node, branch);
         let ahead = self.ahead.filter(|_| branch == TreeBranch::Outcome(false)).and_then(|ahead| ahead.after(node));
         self.go_ahead(ahead);
         branch
@@ -350,23 +350,23 @@ impl<'t> Replay<'t> {
         if passed <= ahead.noted {
             return;
         }
-        let depth = self.at.depth + passed - ahead.noted;
+        let depth = self.position.depth + passed - ahead.noted;
         ahead.noted = passed;
         let (last, branch) = (ahead.chain.nodes[passed - 1], TreeBranch::Outcome(false));
-        self.at = Position { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
+        self.position = Position { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
     }
 
     /// Returns the written items of the run. If there are none, begins with the items up to a place in the tree.
     fn written_from(&mut self, place: Position) -> &mut LoweredTrace<'t> {
         self.written.get_or_insert_with(|| {
-            (self.at, self.next, self.ahead) = (place, Iter::default(), None);
+            (self.position, self.next, self.ahead) = (place, Iter::default(), None);
             let (passed, items) = self.tree.passed_to(place.from);
             LoweredTrace::after(passed, items)
         })
     }
 
     fn write_read<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) {
-        self.written_from(self.at);
+        self.written_from(self.position);
         let write = |written: &mut LoweredTrace, packet: &CaptureChecked<P>, can: &Capabilities| {
             written.read_there(packet, can, field, mask);
             true
@@ -383,7 +383,7 @@ impl<'t> Replay<'t> {
         fits: bool,
         write: impl FnOnce(&mut LoweredTrace, &CaptureChecked<P>, &Capabilities) -> bool,
     ) {
-        let Replay { tree, at, written, memos, .. } = self;
+        let Replay { tree, position, written, memos, .. } = self;
         let written = written.as_mut().expect("items are written from here on");
         let looked = CaptureChecked::new(packet);
         let begin = written.depth();
@@ -397,17 +397,17 @@ impl<'t> Replay<'t> {
                 Item::Test { .. } | Item::Read(_) => ReducedTo::Node,
             };
             is_settled = becomes == ReducedTo::Node || matches!(item, Item::Test { outcome: false, .. });
-            let node = at.here.filter(|node| at.depth == depth && tree.asks(*node, item));
+            let node = position.here.filter(|node| position.depth == depth && tree.asks(*node, item));
             let ago = (depth - begin) as u32;
             if ago > 0 || !question.is_item(item) {
                 memos.push(NewMemo { depth, node, memo: QuestionMemo { question: question.clone(), ago, becomes } });
             }
             if let Some(node) = node {
-                at.go(tree, node, TreeBranch::taken_by(item));
+                position.go(tree, node, TreeBranch::taken_by(item));
             }
         }
         if !is_settled {
-            let node = at.here.filter(|_| at.depth == end);
+            let node = position.here.filter(|_| position.depth == end);
             let memo = QuestionMemo { question, ago: (end - begin) as u32, becomes: ReducedTo::Known(fits) };
             memos.push(NewMemo { depth: end, node, memo });
         }

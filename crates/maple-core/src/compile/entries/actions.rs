@@ -91,11 +91,11 @@ impl Actions {
     /// Holds the instructions of a verdict once less.
     pub(super) fn release(&mut self, verdict: EntryVerdict) {
         let EntryVerdict::Forward(id) = verdict else { return };
-        let there = &mut self.all[id as usize];
-        there.held -= 1;
-        if there.held == 0 {
-            there.instructions = Arc::default();
-            let (hash, other) = (there.hash, there.other.take());
+        let held = &mut self.all[id as usize];
+        held.held -= 1;
+        if held.held == 0 {
+            held.instructions = Arc::default();
+            let (hash, other) = (held.hash, held.other.take());
             self.forget(id, hash, other);
             self.free.push(id);
         }

@@ -62,7 +62,11 @@ impl EntryTable {
         let (mut block, mut best) = (Vec::new(), None);
         for field in self.store.fields() {
             let Some(value) = value(field) else { continue };
-            let stated = self.store.unpack(set).find(|there| there.field == field).map_or(0, |there| there.mask);
+            let stated = self
+                .store
+                .unpack(set)
+                .find(|constraint| constraint.field == field)
+                .map_or(0, |constraint| constraint.mask);
             for bits in 1..=self.tuning.specialise_max_bits.min(field.bits() - stated.count_ones()) {
                 let length = stated.count_ones() + bits;
                 let mask = field.full_mask() & !field.full_mask().checked_shr(length).unwrap_or(0);

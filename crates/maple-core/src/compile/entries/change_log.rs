@@ -222,9 +222,9 @@ impl WantedRules<'_> {
         actions: &Actions,
         cookie: Cookie,
     ) -> Vec<Change> {
-        let installed = |row: &PackedRow<InstalledRule>, key: RuleKey| row.items()[key.at()];
+        let installed = |row: &PackedRow<InstalledRule>, key: RuleKey| row.items()[key.index()];
         let rule = |row: &PackedRow<InstalledRule>, key: RuleKey| {
-            self.rule(row.get(key.at()), installed(row, key), actions, cookie)
+            self.rule(row.get(key.index()), installed(row, key), actions, cookie)
         };
         sort_by_identity(old, old_keys);
         sort_by_identity(new, new_keys);
@@ -241,7 +241,7 @@ impl WantedRules<'_> {
             if let (Ordering::Equal, Some(before)) = (order, before) {
                 old_keys[olds - 1] = RuleKey::NONE;
                 if differs(installed(old, before), installed(new, after), actions, cookie) {
-                    modified.push(new.get(after.at()), installed(new, after));
+                    modified.push(new.get(after.index()), installed(new, after));
                 }
             }
             olds -= usize::from(order != Ordering::Less);
@@ -270,12 +270,12 @@ impl RuleKey {
     /// The mark in place of the key of a rule that is not deleted.
     const NONE: RuleKey = RuleKey(u64::MAX);
 
-    fn new(at: usize, row: &PackedRow<InstalledRule>) -> RuleKey {
-        let mixed = row.get(at).iter().fold(0, |mixed: u64, word| (mixed.rotate_left(5) ^ word).wrapping_mul(MIX));
-        RuleKey(u64::from(row.items()[at].priority) << 48 | mixed >> 48 << 32 | at as u64)
+    fn new(index: usize, row: &PackedRow<InstalledRule>) -> RuleKey {
+        let mixed = row.get(index).iter().fold(0, |mixed: u64, word| (mixed.rotate_left(5) ^ word).wrapping_mul(MIX));
+        RuleKey(u64::from(row.items()[index].priority) << 48 | mixed >> 48 << 32 | index as u64)
     }
 
-    fn at(self) -> usize {
+    fn index(self) -> usize {
         self.0 as u32 as usize
     }
 
@@ -286,14 +286,14 @@ impl RuleKey {
 
     /// Returns the identity of a rule in a switch, for comparisons.
     fn identity(self, row: &PackedRow<InstalledRule>) -> (u32, &[u64]) {
-        (self.begin(), row.get(self.at()))
+        (self.begin(), row.get(self.index()))
     }
 }
 
 /// Fills `keys` with the keys of the rules of a list, in ascending order of their identity.
 fn sort_by_identity(row: &PackedRow<InstalledRule>, keys: &mut Vec<RuleKey>) {
     keys.clear();
-    keys.extend((0..row.items().len()).map(|at| RuleKey::new(at, row)));
+    keys.extend((0..row.items().len()).map(|index| RuleKey::new(index, row)));
     keys.sort_unstable();
     for alike in keys.chunk_by_mut(|a, b| a.begin() == b.begin()).filter(|alike| alike.len() > 1) {
         alike.sort_by_key(|key| key.identity(row));

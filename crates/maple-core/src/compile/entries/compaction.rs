@@ -206,14 +206,14 @@ impl Compaction<'_> {
             }
             self.effort.add(others.len());
             for other in others {
-                let there = plan.level(*other);
-                if there == UNPLACED || is_beyond(there, level, direction) {
+                let other_level = plan.level(*other);
+                if other_level == UNPLACED || is_beyond(other_level, level, direction) {
                     continue;
                 }
                 let bound = self.bound(id, level, *other, direction);
                 let is_in_the_way = match direction {
-                    Direction::Up => i64::from(there) > bound,
-                    Direction::Down => i64::from(there) < bound,
+                    Direction::Up => i64::from(other_level) > bound,
+                    Direction::Down => i64::from(other_level) < bound,
                 };
                 if !is_in_the_way {
                     continue;

@@ -126,21 +126,21 @@ impl Levels {
             self.levels.resize(id as usize + 1, UNPLACED);
             self.seats.resize(id as usize + 1, 0);
         }
-        let there = self.used.entry(level).or_default();
-        self.seats[id as usize] = there.len() as u32;
+        let ids = self.used.entry(level).or_default();
+        self.seats[id as usize] = ids.len() as u32;
         self.levels[id as usize] = level;
-        there.push(id);
+        ids.push(id);
     }
 
     /// Takes an entry's level away, and returns it.
     pub(super) fn displace(&mut self, id: EntryId) -> Option<u32> {
         let level = std::mem::replace(self.levels.get_mut(id as usize)?, UNPLACED);
-        let there = self.used.get_mut(&level)?;
+        let ids = self.used.get_mut(&level)?;
         let seat = self.seats[id as usize];
-        there.swap_remove(seat as usize);
-        match there.get(seat as usize) {
+        ids.swap_remove(seat as usize);
+        match ids.get(seat as usize) {
             Some(moved) => self.seats[*moved as usize] = seat,
-            None if there.is_empty() => drop(self.used.remove(&level)),
+            None if ids.is_empty() => drop(self.used.remove(&level)),
             None => {}
         }
         Some(level)
@@ -319,8 +319,8 @@ impl Levelling<'_> {
     fn push_down(&self, id: EntryId, queue: &mut PrecedenceQueue) {
         let (level, verdict) = (self.levels.level_of(id), self.store.verdict(id));
         for other in self.overlaps.later(id) {
-            let there = self.levels.level_of(*other);
-            if there != UNPLACED && there < level + verdict.gap(self.store.verdict(*other)) {
+            let other_level = self.levels.level_of(*other);
+            if other_level != UNPLACED && other_level < level + verdict.gap(self.store.verdict(*other)) {
                 queue.insert(self.store.rank(self.tree, *other), *other);
             }
         }
@@ -352,15 +352,15 @@ impl Levelling<'_> {
         let verdict = self.store.verdict(id);
         // Verdicts matter only of the few entries whose levels are nearer than those before.
         for other in self.overlaps.earlier(id) {
-            let there = self.levels.level_of(*other);
-            if there != UNPLACED && there >= from {
-                from = from.max(there + self.store.verdict(*other).gap(verdict));
+            let other_level = self.levels.level_of(*other);
+            if other_level != UNPLACED && other_level >= from {
+                from = from.max(other_level + self.store.verdict(*other).gap(verdict));
             }
         }
         for other in self.overlaps.later(id) {
-            let there = self.levels.level_of(*other);
-            if there < until {
-                until = until.min(there + 1 - verdict.gap(self.store.verdict(*other)));
+            let other_level = self.levels.level_of(*other);
+            if other_level < until {
+                until = until.min(other_level + 1 - verdict.gap(self.store.verdict(*other)));
             }
         }
         self.effort.add(self.overlaps.degree(id));

@@ -216,14 +216,14 @@ impl IncrementalCompiler {
         }
         let mut from = place;
         let mut sides: Vec<Option<YesRegion>> = Vec::with_capacity(added.len().saturating_sub(1));
-        for (at, node) in added.iter().enumerate() {
+        for (index, node) in added.iter().enumerate() {
             let class = self.class_under(from, sides.last().and_then(Option::as_ref));
             let (kind, yes) = self.classify(*node, class);
             if *node != added[added.len() - 1] {
                 sides.push(yes);
             }
             self.add_node(*node, class, kind, LeafBehaviour::default());
-            from = added.get(at + 1).and_then(|next| self.tree.parent(*next));
+            from = added.get(index + 1).and_then(|next| self.tree.parent(*next));
         }
         let Some(leaf) = added.last() else { return };
         self.node_mut(*leaf).behaviour = behaviour;

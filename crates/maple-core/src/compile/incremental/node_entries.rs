@@ -102,9 +102,9 @@ impl IncrementalCompiler {
         };
         if has_entries && !self.node(node).entries.ids().is_empty() {
             // The matches of a test's entries never change.
-            let there = std::mem::take(&mut self.node_mut(node).entries);
-            there.ids().iter().for_each(|id| self.entries.set_verdict(*id, leaf, verdict));
-            self.node_mut(node).entries = there;
+            let entries = std::mem::take(&mut self.node_mut(node).entries);
+            entries.ids().iter().for_each(|id| self.entries.set_verdict(*id, leaf, verdict));
+            self.node_mut(node).entries = entries;
             return;
         }
         let stated = || matches.or_else(|| whole.and(cond).and_then(|region| region.matches(capabilities)));
@@ -114,13 +114,13 @@ impl IncrementalCompiler {
 
     /// Gives a node entries with these matches. Usually it already has them, or has none.
     fn set_entries(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, verdict: EntryVerdict) {
-        let there = std::mem::take(&mut self.node_mut(node).entries);
-        let ids = there.ids();
+        let before = std::mem::take(&mut self.node_mut(node).entries);
+        let ids = before.ids();
         let is_same =
             ids.len() == matches.len() && ids.iter().zip(matches).all(|(id, all)| self.entries.has_match(*id, all));
         let entries = if is_same {
             ids.iter().for_each(|id| self.entries.set_verdict(*id, leaf, verdict));
-            there
+            before
         } else {
             ids.iter().for_each(|id| self.entries.remove(*id));
             let mut insert = |all: &Vec<_>| self.entries.insert(all, node, leaf, verdict);

@@ -160,14 +160,14 @@ impl Reports {
         if self.elsewhere.len() >= MAX_REPORTS && !self.elsewhere.contains_key(&seen) {
             return None;
         }
-        let there = self.elsewhere.entry(seen).or_default();
-        let is_due = there.reported == 0 || now.0.saturating_sub(there.since.0) >= ELSEWHERE_PERIOD.as_nanos() as u64;
+        let count = self.elsewhere.entry(seen).or_default();
+        let is_due = count.reported == 0 || now.0.saturating_sub(count.since.0) >= ELSEWHERE_PERIOD.as_nanos() as u64;
         if !is_due {
-            there.unreported += 1;
+            count.unreported += 1;
             return None;
         }
-        (there.since, there.reported) = (now, 1);
-        Some(std::mem::take(&mut there.unreported))
+        (count.since, count.reported) = (now, 1);
+        Some(std::mem::take(&mut count.unreported))
     }
 
     /// Counts a refused route. Returns whether it is to be reported.

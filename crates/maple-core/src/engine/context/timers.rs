@@ -33,8 +33,8 @@ pub(in crate::engine) enum Timer {
     Hosts(Dpid),
     /// A switch with packets from new ports.
     NewPorts(Dpid),
-    /// A switch that was full or refused a rule.
-    Refused(Dpid),
+    /// A switch whose postponed or held rules may be tried again.
+    RetryRules(Dpid),
     /// A switch that has no capacity for some leaves.
     Capacity(Dpid),
     /// A switch with meters that may be unused.

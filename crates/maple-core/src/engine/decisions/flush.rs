@@ -71,7 +71,7 @@ impl Decisions {
         let longest = fabric.ctx.options.reroute_timeout;
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };
-        fabric.ctx.wake_at(until, Timer::Refused(dpid));
+        fabric.ctx.wake_at(until, Timer::RetryRules(dpid));
         true
     }
 

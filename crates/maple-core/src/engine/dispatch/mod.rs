@@ -312,7 +312,7 @@ impl Engine {
                     topology.with_hosts(fabric, |hosts, now, actions| hosts.on_round_timer(now, dpid, actions));
                 }
                 Timer::NewPorts(dpid) => Topology::expire_new_port_packets(fabric, dpid),
-                Timer::Refused(dpid) => Decisions::retry_refused_rules(fabric, dpid),
+                Timer::RetryRules(dpid) => Decisions::retry_refused_rules(fabric, dpid),
                 Timer::Capacity(dpid) => fabric.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => fabric.sweep_meters(dpid),
                 Timer::Poll(dpid) => fabric.switches.poll(&mut fabric.ctx, dpid),

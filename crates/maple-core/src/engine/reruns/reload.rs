@@ -362,8 +362,9 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     let mut preferred = old.priorities();
     preferred.append(&mut switch.ingress.former_priorities);
     switch.ingress.table.end_rebuild(&preferred);
-    let there: FxHashSet<Vec<Constraint>> = switch.ingress.table.priorities().into_iter().map(|(all, _)| all).collect();
-    switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
+    let kept_matches: FxHashSet<Vec<Constraint>> =
+        switch.ingress.table.priorities().into_iter().map(|(all, _)| all).collect();
+    switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !kept_matches.contains(all)).collect();
     for id in changed {
         let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
         if switch.tree().extra_reads(*id).is_empty() {

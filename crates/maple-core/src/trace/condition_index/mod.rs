@@ -173,7 +173,7 @@ impl ConditionIndex {
     /// Returns the position of the first condition that the packet fits, among those whose position `counts`.
     pub fn first_where<P: Fields + ?Sized>(&self, packet: &P, counts: impl Fn(usize) -> bool) -> Option<usize> {
         let first = |segment: &ListSegment| {
-            let counts = |at: u32| counts(segment.start + at as usize);
+            let counts = |index: u32| counts(segment.start + index as usize);
             Some(segment.start + segment.first(packet, counts)?)
         };
         self.segments.iter().find_map(first)
@@ -193,21 +193,22 @@ impl ListSegment {
             self.filter(filter, packet, open, &mut mixed)?;
         }
         let mut best = None;
-        for (at, group) in self.open_groups(open) {
+        for (index, group) in self.open_groups(open) {
             if best.is_some_and(|best| best < group.first) {
                 break;
             }
-            let key = group.shape.iter().fold(mix_group(at), |key, slot| key.wrapping_add(mixed[usize::from(*slot)]));
+            let key =
+                group.shape.iter().fold(mix_group(index), |key, slot| key.wrapping_add(mixed[usize::from(*slot)]));
             let mut next = self.members.get(&key).map(|ends| ends.first);
-            while let Some(at) = next.filter(|at| best.is_none_or(|best| *at < best)) {
-                let entry = &self.entries[at as usize];
-                if counts(at) && entry.cond.holds(packet) {
-                    best = Some(at);
+            while let Some(index) = next.filter(|index| best.is_none_or(|best| *index < best)) {
+                let entry = &self.entries[index as usize];
+                if counts(index) && entry.cond.holds(packet) {
+                    best = Some(index);
                 }
                 next = entry.after;
             }
         }
-        best.map(|at| at as usize)
+        best.map(|index| index as usize)
     }
 
     /// Closes the groups whose conditions on the filter's field the packet cannot fit; `None` if that closes all. Notes
@@ -232,8 +233,8 @@ impl ListSegment {
                 match mask.rows.get(&key) {
                     None => continue,
                     Some(Row::One(group)) => set(fits, *group),
-                    Some(Row::Several(at)) => {
-                        let several = &self.sets[*at as usize * self.words..][..self.words];
+                    Some(Row::Several(index)) => {
+                        let several = &self.sets[*index as usize * self.words..][..self.words];
                         fits.iter_mut().zip(several).for_each(|(fits, several)| *fits |= several);
                     }
                 }
@@ -256,7 +257,7 @@ impl ListSegment {
             })
             .map(move |bits| word * WORD + bits.trailing_zeros() as usize)
         });
-        bits.map_while(|at| Some((at as u16, self.groups.get(at)?)))
+        bits.map_while(|index| Some((index as u16, self.groups.get(index)?)))
     }
 
     fn bytes(&self) -> usize {
@@ -272,11 +273,11 @@ impl ListSegment {
     }
 
     fn push(&mut self, cond: Arc<Cond>) {
-        let at = self.entries.len() as u32;
+        let index = self.entries.len() as u32;
         let shape = self.shape(&cond);
         let group = match self.by_shape.get(&shape) {
             Some(group) => *group,
-            None => self.new_group(shape, at),
+            None => self.new_group(shape, index),
         };
         let mut key = mix_group(group);
         for constraint in cond.all.iter().filter(|c| c.mask != 0) {
@@ -288,11 +289,11 @@ impl ListSegment {
             let row = mask.rows.entry(value).or_insert(Row::One(group));
             add(row, group, &mut self.sets, self.words);
         }
-        let ends = self.members.entry(key).or_insert(Ends { first: at, last: at });
-        let before = (ends.last != at).then_some(ends.last);
-        ends.last = at;
+        let ends = self.members.entry(key).or_insert(Ends { first: index, last: index });
+        let before = (ends.last != index).then_some(ends.last);
+        ends.last = index;
         if let Some(before) = before {
-            self.entries[before as usize].after = Some(at);
+            self.entries[before as usize].after = Some(index);
         }
         self.entries.push(SegmentEntry { cond, group, key, before, after: None });
     }
@@ -330,16 +331,16 @@ impl ListSegment {
     fn shape(&mut self, cond: &Cond) -> Shape {
         let mut shape: Vec<u16> = Vec::with_capacity(cond.all.len());
         for constraint in cond.all.iter().filter(|c| c.mask != 0) {
-            let at = match self.filters.binary_search_by_key(&constraint.field, |filter| filter.field) {
-                Ok(at) => at,
-                Err(at) => {
+            let index = match self.filters.binary_search_by_key(&constraint.field, |filter| filter.field) {
+                Ok(index) => index,
+                Err(index) => {
                     let mut wild = [0; MAX_WORDS];
                     (0..self.groups.len()).for_each(|group| set(&mut wild, group as u16));
-                    self.filters.insert(at, Filter { field: constraint.field, wild, masks: Vec::new() });
-                    at
+                    self.filters.insert(index, Filter { field: constraint.field, wild, masks: Vec::new() });
+                    index
                 }
             };
-            let masks = &mut self.filters[at].masks;
+            let masks = &mut self.filters[index].masks;
             let slot = masks.iter().find(|mask| mask.mask == constraint.mask).map(|mask| mask.slot);
             shape.push(slot.unwrap_or_else(|| {
                 let slot = self.slots;
@@ -383,13 +384,13 @@ fn add(row: &mut Row, group: u16, sets: &mut Vec<u64>, words: usize) {
     match *row {
         Row::One(there) if there == group => {}
         Row::One(there) => {
-            let at = sets.len();
-            sets.resize(at + words, 0);
-            set(&mut sets[at..], there);
-            set(&mut sets[at..], group);
-            *row = Row::Several((at / words) as u32);
+            let index = sets.len();
+            sets.resize(index + words, 0);
+            set(&mut sets[index..], there);
+            set(&mut sets[index..], group);
+            *row = Row::Several((index / words) as u32);
         }
-        Row::Several(at) => set(&mut sets[at as usize * words..][..words], group),
+        Row::Several(index) => set(&mut sets[index as usize * words..][..words], group),
     }
 }
 

@@ -176,8 +176,8 @@ impl<'t> Knowledge<'t> {
     /// Starts with the knowledge about packets that passed these tests.
     pub(crate) fn after(passed: Vec<ChainPrefix<'t>>) -> Knowledge<'t> {
         let mut known = Knowledge { passed, ..Knowledge::default() };
-        for at in 0..known.passed.len() {
-            let ChainPrefix { failures, conds } = known.passed[at];
+        for index in 0..known.passed.len() {
+            let ChainPrefix { failures, conds } = known.passed[index];
             let single = failures.single.iter().map_while(|place| conds.get(*place as usize));
             single.for_each(|cond| known.learn_failure(cond));
         }
@@ -336,13 +336,13 @@ impl<'t> Knowledge<'t> {
     }
 
     fn field(&mut self, field: Field) -> &mut FieldKnowledge {
-        let at = self.fields.iter().position(|(there, _)| *there == field);
-        let at = at.unwrap_or_else(|| {
+        let index = self.fields.iter().position(|(there, _)| *there == field);
+        let index = index.unwrap_or_else(|| {
             self.about.insert(field);
             self.fields.push((field, FieldKnowledge::default()));
             self.fields.len() - 1
         });
-        &mut self.fields[at].1
+        &mut self.fields[index].1
     }
 
     fn alternative(&self, all: &[Prerequisite]) -> KnownAnswer {
@@ -368,7 +368,7 @@ impl FailedConjunctions {
 
     /// Returns the items of the failures under this sum, newest first.
     fn under(&self, sum: u64) -> impl Iterator<Item = u32> {
-        let get = |at: u32| Some(at).filter(|at| *at != 0).map(|at| self.list[at as usize - 1]);
+        let get = |index: u32| Some(index).filter(|index| *index != 0).map(|index| self.list[index as usize - 1]);
         let newest = if self.newest.is_empty() { 0 } else { self.newest[self.place(sum)] };
         let all = std::iter::successors(get(newest), move |failure| get(failure.older));
         all.filter(move |failure| failure.sum == sum).map(|failure| failure.item)
@@ -394,15 +394,15 @@ impl FailedConjunctions {
         self.list.push(FailedConjunction { sum, item, older: 0 });
         if self.list.len() * PLACES > self.newest.len() {
             self.newest = vec![0; FIRST_PLACES.max(self.newest.len() * 2)];
-            (0..self.list.len()).for_each(|at| self.link(at));
+            (0..self.list.len()).for_each(|index| self.link(index));
         } else {
             self.link(self.list.len() - 1);
         }
     }
 
-    fn link(&mut self, at: usize) {
-        let place = self.place(self.list[at].sum);
-        self.list[at].older = std::mem::replace(&mut self.newest[place], at as u32 + 1);
+    fn link(&mut self, index: usize) {
+        let place = self.place(self.list[index].sum);
+        self.list[index].older = std::mem::replace(&mut self.newest[place], index as u32 + 1);
     }
 
     #[inline]
@@ -551,10 +551,10 @@ impl Hashes {
     fn any_sum(&self, found: impl Fn(u64) -> bool) -> bool {
         let (mut sum, mut subset) = (0u64, 0usize);
         for step in 1..1usize << self.len {
-            let at = step.trailing_zeros() as usize;
-            subset ^= 1 << at;
-            let there = subset >> at & 1 == 1;
-            sum = if there { sum.wrapping_add(self.hashes[at]) } else { sum.wrapping_sub(self.hashes[at]) };
+            let index = step.trailing_zeros() as usize;
+            subset ^= 1 << index;
+            let there = subset >> index & 1 == 1;
+            sum = if there { sum.wrapping_add(self.hashes[index]) } else { sum.wrapping_sub(self.hashes[index]) };
             if found(sum) {
                 return true;
             }

@@ -284,10 +284,10 @@ impl Redundancy<'_> {
                 }
             }
         }
-        for at in (0..earlier.items().len()).rev() {
-            let (other, state) = earlier.items()[at];
+        for index in (0..earlier.items().len()).rev() {
+            let (other, state) = earlier.items()[index];
             if may_be_required(self.necessities, other)
-                && let Some(packets) = self.unprotected(&earlier, at, id)
+                && let Some(packets) = self.unprotected(&earlier, index, id)
             {
                 self.necessities.require(other, id, &packets);
                 self.work.mark_dirty(other, state);
@@ -297,7 +297,7 @@ impl Redundancy<'_> {
         self.uncheck_required_for_packets_of(id, self.overlaps.later(id));
     }
 
-    /// Finds packets of a barrier entry that a forwarding entry would take. `at` is the barrier entry's place among the
+    /// Finds packets of a barrier entry that a forwarding entry would take. `index` is the barrier entry's place among the
     /// entries earlier than the forwarding one. No entry between the two takes these packets, and no forwarding entry
     /// before both.
     ///
@@ -305,24 +305,25 @@ impl Redundancy<'_> {
     fn unprotected(
         &self,
         earlier: &PackedRow<(EntryId, EntryState)>,
-        at: usize,
+        index: usize,
         forwarding: EntryId,
     ) -> Option<Box<[u64]>> {
-        let barrier = earlier.items()[at].0;
+        let barrier = earlier.items()[index].0;
         if self.overlaps.degree(barrier) * self.tuning.matches_per_jump < earlier.items().len() {
             return self.unprotected_by_own(barrier, forwarding);
         }
-        let common = meet(earlier.get(at), self.store.matching(forwarding));
+        let common = meet(earlier.get(index), self.store.matching(forwarding));
         let mut cover = Vec::new();
         let mut leaves_some = |place: usize, set: &[u64]| {
             cover.push(earlier.items()[place].0);
             !covers(set, &common)
         };
-        if !earlier.all_overlapping(at + 1..earlier.items().len(), true, &common, &mut leaves_some) {
+        if !earlier.all_overlapping(index + 1..earlier.items().len(), true, &common, &mut leaves_some) {
             return None;
         }
         let forwards = |place: usize| earlier.items()[place].1 == EntryState::Forward;
-        if !earlier.all_overlapping(0..at, false, &common, |place, set| !forwards(place) || leaves_some(place, set)) {
+        if !earlier.all_overlapping(0..index, false, &common, |place, set| !forwards(place) || leaves_some(place, set))
+        {
             return None;
         }
         uncovered(self.store.matches(), &common, &cover)
@@ -410,9 +411,9 @@ impl Redundancy<'_> {
             self.work.add_unchecked(earlier.iter().copied().filter(was_required));
         }
         let Some(last) = self.last_forwarding(later) else { return };
-        for (at, other) in later[..last].iter().enumerate() {
+        for (index, other) in later[..last].iter().enumerate() {
             if self.store.state(*other) == EntryState::Barrier {
-                let after = later[at + 1..=last].iter().map(|other| (*other, self.store.state(*other)));
+                let after = later[index + 1..=last].iter().map(|other| (*other, self.store.state(*other)));
                 if self.may_lose_packets(*other, after) {
                     self.uncheck(*other);
                 }

@@ -127,7 +127,7 @@ impl Decisions {
             if (table, rule.priority) == (routes, 0) {
                 let again = switch.room.postpone(fabric.ctx.now(), routes, key_of(rule));
                 switch.mark_stale(Stale::CLASSIFIER);
-                fabric.ctx.wake_at(again, Timer::Refused(dpid));
+                fabric.ctx.wake_at(again, Timer::RetryRules(dpid));
             }
         }
         for route in fabric.routes.with_rules_at(dpid) {
@@ -169,7 +169,7 @@ fn on_deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, 
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let until = switch.tables.postpone_deletion(fabric.ctx.now(), table, rule);
     let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
-    fabric.ctx.wake_at(until, Timer::Refused(dpid));
+    fabric.ctx.wake_at(until, Timer::RetryRules(dpid));
     report_refusal(fabric, dpid, what);
     fabric.switches.reread(&mut fabric.ctx, dpid);
 }
@@ -178,7 +178,7 @@ fn on_deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, 
 /// else stays.
 fn on_host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
     let until = fabric.ctx.now() + HOSTS_CLOSED_FOR;
-    fabric.ctx.wake_at(until, Timer::Refused(dpid));
+    fabric.ctx.wake_at(until, Timer::RetryRules(dpid));
     report_refusal(fabric, dpid, what);
     if let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| full) {
         switch.room.capacity.on_table_full(table);
@@ -259,7 +259,7 @@ fn count_refusal(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, full: 
         switch.room.capacity.on_table_full(table);
     }
     for until in [pauses.rule_until, pauses.switch_until] {
-        fabric.ctx.wake_at(until, Timer::Refused(dpid));
+        fabric.ctx.wake_at(until, Timer::RetryRules(dpid));
     }
     pauses.is_closed
 }

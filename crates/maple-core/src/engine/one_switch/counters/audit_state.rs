@@ -106,8 +106,8 @@ impl Audits {
     /// there.
     pub fn take_foreign(&mut self, foreign: Vec<(u8, Rule)>) -> Vec<(u8, Rule)> {
         let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
-        let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
-        self.judged.retain(|place| there.contains(place));
+        let reported: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
+        self.judged.retain(|place| reported.contains(place));
         let new = foreign.iter().filter(|rule| !self.judged.contains(&place(rule)));
         let new: Vec<(u8, Rule)> = new.take(MAX_JUDGED).cloned().collect();
         self.judged.extend(new.iter().map(place));

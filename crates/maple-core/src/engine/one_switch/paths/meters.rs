@@ -177,8 +177,8 @@ impl Meters {
     /// Ends an audit. Returns the requests that repair the meters, and the numbers of missing and of altered ones.
     pub fn end_audit(&mut self) -> (Vec<MeterMod>, usize, usize) {
         let Some(MeterAudit { missing, altered, .. }) = self.audit.take().expected() else { return (Vec::new(), 0, 0) };
-        let there = |numbers: BTreeSet<u32>| -> Vec<u32> { numbers.intersection(&self.made).copied().collect() };
-        let (missing, altered) = (there(missing), there(altered));
+        let still_made = |numbers: BTreeSet<u32>| -> Vec<u32> { numbers.intersection(&self.made).copied().collect() };
+        let (missing, altered) = (still_made(missing), still_made(altered));
         let all = missing.iter().flat_map(|number| [(ADD, number), (MODIFY, number)]);
         let all = all.chain(altered.iter().map(|number| (MODIFY, number)));
         let repair = |(command, number): (u16, &u32)| Some(request(command, *number, self.limits.get(number)?));

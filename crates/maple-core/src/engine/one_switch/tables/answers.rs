@@ -34,8 +34,8 @@ impl Tables {
     /// was no such request.
     pub fn confirm(&mut self, xid: u32) -> Option<ConfirmedRequests> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
-        let at = self.sent.unconfirmed.iter().position(is_it)?;
-        let done = self.sent.unconfirmed.drain(..=at);
+        let index = self.sent.unconfirmed.iter().position(is_it)?;
+        let done = self.sent.unconfirmed.drain(..=index);
         let waiters =
             done.flat_map(|(_, sent)| if let Unconfirmed::Barrier(waiters) = sent { waiters } else { Vec::new() });
         let waiters = waiters.collect();
@@ -51,8 +51,8 @@ impl Tables {
     pub fn refuse(&mut self, xid: u32, of_bundle: bool) -> Option<RefusedRequest> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && !matches!(sent, Unconfirmed::Barrier(_));
         // The message leaves the list, so further refusals of it have no effect.
-        let at = self.sent.unconfirmed.iter().position(is_it)?;
-        let (_, sent) = self.sent.unconfirmed.remove(at)?;
+        let index = self.sent.unconfirmed.iter().position(is_it)?;
+        let (_, sent) = self.sent.unconfirmed.remove(index)?;
         let refused = match sent {
             Unconfirmed::FlowMod { table, change: Change::Delete(rule) } if !of_bundle => {
                 RefusedRequest::Deletion(table, rule)
@@ -66,7 +66,7 @@ impl Tables {
         self.has_bundles &= refused != RefusedRequest::Bundle;
         // The barriers after it confirm nothing of it. Their waiters wait for the update after the rules were read.
         let mut waiters = Vec::new();
-        for (_, sent) in self.sent.unconfirmed.iter_mut().skip(at) {
+        for (_, sent) in self.sent.unconfirmed.iter_mut().skip(index) {
             if let Unconfirmed::Barrier(awaiting) = sent {
                 waiters.append(awaiting);
             }

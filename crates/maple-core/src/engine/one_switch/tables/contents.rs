@@ -50,8 +50,8 @@ impl Tables {
 
     /// Reports whether a table has this entry with these instructions.
     pub fn has_instructions(&self, table: u8, key: &EntryKey, instructions: &[Instruction]) -> bool {
-        let there = self.installed.get(&table).and_then(|installed| installed.get(key));
-        there.is_some_and(|there| there.has_instructions(instructions))
+        let installed_rule = self.installed.get(&table).and_then(|installed| installed.get(key));
+        installed_rule.is_some_and(|installed_rule| installed_rule.has_instructions(instructions))
     }
 
     /// Reports whether the next update may change something in a table.

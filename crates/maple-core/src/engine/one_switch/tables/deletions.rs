@@ -57,8 +57,8 @@ impl Tables {
         for (table, change) in changes {
             let Change::Delete(rule) = change else { continue };
             let key = key_of(rule);
-            if let Some(there) = self.installed.get(table).and_then(|installed| installed.get(&key)) {
-                deleted.insert((*table, key), there.reported);
+            if let Some(installed_rule) = self.installed.get(table).and_then(|installed| installed.get(&key)) {
+                deleted.insert((*table, key), installed_rule.reported);
             }
         }
         let others = self.with_cookies(changes, &deleted);
@@ -87,7 +87,7 @@ impl Tables {
         }
         for (table, installed) in &self.installed {
             for key in installed.keys() {
-                let cookie = installed.get(key).map(|there| there.reported);
+                let cookie = installed.get(key).map(|installed_rule| installed_rule.reported);
                 if let Some(of) = cookie.map(|cookie| (*table, cookie)).filter(|of| named.contains(of)) {
                     let is_deleted = deleted.contains_key(&(*table, key.clone()));
                     all.entry(of).or_default().push((key.clone(), is_deleted));

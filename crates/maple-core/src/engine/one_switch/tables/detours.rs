@@ -27,9 +27,10 @@ impl Tables {
         let target = |table: u8, key: &EntryKey, wanted: Option<&Rule>| {
             let rule = wanted?;
             let metadata = rule.matching.get(Field::Metadata).filter(|of| of.is_exact())?.value as u64;
-            let there = self.installed.get(&table).and_then(|installed| installed.get(key));
-            let differs = there.is_none_or(|there| !there.has_instructions(&rule.instructions));
-            differs.then_some(((table, metadata), there.is_some()))
+            let installed_rule = self.installed.get(&table).and_then(|installed| installed.get(key));
+            let differs =
+                installed_rule.is_none_or(|installed_rule| !installed_rule.has_instructions(&rule.instructions));
+            differs.then_some(((table, metadata), installed_rule.is_some()))
         };
         let of_table = |(table, pending): (&u8, &PendingRules)| -> Vec<(DetourTarget, bool)> {
             pending.entries().filter_map(|(key, wanted)| target(*table, key, wanted)).collect()
@@ -40,10 +41,10 @@ impl Tables {
     /// Returns the changes by which entries that are to lead elsewhere cease to lead to changed targets.
     pub(super) fn detours(&self, changed: &ChangedTargets) -> Vec<(u8, Change)> {
         let detour = |table: u8, key: &EntryKey, wanted: Option<&Rule>| {
-            let there = self.installed.get(&table)?.get(key)?.at(key);
-            let before = target_of(&there.instructions).filter(|target| changed.0.contains_key(target))?;
+            let installed_rule = self.installed.get(&table)?.get(key)?.at(key);
+            let before = target_of(&installed_rule.instructions).filter(|target| changed.0.contains_key(target))?;
             let is_to_stay = wanted.is_some_and(|rule| target_of(&rule.instructions) == Some(before));
-            (!is_to_stay).then(|| (table, Change::Modify(Rule { instructions: to_controller(), ..there })))
+            (!is_to_stay).then(|| (table, Change::Modify(Rule { instructions: to_controller(), ..installed_rule })))
         };
         if changed.0.is_empty() {
             return Vec::new();

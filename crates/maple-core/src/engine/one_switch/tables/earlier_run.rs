@@ -26,8 +26,8 @@ impl Tables {
     /// Reports whether the switch has the instructions of a rule at its priority and match, whatever the cookie is.
     /// `None` if it has no rule there.
     pub fn has_but_for_cookie(&self, table: u8, rule: &Rule) -> Option<bool> {
-        let there = self.installed.get(&table)?.get(&key_of(rule))?;
-        Some(there.has_instructions(&rule.instructions))
+        let installed_rule = self.installed.get(&table)?.get(&key_of(rule))?;
+        Some(installed_rule.has_instructions(&rule.instructions))
     }
 
     /// Reports whether the switch has all of the engine's own rules, whatever their cookies are.

@@ -509,9 +509,9 @@ impl Tables {
         let Change::Modify(rule) = change else { return };
         let key = key_of(rule);
         // The switch may have removed the rule since the change was found.
-        let Some(there) = self.installed.get(&table).and_then(|installed| installed.get(&key)) else { return };
-        let drops = rule.instructions.is_empty() || there.has_instructions(&[]);
-        if drops && !there.has_instructions(&rule.instructions) && self.altered.len() < MAX_ALTERED {
+        let Some(installed_rule) = self.installed.get(&table).and_then(|installed| installed.get(&key)) else { return };
+        let drops = rule.instructions.is_empty() || installed_rule.has_instructions(&[]);
+        if drops && !installed_rule.has_instructions(&rule.instructions) && self.altered.len() < MAX_ALTERED {
             self.altered.insert(place(table, &key));
         }
     }

@@ -112,7 +112,7 @@ impl Tables {
         let Some(audit) = &mut self.reading.audit else { return };
         for flow in flows {
             let key = entry_key(flow.priority, &flow.matching);
-            let there = self.installed.get(&flow.table_id).and_then(|installed| installed.get(&key));
+            let installed_rule = self.installed.get(&flow.table_id).and_then(|installed| installed.get(&key));
             let rule = || Rule {
                 priority: flow.priority,
                 matching: flow.matching.clone(),
@@ -120,9 +120,10 @@ impl Tables {
                 cookie: flow.cookie,
             };
             let place = place(flow.table_id, &key);
-            match there {
-                Some(there) => {
-                    let is_right = there.cookie == flow.cookie && there.has_instructions(&flow.instructions);
+            match installed_rule {
+                Some(installed_rule) => {
+                    let is_right =
+                        installed_rule.cookie == flow.cookie && installed_rule.has_instructions(&flow.instructions);
                     if audit.seen.insert(place) && !is_right && !audit.changed.contains(&place) {
                         audit.found.note(|found| &mut found.altered, place, flow.table_id, rule);
                     }
@@ -143,7 +144,7 @@ impl Tables {
         for (table, installed) in &self.installed {
             for key in installed.keys() {
                 let place = place(*table, key);
-                let rule = || installed.get(key).map(|there| there.at(key));
+                let rule = || installed.get(key).map(|installed_rule| installed_rule.at(key));
                 if !seen.contains(&place)
                     && !changed.contains(&place)
                     && let Some(rule) = rule()
@@ -153,9 +154,9 @@ impl Tables {
             }
         }
         for (table, key) in self.deletions.refused.entries() {
-            let there = self.installed.get(table).and_then(|installed| installed.get(key));
-            if let Some(there) = there.filter(|_| seen.contains(&place(*table, key))) {
-                found.note(|found| &mut found.unknown, place(*table, key), *table, || there.at(key));
+            let installed_rule = self.installed.get(table).and_then(|installed| installed.get(key));
+            if let Some(installed_rule) = installed_rule.filter(|_| seen.contains(&place(*table, key))) {
+                found.note(|found| &mut found.unknown, place(*table, key), *table, || installed_rule.at(key));
             }
         }
         found.unjudged = changed;

@@ -62,8 +62,8 @@ impl PendingRules {
     /// Reports whether a switch with these rules is to have other ones.
     pub fn differs(&self, installed: &InstalledRules) -> bool {
         self.0.iter().any(|(key, wanted)| match (installed.get(key), wanted) {
-            (Some(there), Some(rule)) => there.differs(rule),
-            (there, wanted) => there.is_some() != wanted.is_some(),
+            (Some(installed_rule), Some(rule)) => installed_rule.differs(rule),
+            (installed_rule, wanted) => installed_rule.is_some() != wanted.is_some(),
         })
     }
 
@@ -88,9 +88,9 @@ impl PendingRules {
     /// Returns the cookies of rules that are right but for them, each with the cookie that is wanted.
     pub fn cookies_to_rename(&self, installed: &InstalledRules) -> Vec<(u64, u64)> {
         let cookies = |(key, wanted): (&EntryKey, &Option<Rule>)| {
-            let (there, wanted) = (installed.get(key)?, wanted.as_ref()?);
-            (there.has_instructions(&wanted.instructions) && there.cookie != wanted.cookie)
-                .then_some((there.cookie, wanted.cookie))
+            let (installed_rule, wanted) = (installed.get(key)?, wanted.as_ref()?);
+            (installed_rule.has_instructions(&wanted.instructions) && installed_rule.cookie != wanted.cookie)
+                .then_some((installed_rule.cookie, wanted.cookie))
         };
         self.0.iter().filter_map(cookies).collect()
     }
@@ -102,8 +102,10 @@ impl PendingRules {
         for (key, wanted) in &self.0 {
             match (installed.get(key), wanted) {
                 (None, Some(rule)) => changes.push(Change::Add(rule.clone())),
-                (Some(there), Some(rule)) if there.differs(rule) => modifications.push(Change::Modify(rule.clone())),
-                (Some(there), None) => deletes.push(Change::Delete(there.at(key))),
+                (Some(installed_rule), Some(rule)) if installed_rule.differs(rule) => {
+                    modifications.push(Change::Modify(rule.clone()))
+                }
+                (Some(installed_rule), None) => deletes.push(Change::Delete(installed_rule.at(key))),
                 _ => {}
             }
         }
@@ -121,15 +123,15 @@ impl SharedTable {
             let asked = change.rule().priority;
             let raised = raise_exact(version, change.rule().clone());
             let key = key_of(&raised);
-            let at = self.entries.entry(key.clone()).or_default();
+            let candidates = self.entries.entry(key.clone()).or_default();
             for asks in [false, true] {
-                at.remove(&(Reverse(asked), asks, source));
+                candidates.remove(&(Reverse(asked), asks, source));
             }
             if !matches!(change, Change::Delete(_)) {
                 let asks = is_to_controller(&raised.instructions);
-                at.insert((Reverse(asked), asks, source), raised);
+                candidates.insert((Reverse(asked), asks, source), raised);
             }
-            let winner = at.first_key_value().map(|(_, rule)| rule.clone());
+            let winner = candidates.first_key_value().map(|(_, rule)| rule.clone());
             if winner.is_none() {
                 self.entries.remove(&key);
             }
@@ -139,7 +141,7 @@ impl SharedTable {
 
     /// Returns the winning rules, by descending priority.
     pub fn rules(&self) -> impl Iterator<Item = Rule> {
-        self.entries.values().filter_map(|at| at.first_key_value()).map(|(_, rule)| rule.clone())
+        self.entries.values().filter_map(|candidates| candidates.first_key_value()).map(|(_, rule)| rule.clone())
     }
 }
 
