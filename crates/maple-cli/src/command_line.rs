@@ -15,8 +15,8 @@ use crate::options::{
     ShowArgs,
 };
 use crate::output::IS_OPTIMISED;
-use crate::policy_tests::TestArgs;
 use crate::state::StateArgs;
+use crate::test_command::TestArgs;
 use crate::top::TopArgs;
 use crate::values::with_values;
 

@@ -22,7 +22,7 @@ mod config;
 
 mod builtin;
 mod policy;
-mod policy_tests;
+mod test_command;
 
 mod decode;
 
@@ -98,7 +98,7 @@ fn execute(command_line: CommandLine, loader: Option<&dyn PolicyLoader>) -> anyh
         Command::Apply(args) => plan::apply(&args),
         Command::Rollback(args) => reload::rollback(&args),
         Command::Check(args) => check::main(args, loader),
-        Command::Test(args) => policy_tests::main(&args, loader),
+        Command::Test(args) => test_command::main(&args, loader),
         Command::Emulate(args) => emulate::main(args),
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),

@@ -4,11 +4,11 @@
 //! The options in it become arguments in front of those of the command line. So only the parser of the command line
 //! knows which values an option may have.
 
-mod again;
 mod arguments;
 mod command;
 mod declarations;
 mod document;
+mod reread;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ use clap::{ArgMatches, Command, Error, FromArgMatches as _};
 use crate::declared::{Configured, DeclaredNetwork, Setting};
 use crate::options::{RunArgs, RunOptions};
 use crate::usage_error::OrUsageError as _;
-pub use again::{RereadConfig, read_again};
 pub use command::{ConfigArgs, ConfigCommand, Origins, check, show};
 pub use document::Problem;
+pub use reread::{RereadConfig, read_again};
 
 /// The tables of the network.
 const TABLES: [&str; 5] = ["switches", "hosts", "weights", "tables", "variables"];

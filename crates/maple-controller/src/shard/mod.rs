@@ -80,11 +80,9 @@ mod shard_parts;
 mod event_loop;
 
 #[cfg(test)]
-mod fairness;
-#[cfg(test)]
-mod schedules;
-#[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use away::FORGET_SWITCH_AFTER;
 pub(crate) use context::Context;

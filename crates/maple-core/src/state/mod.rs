@@ -69,10 +69,6 @@ mod versions;
 mod write_log;
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
-mod schedules;
-#[cfg(test)]
 mod tests;
 
 pub use atomically::{Access, Attempt, ExclusiveCommit, Patience, Read, Stop, Stopped, Tx, View};

@@ -22,8 +22,8 @@ use tokio::sync::watch;
 
 use super::super::answer::log_line;
 use super::connections::InProgress;
-use super::gone::Gone;
 use super::problem::Problem;
+use super::stream_end::StreamEnd;
 use crate::control::Handle;
 use crate::log::LogEntry;
 
@@ -182,7 +182,7 @@ impl Events {
     }
 
     /// Returns the stream of events after the one with this id; without one, of those that come. It ends soon after
-    /// `is_good` says that the reader may not go on. Its last event says why it ends ([`Gone`]).
+    /// `is_good` says that the reader may not go on. Its last event says why it ends ([`StreamEnd`]).
     ///
     /// # Errors
     /// [`Problem`] if there are too many readers.
@@ -278,10 +278,10 @@ impl Reader {
             let news = self.news.wait_for(|newest| *newest > next || events.has_ended());
             let has_come = tokio::time::timeout(LOOK_AT_READER, news).await.map(|news| news.is_ok());
             if self.events.has_ended() {
-                return Some(self.end(&Gone::Controller));
+                return Some(self.end(&StreamEnd::Controller));
             }
             if !(self.is_good)() {
-                return Some(self.end(&Gone::Token));
+                return Some(self.end(&StreamEnd::Token));
             }
             match has_come {
                 Ok(true) => {
@@ -298,7 +298,7 @@ impl Reader {
     }
 
     /// Ends the stream with an event that says why. It has no id: a reader that comes back goes on after what it had.
-    fn end(&mut self, why: &Gone) -> String {
+    fn end(&mut self, why: &StreamEnd) -> String {
         self.has_ended = true;
         why.event()
     }

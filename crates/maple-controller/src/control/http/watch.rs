@@ -6,7 +6,7 @@
 //! waits for it: watches wait for each other only, for threads and for the memory of what is not sent.
 //!
 //! A place that is deleted has the value null, and its watch goes on: it sends the next value as well. A watch ends
-//! with an event that says why ([`Gone`]). The reader may not read any more, the controller ends, or there is no such
+//! with an event that says why ([`StreamEnd`]). The reader may not read any more, the controller ends, or there is no such
 //! place any more: another policy may give a table keys of another type.
 
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ use super::super::state::{StatePlace, cell_in_use, known_cell, place_with_writer
 use super::api::{Api, failed};
 use super::connections::InProgress;
 use super::events::CountedReader;
-use super::gone::Gone;
 use super::problem::Problem;
+use super::stream_end::StreamEnd;
 use crate::control::Handle;
 
 /// The minimum time between two events. Chosen: a table that changes more often can't be read.
@@ -147,23 +147,23 @@ impl PlaceReader {
                 silent += 1;
             }
             if self.api.events.has_ended() {
-                return Some(self.end(&Gone::Controller));
+                return Some(self.end(&StreamEnd::Controller));
             }
             if !(self.is_good)() {
-                return Some(self.end(&Gone::Token));
+                return Some(self.end(&StreamEnd::Token));
             }
             match looked {
                 Ok(Some(part)) => return Some(part),
                 Ok(None) => {}
-                Err(why) if self.has_new_policy() => return Some(self.end(&Gone::Policy(why))),
-                Err(why) => return Some(self.end(&Gone::Place(why))),
+                Err(why) if self.has_new_policy() => return Some(self.end(&StreamEnd::Policy(why))),
+                Err(why) => return Some(self.end(&StreamEnd::Place(why))),
             }
         }
         Some(Bytes::from_static(b":\n\n"))
     }
 
     /// Ends the watch with an event that says why.
-    fn end(&mut self, why: &Gone) -> Bytes {
+    fn end(&mut self, why: &StreamEnd) -> Bytes {
         self.has_ended = true;
         self.api.lanes.part_of_watch(why.event().into_bytes())
     }

@@ -1,7 +1,7 @@
 //! The folder of the timeline. One thread alone reads and writes there, and holds no lock while it does.
 //!
 //! ```text
-//!  follower ──► Kept, in memory ◄── requests: what they need of files they ask the thread for,
+//!  follower ──► TimelineState, in memory ◄── requests: what they need of files they ask the thread for,
 //!                  │    ▲                      and wait for a limited time
 //!           blocks │    │ what is written
 //!                  ▼    │
@@ -21,8 +21,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat,
 use rustix::io::Errno;
 
 use super::Timeline;
-use super::kept::{Kept, ON_DISK};
 use super::segments::{Block, UnreadableKind, Work, Written};
+use super::timeline_state::{ON_DISK, TimelineState};
 use super::view::{ReadError, file_name};
 use crate::kept_files::{KeptFile, KeptFiles};
 
@@ -87,7 +87,7 @@ impl Folder {
     ///
     /// # Errors
     /// The system's; also if another process has the folder.
-    pub fn open(&mut self, kept: &mut Kept) -> io::Result<Vec<String>> {
+    pub fn open(&mut self, kept: &mut TimelineState) -> io::Result<Vec<String>> {
         self.lock()?;
         let mut numbers = Vec::new();
         for entry in Dir::read_from(self.place("").0)? {

@@ -13,18 +13,18 @@
 //!
 //! The lock is held while memory is changed or read, and never while a disk or a shard is waited for.
 
-mod ask;
+mod ask_shards;
 mod budget;
 mod clock;
 mod disk;
 mod entry;
-mod follow;
-mod kept;
+mod follower;
 mod moments;
 mod network;
-mod remembered;
 mod segment_format;
 mod segments;
+mod span_answers;
+mod timeline_state;
 mod view;
 
 #[cfg(test)]
@@ -41,12 +41,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use self::ask::{Asking, AskingProgress, RATES};
+use self::ask_shards::{Asking, AskingProgress, RATES};
 use self::clock::Reading;
 use self::disk::{Folder, ReadJob};
-use self::kept::{IN_MEMORY, Kept, ON_DISK};
 pub(super) use self::moments::{at, changes, overview};
-use self::remembered::Remembered;
+use self::span_answers::SpanAnswers;
+use self::timeline_state::{IN_MEMORY, ON_DISK, TimelineState};
 use self::view::ReadError;
 use super::Handle;
 use super::answer::milliseconds;
@@ -81,14 +81,14 @@ const TIMED_OUT: crossbeam_channel::RecvTimeoutError = crossbeam_channel::RecvTi
 #[derive(Debug)]
 pub(crate) struct Timeline {
     /// What is kept. Until what earlier runs have kept is read, it is the reason why nothing is.
-    kept: Mutex<Result<Box<Kept>, String>>,
+    kept: Mutex<Result<Box<TimelineState>, String>>,
     /// Requests to the disk's thread, if there are files, and how long they wait.
     disk: Option<Sender<ReadJob>>,
     patience: Duration,
     /// The time after its beginning for which a run takes nothing as gone that it has not seen.
     grace: Duration,
     /// The answers about spans that were given lately.
-    remembered: Mutex<Remembered>,
+    span_answers: Mutex<SpanAnswers>,
     ended: AtomicBool,
     disk_ends: AtomicBool,
 }
@@ -177,7 +177,7 @@ impl Timeline {
             disk,
             patience: PATIENCE,
             grace,
-            remembered: Mutex::default(),
+            span_answers: Mutex::default(),
             ended: AtomicBool::new(false),
             disk_ends: AtomicBool::new(false),
         };
@@ -188,17 +188,17 @@ impl Timeline {
     }
 
     /// Returns a timeline in which nothing is kept.
-    fn empty(&self) -> Kept {
+    fn empty(&self) -> TimelineState {
         let in_files = self.disk.is_some();
-        Kept::new(in_files, if in_files { ON_DISK } else { IN_MEMORY }, self.grace.as_millis() as u64)
+        TimelineState::new(in_files, if in_files { ON_DISK } else { IN_MEMORY }, self.grace.as_millis() as u64)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Result<Box<Kept>, String>> {
+    fn kept(&self) -> MutexGuard<'_, Result<Box<TimelineState>, String>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remembered(&self) -> MutexGuard<'_, Remembered> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn span_answers(&self) -> MutexGuard<'_, SpanAnswers> {
+        self.span_answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a thread's work. If it panics, nothing is kept any more, requests are told so, and the other thread ends too.
@@ -228,7 +228,7 @@ impl Timeline {
         let reading = || Reading::take(passed, || milliseconds(SystemTime::now()));
         while !self.has_ended() {
             let lines = handle.log_since(line, FOLLOW_INTERVAL);
-            let progress = asking.go_on(Instant::now(), clock.now().0, |minutes| ask::ask(handle, &minutes));
+            let progress = asking.go_on(Instant::now(), clock.now().0, |minutes| ask_shards::ask(handle, &minutes));
             let is_quiet = lines.is_empty() && matches!(progress, AskingProgress::Nothing);
             if is_quiet && version == Some(handle.snapshot().version()) {
                 continue;
@@ -243,7 +243,7 @@ impl Timeline {
                 }
                 Err(_) => break,
             }
-            self.remembered().forget(Instant::now());
+            self.span_answers().forget(Instant::now());
             self.rest(rest_after(began.elapsed()));
         }
         // The shards may have ended.

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::clock::{DRIFT, HELD, OrderedClock};
 use super::entry::{DropThen, Entry, Known, LineThen, RatesThen};
-use super::kept::{Kept, ON_DISK};
 use super::network::{NetworkChange, NetworkThen};
-use super::remembered::{SpanStart, Told};
+use super::span_answers::{SpanAnswer, SpanStart};
+use super::timeline_state::{ON_DISK, TimelineState};
 use super::view::{Gap, Part, ReadError, ReadFile};
 use super::{MILLISECOND, Reader, Timeline};
 use crate::control::Handle;
@@ -235,39 +235,39 @@ impl Timeline {
             // What was before the first look is shown with it.
             let since = if span.0.is_none() { from } else { from + 1 };
             let start = SpanStart { first: first.number, from, since, ahead: clock.ahead() };
-            let mut told = self.remembered().of(&start, last.number, Instant::now());
-            let (mut after, known) = (NetworkThen::default(), told.until);
+            let mut answer = self.span_answers().of(&start, last.number, Instant::now());
+            let (mut after, known) = (NetworkThen::default(), answer.until);
             for part in parts.iter().filter(|part| Some(part.number) > known) {
                 let (is_first, is_last) = (part.number == first.number, part.number == last.number);
-                if is_last && told.until != known {
-                    self.remembered().add(start, told.clone(), Instant::now());
+                if is_last && answer.until != known {
+                    self.span_answers().add(start, answer.clone(), Instant::now());
                 }
                 let each = |read: ReadFile<'_>| {
                     part.each(read, |one| {
                         if is_first && one.time <= from {
-                            Arc::make_mut(&mut told.before).follow(&one.entry);
+                            Arc::make_mut(&mut answer.before).follow(&one.entry);
                         }
                         if is_last && one.time <= to {
                             after.follow(&one.entry);
                         }
                         if (since..=to).contains(&one.time) {
-                            told.happened.add(clock.shown(one.time), one.entry);
+                            answer.happened.add(clock.shown(one.time), one.entry);
                         }
                     })
                 };
                 match self.tried(part, &reader, each) {
-                    Ok(Some(())) => told.until = Some(part.number),
+                    Ok(Some(())) => answer.until = Some(part.number),
                     Ok(None) => continue 'again,
                     Err(refused) => {
                         // Nothing of this part was read. The next request goes on here.
-                        if told.until != known && matches!(refused, Refused::Late | Refused::Disk(_)) {
-                            self.remembered().add(start, told, Instant::now());
+                        if answer.until != known && matches!(refused, Refused::Late | Refused::Disk(_)) {
+                            self.span_answers().add(start, answer, Instant::now());
                         }
                         return Err(refused);
                     }
                 }
             }
-            let Told { before, happened, .. } = told;
+            let SpanAnswer { before, happened, .. } = answer;
             return Ok(Span { from: clock.shown(from), to: clock.shown(to), before, after, gaps, happened });
         }
     }
@@ -329,7 +329,7 @@ impl Timeline {
 
 /// Returns a moment by the timeline's clock; without one, the newest. What has happened since that is about to be kept,
 /// unless nobody has looked for too long.
-fn own_time(kept: &Kept, time: Option<u64>, now: u64) -> u64 {
+fn own_time(kept: &TimelineState, time: Option<u64>, now: u64) -> u64 {
     let newest = kept.range().map_or(0, |(_, to)| to);
     match time {
         None => newest,
@@ -341,7 +341,7 @@ fn own_time(kept: &Kept, time: Option<u64>, now: u64) -> u64 {
 }
 
 /// Encodes the times within a span of which not everything is kept.
-fn gaps(kept: &Kept, from: u64, to: u64) -> Value {
+fn gaps(kept: &TimelineState, from: u64, to: u64) -> Value {
     let mut all: Vec<Gap> = kept.gaps().chain(kept.late()).filter(|gap| gap.from <= to && from <= gap.to).collect();
     all.sort_by_key(|gap| (gap.from, gap.to));
     let gap = |Gap { from, to, why }: &Gap| {

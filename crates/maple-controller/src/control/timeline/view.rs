@@ -7,10 +7,10 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Known, Pause, Stamped};
-use super::kept::Kept;
 use super::network::NetworkThen;
 use super::segment_format::{each_entry, entry_at};
 use super::segments::{Block, Unreadable};
+use super::timeline_state::TimelineState;
 use crate::time::timestamp;
 
 /// A time of which not everything is kept.
@@ -140,7 +140,7 @@ impl Part {
     }
 }
 
-impl Kept {
+impl TimelineState {
     /// Returns the first and the last moment that is kept.
     pub fn range(&self) -> Option<(u64, u64)> {
         self.segments.all.front().zip(self.segments.all.back()).map(|(first, last)| (first.began, last.ended))

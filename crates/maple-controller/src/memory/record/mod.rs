@@ -33,7 +33,7 @@
 pub(crate) mod engine_events;
 mod engine_options;
 mod files;
-mod outside;
+mod outside_writes;
 mod shard_records;
 mod source;
 
@@ -59,8 +59,8 @@ use crate::memory::format::put;
 use crate::time::Clock;
 use files::{Files, WriteStop};
 pub(crate) use files::{Header, RecordingStart, hash_of, runs};
-pub(crate) use outside::OutsideChange;
-use outside::OutsideRecorder;
+pub(crate) use outside_writes::OutsideChange;
+use outside_writes::OutsideRecorder;
 pub(crate) use shard_records::{RecordedTurn, ShardRecorder, checksum, sent};
 pub use source::{PolicySource, RecordedSource};
 pub(crate) use source::{SourceRecord, is_inside};

@@ -316,7 +316,11 @@ impl Engine {
                 Timer::Capacity(dpid) => fabric.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => fabric.sweep_meters(dpid),
                 Timer::Poll(dpid) => fabric.switches.poll(&mut fabric.ctx, dpid),
-                Timer::Pace(dpid) => fabric.switches.pace(&mut fabric.ctx, dpid),
+                Timer::Pace(dpid) => {
+                    if let Some(switch) = fabric.switches.get_mut(&dpid) {
+                        switch.on_pace_timer(&mut fabric.ctx);
+                    }
+                }
                 Timer::Audit(dpid) => fabric.switches.audit(&mut fabric.ctx, dpid),
                 Timer::LookUps(dpid) => fabric.mark_dirty(dpid),
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),

@@ -1,4 +1,9 @@
-//! The effects that wait for their turn at one switch, because it takes few changes a second.
+//! Pacing: limits the rule changes that a switch is sent per second ([`crate::engine::Options::flow_mod_rate`]).
+//!
+//! Many hardware switches write some hundreds of rules a second, and answer nothing while more than that waits for
+//! them. So messages wait here, in order, until their turn comes; only packet-outs and polls go past them. An update
+//! begins when the switch has confirmed the one before (`tables`). Changes that come meanwhile are sent as one
+//! difference, so at most one update waits, however much happens.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -5,7 +5,6 @@ pub(super) mod away;
 pub(super) mod count_drops;
 pub(super) mod count_rule;
 pub(super) mod measure;
-pub(super) mod pace;
 pub(super) mod packet_out;
 pub(super) mod reread;
 pub(super) mod traffic;

@@ -6,10 +6,10 @@ use maple_core::engine::{DropCause, Dropped};
 
 use super::*;
 use crate::control::timeline::entry::{CountsThen, DropThen, Entry, Growth, Known, LineThen, RatesThen, Stamped};
-use crate::control::timeline::kept::{IN_MEMORY, Limits, ON_DISK};
 use crate::control::timeline::network::NetworkChange;
 use crate::control::timeline::segment_format::encode;
 use crate::control::timeline::segments::{Bounds, Segments, UnreadableKind, Work, Written};
+use crate::control::timeline::timeline_state::{IN_MEMORY, Limits, ON_DISK};
 use crate::control::timeline::view::GapReason;
 
 /// The switches of a large network, and the hosts at each. Each host has a port, and four ports lead to other switches.
@@ -44,7 +44,7 @@ fn large() -> Vec<Write> {
 
 fn with_limits(limits: Limits) -> Lab {
     let lab = Lab::in_memory();
-    *lab.timeline.kept() = Ok(Box::new(Kept::new(false, limits, 0)));
+    *lab.timeline.kept() = Ok(Box::new(TimelineState::new(false, limits, 0)));
     lab
 }
 
@@ -113,7 +113,7 @@ fn pass(lab: &mut Lab, turn: u64, (each, looks): (u64, usize), lines: u64) {
 }
 
 fn told(lab: &Lab) -> (u64, u64) {
-    let sums = |kept: &mut Kept| {
+    let sums = |kept: &mut TimelineState| {
         let all = kept.rates.all.iter().map(|(_, rates)| (rates.left_out, rates.pending));
         all.fold((0, 0), |(a, b), (left_out, pending)| (a + left_out, b + pending))
     };
@@ -355,7 +355,7 @@ fn a_controller_that_starts_again_and_again_keeps_the_day_before() {
         lab = lab.restarted(5000);
         let opened = std::mem::replace(&mut *lab.timeline.kept(), Err(String::new())).expect("it is open");
         drop(opened);
-        let mut kept = Kept::new(true, limits, 0);
+        let mut kept = TimelineState::new(true, limits, 0);
         lab.disk.as_mut().expect("a folder").open(&mut kept).expect("it can be read");
         *lab.timeline.kept() = Ok(Box::new(kept));
         lab.change(vec![switch(3, start % 2 == 0)]);

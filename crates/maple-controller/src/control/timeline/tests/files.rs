@@ -53,7 +53,7 @@ fn a_damaged_file_costs_its_own_time_and_is_left_in_place() {
     for bytes in cut.chain(flipped) {
         std::fs::write(&path, &bytes).expect("it is ours");
         let mut disk = Folder::new(folder.path().to_owned());
-        let mut kept = Kept::new(true, super::super::ON_DISK, 0);
+        let mut kept = TimelineState::new(true, super::super::ON_DISK, 0);
         let troubles = disk.open(&mut kept).expect("the others can be read");
         // A file that is cut between two entries is a shorter one.
         if let Some(trouble) = troubles.first() {
@@ -86,7 +86,7 @@ fn a_file_of_another_format_is_named_and_left_and_numbers_go_on_after_it() {
     std::fs::write(&old, b"MTL\0\0\0\0\x01 what was kept before").expect("it is ours");
     std::fs::write(folder.path().join("notes.txt"), "of somebody else").expect("it is ours");
     let mut disk = Folder::new(folder.path().to_owned());
-    let mut kept = Kept::new(true, super::super::ON_DISK, 0);
+    let mut kept = TimelineState::new(true, super::super::ON_DISK, 0);
     let troubles = disk.open(&mut kept).expect("it can be read");
     assert!(troubles[0].ends_with("00000007.segment: it is of another format; it is left as it is"), "{troubles:?}");
     drop((disk, kept));
@@ -287,7 +287,7 @@ fn a_file_whose_end_is_missing_is_a_gap_though_the_next_one_went_on_there() {
 fn one_folder_is_for_one_controller() {
     let folder = tempfile::tempdir().expect("a folder");
     let first = Lab::in_files(folder.path());
-    let mut kept = Kept::new(true, super::super::ON_DISK, 0);
+    let mut kept = TimelineState::new(true, super::super::ON_DISK, 0);
     let error = Folder::new(folder.path().to_owned()).open(&mut kept).expect_err("it is in use");
     assert_eq!(error.to_string(), "another controller keeps its timeline in this folder");
     drop(first);
@@ -345,7 +345,7 @@ fn a_disk_that_refuses_for_long_costs_the_oldest_of_what_waits_and_never_what_is
         limits.bytes.waiting = 600_000;
         limits
     };
-    *lab.timeline.kept() = Ok(Box::new(Kept::new(true, limits, 0)));
+    *lab.timeline.kept() = Ok(Box::new(TimelineState::new(true, limits, 0)));
     let written = lab.change(linked());
     lab.rate();
     lab.write();

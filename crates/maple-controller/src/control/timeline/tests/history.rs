@@ -158,7 +158,7 @@ impl History {
             };
             let first = told();
             prop_assert_eq!(&first, &told());
-            *self.lab.timeline.remembered() = Remembered::default();
+            *self.lab.timeline.span_answers() = SpanAnswers::default();
             prop_assert_eq!(&first, &told());
         }
         let gaps = self.lab.gaps();

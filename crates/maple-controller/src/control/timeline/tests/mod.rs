@@ -20,10 +20,10 @@ use serde_json::Value;
 use super::clock::Reading;
 use super::disk::{Folder, ReadJob};
 use super::entry::{CountsThen, RatesThen};
-use super::kept::Kept;
 use super::moments::{Moment, Refused, Span};
 use super::network::NetworkThen;
-use super::remembered::Remembered;
+use super::span_answers::SpanAnswers;
+use super::timeline_state::TimelineState;
 use super::view::Gap;
 use super::{Timeline, WAITING, grace, rest_after};
 use crate::log::{Level, LogEntry};
@@ -120,7 +120,7 @@ impl Lab {
         Lab { store, wall: wall + later, away, ..next }
     }
 
-    fn kept<T>(&self, of: impl FnOnce(&mut Kept) -> T) -> T {
+    fn kept<T>(&self, of: impl FnOnce(&mut TimelineState) -> T) -> T {
         of(self.timeline.kept().as_mut().expect("it is open"))
     }
 
@@ -368,7 +368,7 @@ fn a_span_that_is_asked_for_again_reads_no_file_again_and_is_told_the_same() {
         let (before, after, happened) = span(&lab, from);
         assert_eq!((reads(&lab), before, after), (first, told.0, lab.present()));
         assert_eq!(happened.lines.len(), told.2.lines.len() + 1);
-        *lab.timeline.remembered() = Remembered::default();
+        *lab.timeline.span_answers() = SpanAnswers::default();
         assert_eq!(span(&lab, from).2, happened, "as if nothing were remembered");
         // A segment ends, and is read once.
         lab.steadily(3 * HOUR);

@@ -530,6 +530,4 @@ impl Tables {
 }
 
 #[cfg(test)]
-mod full_switch;
-#[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! Tests what is sent and in which order, and what a refusal or a lost rule leads to.
 
+mod full_switch;
+
 use maple_wire::msg::{BundleControl, FlowModCommand};
 use maple_wire::{Field, Match};
 

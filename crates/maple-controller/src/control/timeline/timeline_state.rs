@@ -6,11 +6,11 @@ use maple_core::engine::Dropped;
 use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
-use super::ask::{Answers, AskingProgress};
+use super::ask_shards::{Answers, AskingProgress};
 use super::budget::{Budget, Rate};
 use super::clock::{OrderedClock, Reading, RunTimes};
 use super::entry::{Begin, CountsThen, DropThen, Entry, Growth, Known, LineThen, Pause, RatesThen, Stamped, shortened};
-use super::follow::{FollowLimits, Follower};
+use super::follower::{FollowLimits, Follower};
 use super::network::{NetworkChange, NetworkThen};
 use super::segment_format::{MAGIC, each_entry};
 use super::segments::{Bounds, Segments, UnreadableKind};
@@ -65,7 +65,7 @@ pub(super) const IN_MEMORY: Limits = Limits {
 
 /// The timeline as it is now. Times are those of its [clock](super::clock), unless they are said to be shown.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct TimelineState {
     pub segments: Segments,
     pub clock: OrderedClock,
     pub run_times: RunTimes,
@@ -103,10 +103,10 @@ pub(super) struct Rates {
     late: bool,
 }
 
-impl Kept {
+impl TimelineState {
     /// Creates an empty timeline. What a run has not seen stays as an earlier one knew it for `grace` milliseconds.
-    pub fn new(in_files: bool, limits: Limits, grace: u64) -> Kept {
-        Kept {
+    pub fn new(in_files: bool, limits: Limits, grace: u64) -> TimelineState {
+        TimelineState {
             segments: Segments::new(in_files, limits.bytes),
             clock: OrderedClock::default(),
             run_times: RunTimes::default(),

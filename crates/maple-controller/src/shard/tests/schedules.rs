@@ -15,11 +15,11 @@ use maple_wire::Dpid;
 use mio::{Poll, Waker};
 use shuttle::scheduler::RandomScheduler;
 
-use super::mailbox::{Mailbox, Outgoing, ShardMessage, ShardQuery};
-use super::registry::Registry;
-use super::sync::{self, Fault};
-use super::testing::{Client, Setting, numbering, packet, shard};
-use super::{Shard, WAKER};
+use super::super::mailbox::{Mailbox, Outgoing, ShardMessage, ShardQuery};
+use super::super::registry::Registry;
+use super::super::sync::{self, Fault};
+use super::super::testing::{Client, Setting, numbering, packet, shard};
+use super::super::{Shard, WAKER};
 use crate::notice::{Notice, Notices};
 use crate::time::Clock;
 

@@ -31,7 +31,7 @@ pub(super) struct SpanStart {
 
 /// The answer that the segments from the first one up to another give.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct SpanAnswer {
     /// The number of the last one of them; `None`: there is none yet.
     pub until: Option<u32>,
     /// The network at the earlier moment.
@@ -41,27 +41,27 @@ pub(super) struct Told {
 
 /// The spans that were asked for lately, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
-    all: VecDeque<(SpanStart, Told, Instant)>,
+pub(super) struct SpanAnswers {
+    all: VecDeque<(SpanStart, SpanAnswer, Instant)>,
 }
 
-impl Remembered {
+impl SpanAnswers {
     /// Returns what segments before this one say, as far as it is remembered.
-    pub fn of(&mut self, start: &SpanStart, before: u32, now: Instant) -> Told {
-        let is_it = |(own, told, _): &(SpanStart, Told, Instant)| own == start && told.until < Some(before);
+    pub fn of(&mut self, start: &SpanStart, before: u32, now: Instant) -> SpanAnswer {
+        let is_it = |(own, answer, _): &(SpanStart, SpanAnswer, Instant)| own == start && answer.until < Some(before);
         let found = self.all.iter().position(is_it).and_then(|at| self.all.remove(at));
-        let Some((start, told, _)) = found else { return Told::default() };
-        self.all.push_back((start, told.clone(), now));
-        told
+        let Some((start, answer, _)) = found else { return SpanAnswer::default() };
+        self.all.push_back((start, answer.clone(), now));
+        answer
     }
 
     /// Remembers what segments that have ended say.
-    pub fn add(&mut self, start: SpanStart, told: Told, now: Instant) {
+    pub fn add(&mut self, start: SpanStart, answer: SpanAnswer, now: Instant) {
         self.all.retain(|(own, ..)| *own != start);
         if self.all.len() == MAX_SPANS {
             self.all.pop_front();
         }
-        self.all.push_back((start, told, now));
+        self.all.push_back((start, answer, now));
     }
 
     /// Forgets what nobody has asked for lately.
@@ -78,20 +78,20 @@ mod tests {
         SpanStart { first: 1, from, since: from, ahead: 0 }
     }
 
-    fn told(until: u32) -> Told {
-        Told { until: Some(until), ..Told::default() }
+    fn answer(until: u32) -> SpanAnswer {
+        SpanAnswer { until: Some(until), ..SpanAnswer::default() }
     }
 
     #[test]
     fn few_spans_are_remembered_and_not_for_long() {
-        let (mut all, now) = (Remembered::default(), Instant::now());
-        (0..5).for_each(|from| all.add(start(from), told(2), now));
+        let (mut all, now) = (SpanAnswers::default(), Instant::now());
+        (0..5).for_each(|from| all.add(start(from), answer(2), now));
         assert_eq!(all.of(&start(0), 9, now).until, None, "the oldest one gave way");
         assert_eq!(all.of(&start(1), 9, now).until, Some(2));
-        all.add(start(9), told(2), now);
+        all.add(start(9), answer(2), now);
         assert_eq!(all.of(&start(2), 9, now).until, None, "the one that was used last stayed");
         assert_eq!((all.of(&start(1), 9, now).until, all.of(&start(1), 2, now).until), (Some(2), None));
-        all.add(start(1), told(3), now);
+        all.add(start(1), answer(3), now);
         assert_eq!((all.all.len(), all.of(&start(1), 9, now).until), (MAX_SPANS, Some(3)));
         all.of(&start(3), 9, now + KEPT / 2);
         all.forget(now + KEPT);

@@ -7,7 +7,7 @@ use super::problem::Problem;
 
 /// The reason why a stream of events ends before its reader ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
+pub(super) enum StreamEnd {
     /// The token, or the session, that the reader has shown is not good any more.
     Token,
     /// The place of tracked state is refused, or making its value failed.
@@ -18,14 +18,14 @@ pub(super) enum Gone {
     Controller,
 }
 
-impl Gone {
+impl StreamEnd {
     /// Returns the last event of a stream, which says why it ends.
     pub fn event(&self) -> String {
         let (reason, status, detail, field) = match self {
-            Gone::Token => ("token", StatusCode::UNAUTHORIZED, "the token or session has ended", ""),
-            Gone::Place(why) => ("place", why.status, why.detail(), why.in_field()),
-            Gone::Policy(why) => ("policy", why.status, why.detail(), why.in_field()),
-            Gone::Controller => ("controller", StatusCode::SERVICE_UNAVAILABLE, "the controller ends", ""),
+            StreamEnd::Token => ("token", StatusCode::UNAUTHORIZED, "the token or session has ended", ""),
+            StreamEnd::Place(why) => ("place", why.status, why.detail(), why.in_field()),
+            StreamEnd::Policy(why) => ("policy", why.status, why.detail(), why.in_field()),
+            StreamEnd::Controller => ("controller", StatusCode::SERVICE_UNAVAILABLE, "the controller ends", ""),
         };
         let data = json!({ "reason": reason, "status": status.as_u16(), "detail": detail, "field": field });
         format!("event: gone\ndata: {data}\n\n")

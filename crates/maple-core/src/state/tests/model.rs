@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Cell, CellValue, Name, Savepoint, Snapshot, Store, Txn, Value, Write};
+use super::super::{Cell, CellValue, Name, Savepoint, Snapshot, Store, Txn, Value, Write};
 
 const TABLES: [&str; 2] = ["s", "t"];
 const VARS: [&str; 2] = ["v", "w"];

@@ -1,5 +1,8 @@
 //! Opacity, validation, subscriptions and cut-off.
 
+mod model;
+mod schedules;
+
 use std::collections::BTreeSet;
 
 use maple_wire::{Dpid, PortNo, Version};

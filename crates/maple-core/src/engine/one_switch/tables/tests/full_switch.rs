@@ -10,7 +10,7 @@ use maple_wire::msg::{ErrorMsg, Message};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Dpid, Field, Instruction, Match, PortNo, Version};
 
-use super::{RefusedRequest, Requests, Tables, Waiter};
+use super::super::{RefusedRequest, Requests, Tables, Waiter};
 use crate::forwarding::to_controller;
 use crate::ids::Time;
 use crate::rule::Rule;

@@ -9,7 +9,7 @@ use std::task::{Wake, Waker};
 
 use maple_wire::Dpid;
 
-use super::{
+use super::super::{
     Access, Attempt, Cell, CellValue, Commit, Counter, Patience, Read, Stop, Stopped, Store, Table, Tx, Value, Var,
     Write, sync,
 };
@@ -376,7 +376,7 @@ fn what_both_alternatives_read_is_waited_for() {
 }
 
 #[test]
-fn what_a_table_can_not_hold_is_told_with_its_place() {
+fn what_a_table_cannot_hold_is_reported_with_its_place() {
     let store = Store::new();
     store.update(|_| vec![entry(1, -1)]);
     let error = Table::<u64, u64>::new("free").try_get(&store.view(), &1).expect_err("-1 is not a u64");

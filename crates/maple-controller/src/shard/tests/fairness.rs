@@ -8,10 +8,10 @@ use maple_core::engine::ShardId;
 use maple_wire::{Dpid, Message};
 use mio::{Events, Poll, Waker};
 
-use super::mailbox::{Mailbox, Outgoing};
-use super::registry::Registry;
-use super::testing::{Client, Setting, numbering, packet, shard};
-use super::{Shard, WAKER};
+use super::super::mailbox::{Mailbox, Outgoing};
+use super::super::registry::Registry;
+use super::super::testing::{Client, Setting, numbering, packet, shard};
+use super::super::{Shard, WAKER};
 use crate::framing::READ_SHARE;
 use crate::notice::Notices;
 use crate::time::Clock;

@@ -16,9 +16,9 @@ use redb::StorageBackend;
 use redb::backends::FileBackend;
 use tempfile::TempDir;
 
-use super::place::StateFile;
-use super::state_file::cell;
-use super::*;
+use super::super::place::StateFile;
+use super::super::state_file::cell;
+use super::super::*;
 use disk::{Disk, OnDisk};
 
 /// The time that something may take that is certain to come. Chosen: a test ends in the end, and no machine is that
@@ -149,7 +149,7 @@ fn contents_of(path: &Path) -> BTreeMap<Cell, Value> {
 }
 
 #[test]
-fn a_full_disk_is_told_and_everything_is_written_when_there_is_room() {
+fn a_full_disk_is_reported_and_everything_is_written_when_there_is_room() {
     let mut run = PersistenceRun::new();
     run.write(1, Some(1));
     run.kept();

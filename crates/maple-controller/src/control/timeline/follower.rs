@@ -121,7 +121,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Follows parts to those of now, which are in order. A part that is vague may be as an earlier run knew it.
+    /// Follows parts to the present ones, which are in order. A part that is vague may be as an earlier run knew it.
     fn follow<K: Ord + Copy, V: PartialEq + Clone>(
         &mut self,
         followed: &mut Followed<K>,

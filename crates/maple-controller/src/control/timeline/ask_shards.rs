@@ -253,7 +253,7 @@ mod tests {
             assert!(matches!(shards.after(RATES), AskingProgress::Late));
         }
         assert_eq!(shards.asked.len(), 1);
-        // What it answers now is of then.
+        // It answers now, with the counts of the moment when it was asked.
         shards.answer(0, 1, 5);
         assert!(matches!(shards.after(SOON), AskingProgress::Asked));
         assert_eq!(shards.asked.len(), 2);

@@ -1,0 +1,4 @@
+//! Tests of whole shards, with real sockets.
+
+mod fairness;
+mod schedules;
