@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_is_told_once_until_it_is_mended_and_those_who_come_late_are_told_too() {
+    fn trouble_is_reported_once_until_it_is_mended_and_to_those_who_come_late_too() {
         let (files, told) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
         let path = Path::new("/s");
         files.keep(KeptFile::State, path);

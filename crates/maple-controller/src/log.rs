@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn one_port_can_not_fill_the_log_and_what_was_left_out_is_told() {
+    fn one_port_cannot_fill_the_log_and_what_was_left_out_is_reported() {
         let mut clocked = Clocked::new();
         (0..200).for_each(|_| clocked.add(line(1, "found")));
         assert_eq!(clocked.count(), BURST as usize);

@@ -366,7 +366,7 @@ pub(crate) fn lost(error: hyper::Error) -> Attempt {
     if error.is_canceled() { Attempt::NotBegun(error.into()) } else { Attempt::Lost(error.into()) }
 }
 
-/// Reads the body of an answer. That of an error becomes one.
+/// Reads the body of an answer. An unsuccessful answer becomes an error.
 async fn read_answer(answer: Response<Incoming>, at_most: usize) -> Result<Bytes, Attempt> {
     if answer.status().is_success() {
         return read_body(answer, at_most).await;

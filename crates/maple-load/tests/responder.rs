@@ -109,7 +109,7 @@ fn one_packet_at_a_time_is_what_a_window_of_one_means() {
 }
 
 #[test]
-fn latency_is_told_of_the_others_before_and_while_some_flood() {
+fn latency_of_the_others_is_reported_before_and_while_some_flood() {
     let address = controller(Version::Of10, Answer::FlowModWithBuffer);
     let mode = Mode::Throughput { window: 1 };
     let report = run(&LoadOptions { flooding: 1, ..options(address, Version::Of10, mode) }).expect("it runs");
@@ -162,7 +162,7 @@ fn a_controller_that_answers_nothing_gives_no_result() {
 }
 
 #[test]
-fn what_goes_wrong_is_told() {
+fn what_goes_wrong_is_reported() {
     let closing = controller(Version::Of10, Answer::Close);
     let error = run(&options(closing, Version::Of10, Mode::Throughput { window: 4 })).unwrap_err();
     assert!(matches!(error, LoadError::Closed { .. }), "{error}");

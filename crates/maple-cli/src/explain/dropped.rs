@@ -129,7 +129,7 @@ packets  latest  line            host                           such as
     }
 
     #[test]
-    fn nothing_dropped_is_said_with_its_limit() {
+    fn that_nothing_was_dropped_is_reported_with_its_limit() {
         let text = table(&json!([]), 1, &Names::new());
         assert_eq!(text, "nothing was dropped in this minute, as far as the switches have said\n");
     }

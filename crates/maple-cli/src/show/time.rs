@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_told() {
+    fn what_is_kept_is_reported() {
         let mut answer = json!({ "from": AT, "to": 2 * AT, "gaps": [], "in_files": true, "bytes": 1_250_000,
                                  "most_bytes": 48_000_000, "rates": [], "recording": null, "trouble": null });
         let kept = "kept from 1970-01-01T00:00:01.000Z to 1970-01-01T00:00:02.000Z, in files: 1.2 of 48 MB\n";

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_writer_is_said_in_words() {
+    fn the_last_writer_is_described_in_words() {
         let by = json!({ "by": "`maple state set` (pid 4211)", "at": 1_500, "pid": 4211, "user": 0 });
         let said = "written 1970-01-01T00:00:01.500Z by `maple state set` (pid 4211)";
         assert_eq!(with_writers(&json!({ "value": 7, "written": by })), format!("7  {said}\n"));

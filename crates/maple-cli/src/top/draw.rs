@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_gone_is_said_so_and_what_was_there_stays() {
+    fn a_controller_that_is_gone_is_reported_and_what_was_there_stays() {
         let mut top = top();
         let gone = || AskError::Unreachable { path: PathBuf::from("/x"), error: std::io::ErrorKind::NotFound.into() };
         top.take(Err(gone()));

@@ -129,7 +129,7 @@ fn questions_of_a_script_are_read_before_anything_is_done() {
 }
 
 #[test]
-fn a_controller_that_is_not_there_is_told_once() {
+fn a_controller_that_is_not_there_is_reported_once() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);

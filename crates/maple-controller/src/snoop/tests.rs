@@ -234,7 +234,7 @@ fn a_querier_asks_edge_ports_and_whoever_stays_when_another_leaves() {
 }
 
 #[test]
-fn a_host_that_floods_groups_is_told_of_and_leaves_room() {
+fn a_host_that_floods_groups_is_reported_and_leaves_room() {
     let mut world = SnoopedNetwork::new(&["igmp"], &[], false);
     for n in 0..300u16 {
         let [a, b] = n.to_be_bytes();

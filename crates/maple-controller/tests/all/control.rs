@@ -366,7 +366,7 @@ fn wrong_requests() -> Vec<(Value, &'static str, &'static str)> {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_told_by_its_name() {
+fn what_is_wrong_with_a_request_is_reported_by_its_name() {
     let (maple, path) = controller("wrong");
     maple.handle.store().declare_types("blocked", Table::<Mac, bool>::types()).expect("nothing is there");
     let cut_off = "not a request: EOF while parsing a value at line 2 column 0";

@@ -127,7 +127,7 @@ fn both_sides_of_tests_are_taken_at_their_boundaries() {
 }
 
 #[test]
-fn a_branch_that_no_packet_can_take_is_told_of() {
+fn a_branch_that_no_packet_can_take_is_reported() {
     let check = checked(
         |pkt: &PacketHandle, net: &Net| {
             let known = net.contains("nobody writes it", &Value::from(true));

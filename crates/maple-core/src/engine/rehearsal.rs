@@ -5,7 +5,7 @@
 //! A rehearsal has a copy of each engine of a controller and of their store. There the candidate is tried and adopted,
 //! as in `reload.rs`. Switches answer every request at once, and simulated time jumps from timer to timer. When nothing
 //! is under way and no label rests any more, the rules that the engines assume their switches to have are compared with
-//! those of before. Time begins with the last batch of an engine, which may be long ago: labels rest from there.
+//! the earlier ones. Time begins with the last batch of an engine, which may be long ago: labels rest from there.
 //!
 //! # Why it is exact
 //!

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn only_apply_actions_can_be_said_in_1_0() {
+    fn only_apply_actions_can_be_expressed_in_1_0() {
         assert!(write_rule(&vec![Instruction::ClearActions], Version::Of10, &mut Vec::new()).is_err());
         let mut out = Vec::new();
         write_rule(&vec![Instruction::ApplyActions(vec![Action::output(PortNo(1))])], Version::Of10, &mut out).unwrap();

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_with_a_number_of_more_than_16_bits_can_not_be_said_in_1_0() {
+    fn a_port_with_a_number_of_more_than_16_bits_cannot_be_expressed_in_1_0() {
         let status = PortStatus { reason: PortReason::Add, port: Port::new(PortNo(0x12345), [0; 6], "x") };
         assert!(status.write(Version::Of10, &mut Vec::new()).is_err());
     }

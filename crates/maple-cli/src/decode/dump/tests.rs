@@ -123,7 +123,7 @@ Node 1: 10.0.0.2:40000
 }
 
 #[test]
-fn what_is_missing_or_in_another_order_is_said() {
+fn what_is_missing_or_in_another_order_is_reported() {
     let error = |text: &str| all(text.as_bytes()).unwrap_err().to_string();
     assert_eq!(
         error("0000  01 02\n0010  03\n"),

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_that_failed_or_restarts_is_told() {
+    fn a_service_that_failed_or_restarts_is_reported() {
         let of = |active: &str, restarts: u32| {
             state(&format!("Result=exit-code\nLoadState=loaded\nActiveState={active}\nNRestarts={restarts}\n"))
                 .map(|one| one.severity())
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_python_is_told() {
+    fn an_old_python_is_reported() {
         assert!(python("Python 3.9.2\n").expect("it is old").plain().contains("3.9.2; policies in Python need 3.10"));
         assert_eq!((python("Python 3.10.0"), python("Python 3.13.1\n"), python("?")), (None, None, None));
     }

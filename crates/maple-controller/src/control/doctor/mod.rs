@@ -55,7 +55,7 @@ pub struct ControllerAnswers {
     pub tables: Vec<Value>,
     /// The number of switches that were not asked for their tables for want of time.
     pub tables_left: usize,
-    /// The id of its process, if that is visible to who asks.
+    /// The id of its process, if the asker can see it.
     pub process: Option<u32>,
 }
 

@@ -123,8 +123,8 @@ impl Access {
         Ok(Client { name, role, shows: Credential::Session(Box::new(session)) })
     }
 
-    /// Returns the name in the log of who sends a request: that of its token, whatever else is wrong with the request. No
-    /// token has a name with spaces.
+    /// Returns the name that the sender of a request has in the log: that of its token, whatever else is wrong with the
+    /// request. No token has a name with spaces.
     pub fn name(&self, headers: &HeaderMap) -> Arc<str> {
         let Some(tokens) = &self.tokens else { return "anybody".into() };
         let token = match bearer(headers) {

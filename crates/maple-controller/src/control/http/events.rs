@@ -370,7 +370,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_commit_is_told_at_the_first_look_unless_one_was_told_just_before(
+        fn a_commit_is_reported_at_the_first_look_unless_one_was_reported_just_before(
             looks in prop::collection::vec((0u64..300, 0u64..2), 1..60),
         ) {
             let mut now = Instant::now();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_another_run_or_of_the_future_are_not_gone_on_with() {
+    fn ids_of_another_run_or_of_the_future_cannot_be_resumed() {
         let events = Events::new(7);
         (0..3).for_each(|number| events.add("log", &json!({ "number": number })));
         assert_eq!(events.begin(Some("0000000000000007-2")), (String::new(), 2));

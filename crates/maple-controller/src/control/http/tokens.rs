@@ -1,4 +1,4 @@
-//! The file of tokens: a line for each, with its role and the name of who has it.
+//! The file of tokens: a line for each, with its role and the name of its holder.
 
 use std::fmt;
 use std::io;
@@ -51,7 +51,7 @@ pub(super) type TokenDigest = [u8; SHA256_OUTPUT_LEN];
 #[derive(Clone)]
 pub(super) struct Token {
     pub digest: TokenDigest,
-    /// The name of who has it.
+    /// The name of its holder.
     pub name: Arc<str>,
     pub role: Role,
 }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_told_without_a_token() {
+    fn what_is_wrong_with_a_file_is_reported_without_a_token() {
         let long = "a-token-that-is-long";
         for (text, mode, why) in [
             ("", 0o600, "FILE has no token; a line is ROLE NAME TOKEN".to_owned()),

@@ -26,7 +26,7 @@ const MAX_EARLIER: usize = 64;
 #[derive(Clone, Debug)]
 struct Pinned {
     at: Point,
-    /// Its neighbours of now and of before, and whether the place was chosen for them.
+    /// Its present and former neighbours, and whether the place was chosen for them.
     neighbours: BTreeMap<Dpid, bool>,
     /// The number of the update since which it is away; `None` while it is here.
     away: Option<u64>,

@@ -74,7 +74,7 @@ impl TakenPlaces {
         at
     }
 
-    /// Takes a place of before.
+    /// Keeps a place that was taken earlier.
     pub fn add(&mut self, at: Point) {
         self.cells.insert(cell(at), at);
     }

@@ -42,7 +42,7 @@ pub(super) fn stress_layout(graph: &NumberedGraph, places: &mut [Point], is_free
     let mut pairs = pairs(graph, is_free);
     random.shuffle(&mut pairs);
     let farthest = pairs.iter().map(|pair| f64::from(pair.distance)).fold(1.0, f64::max);
-    begin(graph, places, is_free, farthest * unit, &mut random);
+    place_free(graph, places, is_free, farthest * unit, &mut random);
     let first_step = farthest * farthest;
     let shrink = (LAST_STEP / first_step).powf(1.0 / f64::from(ROUNDS - 1));
     for round in 0..ROUNDS {
@@ -83,8 +83,8 @@ pub(super) fn enlarge(places: &mut [Point]) {
     }
 }
 
-/// Puts the free switches near those that are not; without such ones anywhere.
-fn begin(graph: &NumberedGraph, places: &mut [Point], is_free: &[bool], size: f64, random: &mut Rng) {
+/// Puts free switches near fixed ones; if none is fixed, anywhere.
+fn place_free(graph: &NumberedGraph, places: &mut [Point], is_free: &[bool], size: f64, random: &mut Rng) {
     let near = graph.walk((0..graph.len() as u32).filter(|at| !is_free[*at as usize]));
     let mut anywhere = |size: f64| Point { x: (random.f64() - 0.5) * size, y: (random.f64() - 0.5) * size };
     if near.order.is_empty() {

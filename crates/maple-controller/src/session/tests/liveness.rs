@@ -51,7 +51,7 @@ fn a_request_without_an_answer_ends_the_session_though_echoes_are_answered() {
 }
 
 #[test]
-fn a_switch_that_is_silent_while_a_request_is_open_is_said_to_be_so_once() {
+fn the_silence_of_a_switch_while_a_request_is_open_is_reported_once() {
     let mut peer = Peer::up(Version::Of13);
     peer.session.on_sent(peer.now, ENGINE_XIDS, &Message::BarrierRequest);
     let told = |peer: &Peer| -> Vec<bool> {

@@ -218,7 +218,7 @@ fn a_master_in_a_new_generation_asks_for_everything_anew() {
 }
 
 #[test]
-fn a_switch_that_has_seen_a_later_generation_is_left_alone_and_that_is_said_once() {
+fn a_switch_that_has_seen_a_later_generation_is_left_alone_and_that_is_reported_once() {
     let mut peer = standby(Version::Of13, follows(3));
     peer.leads(2, 5);
     let mut asked = peer.asks_for_master(5);

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_port_makes_takes_no_reports_from_others_and_that_there_is_more_is_said_once() {
+    fn what_one_port_makes_takes_no_reports_from_others_and_that_there_is_more_is_reported_once() {
         let mut reports = Reports::default();
         let mut flips = |port: u32, host: usize| {
             reports.note(ReportKind::HostFlips, ReportSubject::Port(at(port)), &format!("{port} {host}"))

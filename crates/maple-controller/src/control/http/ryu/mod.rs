@@ -1,4 +1,4 @@
-//! The reading half of Ryu's REST applications `ofctl_rest` and `rest_topology`, for dashboards and scripts of before.
+//! The reading half of Ryu's REST applications `ofctl_rest` and `rest_topology`, for existing dashboards and scripts.
 //!
 //! Answers are Ryu's, of switches that are asked at that moment. What would write is refused with what to do instead.
 

@@ -177,7 +177,7 @@ fn no_number_of_files_that_the_system_refuses_to_read_is_deleted_for_want_of_roo
 }
 
 #[test]
-fn an_end_that_is_cut_is_told_together_with_the_time_in_which_the_controller_did_not_run() {
+fn an_end_that_is_cut_is_reported_together_with_the_time_in_which_the_controller_did_not_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut lab = Lab::in_files(folder.path());
     lab.change(linked());

@@ -457,7 +457,7 @@ fn lines_that_were_lost_before_the_first_look_are_counted() {
 }
 
 #[test]
-fn a_thread_that_panics_ends_the_timeline_and_is_told() {
+fn a_thread_that_panics_ends_the_timeline_and_is_reported() {
     let mut lab = Lab::in_memory();
     let time = lab.change(linked());
     let timeline = &lab.timeline;
@@ -522,7 +522,7 @@ fn a_clock_that_is_set_moves_no_moment_before_another() {
 }
 
 #[test]
-fn a_late_shard_is_told_and_so_is_a_controller_that_was_held_up() {
+fn a_late_shard_is_reported_and_so_is_a_controller_that_was_held_up() {
     let mut network = Lab::in_memory();
     let first = network.change(linked());
     network.rate();
