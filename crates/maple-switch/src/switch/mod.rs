@@ -52,9 +52,13 @@ pub struct SwitchOptions {
     pub n_tables: u8,
     /// The maximum number of rules of each table.
     pub table_size: usize,
-    /// Whether it claims to be an Open vSwitch, and follows it where that violates the specification: it accepts masks
-    /// on transport ports, and no port above 0xfeff, applies the action set of a packet that is dropped on its way, gives
-    /// roles without generations in 1.3 to who asks as Nicira has it, and lets no slave choose what becomes of fragments.
+    /// Whether it claims to be an Open vSwitch, and follows it where that violates the specification:
+    ///
+    /// * It accepts masks on transport ports.
+    /// * It accepts no port above 0xfeff.
+    /// * It applies the action set of a packet that is dropped on its way.
+    /// * It grants Nicira's role requests, which have no generations, in 1.3 too.
+    /// * It lets no slave choose what becomes of fragments.
     pub open_vswitch: bool,
     /// Whether it has bundles, in 1.3.
     pub bundles: bool,
