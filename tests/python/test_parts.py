@@ -12,7 +12,8 @@ fail on
 
 A part is a folder with the methods of one struct, which `mod.rs` defines. `PARTS` lists those whose files stand in
 layers too: a paragraph of `mod` lines is a layer. The same holds there from file to file, also for calls through a
-variable that has the part's name.
+variable that has the part's name. In the folders of `STACKS` only the modules right below stand in layers, each with
+all that it consists of, and only imports between them count.
 
 A struct of any crate has at most 15 fields, unless `LISTS` says why not.
 
@@ -71,6 +72,8 @@ FOLDERS = [
 ]
 # Parts of the engine whose files stand in layers, each with the folder of its struct.
 PARTS = {"Decisions": "decisions"}
+# Parts of the engine whose modules stand in layers, each a concern with a struct of its own.
+STACKS = {"Switch": "one_switch"}
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,20 @@ def faults_within(part: str, folder: str, all_files: list[File], module: str) ->
     return [str(arrow) for arrow in arrows if is_upward(arrow.source, arrow.target, ranks)] + circles(arrows)
 
 
+def faults_between(part: str, folder: str, all_files: list[File], module: str) -> list[str]:
+    """Upward imports and circles between the modules of a folder. Each module may know the part's struct."""
+    ranks = layers(all_files)
+    arrows = [
+        replace(arrow, source=arrow.source[:2], target=arrow.target[:2])
+        for arrow in imports(all_files, module, ranks)
+        if arrow.source[:1] == arrow.target[:1] == (folder,)
+        and arrow.source[:2] != arrow.target[:2]
+        and arrow.source != (folder,)
+        and not (arrow.target == (folder,) and arrow.what.endswith(f"::{part}`"))
+    ]
+    return [str(arrow) for arrow in arrows if is_upward(arrow.source, arrow.target, ranks)] + circles(arrows)
+
+
 def circles(arrows: list[Arrow]) -> list[str]:
     """The modules that reach themselves, in groups that reach each other."""
     direct: dict[Module, set[Module]] = {}
@@ -307,6 +324,11 @@ def test_structs_have_few_fields_in_every_crate() -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_files_of_a_part_know_only_files_below_them(part: str) -> None:
     assert faults_within(part, PARTS[part], files_of(ROOT / "crates/maple-core", "engine"), "engine") == []
+
+
+@pytest.mark.parametrize("part", STACKS)
+def test_modules_of_a_part_know_only_modules_below_them(part: str) -> None:
+    assert faults_between(part, STACKS[part], files_of(ROOT / "crates/maple-core", "engine"), "engine") == []
 
 
 # The layers of an engine, the lowest first. A part is handed those below it.
@@ -444,3 +466,23 @@ def test_a_file_of_a_part_that_calls_upwards_is_found(tmp_path: Path, call: str)
 
 def test_a_part_whose_files_stand_in_layers_has_no_faults(tmp_path: Path) -> None:
     assert faults_within("Kitchen", "kitchen", files_of(made_up(tmp_path, KITCHEN), "hall"), "hall") == []
+
+
+# A part `Kitchen` whose module `stove` consists of rings, and is above the oven.
+STACK = {name: text for name, text in KITCHEN.items() if name != "hall/kitchen/stove.rs"} | {
+    "hall/kitchen/stove/mod.rs": "mod rings;\nuse super::Kitchen;\npub struct Stove;\n",
+    "hall/kitchen/stove/rings.rs": "use super::Stove;\nuse super::super::oven::Oven;\npub struct Rings;\n",
+}
+
+
+def test_modules_that_stand_in_layers_have_no_faults(tmp_path: Path) -> None:
+    assert faults_between("Kitchen", "kitchen", files_of(made_up(tmp_path, STACK), "hall"), "hall") == []
+
+
+def test_a_module_that_imports_upwards_is_found(tmp_path: Path) -> None:
+    oven = "use super::stove::Stove;\n" + STACK["hall/kitchen/oven.rs"]
+    crate = made_up(tmp_path, STACK | {"hall/kitchen/oven.rs": oven})
+    assert faults_between("Kitchen", "kitchen", files_of(crate, "hall"), "hall") == [
+        "crates/made-up/src/hall/kitchen/oven.rs:1: `super::stove::Stove` points upwards, to kitchen::stove",
+        "a circle: kitchen::oven, kitchen::stove",
+    ]

@@ -47,9 +47,9 @@ use crate::engine::context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObst
 use crate::engine::decisions::Decisions;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::classifier::{COPIES, HOSTS};
 use crate::engine::one_switch::cookies::{live_cookie, watch_number};
 use crate::engine::one_switch::layout::{CLASSIFIER, ENTRY};
+use crate::engine::one_switch::priorities;
 use crate::ids::Time;
 use crate::network::Location;
 use crate::update::entry_key;
@@ -73,9 +73,9 @@ const ALIVE: Duration = Duration::from_secs(3);
 /// the beginning of what they carry.
 const COPIED_BYTES: u16 = 256;
 /// The lowest priority of temporary rules: above the rules of hosts, and below those that copy what hosts announce.
-const PRIORITY: u16 = HOSTS + 250;
+const PRIORITY: u16 = priorities::HOSTS + 250;
 
-const _: () = assert!(HOSTS < PRIORITY && PRIORITY < COPIES);
+const _: () = assert!(priorities::HOSTS < PRIORITY && PRIORITY < priorities::COPIES);
 
 /// The watches of a shard, by number.
 #[derive(Debug, Default)]
@@ -213,7 +213,11 @@ impl LiveWatches {
         let track_hosts = fabric.ctx.options.track_hosts;
         let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
         let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
-        if !switch.tables.has_instructions(CLASSIFIER, &entry_key(HOSTS, &below), &to_ingress(switch, track_hosts)) {
+        if !switch.tables.has_instructions(
+            CLASSIFIER,
+            &entry_key(priorities::HOSTS, &below),
+            &to_ingress(switch, track_hosts),
+        ) {
             return Err(LiveObstacle::NoRule);
         }
         watch.matching(track_hosts).ok_or(LiveObstacle::NoRule)

@@ -5,49 +5,18 @@ use maple_wire::{Field, Instruction, Match, Packet, PortNo};
 
 use super::Switch;
 use super::layout::{ENTRY, Layout};
+use super::priorities;
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::from_port;
 use crate::engine::one_switch::counters::senders::Entrance;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::forwarding::to_controller;
 use crate::network::{Location, Mac, PortKind, PortRole};
-use crate::rule::{COMPILED, Rule};
+use crate::rule::Rule;
 use crate::state::Snapshot;
 
 /// The source address of probes: locally administered, `maple` in ASCII. Frames to it never reach the policy.
 pub const PROBE_MAC: Mac = Mac([0x02, b'm', b'a', b'p', b'l', b'e']);
-
-/// The priority of rules for discovery's frames: the highest of all, since no other rule may take these frames.
-const LLDP: u16 = 65535;
-/// The priority of rules for answers to our probes: above all rules for hosts, and just below those of discovery.
-const PROBES: u16 = 65534;
-/// The priority of rules for packets from other switches, and from closed ports. It must exceed those for hosts,
-/// because no host may be learned there.
-const LINKS: u16 = 40000;
-/// The priority of rules for packets from hosts that announce addresses: above the rules that only let the host's
-/// packets in. Between the two lie the temporary rules of watches (`live.rs`).
-pub(in crate::engine) const COPIES: u16 = 30500;
-/// The priority of rules for packets from hosts. It must exceed that of the rules for unknown hosts, [`GUARD`].
-pub(in crate::engine) const HOSTS: u16 = 30000;
-/// The priority of rules for packets of unknown hosts from ports with too many hosts. It must be less than [`HOSTS`],
-/// so that known hosts are let in.
-pub(in crate::engine) const GUARD: u16 = 29000;
-
-/// The priority of rules for announced addresses, with one table. It lies above all compiled rules, and below those of
-/// labels.
-pub(in crate::engine) const ANNOUNCED: u16 = 65009;
-/// The priority of rules for known hosts at ports with too many hosts, with one table. It lies below all compiled
-/// rules.
-pub(in crate::engine) const KNOWN: u16 = 2;
-/// The priority of rules for the other hosts at ports with too many hosts, with one table. It lies below those of the
-/// known hosts.
-pub(in crate::engine) const LAST: u16 = 1;
-/// The priority of rules for packets from a shut port, with one table. Such a port has no compiled rules and no rules
-/// of hosts.
-const SHUT: u16 = KNOWN;
-
-// Compiled rules lie above all rules for hosts of a single table.
-const _: () = assert!(*COMPILED.start() == KNOWN + 1);
 
 /// The Ethernet types of discovery's frames.
 const DISCOVERY_TYPES: [u128; 2] = [eth_type::LLDP, eth_type::BDDP];
@@ -76,10 +45,10 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
     };
     let goto = |table| vec![Instruction::GotoTable(table)];
     let labels = switch.layout.labels();
-    let discovery = |kind| rule(LLDP, Match::any().exact(Field::EthType, kind), to_controller());
+    let discovery = |kind| rule(priorities::LLDP, Match::any().exact(Field::EthType, kind), to_controller());
     let mut rules: Vec<Rule> = DISCOVERY_TYPES.map(discovery).into();
     if track_hosts {
-        rules.push(rule(PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
+        rules.push(rule(priorities::PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
     }
     let from = |port: PortNo| Match::any().with(from_port(port));
     let facts = state.facts();
@@ -87,17 +56,17 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
     let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
     if !switch.has_pipeline() {
         let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shut { .. }) || is_closed(*port));
-        rules.extend(shut.map(|(port, _)| rule(SHUT, from(port), Vec::new())));
+        rules.extend(shut.map(|(port, _)| rule(priorities::SHUT, from(port), Vec::new())));
         return rules;
     }
     for (port, info) in ports() {
         match info.kind {
-            PortKind::New if is_closed(port) => rules.push(rule(LINKS, from(port), Vec::new())),
+            PortKind::New if is_closed(port) => rules.push(rule(priorities::LINKS, from(port), Vec::new())),
             PortKind::New => {}
-            PortKind::Shut { .. } => rules.push(rule(LINKS, from(port), Vec::new())),
-            PortKind::Middlebox => rules.push(rule(HOSTS, from(port), goto(ENTRY))),
-            PortKind::Link(_) => rules.push(rule(LINKS, from(port), goto(labels))),
-            PortKind::Edge if !track_hosts => rules.push(rule(HOSTS, from(port), goto(ENTRY))),
+            PortKind::Shut { .. } => rules.push(rule(priorities::LINKS, from(port), Vec::new())),
+            PortKind::Middlebox => rules.push(rule(priorities::HOSTS, from(port), goto(ENTRY))),
+            PortKind::Link(_) => rules.push(rule(priorities::LINKS, from(port), goto(labels))),
+            PortKind::Edge if !track_hosts => rules.push(rule(priorities::HOSTS, from(port), goto(ENTRY))),
             // Each host has its own rules (`host_rules`).
             PortKind::Edge => {}
         }
@@ -120,10 +89,10 @@ pub(in crate::engine) fn pass_on(table: u8, cookie: u64) -> Rule {
 /// port with too many. `false`: they are for a port that is shut or closed. `None`: there are no such rules.
 pub(in crate::engine) fn drops_by_priority(priority: u16, has_pipeline: bool) -> Option<bool> {
     match priority {
-        GUARD if has_pipeline => Some(true),
-        LINKS if has_pipeline => Some(false),
-        LAST if !has_pipeline => Some(true),
-        SHUT if !has_pipeline => Some(false),
+        priorities::GUARD if has_pipeline => Some(true),
+        priorities::LINKS if has_pipeline => Some(false),
+        priorities::LAST if !has_pipeline => Some(true),
+        priorities::SHUT if !has_pipeline => Some(false),
         _ => None,
     }
 }
@@ -132,7 +101,7 @@ impl Switch {
     /// Returns where the packets come in that a rule of the classifier lets in; `None` for rules that let none in.
     pub fn entrance(&self, priority: u16, matching: &Match) -> Option<Entrance> {
         let exact = |field| matching.get(field).filter(|of| of.is_exact()).map(|of| of.value);
-        let lets_in = self.has_pipeline() && matches!(priority, HOSTS | COPIES);
+        let lets_in = self.has_pipeline() && matches!(priority, priorities::HOSTS | priorities::COPIES);
         let port = exact(Field::InPort).filter(|_| lets_in)?;
         Some((PortNo(port as u32), exact(Field::EthSrc).map(Mac::from_bits)))
     }
@@ -141,20 +110,22 @@ impl Switch {
 /// Returns the purpose of a rule that belongs to no leaf, in words for people.
 pub(in crate::engine) fn reason(rule: &Rule, layout: Layout) -> &'static str {
     match (rule.priority, &rule.instructions[..]) {
-        (LLDP, _) => "maple: link discovery",
-        (PROBES, _) => "maple: answers of hosts that were asked whether they are still there",
+        (priorities::LLDP, _) => "maple: link discovery",
+        (priorities::PROBES, _) => "maple: answers of hosts that were asked whether they are still there",
         (0, [Instruction::GotoTable(_)]) => "maple: no look-up by this packet has a key here",
         (_, [Instruction::GotoTable(table)]) if *table == layout.labels() => "maple: from another switch",
         (_, [Instruction::GotoTable(ENTRY)] | [Instruction::WriteMetadata { .. }, Instruction::GotoTable(ENTRY)]) => {
             "maple: from a host, where it is known to be"
         }
-        (COPIES, [_, .., Instruction::GotoTable(ENTRY)]) => {
+        (priorities::COPIES, [_, .., Instruction::GotoTable(ENTRY)]) => {
             "maple: a host announces an address, and f depends on addresses"
         }
-        (ANNOUNCED, _) => "maple: a host announces an address, and f depends on addresses",
-        (LINKS | SHUT, []) => "maple: from a closed port, or from a segment whose hosts use another port",
-        (GUARD | LAST, []) => "maple: from too many hosts at one port",
-        (KNOWN, _) => "maple: from a host that is known at a port with too many",
+        (priorities::ANNOUNCED, _) => "maple: a host announces an address, and f depends on addresses",
+        (priorities::LINKS | priorities::SHUT, []) => {
+            "maple: from a closed port, or from a segment whose hosts use another port"
+        }
+        (priorities::GUARD | priorities::LAST, []) => "maple: from too many hosts at one port",
+        (priorities::KNOWN, _) => "maple: from a host that is known at a port with too many",
         (0, _) => "maple: everything else",
         _ => "maple: not decided yet; lower rules must not take these",
     }
@@ -169,10 +140,13 @@ mod tests {
         let layout = Layout::with_look_ups(3);
         let rule = |priority, does: Vec<_>| Rule { priority, instructions: does.into(), ..table_miss(0) };
         let reason = |priority, does| reason(&rule(priority, does), layout);
-        assert_eq!(reason(LLDP, to_controller()), "maple: link discovery");
-        assert!(reason(LINKS, vec![Instruction::GotoTable(layout.labels())]).contains("another switch"));
-        assert!(reason(HOSTS, vec![Instruction::GotoTable(ENTRY)]).contains("from a host"));
-        assert!(reason(HOSTS, to_controller()).contains("not decided yet"), "a barrier rule may have any priority");
+        assert_eq!(reason(priorities::LLDP, to_controller()), "maple: link discovery");
+        assert!(reason(priorities::LINKS, vec![Instruction::GotoTable(layout.labels())]).contains("another switch"));
+        assert!(reason(priorities::HOSTS, vec![Instruction::GotoTable(ENTRY)]).contains("from a host"));
+        assert!(
+            reason(priorities::HOSTS, to_controller()).contains("not decided yet"),
+            "a barrier rule may have any priority"
+        );
         assert!(reason(0, to_controller()).contains("everything else"));
     }
 }

@@ -1,20 +1,28 @@
 //! One switch of a shard: the state of its parts, and what needs nothing but this switch.
 
 pub(super) mod action_sets;
-pub(super) mod classifier;
 pub(super) mod cookies;
-pub(super) mod counters;
-pub(super) mod ingress;
 pub(super) mod layout;
-pub(super) mod look_up_tables;
+pub(super) mod priorities;
+
+pub(super) mod tables;
+
+pub(super) mod counters;
 pub(super) mod pacing;
 pub(super) mod paths;
+
+pub(super) mod look_up_tables;
 pub(super) mod ports;
+
+pub(super) mod ingress;
 pub(super) mod restoring;
 pub(super) mod room;
-pub(super) mod send_update;
+
+pub(super) mod classifier;
+pub(super) mod involved;
 pub(super) mod switch_counts;
-pub(super) mod tables;
+
+pub(super) mod send_update;
 
 use maple_wire::msg::stats::FlowStats;
 use maple_wire::{Dpid, Version};

@@ -7,8 +7,7 @@
 //! controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes its
 //! route, and the switch has confirmed them.
 
-mod of_switch;
-mod open;
+mod open_ways;
 
 use std::collections::BTreeSet;
 
@@ -30,7 +29,7 @@ use crate::update::Change;
 /// The look-ups of a switch.
 #[derive(Debug)]
 pub(in crate::engine) struct LookUps {
-    registers: SharedRegisters,
+    pub(super) registers: SharedRegisters,
     in_use: Vec<LookUpRules>,
     /// The id under which the sources of packets are subscribed to the hosts of the switch, once a run has asked for
     /// one.
@@ -210,7 +209,7 @@ impl LookUps {
     }
 
     /// Reports whether keys' rules of look-ups that have ended have not gone.
-    fn has_keys_of_ended(&self) -> bool {
+    pub fn has_keys_of_ended(&self) -> bool {
         self.in_use.iter().any(|of| of.rules.is_ending() && !of.rules.is_empty())
     }
 
@@ -227,7 +226,7 @@ impl LookUps {
     }
 
     /// Returns the tables that look-ups have which have ended.
-    fn ended_tables(&self) -> impl Iterator<Item = u8> {
+    pub fn ended_tables(&self) -> impl Iterator<Item = u8> {
         let registers = lock(&self.registers);
         let keeps: Vec<bool> = (0..self.in_use.len()).map(|number| registers.keeps_table(number)).collect();
         self.in_use.iter().zip(keeps).filter(|(_, keeps)| *keeps).map(|(of, _)| of.rules.table())
@@ -409,7 +408,7 @@ impl LookUps {
     }
 
     /// Replaces what is known of the switch's rules in a table by `installed`. Returns those that are of no key.
-    fn learn(&mut self, table: u8, installed: Vec<Rule>) -> Vec<Rule> {
+    pub fn learn(&mut self, table: u8, installed: Vec<Rule>) -> Vec<Rule> {
         match self.in_use.iter_mut().find(|of| of.rules.table() == table) {
             Some(of) => of.rules.learn(installed),
             None => installed,
@@ -417,7 +416,7 @@ impl LookUps {
     }
 
     /// Returns the changes by which rules of no key send to the controller.
-    fn divert_others(others: Vec<Rule>) -> Vec<Change> {
+    pub fn divert_others(others: Vec<Rule>) -> Vec<Change> {
         let others = others.into_iter().filter(|rule| !is_to_controller_only(&rule.instructions));
         others.map(|rule| Change::Modify(Rule { instructions: to_controller(), ..rule })).collect()
     }
@@ -511,7 +510,7 @@ impl LookUps {
             Instruction::WriteMetadata { metadata, mask } => Some((*metadata, *mask)),
             _ => None,
         });
-        let found = match (written, open::describe_way(rules, &key, rule)) {
+        let found = match (written, open_ways::describe_way(rules, &key, rule)) {
             (Some(_), Some(place_and_way)) => place_and_way,
             (Some((metadata, mask)), None) => registers.found_by(rules.look_up(), metadata, mask),
             (None, _) => "not confirmed, so the controller decides".to_owned(),

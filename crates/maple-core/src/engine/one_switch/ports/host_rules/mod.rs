@@ -52,8 +52,8 @@ use maple_wire::{Action, Field, Instruction, Match, PortNo};
 
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
-use crate::engine::one_switch::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use crate::engine::one_switch::layout::{ENTRY, Layout};
+use crate::engine::one_switch::priorities;
 use crate::forwarding::to_controller;
 use crate::ids::Time;
 use crate::look_ups::SOURCE_IS_HERE;
@@ -524,15 +524,17 @@ impl HostRules {
             let copy = Instruction::ApplyActions(vec![Action::to_controller()]);
             [copy].into_iter().chain(self.to_ingress()).collect()
         };
-        let guard = if self.has_pipeline { GUARD } else { LAST };
+        let guard = if self.has_pipeline { priorities::GUARD } else { priorities::LAST };
         let (priority, matching, instructions) = match kind {
-            HOST => (HOSTS, of_host(), self.to_ingress()),
-            COPY_ARP => (COPIES, of_host().exact(Field::EthType, ARP), copy()),
-            COPY_SOLICITATION => (COPIES, neighbours(NEIGHBOR_SOLICIT), copy()),
-            COPY_ADVERTISEMENT => (COPIES, neighbours(NEIGHBOR_ADVERT), copy()),
+            HOST => (priorities::HOSTS, of_host(), self.to_ingress()),
+            COPY_ARP => (priorities::COPIES, of_host().exact(Field::EthType, ARP), copy()),
+            COPY_SOLICITATION => (priorities::COPIES, neighbours(NEIGHBOR_SOLICIT), copy()),
+            COPY_ADVERTISEMENT => (priorities::COPIES, neighbours(NEIGHBOR_ADVERT), copy()),
             // With three tables, above the rule that it gets once it is known: there may be both for a moment.
-            PASS_KNOWN => (if self.has_pipeline { HOSTS + 1 } else { KNOWN }, of_host(), to_controller()),
-            ARP_TO_CONTROLLER => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
+            PASS_KNOWN => {
+                (if self.has_pipeline { priorities::HOSTS + 1 } else { priorities::KNOWN }, of_host(), to_controller())
+            }
+            ARP_TO_CONTROLLER => (priorities::ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
             _ => (guard, at_port, Vec::new()),
         };
         let cookie = if COPYING.has(kind) { self.cookies.copies } else { self.cookies.others };

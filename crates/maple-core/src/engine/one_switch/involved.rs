@@ -2,10 +2,10 @@
 
 use maple_wire::{Constraint, Field, Instruction, PortNo};
 
-use super::{Involved, LeafRules, LookUps};
-use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::ingress::Ingress;
-use crate::engine::one_switch::layout::CLASSIFIER;
+use super::Switch;
+use super::ingress::Ingress;
+use super::layout::CLASSIFIER;
+use super::look_up_tables::{Involved, LeafRules, LookUps};
 use crate::look_ups::{SOURCE_IS_HERE, lock};
 use crate::network::Mac;
 use crate::rule::{Rule, is_to_controller_only};
