@@ -6,8 +6,6 @@ use maple_wire::{Dpid, Message, Port, PortNo, Version};
 
 /// The number of buffers that a switch announces: more than any window of unanswered packet-ins.
 const BUFFERS: u32 = 1 << 20;
-/// `OFPET_BAD_REQUEST` with `OFPBRC_BAD_EXPERIMENTER`.
-const BAD_EXPERIMENTER: (u16, u16) = (1, 3);
 
 /// Builds the hello of a switch that supports only this version.
 pub(crate) fn hello(version: Version) -> Message {
@@ -37,8 +35,7 @@ pub(crate) fn answer(version: Version, switch: &Identity, message: &Message) -> 
             _ => return None,
         })),
         Message::Experimenter(_) | Message::BundleControl(_) | Message::BundleAdd(_) => {
-            let (kind, code) = BAD_EXPERIMENTER;
-            Message::Error(ErrorMsg { kind, code, data: Vec::new() })
+            Message::Error(ErrorMsg::about(ErrorMsg::BAD_EXPERIMENTER, &[]))
         }
         _ => return None,
     })

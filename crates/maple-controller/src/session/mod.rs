@@ -75,23 +75,6 @@ pub(crate) const MAX_EARLY: usize = 4096;
 const TYPE_HELLO: u8 = 0;
 /// The message type of an error, in every version (1.0 §5.1, 1.3 §7.1).
 const TYPE_ERROR: u8 = 1;
-/// The type of the error `OFPET_HELLO_FAILED`, which 1.0 and 1.3 share (1.0 §5.4.4, 1.3 §7.4.4).
-const HELLO_FAILED: u16 = 0;
-/// The code `OFPHFC_INCOMPATIBLE` of [`HELLO_FAILED`].
-const INCOMPATIBLE: u16 = 0;
-/// The code `OFPHFC_EPERM` of [`HELLO_FAILED`].
-const EPERM: u16 = 1;
-/// The type of the error `OFPET_BAD_REQUEST`, which 1.0 and 1.3 share (1.0 §5.4.4, 1.3 §7.4.4).
-const BAD_REQUEST: u16 = 1;
-/// The code `OFPBRC_BAD_VERSION` of [`BAD_REQUEST`].
-const BAD_VERSION: u16 = 0;
-/// The code `OFPBRC_BAD_TYPE` of [`BAD_REQUEST`].
-const BAD_TYPE: u16 = 1;
-/// The code `OFPBRC_BAD_LEN` of [`BAD_REQUEST`].
-const BAD_LEN: u16 = 6;
-/// The number of bytes of a faulty message that an error returns. The specification requires at least 64 (1.0 §5.4.4,
-/// 1.3 §7.4.4).
-const ERROR_DATA: usize = 64;
 
 /// The time limits of a session.
 #[derive(Clone, Copy, Debug)]
@@ -508,8 +491,8 @@ impl Session {
 
     /// Answers a message of a type that no switch sends, or that this version does not have, with an error.
     fn on_unknown(&mut self, header: Header, bytes: &[u8], out: &mut Vec<Output>) {
-        let error = error_of(BAD_REQUEST, BAD_TYPE, bytes);
-        out.push(Output::Send { xid: header.xid, message: error });
+        let error = ErrorMsg::about(ErrorMsg::BAD_TYPE, bytes);
+        out.push(Output::Send { xid: header.xid, message: Message::Error(error) });
         self.warn(ProtocolWarning::UnknownType(header.kind), out);
     }
 
@@ -558,17 +541,16 @@ impl Session {
         if bytes.first() == Some(&(Version::Of10 as u8)) && matches!(self.phase, Phase::Hello(_)) {
             self.version = Version::Of10;
         }
-        let text = || reason.to_string().into_bytes();
-        let error = |kind, code, data| Message::Error(ErrorMsg { kind, code, data });
-        let message = match &reason {
-            CloseReason::Incompatible(_) => Some(error(HELLO_FAILED, INCOMPATIBLE, text())),
-            CloseReason::Auxiliary(_) | CloseReason::Duplicate(_) => Some(error(HELLO_FAILED, EPERM, text())),
-            CloseReason::NotHello { .. } => Some(error_of(BAD_REQUEST, BAD_TYPE, bytes)),
-            CloseReason::WrongVersion(_) => Some(error_of(BAD_REQUEST, BAD_VERSION, bytes)),
-            CloseReason::Malformed(_) => Some(error_of(BAD_REQUEST, BAD_LEN, bytes)),
+        let with_text = |(kind, code)| ErrorMsg { kind, code, data: reason.to_string().into_bytes() };
+        let error = match &reason {
+            CloseReason::Incompatible(_) => Some(with_text(ErrorMsg::INCOMPATIBLE)),
+            CloseReason::Auxiliary(_) | CloseReason::Duplicate(_) => Some(with_text(ErrorMsg::HELLO_NOT_PERMITTED)),
+            CloseReason::NotHello { .. } => Some(ErrorMsg::about(ErrorMsg::BAD_TYPE, bytes)),
+            CloseReason::WrongVersion(_) => Some(ErrorMsg::about(ErrorMsg::BAD_VERSION, bytes)),
+            CloseReason::Malformed(_) => Some(ErrorMsg::about(ErrorMsg::BAD_LENGTH, bytes)),
             _ => None,
         };
-        out.extend(message.map(|message| Output::Send { xid, message }));
+        out.extend(error.map(|error| Output::Send { xid, message: Message::Error(error) }));
         self.end(reason, out);
     }
 
@@ -577,11 +559,6 @@ impl Session {
         self.phase = Phase::Closed;
         out.push(Output::Close(reason));
     }
-}
-
-/// Creates an error about a received message.
-fn error_of(kind: u16, code: u16, bytes: &[u8]) -> Message {
-    Message::Error(ErrorMsg { kind, code, data: bytes[..bytes.len().min(ERROR_DATA)].to_vec() })
 }
 
 /// Returns the text of an error message, made safe to print.

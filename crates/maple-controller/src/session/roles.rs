@@ -20,15 +20,13 @@ use std::time::Duration;
 
 use maple_cluster::{Fence, FenceChange};
 use maple_core::engine::Time;
-use maple_wire::msg::Header;
+use maple_wire::msg::{Experimenter, Header};
 use maple_wire::{Dpid, Message, Version};
 
 use super::table_sizes::TableSizes;
 use super::{Deadlines, Output, Phase, Session};
 use crate::time::after;
 
-/// The ONF's experimenter id: that of the role status in 1.3 (ONF extension EXT-191).
-const ONF: u32 = 0x4f4e_4600;
 /// The time after which a controller that leads, and is not master at the switch, asks again. Chosen: a switch that
 /// refused a moment ago has its master soon, at a request a second.
 const RETRY: Duration = Duration::from_secs(1);
@@ -169,7 +167,7 @@ impl Session {
     pub(super) fn take_role(&mut self, now: Time, xid: u32, message: &Message, out: &mut Vec<Output>) -> bool {
         let Some(SwitchRole { fence: Some(fence), asked, .. }) = self.role.as_deref_mut() else { return false };
         let is_answer = asked.contains(&xid);
-        let is_status = matches!(message, Message::Experimenter(experimenter) if experimenter.id == ONF);
+        let is_status = matches!(message, Message::Experimenter(experimenter) if experimenter.id == Experimenter::ONF);
         match message {
             Message::RoleReply(_) | Message::Experimenter(_) | Message::Error(_) if is_answer => {
                 // A switch answers in order. What it has not answered before has a deadline.

@@ -1,9 +1,9 @@
 //! Sends the engine's messages to a connected switch: the last step of a packet-out before its outbox ([`Io::send`]).
 
 use maple_core::engine::Event;
+use maple_wire::Message;
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody};
 use maple_wire::msg::{ErrorMsg, PacketOut};
-use maple_wire::{Message, Version};
 
 use super::context::Context;
 use super::io::Io;
@@ -11,10 +11,6 @@ use super::io::Io;
 /// The number of waiting bytes above which a request that can wait is not sent to a switch. Chosen: more than a hundred
 /// rules, so a switch that is only a turn behind is still asked.
 const MAX_BYTES_BEFORE_POLL: usize = 16 * 1024;
-/// The error `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNSUPPORTED` (1.0 §5.4.4).
-const UNSUPPORTED_10: (u16, u16) = (3, 5);
-/// The error `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNKNOWN` (1.3 §7.4.4.6).
-const UNKNOWN_13: (u16, u16) = (5, 0);
 /// The maximum number of outputs in one packet-out. A message has at most 65,535 bytes. With 16 bytes each, the outputs
 /// leave room for a frame of 9,000 bytes.
 const MAX_OUTPUTS: usize = 3_500;
@@ -69,10 +65,7 @@ fn send_flow_mod(slot: usize, xid: u32, message: &Message, io: &mut Io, ctx: &mu
         Ok(()) => ctx.counters.of_flow_mods += 1,
         Err(error) => {
             let Some((_, dpid, switch)) = io.up(slot) else { return };
-            let (kind, code) = match switch.version {
-                Version::Of10 => UNSUPPORTED_10,
-                Version::Of13 => UNKNOWN_13,
-            };
+            let (kind, code) = ErrorMsg::flow_mod_failed(switch.version);
             let error = ErrorMsg { kind, code, data: error.to_string().into_bytes() };
             ctx.events.push(Event::SwitchError { dpid, xid, error });
         }

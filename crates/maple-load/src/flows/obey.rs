@@ -10,13 +10,6 @@ use super::flow_network::FlowNetwork;
 use crate::error::LoadError;
 use crate::handshake::answer;
 
-/// The number of bytes of a request that an error carries. The specification requires at least 64 (1.3 §7.4.4).
-const ERROR_DATA: usize = 64;
-/// `OFPET_BAD_REQUEST`.
-const BAD_REQUEST: u16 = 1;
-/// `OFPBRC_BAD_STAT`.
-const BAD_STAT: u16 = 2;
-
 /// Obeys a message.
 pub(super) fn message(
     flow_network: &mut FlowNetwork,
@@ -43,8 +36,7 @@ pub(super) fn message(
         (Some(reply), _) => flow_network.channels[switch].say(header.xid, &reply),
         (None, Message::StatsRequest(_)) if !asks_for_rules => {
             flow_network.counters.refused += 1;
-            let data = bytes[..bytes.len().min(ERROR_DATA)].to_vec();
-            let error = ErrorMsg { kind: BAD_REQUEST, code: BAD_STAT, data };
+            let error = ErrorMsg::about(ErrorMsg::BAD_STATS, bytes);
             flow_network.channels[switch].say(header.xid, &Message::Error(error))
         }
         (None, _) => {

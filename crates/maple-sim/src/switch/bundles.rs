@@ -2,8 +2,7 @@
 //! the others are committed.
 
 use maple_wire::Message;
-use maple_wire::msg::bundle::ONF;
-use maple_wire::msg::{BundleAdd, BundleControl, ErrorMsg, FlowMod};
+use maple_wire::msg::{BundleAdd, BundleControl, ErrorMsg, Experimenter, FlowMod};
 
 use super::{Placed, SimSwitch};
 
@@ -62,5 +61,5 @@ impl SimSwitch {
 }
 
 fn failure(code: u16) -> ErrorMsg {
-    ErrorMsg { kind: 0xffff, code, data: ONF.to_be_bytes().to_vec() }
+    ErrorMsg { kind: ErrorMsg::EXPERIMENTER, code, data: Experimenter::ONF.to_be_bytes().to_vec() }
 }

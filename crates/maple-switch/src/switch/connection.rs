@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use maple_wire::msg::bundle::ONF;
-use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason};
+use maple_wire::msg::{AsyncConfig, ErrorMsg, Experimenter, Features, Hello, PacketInReason, PortMod, PortReason};
 use maple_wire::msg::{Header, SwitchConfig};
 use maple_wire::{Error, Field, Message, Version};
 
@@ -17,10 +16,6 @@ use crate::time::Nanoseconds;
 /// The number of bytes of a refused request that an error message repeats. The specifications require at least 64 (1.0
 /// §5.4.4, 1.3 §7.4.4).
 const ERROR_DATA: usize = 128;
-/// `OFPET_EXPERIMENTER`.
-const EXPERIMENTER_ERROR: u16 = 0xffff;
-/// Nicira's experimenter id, as in Open vSwitch's `nicira-ext.h`.
-pub(super) const NICIRA: u32 = 0x2320;
 /// `OFP_DEFAULT_MISS_SEND_LEN`.
 const MISS_SEND_LEN: u16 = 128;
 /// The bits of `OFPC_FRAG_*`.
@@ -187,9 +182,10 @@ impl Switch {
         self.counters.errors += u64::from(refusal != Refusal::BadExperimenter);
         let (kind, code) = refusal.number(self.version);
         // An experimenter's error begins with the experimenter.
-        let mut data = if kind == EXPERIMENTER_ERROR { ONF.to_be_bytes().to_vec() } else { Vec::new() };
+        let mut data =
+            if kind == ErrorMsg::EXPERIMENTER { Experimenter::ONF.to_be_bytes().to_vec() } else { Vec::new() };
         if let (Refusal::NICIRA, Some((kind, code))) = ((kind, code), refusal.nicira()) {
-            data.extend(NICIRA.to_be_bytes());
+            data.extend(Experimenter::NICIRA.to_be_bytes());
             data.extend([kind, code].iter().flat_map(|number| number.to_be_bytes()));
         }
         data.extend_from_slice(&request[..request.len().min(ERROR_DATA)]);

@@ -1,6 +1,7 @@
 //! The reasons why a switch refuses a request, with their OpenFlow errors (1.0 §5.4.4, 1.3 §7.4.4).
 
 use maple_wire::Version;
+use maple_wire::msg::ErrorMsg;
 
 /// Makes the reasons from a table: type and code of the error in 1.3, and in 1.0 those of the nearest one that it has.
 macro_rules! refusals {
@@ -65,7 +66,7 @@ refusals! {
     /// A set-field of a field that can't be set, or to a value outside the field's range.
     SetArgument = (2, 15), (2, 5);
     /// A set-field with a mask.
-    SetMasked = (0xffff, 4250), (2, 5);
+    SetMasked = (ErrorMsg::EXPERIMENTER, 4250), (2, 5);
     /// An instruction of unknown type.
     UnknownInstruction = (3, 0), (2, 0);
     /// An instruction of an experimenter that it does not know.
@@ -73,7 +74,7 @@ refusals! {
     /// An instruction whose length does not fit its type.
     InstructionLength = (3, 7), (2, 1);
     /// Two instructions of one type.
-    DuplicateInstruction = (0xffff, 2600), (2, 0);
+    DuplicateInstruction = (ErrorMsg::EXPERIMENTER, 2600), (2, 0);
     /// A goto-table that does not lead to a later table.
     GotoTable = (3, 2), (2, 0);
     /// A match of wrong type or length.
@@ -151,28 +152,28 @@ refusals! {
     /// A role request older than one that was already granted.
     StaleRole = (11, 0), (1, 1);
     /// A bundle that does not exist.
-    UnknownBundle = (0xffff, 2302), (1, 1);
+    UnknownBundle = (ErrorMsg::EXPERIMENTER, 2302), (1, 1);
     /// A bundle of this number exists already.
-    BundleExists = (0xffff, 2303), (1, 1);
+    BundleExists = (ErrorMsg::EXPERIMENTER, 2303), (1, 1);
     /// A message for a bundle that was closed.
-    BundleClosed = (0xffff, 2304), (1, 1);
+    BundleClosed = (ErrorMsg::EXPERIMENTER, 2304), (1, 1);
     /// More bundles than a connection can have.
-    OutOfBundles = (0xffff, 2305), (1, 1);
+    OutOfBundles = (ErrorMsg::EXPERIMENTER, 2305), (1, 1);
     /// A request about bundles that does not exist.
-    BundleType = (0xffff, 2306), (1, 1);
+    BundleType = (ErrorMsg::EXPERIMENTER, 2306), (1, 1);
     /// Other flags than those with which the bundle was opened.
-    BundleFlags = (0xffff, 2307), (1, 1);
+    BundleFlags = (ErrorMsg::EXPERIMENTER, 2307), (1, 1);
     /// A message that can't be in a bundle.
-    BundledMessage = (0xffff, 2310), (1, 1);
+    BundledMessage = (ErrorMsg::EXPERIMENTER, 2310), (1, 1);
     /// More messages than a bundle can have.
-    TooManyBundled = (0xffff, 2312), (1, 1);
+    TooManyBundled = (ErrorMsg::EXPERIMENTER, 2312), (1, 1);
     /// A message of the bundle was refused, so nothing was changed.
-    BundledFailed = (0xffff, 2313), (1, 1);
+    BundledFailed = (ErrorMsg::EXPERIMENTER, 2313), (1, 1);
 }
 
 impl Refusal {
     /// Type and code of the 1.0 error whose data has those of Nicira's.
-    pub const NICIRA: (u16, u16) = (0xb0c2, 0);
+    pub const NICIRA: (u16, u16) = (ErrorMsg::NICIRA, 0);
 
     /// Returns type and code of Nicira's error for a reason without a number in 1.0. It is sent with
     /// [`Refusal::NICIRA`].

@@ -8,21 +8,13 @@
 
 use maple_wire::Message;
 use maple_wire::Version;
-use maple_wire::msg::bundle::ONF;
 use maple_wire::msg::{Experimenter, Role};
 
-use super::connection::NICIRA;
 use super::refusal::Refusal;
 use super::{ControllerId, Outgoing, Switch};
 
-/// The ONF's type of a role status in 1.3 (extension 191).
-const ROLE_STATUS: u32 = 1911;
 /// `OFPCRR_MASTER_REQUEST`: another controller has asked to be master.
 const MASTER_REQUEST: u32 = 0;
-/// Nicira's type of a request for a role, `NXT_ROLE_REQUEST`.
-const NICIRA_REQUEST: u32 = 10;
-/// Nicira's type of the reply, `NXT_ROLE_REPLY`.
-const NICIRA_REPLY: u32 = 11;
 
 /// A connection's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +78,11 @@ impl Switch {
     ) -> Result<Experimenter, Refusal> {
         // Open vSwitch obeys it in 1.3 as well.
         let is_known = self.version == Version::Of10 || self.options.open_vswitch;
-        if !is_known || request.id != NICIRA {
+        if !is_known || request.id != Experimenter::NICIRA {
             return Err(Refusal::BadExperimenter);
         }
         let Some((kind, role)) = request.body.split_first_chunk() else { return Err(Refusal::BadLength) };
-        if u32::from_be_bytes(*kind) != NICIRA_REQUEST {
+        if u32::from_be_bytes(*kind) != Role::NICIRA_REQUEST {
             return Err(Refusal::BadExperimenter);
         }
         let role = role.try_into().map_err(|_| Refusal::BadLength)?;
@@ -102,8 +94,8 @@ impl Switch {
             _ => return Err(Refusal::BadRole),
         };
         self.change_role(from, asked, out);
-        let body = [NICIRA_REPLY, role].iter().flat_map(|number| number.to_be_bytes()).collect();
-        Ok(Experimenter { id: NICIRA, body })
+        let body = [Role::NICIRA_REPLY, role].iter().flat_map(|number| number.to_be_bytes()).collect();
+        Ok(Experimenter { id: Experimenter::NICIRA, body })
     }
 
     /// Gives a connection a role. A former master becomes a slave, and Open vSwitch tells it in 1.3.
@@ -116,10 +108,10 @@ impl Switch {
             }
             connection.role = ConnectionRole::Slave;
             if self.options.open_vswitch && self.version == Version::Of13 {
-                let words = [ROLE_STATUS, Role::SLAVE, MASTER_REQUEST];
+                let words = [Role::ONF_STATUS, Role::SLAVE, MASTER_REQUEST];
                 let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
                 body.extend(generation.to_be_bytes());
-                let message = Message::Experimenter(Experimenter { id: ONF, body });
+                let message = Message::Experimenter(Experimenter { id: Experimenter::ONF, body });
                 out.push(Outgoing::Message { controller, xid: 0, message });
             }
         }

@@ -1,8 +1,8 @@
 //! Statistics and multipart requests (1.0 §5.3.5, 1.3 §7.3.5).
 
 use maple_wire::msg::stats::{
-    AggregateStats, BucketCounter, Desc, FlowStats, FlowStatsRequest, GroupDesc, GroupFeatures, GroupStats, OxmId,
-    PortStats, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId,
+    AggregateStats, BucketCounter, Desc, FlowStats, FlowStatsRequest, GroupDesc, GroupFeatures, GroupStats, MORE,
+    OxmId, PortStats, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId,
 };
 use maple_wire::msg::{ALL_GROUPS, ALL_METERS};
 use maple_wire::msg::{FlowMod, FlowModCommand, ReplyBody, RequestBody, StatsReply, StatsRequest, Text};
@@ -14,8 +14,6 @@ use super::table::{Rule, Table};
 use super::{Switch, SwitchPort};
 use crate::time::{Nanoseconds, SECOND};
 
-/// `OFPSF_REPLY_MORE`.
-const MORE: u16 = 1;
 /// The maximum number of content bytes of one reply, because the length field of the header has 16 bits.
 const PAGE: usize = 60_000;
 /// The 1.0 wildcard bits that rules may use: all bits.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use maple_switch::{ControllerId, Outgoing, Switch, SwitchOptions};
 use maple_wire::msg::{
-    AsyncConfig, BundleAdd, BundleControl, Experimenter, FlowMod, FlowModCommand, Hello, NO_BUFFER, PacketOut, PortMod,
-    PortStatus, ReplyBody, RequestBody, Role, StatsRequest, SwitchConfig,
+    AsyncConfig, BundleAdd, BundleControl, ErrorMsg, Experimenter, FlowMod, FlowModCommand, Hello, NO_BUFFER,
+    PacketOut, PortMod, PortStatus, ReplyBody, RequestBody, Role, StatsRequest, SwitchConfig,
 };
 use maple_wire::{Dpid, Field, Match, Message, PortNo, Version};
 
@@ -102,7 +102,7 @@ fn request(random: &mut Random, version: Version, serial: u32) -> Request {
         kind if of10 || kind == 14 => {
             let role = random.below(4) as u32;
             let body = [10, role].iter().flat_map(|number| number.to_be_bytes()).collect();
-            Message::Experimenter(Experimenter { id: 0x2320, body })
+            Message::Experimenter(Experimenter { id: Experimenter::NICIRA, body })
         }
         _ => Message::RoleRequest(Role { role: random.below(5) as u32, generation_id: generation }),
     })
@@ -112,7 +112,7 @@ fn request(random: &mut Random, version: Version, serial: u32) -> Request {
 fn seen(message: Message) -> Option<String> {
     match message {
         Message::Error(error) => {
-            let nicira = if error.kind == 0xb0c2 { &error.data[4..8] } else { &[] };
+            let nicira = if error.kind == ErrorMsg::NICIRA { &error.data[4..8] } else { &[] };
             Some(format!("error {} {} {nicira:?}", error.kind, error.code))
         }
         Message::PortStatus(PortStatus { reason, port }) => {

@@ -7,11 +7,8 @@
 use super::bytes::{Put, Reader, unsupported};
 use super::header::{self, kind};
 use super::wire::{Wire, layout};
-use super::{Header, Message, Version};
+use super::{Experimenter, Header, Message, Version};
 use crate::error::{Error, Result};
-
-/// The experimenter id of the Open Networking Foundation.
-pub const ONF: u32 = 0x4f4e_4600;
 
 /// The ONF's type of [`BundleControl`].
 const CONTROL: u32 = 2300;
@@ -106,7 +103,7 @@ pub(super) fn write_control(control: &BundleControl, out: &mut Vec<u8>) -> Resul
 }
 
 fn write_start(experimenter_type: u32, start: &BundleControl, out: &mut Vec<u8>) -> Result<()> {
-    out.put_u32(ONF);
+    out.put_u32(Experimenter::ONF);
     out.put_u32(experimenter_type);
     start.write(Version::Of13, out)
 }
@@ -118,7 +115,7 @@ pub(super) fn read(header: &Header, reader: &Reader<'_>) -> Result<Option<Messag
         return Ok(None);
     }
     let (experimenter, experimenter_type) = (reader.u32()?, reader.u32()?);
-    if experimenter != ONF || ![CONTROL, ADD].contains(&experimenter_type) {
+    if experimenter != Experimenter::ONF || ![CONTROL, ADD].contains(&experimenter_type) {
         return Ok(None);
     }
     reader.call("bundle message");
@@ -199,6 +196,6 @@ mod tests {
     #[test]
     fn other_messages_of_the_onf_are_kept_as_they_are() {
         let (_, message) = Message::decode(&hex("04 04 0014 00000001 4f4e4600 000008fe 00000002")).unwrap();
-        assert!(matches!(message, Message::Experimenter(experimenter) if experimenter.id == ONF));
+        assert!(matches!(message, Message::Experimenter(experimenter) if experimenter.id == Experimenter::ONF));
     }
 }

@@ -16,6 +16,13 @@ layout! {
     }
 }
 
+impl Experimenter {
+    /// The id of the Open Networking Foundation.
+    pub const ONF: u32 = 0x4f4e_4600;
+    /// Nicira's id, as in Open vSwitch's `nicira-ext.h`.
+    pub const NICIRA: u32 = 0x2320;
+}
+
 /// The bytes after the id: at least a type in 1.3.
 struct Body;
 

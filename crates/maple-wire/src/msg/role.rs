@@ -22,6 +22,13 @@ impl Role {
     pub const MASTER: u32 = 2;
     /// Read access only.
     pub const SLAVE: u32 = 3;
+
+    /// The type of the ONF's message in 1.3 that a controller's role has changed (extension 191).
+    pub const ONF_STATUS: u32 = 1911;
+    /// The type of Nicira's request for a role in 1.0, `NXT_ROLE_REQUEST`.
+    pub const NICIRA_REQUEST: u32 = 10;
+    /// The type of Nicira's reply, `NXT_ROLE_REPLY`.
+    pub const NICIRA_REPLY: u32 = 11;
 }
 
 #[cfg(test)]

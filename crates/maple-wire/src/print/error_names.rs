@@ -3,7 +3,7 @@
 //! In each table here, a line names errors of one type whose codes follow each other: the type, the first code, what
 //! the names begin with, and how each of them goes on.
 
-use crate::msg::Version;
+use crate::msg::{ErrorMsg, Experimenter, Version};
 
 /// Names of OpenFlow 1.0 (§5.4.4).
 const OF10: &str = "\
@@ -43,15 +43,6 @@ const OF13: &str = "\
 13 2 OFPBPC BAD_TYPE BAD_LEN BAD_VALUE
 13 5 OFPTFFC EPERM
 ";
-
-/// The type that Open vSwitch uses for errors that OpenFlow 1.0 lacks (`NXET_VENDOR`).
-pub(super) const OPEN_VSWITCH_TYPE: u16 = 0xb0c2;
-
-/// The vendor or experimenter id of Open vSwitch (Nicira's).
-const OPEN_VSWITCH: u32 = 0x2320;
-
-/// The experimenter id of the Open Networking Foundation.
-const ONF: u32 = 0x4f4e_4600;
 
 /// Errors of OpenFlow 1.4 and later to which the ONF gave numbers in 1.3, including those of bundles.
 const ONF_OF13: &str = "\
@@ -123,16 +114,16 @@ pub(super) fn name(version: Version, kind: u16, code: u16) -> Option<String> {
 /// Returns the name of an experimenter's error in OpenFlow 1.3.
 pub(super) fn of_experimenter(id: u32, code: u16) -> Option<String> {
     let names = match id {
-        ONF => ONF_OF13,
-        OPEN_VSWITCH => OPEN_VSWITCH_OF13,
+        Experimenter::ONF => ONF_OF13,
+        Experimenter::NICIRA => OPEN_VSWITCH_OF13,
         _ => return None,
     };
-    find(names, 0xffff, code)
+    find(names, ErrorMsg::EXPERIMENTER, code)
 }
 
 /// Returns the name of a vendor's error in OpenFlow 1.0.
 pub(super) fn of_open_vswitch(id: u32, kind: u16, code: u16) -> Option<String> {
-    if id == OPEN_VSWITCH { find(OPEN_VSWITCH_OF10, kind, code) } else { None }
+    if id == Experimenter::NICIRA { find(OPEN_VSWITCH_OF10, kind, code) } else { None }
 }
 
 fn find(names: &str, kind: u16, code: u16) -> Option<String> {

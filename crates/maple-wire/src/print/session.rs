@@ -90,8 +90,8 @@ fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option
     let (id, after) = error.data.split_first_chunk::<4>()?;
     let id = u32::from_be_bytes(*id);
     match (version, error.kind) {
-        (Version::Of13, 0xffff) => Some((id, error_names::of_experimenter(id, error.code), after)),
-        (Version::Of10, error_names::OPEN_VSWITCH_TYPE) => {
+        (Version::Of13, ErrorMsg::EXPERIMENTER) => Some((id, error_names::of_experimenter(id, error.code), after)),
+        (Version::Of10, ErrorMsg::NICIRA) => {
             let (&[kind_high, kind_low, code_high, code_low], request) = after.split_first_chunk::<4>()?;
             let kind = u16::from_be_bytes([kind_high, kind_low]);
             let code = u16::from_be_bytes([code_high, code_low]);

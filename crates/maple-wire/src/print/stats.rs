@@ -6,12 +6,11 @@ use super::flow::{FlowLine, write_rule};
 use super::value::{BitNames, Duration, EscapedText, Hex, HexBytes};
 use super::{group_meter, matching, port, table};
 use crate::msg::stats::{
-    Desc, FlowStats, FlowStatsRequest, GroupStats, MeterFeatures, MeterStats, PortStats, QueueStats, QueueStatsRequest,
+    Desc, FlowStats, FlowStatsRequest, GroupStats, MORE, MeterFeatures, MeterStats, PortStats, QueueStats,
+    QueueStatsRequest,
 };
 use crate::msg::{ReplyBody, RequestBody, StatsReply, StatsRequest, Version};
 use crate::port::PortNo;
-
-const MORE: u16 = 1;
 
 /// The kinds of requests and replies by their numbers, as they appear after `OFPST_`.
 const KINDS: [&str; 14] = [

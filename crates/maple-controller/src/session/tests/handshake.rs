@@ -105,7 +105,7 @@ fn switches_of_1_4_and_1_5_only_are_refused_with_an_error_that_says_so() {
         let mut peer = Peer::connect();
         messages.iter().for_each(|bytes| peer.sends(bytes));
         let (error, reason) = peer.error_and_end();
-        assert_eq!((error.kind, error.code), (HELLO_FAILED, INCOMPATIBLE));
+        assert_eq!(error.number(), ErrorMsg::INCOMPATIBLE);
         assert!(String::from_utf8(error.data).unwrap().contains("Maple speaks OpenFlow 1.0 and 1.3"));
         assert!(matches!(reason, CloseReason::Incompatible(_)));
     }
@@ -147,7 +147,7 @@ fn auxiliary_connections_are_refused_with_an_error() {
     let mut peer = Peer::negotiated(Version::Of13);
     peer.says(Version::Of13, 2, &Message::FeaturesReply(features(7, 1)));
     let (error, reason) = peer.error_and_end();
-    assert_eq!((error.kind, error.code, reason), (HELLO_FAILED, EPERM, CloseReason::Auxiliary(1)));
+    assert_eq!((error.number(), reason), (ErrorMsg::HELLO_NOT_PERMITTED, CloseReason::Auxiliary(1)));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn unknown_types_are_answered_with_bad_type_and_the_session_goes_on() {
         peer.sends(bytes);
         let sent = peer.sent();
         let [(3, Message::Error(error))] = &sent[..] else { panic!("{sent:?}") };
-        assert_eq!((error.kind, error.code, &error.data[..]), (BAD_REQUEST, BAD_TYPE, bytes));
+        assert_eq!((error.number(), &error.data[..]), (ErrorMsg::BAD_TYPE, bytes));
     }
     assert!(peer.closed().is_none());
 }
@@ -185,7 +185,7 @@ fn a_malformed_message_is_answered_with_an_error_and_ends_the_session() {
     // A packet-in that is cut inside its fixed part.
     peer.sends(&[4, 10, 0, 12, 0, 0, 0, 3, 0, 0, 0, 0]);
     let (error, reason) = peer.error_and_end();
-    assert_eq!((error.kind, error.code), (BAD_REQUEST, BAD_LEN));
+    assert_eq!(error.number(), ErrorMsg::BAD_LENGTH);
     assert!(matches!(reason, CloseReason::Malformed(_)));
 }
 
@@ -194,7 +194,7 @@ fn another_version_than_the_negotiated_one_ends_the_session() {
     let mut peer = Peer::up(Version::Of10);
     peer.sends(&[4, 21, 0, 8, 0, 0, 0, 3]);
     let (error, reason) = peer.error_and_end();
-    assert_eq!((error.kind, error.code, reason), (BAD_REQUEST, BAD_VERSION, CloseReason::WrongVersion(4)));
+    assert_eq!((error.number(), reason), (ErrorMsg::BAD_VERSION, CloseReason::WrongVersion(4)));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use maple_wire::{Dpid, Version};
 
 use super::Fabric;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::paths::meters::{MAX_LIMITS, METER_MOD_FAILED, SWEEP, metered};
+use crate::engine::one_switch::paths::meters::{MAX_LIMITS, SWEEP, metered};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::Meter;
 use crate::rule::Rule;
@@ -83,7 +83,7 @@ impl Fabric {
     /// Reports whether a rule was refused because its meter is missing. If so, the meter is made again.
     pub fn on_meter_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
         let Some(switch) = self.switches.known_mut(dpid) else { return false };
-        let is_it = error.kind == METER_MOD_FAILED
+        let is_it = error.kind == ErrorMsg::METER_MOD_FAILED
             && switch
                 .paths
                 .meters

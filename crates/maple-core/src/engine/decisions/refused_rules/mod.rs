@@ -8,8 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use maple_wire::msg::ErrorMsg;
-use maple_wire::msg::bundle::ONF;
+use maple_wire::msg::{ErrorMsg, Experimenter};
 use maple_wire::{Dpid, Instruction, Match, Version, print};
 
 use super::Decisions;
@@ -60,7 +59,7 @@ impl Decisions {
             return;
         }
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        let full = is_table_full(error, switch.version());
+        let full = error.number() == ErrorMsg::table_full(switch.version());
         if !full && is_of_action_set(switch, table, rule, error) {
             return do_without_action_sets(fabric, dpid, table, rule, error);
         }
@@ -299,28 +298,14 @@ fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String
     format!("{}, error {}", rule_line(version, table, rule), print::error_name(version, error))
 }
 
-/// Reports whether an error says that a table is full (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
-fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
-    match version {
-        Version::Of10 => (error.kind, error.code) == (3, 0),
-        Version::Of13 => (error.kind, error.code) == (5, 1),
-    }
-}
-
 /// Reports whether an error is about a bundle, and not about the message in it: the ONF's errors from `OFPBFC_UNKNOWN`
 /// to `OFPBFC_BUNDLE_IN_PROGRESS`, and those of switches that do not know the messages of bundles.
 fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
-    /// The type of errors that experimenters define, `OFPET_EXPERIMENTER` (1.3 §7.4.4).
-    const EXPERIMENTER: u16 = 0xffff;
-    /// The codes of bad requests that concern experimenters: `OFPBRC_BAD_EXPERIMENTER` and `OFPBRC_BAD_EXP_TYPE` (1.3
-    /// §7.4.4.2).
-    const BAD_EXPERIMENTER: [u16; 2] = [3, 4];
-    let is_onf = || error.data.starts_with(&ONF.to_be_bytes());
+    let is_onf = || error.data.starts_with(&Experimenter::ONF.to_be_bytes());
     version == Version::Of13
-        && match error.kind {
-            EXPERIMENTER => (2300..=2315).contains(&error.code) && is_onf(),
-            ErrorMsg::BAD_REQUEST => BAD_EXPERIMENTER.contains(&error.code),
-            _ => false,
+        && match error.number() {
+            (ErrorMsg::EXPERIMENTER, 2300..=2315) => is_onf(),
+            number => [ErrorMsg::BAD_EXPERIMENTER, ErrorMsg::BAD_EXPERIMENTER_TYPE].contains(&number),
         }
 }
 

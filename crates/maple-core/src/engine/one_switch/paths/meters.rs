@@ -48,10 +48,6 @@ const KILOBITS: u16 = 1;
 const PACKETS: u16 = 2;
 /// The flag of a meter-mod with a size of bursts, `OFPMF_BURST` (1.3 §7.3.4.4).
 const BURST: u16 = 4;
-/// `OFPET_METER_MOD_FAILED` (1.3 §7.4.4).
-pub(in crate::engine) const METER_MOD_FAILED: u16 = 12;
-/// `OFPMMFC_METER_EXISTS`, with its type (1.3 §7.4.4).
-const EXISTS: (u16, u16) = (METER_MOD_FAILED, 1);
 /// The minimum time between two repairs of a meter that refused rules have shown to be missing. Chosen: all rules that
 /// were sent before the repair may be refused for the same meter, and must not repair it again.
 const LOST_FOR: Duration = Duration::from_secs(30);
@@ -227,7 +223,7 @@ impl Meters {
     pub fn refuse(&mut self, xid: u32, error: &ErrorMsg) -> Option<bool> {
         let at = self.asked.iter().position(|(asked, _)| *asked == xid)?;
         let (_, adds) = self.asked.remove(at);
-        if adds && (error.kind, error.code) == EXISTS {
+        if adds && error.number() == ErrorMsg::METER_EXISTS {
             return Some(false);
         }
         Some(!std::mem::replace(&mut self.is_refused, true))
