@@ -12,9 +12,9 @@ use maple_wire::ip_proto::value::{TCP, UDP};
 
 use crate::cube::{BUDGET, Cube, Found};
 use crate::error::FilePlace;
-use crate::form::Expectation;
+use crate::form::{Expectation, RuleRef};
 use crate::fragments;
-use crate::list::{List, RuleRef};
+use crate::list::List;
 
 /// Something suspicious about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]

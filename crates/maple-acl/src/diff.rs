@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use maple_core::access::{AccessAction, ListComparison, ListDifference, WrittenList};
 
 use crate::cube::{BUDGET, Cube};
+use crate::form::RuleRef;
 use crate::index::CubeIndex;
-use crate::list::{List, RuleRef};
+use crate::list::List;
 
 /// Packets that two lists treat differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl WrittenList for List {
     }
 
     fn describe(&self, rule: usize) -> String {
-        List::describe(self, self.rule_at(rule))
+        List::describe(self, self.compiled_rules().nth(rule).unwrap_or(RuleRef::Default))
     }
 
     fn compare(&self, other: &dyn WrittenList) -> Option<ListComparison> {

@@ -27,9 +27,9 @@ pub use analysis::{Finding, FindingKind, FragmentNote};
 pub use cube::Cube;
 pub use diff::{Comparison, Difference};
 pub use error::{AclError, FilePlace};
-pub use form::{Entry, Expectation, Forward, Rule};
+pub use form::{Entry, Expectation, Forward, Rule, RuleRef};
 pub use fragments::Fragments;
-pub use list::{Decided, FailedTest, List, RuleRef};
+pub use list::{Decided, FailedTest, List};
 pub use maple_core::access::AccessAction;
 
 use std::sync::Arc;

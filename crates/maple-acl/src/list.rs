@@ -11,10 +11,11 @@ use maple_core::policy::SamplePacket;
 use maple_core::trace::{CondList, Source};
 use maple_core::{Location, Route};
 use maple_wire::{Dpid, Field, Packet, PortNo};
+use rustc_hash::FxHashMap;
 
 use crate::cube::{BUDGET, Cube, Found, Point, SWITCH};
 use crate::error::{AclError, Fault, FilePlace};
-use crate::form::{Document, Entry, Expectation, Forward, PerSetting, Rule};
+use crate::form::{Document, Entry, Expectation, Forward, PerSetting, Rule, RuleRef};
 use crate::fragments::Fragments;
 use crate::index::CubeIndex;
 use crate::yaml;
@@ -59,19 +60,6 @@ pub struct List {
 const NO_SWITCH: Dpid = Dpid(0);
 /// A port that no entry names.
 const NO_PORT: PortNo = PortNo(0);
-
-/// A rule of a list, or one of its settings without a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RuleRef {
-    /// A written rule, by its index.
-    Rule(usize),
-    /// The setting for ARP and IPv6 neighbour discovery.
-    Arp,
-    /// The setting for fragments.
-    Fragments,
-    /// The default, for packets that no rule matches.
-    Default,
-}
 
 /// A rule's share of the packets of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,17 +230,7 @@ impl List {
 
     /// Returns the rule of an entry; the default rule for the number of entries.
     pub(crate) fn rule_of(&self, entry: usize) -> RuleRef {
-        self.entries.get(entry).map_or(RuleRef::Default, |entry| self.rule_at(entry.rule as usize))
-    }
-
-    /// Returns the rule with this index: the written rules come first, then the list's settings, then the default.
-    pub(crate) fn rule_at(&self, index: usize) -> RuleRef {
-        match index.checked_sub(self.rules.len()) {
-            None => RuleRef::Rule(index),
-            Some(0) => RuleRef::Arp,
-            Some(1) => RuleRef::Fragments,
-            Some(_) => RuleRef::Default,
-        }
+        self.entries.get(entry).map_or(RuleRef::Default, |entry| entry.rule)
     }
 
     /// Returns the rule that decides about a packet that enters at a switch.
@@ -332,6 +310,11 @@ impl List {
         self.overlaps.crossing(cubes, below, is_wanted, |at| &self.entries[at].cube)
     }
 
+    /// Returns what entries lead to, in the order of the compiled list's rules.
+    pub(crate) fn compiled_rules(&self) -> impl Iterator<Item = RuleRef> {
+        (0..self.rules.len()).map(RuleRef::Rule).chain([RuleRef::Arp, RuleRef::Fragments])
+    }
+
     /// Compiles the list to a part of policies. `before`: the lists that are asked before it.
     pub fn compile(&self, before: &[&List]) -> AccessList {
         let source = |line, name: Option<&str>, comment: Option<&str>| {
@@ -352,11 +335,14 @@ impl List {
             let source = source(line as u32, Some(what), None);
             AccessRule { action, source, carries: None, log: false }
         };
-        let (arp, fragments) = (
-            plain(self.arp, "arp", self.lines.arp),
-            plain(self.action(RuleRef::Fragments), "fragments", self.lines.fragments),
-        );
-        let rules = self.rules.iter().map(rule).chain([arp, fragments]).collect();
+        let compiled = |reference| match reference {
+            RuleRef::Rule(index) => rule(&self.rules[index]),
+            RuleRef::Arp => plain(self.arp, "arp", self.lines.arp),
+            RuleRef::Fragments => plain(self.action(reference), "fragments", self.lines.fragments),
+            RuleRef::Default => plain(self.default, "default", self.lines.default),
+        };
+        let rules = self.compiled_rules().map(compiled).collect();
+        let index_of: FxHashMap<RuleRef, u32> = self.compiled_rules().zip(0..).collect();
         let (mut entries, mut samples) = (Vec::with_capacity(self.entries.len()), Vec::new());
         let ports = self.ports();
         for (at, Entry { cube, rule, .. }) in self.entries.iter().enumerate() {
@@ -364,13 +350,12 @@ impl List {
             for cube in cube.in_blocks().unwrap_or_else(|| vec![cube.clone()]) {
                 samples.extend(self.sample(&cube, at, before));
                 let switch = cube.get(SWITCH).map(|interval| Dpid(interval.lo as u64));
-                entries.push(AccessEntry { cond: cube.cond(), switch, rule: *rule });
+                entries.push(AccessEntry { cond: cube.cond(), switch, rule: index_of[rule] });
             }
         }
         samples.extend(self.sample(&Cube::all(), self.entries.len(), before));
         let samples = samples.into_iter().map(|sample| SamplePacket { not_at: Arc::clone(&ports), ..sample }).collect();
-        let default = plain(self.default, "default", self.lines.default);
-        AccessList::new(entries, rules, default, samples).written_as(Arc::new(self.clone()))
+        AccessList::new(entries, rules, compiled(RuleRef::Default), samples).written_as(Arc::new(self.clone()))
     }
 
     /// The ports that entries name.

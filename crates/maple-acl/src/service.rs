@@ -157,8 +157,7 @@ impl<'a> Services<'a> {
                 return format!("`{text}` is defined only later: a service may name those that come before it");
             }
             let names = self.known.keys().map(|name| (*name).to_owned());
-            let (protocol, rest) =
-                text.split_once('/').map_or((text, ""), |(protocol, _)| text.split_at(protocol.len()));
+            let (protocol, rest) = text.split_at(text.find('/').unwrap_or(text.len()));
             let written_out =
                 PROTOCOLS.into_iter().filter(|_| protocol.len() > 1).map(|known| format!("{known}{rest}"));
             let all: Vec<String> = names.chain(written_out).collect();

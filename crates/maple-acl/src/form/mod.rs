@@ -81,19 +81,32 @@ pub struct Rule {
     pub queue: Option<u32>,
 }
 
+/// A rule of a list, or one of its settings without a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RuleRef {
+    /// A written rule, by its index.
+    Rule(usize),
+    /// The setting for ARP and IPv6 neighbour discovery.
+    Arp,
+    /// The setting for fragments.
+    Fragments,
+    /// The default, for packets that no rule matches.
+    Default,
+}
+
 /// A set of packets, and the rule that decides about them unless an earlier entry does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The packets.
     pub cube: Cube,
-    /// The index of the rule. The number of rules stands for `arp`, and one more for `fragments`.
-    pub rule: u32,
+    /// The rule, or the setting that has entries of its own.
+    pub rule: RuleRef,
     /// Whether the packets look like replies to those of a rule.
     pub is_reply: bool,
 }
 
 impl Entry {
-    fn from_cube(cube: Cube, rule: u32) -> Entry {
+    fn from_cube(cube: Cube, rule: RuleRef) -> Entry {
         Entry { cube, rule, is_reply: false }
     }
 }
@@ -196,8 +209,8 @@ impl Document {
     /// Adds the rules and their entries, as long as there are not too many. Returns all that is wrong in them.
     fn add_rules<'a>(&mut self, names: &mut Names<'a>, rules: &'a [YamlNode]) -> Vec<Fault> {
         let (mut faults, mut known) = (Vec::new(), FxHashMap::default());
-        for (number, node) in (0..).zip(rules) {
-            faults.extend(self.add_rule(names, &mut known, number, node).err());
+        for (index, node) in rules.iter().enumerate() {
+            faults.extend(self.add_rule(names, &mut known, RuleRef::Rule(index), node).err());
             if self.entries.len() > MAX_ENTRIES {
                 break;
             }
@@ -210,13 +223,13 @@ impl Document {
         &mut self,
         names: &mut Names<'a>,
         known: &mut FxHashMap<String, FilePlace>,
-        number: u32,
+        reference: RuleRef,
         node: &'a YamlNode,
     ) -> Result<(), Fault> {
         let rule = Fields::from_map(node, "a rule", &RULE_KEYS)?;
         let Cubes { once, replies } = names.cubes(&rule)?;
-        self.entries.extend(once.into_iter().map(|cube| Entry::from_cube(cube, number)));
-        let replies = replies.into_iter().map(|cube| Entry { is_reply: true, ..Entry::from_cube(cube, number) });
+        self.entries.extend(once.into_iter().map(|cube| Entry::from_cube(cube, reference)));
+        let replies = replies.into_iter().map(|cube| Entry { is_reply: true, ..Entry::from_cube(cube, reference) });
         self.entries.extend(replies);
         if self.entries.len() > MAX_ENTRIES {
             return Err(Fault::new(node.place, format!("with this rule the list has more than {MAX_ENTRIES} entries")));
@@ -234,10 +247,9 @@ impl Document {
 
     /// Adds the entries of `arp`, and those of `fragments` before all others.
     fn add_arp_and_fragments(&mut self) {
-        let after_rules = self.rules.len() as u32;
-        self.entries.extend(resolution().map(|cube| Entry::from_cube(cube, after_rules)));
+        self.entries.extend(resolution().map(|cube| Entry::from_cube(cube, RuleRef::Arp)));
         if self.fragments.is_some_and(|all| all.action().is_some()) {
-            let before = fragments::recognised().map(|cube| Entry::from_cube(cube, after_rules + 1));
+            let before = fragments::recognised().map(|cube| Entry::from_cube(cube, RuleRef::Fragments));
             self.entries.splice(..0, before);
         }
     }
