@@ -18,9 +18,14 @@ const RATE_WIDTHS: [u16; 3] = [26, 14, 18];
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, top: &mut Top) {
     let rates = top.picture.rates.len() as u16;
-    let parts = [1, 1 + rates, 1].map(Constraint::Length);
-    let [head, of_rates, tabs, table, foot] =
-        Layout::vertical([parts[0], parts[1], parts[2], Constraint::Min(2), Constraint::Length(1)]).areas(frame.area());
+    let heights = [
+        Constraint::Length(1),
+        Constraint::Length(1 + rates),
+        Constraint::Length(1),
+        Constraint::Min(2),
+        Constraint::Length(1),
+    ];
+    let [head, of_rates, tabs, table, foot] = Layout::vertical(heights).areas(frame.area());
     frame.render_widget(head_line(top), head);
     draw_rates(frame, top, of_rates);
     frame.render_widget(tab_line(top), tabs);

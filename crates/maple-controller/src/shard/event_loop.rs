@@ -514,62 +514,6 @@ impl Shard {
         self.switches.drop_connection(slot, reason, self.turn.engine(), &mut self.io, &mut self.ctx);
     }
 
-    /// Returns the engine.
-    #[cfg(feature = "simulation")]
-    pub fn engine(&self) -> &Engine {
-        self.turn.engine()
-    }
-
-    /// Returns the shard's counters.
-    #[cfg(feature = "simulation")]
-    pub fn counters(&self) -> Counters {
-        self.ctx.counters
-    }
-
-    /// Returns the conditions of the listeners.
-    #[cfg(feature = "simulation")]
-    pub fn listener_conditions(&self) -> Arc<[Cond]> {
-        Arc::clone(self.turn.subscriptions().conditions())
-    }
-
-    /// Records the turns with the recorder of this shard.
-    #[cfg(feature = "simulation")]
-    pub fn record(&mut self, recorder: impl FnOnce(ShardId) -> ShardRecorder) {
-        self.turn.record(recorder(self.ctx.id));
-    }
-
-    /// Prints the engine's events and effects in all later turns.
-    #[cfg(feature = "simulation")]
-    pub fn trace(&mut self) {
-        self.turn.is_traced = true;
-    }
-
-    /// Runs one turn with the connections in memory, and without a wait.
-    #[cfg(feature = "simulation")]
-    pub fn turn_at(&mut self, now: Time) {
-        self.ctx.now = now;
-        self.io.note_memory(now);
-        self.work(true);
-    }
-
-    /// Returns the engine's next events.
-    #[cfg(all(test, feature = "simulation"))]
-    pub fn events(&mut self) -> &mut Vec<Event> {
-        &mut self.ctx.events
-    }
-
-    /// Returns the outbox of a connected switch.
-    #[cfg(all(test, feature = "simulation"))]
-    pub fn outbox_of(&mut self, dpid: Dpid) -> Option<&mut Outbox> {
-        self.io.connections_mut().of_switch(dpid).map(|connection| &mut connection.outbox)
-    }
-
-    /// Gives the shard the memory of an earlier run.
-    #[cfg(all(test, feature = "simulation"))]
-    pub fn remember(&mut self, known: KnownSwitches) {
-        self.switches.away.returns = ReturningSwitches::new(Some(known));
-    }
-
     /// Ends all connections when the shard ends.
     fn close_all(&mut self) {
         self.ctx.now = self.ctx.clock.now();
@@ -584,5 +528,58 @@ impl Shard {
     fn free_departed(&mut self) {
         let Switches { away, links, .. } = &mut self.switches;
         away.free_departed(self.turn.engine(), links, &mut self.ctx);
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl Shard {
+    /// Returns the engine.
+    pub fn engine(&self) -> &Engine {
+        self.turn.engine()
+    }
+
+    /// Returns the shard's counters.
+    pub fn counters(&self) -> Counters {
+        self.ctx.counters
+    }
+
+    /// Returns the conditions of the listeners.
+    pub fn listener_conditions(&self) -> Arc<[Cond]> {
+        Arc::clone(self.turn.subscriptions().conditions())
+    }
+
+    /// Records the turns with the recorder of this shard.
+    pub fn record(&mut self, recorder: impl FnOnce(ShardId) -> ShardRecorder) {
+        self.turn.record(recorder(self.ctx.id));
+    }
+
+    /// Prints the engine's events and effects in all later turns.
+    pub fn trace(&mut self) {
+        self.turn.is_traced = true;
+    }
+
+    /// Runs one turn with the connections in memory, and without a wait.
+    pub fn turn_at(&mut self, now: Time) {
+        self.ctx.now = now;
+        self.io.note_memory(now);
+        self.work(true);
+    }
+
+    /// Returns the engine's next events.
+    #[cfg(test)]
+    pub fn events(&mut self) -> &mut Vec<Event> {
+        &mut self.ctx.events
+    }
+
+    /// Returns the outbox of a connected switch.
+    #[cfg(test)]
+    pub fn outbox_of(&mut self, dpid: Dpid) -> Option<&mut Outbox> {
+        self.io.connections_mut().of_switch(dpid).map(|connection| &mut connection.outbox)
+    }
+
+    /// Gives the shard the memory of an earlier run.
+    #[cfg(test)]
+    pub fn remember(&mut self, known: KnownSwitches) {
+        self.switches.away.returns = ReturningSwitches::new(Some(known));
     }
 }

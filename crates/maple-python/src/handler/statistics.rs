@@ -415,7 +415,7 @@ impl PyFlowStats {
             actions: actions.into_iter().collect::<PyResult<_>>()?,
             goto,
             meter,
-            duration: f64::from(flow.duration_sec) + f64::from(flow.duration_nsec) / 1e9,
+            duration: seconds(flow.duration_sec, flow.duration_nsec),
             packets: flow.packet_count,
             bytes: flow.byte_count,
         })

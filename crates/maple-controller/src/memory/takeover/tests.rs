@@ -43,7 +43,7 @@ fn handed(store: &Store, switches: Vec<CopiedSwitch>, handed: HandedOver) -> (Co
         Successor { stream, base }.send(&handed).expect("it is received");
     });
     let mut takeover = Takeover::ask(&path, false).expect("a copy");
-    let copy = std::mem::replace(&mut takeover.copy, Copy { switches: Vec::new(), ..empty() });
+    let copy = std::mem::replace(&mut takeover.copy, empty());
     let (received, released) = takeover.finish().expect("all of it");
     sender.join().expect("it sends");
     released();

@@ -283,11 +283,11 @@ impl Table {
         }
         let gone = self.remove(self.chosen(|rule| rule.expiry().is_some_and(|at| at <= now)));
         self.unexpired_until = self.next_expiry().unwrap_or(Nanoseconds::MAX);
-        let why = |rule: &Rule| match rule.deadlines() {
-            (Some(hard), _) if hard <= now => Removal::Hard,
-            _ => Removal::Idle,
+        let with_reason = |rule: Rule| {
+            let is_hard = rule.deadlines().0.is_some_and(|hard| hard <= now);
+            (rule, if is_hard { Removal::Hard } else { Removal::Idle })
         };
-        gone.into_iter().map(|rule| (why(&rule), rule)).map(|(why, rule)| (rule, why)).collect()
+        gone.into_iter().map(with_reason).collect()
     }
 
     /// Removes the rules that use a group.
