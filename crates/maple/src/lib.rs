@@ -93,7 +93,7 @@ pub mod crates {
     pub use {maple_acl, maple_controller, maple_core, maple_handlers, maple_wire};
 }
 
-pub use app::{App, Error, Started};
+pub use app::{App, Error, StartHook};
 pub use net::Net;
 pub use packet::Packet;
 pub use policy::Policy;

@@ -20,12 +20,12 @@ use crate::policy::{Policy, PolicyAdapter};
 /// A function that [`App::on_start`] calls when the controller runs.
 ///
 /// ```
-/// let tell: maple::Started = Box::new(|controller| assert_ne!(controller.addresses()[0].port(), 0));
+/// let tell: maple::StartHook = Box::new(|controller| assert_ne!(controller.addresses()[0].port(), 0));
 /// let app = maple::App::new(|_: &maple::Packet, net: &maple::Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
 /// app.on_start(tell).start()?;
 /// # Ok::<(), maple::controller::StartError>(())
 /// ```
-pub type Started = Box<dyn FnOnce(Handle)>;
+pub type StartHook = Box<dyn FnOnce(Handle)>;
 
 /// A program for the network: a policy or handlers, with link costs, initial tables and threads.
 ///
@@ -44,7 +44,7 @@ pub type Started = Box<dyn FnOnce(Handle)>;
 pub struct App {
     options: ControllerOptions,
     listens: bool,
-    started: Vec<Started>,
+    started: Vec<StartHook>,
     /// The first declaration that failed.
     failed: Option<StartError>,
 }
@@ -354,7 +354,7 @@ impl App {
     ///
     /// # Errors
     /// [`StartError`] if the declaration of a table or a variable failed.
-    pub fn into_parts(self) -> Result<(ControllerOptions, Vec<Started>), StartError> {
+    pub fn into_parts(self) -> Result<(ControllerOptions, Vec<StartHook>), StartError> {
         self.failed.map_or(Ok((self.options, self.started)), Err)
     }
 }
