@@ -16,6 +16,8 @@
 //! assert_eq!(decision.sources()[0].as_ref().unwrap().to_string(), "script:7");
 //! ```
 
+/// The questions that a binding for another language asks a packet.
+///
 /// ```
 /// use maple::bindings::Observe;
 /// use maple::testing::{ask, tcp};

@@ -1,5 +1,7 @@
 //! The controller of an [`App`](crate::App), its options, and what can be asked of it while it runs.
 
+/// A controller that runs until it is stopped or dropped.
+///
 /// ```
 /// use maple::prelude::*;
 ///
@@ -12,6 +14,8 @@
 #[doc(inline)]
 pub use maple_controller::Controller;
 
+/// All options of a controller, in groups.
+///
 /// ```
 /// use maple::prelude::*;
 /// use std::time::Duration;
@@ -24,6 +28,8 @@ pub use maple_controller::Controller;
 #[doc(inline)]
 pub use maple_controller::ControllerOptions;
 
+/// A way for threads to ask a running controller, and to control it.
+///
 /// ```
 /// use maple::prelude::*;
 /// # let app = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
@@ -36,6 +42,8 @@ pub use maple_controller::ControllerOptions;
 #[doc(inline)]
 pub use maple_controller::Handle;
 
+/// The reason why [`App::start`](crate::App::start) fails.
+///
 /// ```
 /// use maple::prelude::*;
 ///
@@ -48,6 +56,8 @@ pub use maple_controller::Handle;
 #[doc(inline)]
 pub use maple_controller::StartError;
 
+/// The reason why a running controller ended by itself.
+///
 /// ```
 /// let error = maple::Error::from(maple::controller::Stopped("a worker failed".into()));
 /// assert_eq!(error.to_string(), "a worker failed");
@@ -55,6 +65,8 @@ pub use maple_controller::StartError;
 #[doc(inline)]
 pub use maple_controller::Stopped;
 
+/// The reason why a thread could not change tracked state.
+///
 /// ```
 /// use maple::controller::ChangeError;
 ///
@@ -67,6 +79,8 @@ pub use maple_controller::Stopped;
 #[doc(inline)]
 pub use maple_controller::control::transactions::ChangeError;
 
+/// A group of the options of a controller.
+///
 /// ```
 /// use maple::controller::{ControlOptions, ControllerOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
 /// use maple::prelude::*;
@@ -82,6 +96,8 @@ pub use maple_controller::control::transactions::ChangeError;
 #[doc(inline)]
 pub use maple_controller::{ControlOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
 
+/// The options of how packets are decided, and of the rules that are made.
+///
 /// ```
 /// use maple::controller::EngineOptions;
 ///
@@ -91,6 +107,8 @@ pub use maple_controller::{ControlOptions, MemoryOptions, OpenFlowOptions, Worke
 #[doc(inline)]
 pub use maple_core::engine::Options as EngineOptions;
 
+/// The times of link discovery.
+///
 /// ```
 /// use maple::controller::{OpenFlowOptions, Timing};
 /// use std::time::Duration;
@@ -102,6 +120,8 @@ pub use maple_core::engine::Options as EngineOptions;
 #[doc(inline)]
 pub use maple_controller::discovery::Timing;
 
+/// Limits of the times that the controller waits, and of the output that it keeps for switches.
+///
 /// ```
 /// use maple::controller::{Deadlines, OpenFlowOptions, QueueLimits, ShardDeadlines};
 /// use std::time::Duration;
@@ -114,6 +134,8 @@ pub use maple_controller::discovery::Timing;
 #[doc(inline)]
 pub use maple_controller::{Deadlines, QueueLimits, ShardDeadlines};
 
+/// The role of this controller among several.
+///
 /// ```
 /// use maple::controller::ClusterRole;
 /// use maple::prelude::*;
@@ -128,6 +150,8 @@ pub use maple_controller::{Deadlines, QueueLimits, ShardDeadlines};
 #[doc(inline)]
 pub use maple_controller::ClusterRole;
 
+/// The keys and certificates for connections by TLS.
+///
 /// ```no_run
 /// use maple::controller::{OpenFlowOptions, Tls, TlsFiles};
 ///
@@ -139,6 +163,8 @@ pub use maple_controller::ClusterRole;
 #[doc(inline)]
 pub use maple_controller::tls::{Tls, TlsFiles};
 
+/// The options of a recording, and the source of the policy that it contains.
+///
 /// ```
 /// use maple::controller::{MemoryOptions, PolicySource, RecordOptions};
 ///

@@ -31,6 +31,8 @@ use crate::net::Net;
 use crate::packet::Packet;
 use crate::policy::Policy;
 
+/// The parts of a route that a guard sees.
+///
 /// ```
 /// use maple::guard::constraint;
 /// use maple::testing::*;

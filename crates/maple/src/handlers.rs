@@ -25,6 +25,8 @@
 //! }
 //! ```
 
+/// A program that handles the OpenFlow messages of one switch itself.
+///
 /// ```
 /// use maple::handlers::{Handler, Replies, SwitchInfo, install_table_miss};
 /// use maple::wire::Version;
@@ -56,6 +58,8 @@
 #[doc(inline)]
 pub use maple_handlers::Handler;
 
+/// A program that makes a handler for each switch.
+///
 /// ```
 /// use maple::handlers::{Handler, HandlerFactory, Replies, SwitchInfo};
 ///
@@ -72,6 +76,8 @@ pub use maple_handlers::Handler;
 #[doc(inline)]
 pub use maple_handlers::HandlerFactory;
 
+/// The messages that a handler sends to its switch.
+///
 /// ```
 /// use maple::handlers::Replies;
 /// use maple::wire::Message;
@@ -83,6 +89,8 @@ pub use maple_handlers::HandlerFactory;
 #[doc(inline)]
 pub use maple_handlers::Replies;
 
+/// The facts about a switch that are known when its handler is made.
+///
 /// ```
 /// fn hello(switch: &maple::handlers::SwitchInfo) -> String {
 ///     format!("{} has {} ports", switch.features.dpid, switch.ports.len())
@@ -91,6 +99,8 @@ pub use maple_handlers::Replies;
 #[doc(inline)]
 pub use maple_controller::session::SwitchInfo;
 
+/// Installs the rule by which a switch sends packets without a rule to its handler.
+///
 /// ```
 /// use maple::handlers::{Replies, install_table_miss};
 ///

@@ -1,5 +1,7 @@
 //! Listeners: programs besides a policy that hear what happens in the network, and do not affect rules.
 
+/// Creates both ends of a listener.
+///
 /// ```
 /// use maple::field::{Cond, Constraint, Field};
 ///
@@ -11,6 +13,8 @@
 #[doc(inline)]
 pub use maple_controller::listener::subscribe;
 
+/// The end of a listener that a program gives to its [`App`](crate::App).
+///
 /// ```
 /// use maple::prelude::*;
 ///
@@ -22,6 +26,8 @@ pub use maple_controller::listener::subscribe;
 #[doc(inline)]
 pub use maple_controller::listener::Subscription;
 
+/// The end of a listener that a program waits at.
+///
 /// ```
 /// use std::time::Duration;
 ///
@@ -33,6 +39,8 @@ pub use maple_controller::listener::Subscription;
 #[doc(inline)]
 pub use maple_controller::listener::Listener;
 
+/// An event that a listener receives: a packet, or a change of a port or a switch.
+///
 /// ```
 /// use maple::listener::NetworkEvent;
 /// use maple::net::Dpid;
@@ -49,6 +57,8 @@ pub use maple_controller::listener::Listener;
 #[doc(inline)]
 pub use maple_controller::listener::NetworkEvent;
 
+/// The reason why [`Listener::next`] returns without an event.
+///
 /// ```
 /// use std::time::Duration;
 ///
@@ -61,6 +71,8 @@ pub use maple_controller::listener::NetworkEvent;
 #[doc(inline)]
 pub use maple_controller::listener::ListenerError;
 
+/// The error of [`subscribe`] for more conditions than listeners may have.
+///
 /// ```
 /// let error: maple::listener::TooManyConditions = maple::listener::subscribe(vec![maple::field::Cond::default(); 65]).unwrap_err();
 /// assert_eq!(error.to_string(), "listeners can have at most 64 conditions together, not 65");
@@ -68,6 +80,8 @@ pub use maple_controller::listener::ListenerError;
 #[doc(inline)]
 pub use maple_controller::listener::TooManyConditions;
 
+/// A packet that a listener receives.
+///
 /// ```
 /// use maple::listener::{ListenerPacket, NetworkEvent};
 /// use maple::net::Dpid;
@@ -80,6 +94,8 @@ pub use maple_controller::listener::TooManyConditions;
 #[doc(inline)]
 pub use maple_core::engine::ListenerPacket;
 
+/// The kind of change of a port: it was added, deleted or modified.
+///
 /// ```
 /// use maple::listener::{NetworkEvent, PortReason};
 /// use maple::net::Dpid;

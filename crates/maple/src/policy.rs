@@ -9,6 +9,8 @@ use maple_core::{Net as CoreNet, PacketHandle};
 use crate::net::Net;
 use crate::packet::Packet;
 
+/// The reason why a policy has no answer for a packet.
+///
 /// ```
 /// use maple::policy::PolicyError;
 ///
@@ -17,6 +19,8 @@ use crate::packet::Packet;
 #[doc(inline)]
 pub use maple_core::policy::PolicyError;
 
+/// A packet that a policy wants to be decided before one comes.
+///
 /// ```
 /// use maple::testing::tcp;
 ///
@@ -26,6 +30,8 @@ pub use maple_core::policy::PolicyError;
 #[doc(inline)]
 pub use maple_core::policy::SamplePacket;
 
+/// The file and line of a decision.
+///
 /// ```
 /// #[track_caller]
 /// fn question() -> u32 {
@@ -36,6 +42,8 @@ pub use maple_core::policy::SamplePacket;
 #[doc(inline)]
 pub use maple_core::trace::Source;
 
+/// An access list that decides before a policy does.
+///
 /// ```
 /// use std::sync::Arc;
 ///

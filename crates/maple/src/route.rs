@@ -1,5 +1,7 @@
 //! Routes: what a policy answers.
 
+/// The answer of a policy for a packet: where it goes, and what changes in it.
+///
 /// ```
 /// use maple::testing::*;
 ///
@@ -17,6 +19,8 @@
 #[doc(inline)]
 pub use maple_core::route::Route;
 
+/// A field that a route can set, and the type of its value.
+///
 /// ```
 /// use maple::testing::*;
 ///
@@ -29,6 +33,8 @@ pub use maple_core::route::Route;
 #[doc(inline)]
 pub use maple_core::route::RewrittenField;
 
+/// A rate that the packets of routes together do not exceed.
+///
 /// ```
 /// use maple::prelude::*;
 /// use maple::route::Limit;
@@ -43,6 +49,8 @@ pub use maple_core::route::RewrittenField;
 #[doc(inline)]
 pub use maple_core::route::Limit;
 
+/// The unit of a limit: thousands of bits, or packets.
+///
 /// ```
 /// use maple::route::{Limit, Unit};
 ///
@@ -51,6 +59,8 @@ pub use maple_core::route::Limit;
 #[doc(inline)]
 pub use maple_core::route::Unit;
 
+/// The reason why a route cannot be followed.
+///
 /// ```
 /// use maple::policy::PolicyError;
 /// use maple::route::{Route, RouteError};

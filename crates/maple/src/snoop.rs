@@ -1,5 +1,7 @@
 //! Multicast groups and DHCP leases, learned from packets of hosts.
 
+/// The protocols whose packets teach the controller about hosts.
+///
 /// ```
 /// use maple::net::{Dpid, Location, PortNo};
 /// use maple::snoop::{SnoopedProtocol, Snooping};
@@ -12,6 +14,8 @@
 #[doc(inline)]
 pub use maple_controller::snoop::Snooping;
 
+/// A protocol whose packets the controller can read.
+///
 /// ```
 /// use maple::snoop::SnoopedProtocol;
 ///
@@ -20,6 +24,8 @@ pub use maple_controller::snoop::Snooping;
 #[doc(inline)]
 pub use maple_controller::snoop::SnoopedProtocol;
 
+/// The error for options of snooping that make no sense together.
+///
 /// ```
 /// use maple::snoop::{SnoopedProtocol, Snooping, SnoopingError};
 ///
@@ -28,6 +34,8 @@ pub use maple_controller::snoop::SnoopedProtocol;
 #[doc(inline)]
 pub use maple_controller::snoop::SnoopingError;
 
+/// A multicast group, by its IP address or by its Ethernet address.
+///
 /// ```
 /// use std::net::Ipv4Addr;
 ///
@@ -42,6 +50,8 @@ pub use maple_controller::snoop::SnoopingError;
 #[doc(inline)]
 pub use maple_core::snooped::MulticastGroup;
 
+/// An IP address that a host has by DHCP, and where the host is.
+///
 /// ```
 /// use std::net::Ipv4Addr;
 ///

@@ -32,6 +32,8 @@ use maple_wire::field::VLAN_PRESENT;
 pub use prefix::{Prefix, PrefixError};
 pub use value::{Address, FieldValue, Ordered};
 
+/// A header field, by the name that OpenFlow gives it.
+///
 /// ```
 /// use maple::field::Field;
 ///
@@ -40,6 +42,8 @@ pub use value::{Address, FieldValue, Ordered};
 #[doc(inline)]
 pub use maple_wire::Field;
 
+/// A condition on the bits of one field.
+///
 /// ```
 /// use maple::field::{Constraint, Field};
 ///
@@ -49,6 +53,8 @@ pub use maple_wire::Field;
 #[doc(inline)]
 pub use maple_wire::Constraint;
 
+/// A condition on the value of one field: its least and greatest value.
+///
 /// ```
 /// use maple::field::{Field, Range};
 ///
@@ -58,6 +64,8 @@ pub use maple_wire::Constraint;
 #[doc(inline)]
 pub use maple_core::trace::Range;
 
+/// Conditions on a packet that must all hold.
+///
 /// ```
 /// use maple::field::{Cond, Constraint, Field, Range};
 ///

@@ -1,5 +1,7 @@
 //! What names the parts of a network: switches, ports, links, hosts; and the traffic that was measured there.
 
+/// A step of a route, from a switch out of one of its ports.
+///
 /// ```
 /// use maple::net::{Dpid, Hop, Location, PortNo};
 ///
@@ -9,6 +11,8 @@
 #[doc(inline)]
 pub use maple_core::network::Hop;
 
+/// The place of a host, which [`Net::locate`](crate::Net::locate) returns and paths take.
+///
 /// ```
 /// use maple::testing::*;
 ///
@@ -28,6 +32,8 @@ pub use maple_core::network::Hop;
 #[doc(inline)]
 pub use maple_core::run::HostLocation;
 
+/// The name of links whose cost a program sets.
+///
 /// ```
 /// use maple::net::{Dpid, LinkName, Location, PortNo};
 ///
@@ -38,6 +44,8 @@ pub use maple_core::run::HostLocation;
 #[doc(inline)]
 pub use maple_core::network::LinkName;
 
+/// A switch and one of its ports.
+///
 /// ```
 /// use maple::net::{Dpid, Location, PortNo};
 ///
@@ -47,6 +55,8 @@ pub use maple_core::network::LinkName;
 #[doc(inline)]
 pub use maple_core::network::Location;
 
+/// An Ethernet address.
+///
 /// ```
 /// use maple::net::Mac;
 ///
@@ -58,6 +68,8 @@ pub use maple_core::network::Location;
 #[doc(inline)]
 pub use maple_core::network::Mac;
 
+/// The name of link costs that rise with the use of links.
+///
 /// ```
 /// use maple::testing::*;
 ///
@@ -74,12 +86,16 @@ pub use maple_core::network::Mac;
 #[doc(inline)]
 pub use maple_core::network::UTILISATION;
 
+/// The number of a switch, which it tells when it connects.
+///
 /// ```
 /// assert_eq!(maple::net::Dpid(0xab).to_string(), "00000000000000ab");
 /// ```
 #[doc(inline)]
 pub use maple_wire::Dpid;
 
+/// The number of a port of a switch.
+///
 /// ```
 /// use maple::net::PortNo;
 ///
@@ -88,6 +104,8 @@ pub use maple_wire::Dpid;
 #[doc(inline)]
 pub use maple_wire::PortNo;
 
+/// The rate of packets that a policy compares with limits, in bits per second.
+///
 /// ```
 /// use maple::testing::*;
 ///
@@ -106,6 +124,8 @@ pub use maple_wire::PortNo;
 #[doc(inline)]
 pub use maple_core::policy::Load;
 
+/// The error for text of which no location, or no hardware address, can be read.
+///
 /// ```
 /// use maple::net::{BadLocation, BadMac, Location, Mac};
 ///
@@ -116,6 +136,8 @@ pub use maple_core::policy::Load;
 #[doc(inline)]
 pub use maple_core::network::{BadLocation, BadMac};
 
+/// The error for text of which no switch, or no port, can be read.
+///
 /// ```
 /// use maple::net::{BadDpid, BadPort, Dpid, PortNo};
 ///

@@ -6,6 +6,8 @@ mod tracked;
 pub use query::Query;
 pub use tracked::Tracked;
 
+/// A map from keys to values that policies read and write.
+///
 /// ```
 /// use maple::testing::*;
 ///
@@ -21,6 +23,8 @@ pub use tracked::Tracked;
 #[doc(inline)]
 pub use maple_core::state::Table;
 
+/// One value that policies read and write.
+///
 /// ```
 /// use maple::testing::Bench;
 /// use maple::state::Var;
@@ -35,6 +39,8 @@ pub use maple_core::state::Table;
 #[doc(inline)]
 pub use maple_core::state::Var;
 
+/// A number that policies add to without reading it.
+///
 /// ```
 /// use maple::testing::Bench;
 /// use maple::state::Counter;
@@ -48,6 +54,8 @@ pub use maple_core::state::Var;
 #[doc(inline)]
 pub use maple_core::state::Counter;
 
+/// A type that tables and variables can hold.
+///
 /// ```
 /// use maple::net::Mac;
 /// use maple::state::Stored;
@@ -58,6 +66,8 @@ pub use maple_core::state::Counter;
 #[doc(inline)]
 pub use maple_core::state::Stored;
 
+/// Any value that tables and variables can hold, for those of several types.
+///
 /// ```
 /// use maple::net::Mac;
 /// use maple::state::{Table, Value};
@@ -69,6 +79,8 @@ pub use maple_core::state::Stored;
 #[doc(inline)]
 pub use maple_core::state::Value;
 
+/// A state that tables and variables are read from.
+///
 /// ```
 /// use maple::state::{Read, Table};
 ///
@@ -81,6 +93,8 @@ pub use maple_core::state::Value;
 #[doc(inline)]
 pub use maple_core::state::Read;
 
+/// A transaction that tables and variables are read and written in.
+///
 /// ```
 /// use maple::testing::*;
 ///
@@ -98,6 +112,8 @@ pub use maple_core::state::Read;
 #[doc(inline)]
 pub use maple_core::state::Access;
 
+/// The reason why a transaction ends without effect.
+///
 /// ```
 /// use maple::state::Stop;
 ///
@@ -110,6 +126,8 @@ pub use maple_core::state::Access;
 #[doc(inline)]
 pub use maple_core::state::Stop;
 
+/// The transaction of a thread, which reads and writes at one moment.
+///
 /// ```
 /// use std::time::Duration;
 ///
@@ -136,6 +154,8 @@ pub use maple_core::state::Stop;
 #[doc(inline)]
 pub use maple_core::state::Tx;
 
+/// The tracked state of a controller.
+///
 /// ```
 /// use maple::handlers::SwitchInfo;
 /// use maple::App;
@@ -155,6 +175,8 @@ pub use maple_core::state::Tx;
 #[doc(inline)]
 pub use maple_core::state::Store;
 
+/// The result of one try of a transaction.
+///
 /// ```
 /// use maple::state::{Attempt, Store, Var};
 ///
@@ -165,6 +187,8 @@ pub use maple_core::state::Store;
 #[doc(inline)]
 pub use maple_core::state::Attempt;
 
+/// The keys of a table with their values.
+///
 /// ```
 /// use maple::prelude::*;
 /// use maple::state::{RowMap, Value};
@@ -180,6 +204,8 @@ pub use maple_core::state::Attempt;
 #[doc(inline)]
 pub use maple_core::state::RowMap;
 
+/// The reason why [`Query::try_get`] has no answer.
+///
 /// ```
 /// use maple::testing::Bench;
 /// use maple::Net;
@@ -191,6 +217,8 @@ pub use maple_core::state::RowMap;
 #[doc(inline)]
 pub use maple_core::query::QueryError;
 
+/// The types that a declaration gives to a table or a variable.
+///
 /// ```
 /// use maple::net::Mac;
 /// use maple::state::{Kind, Stored, Table, Types};
@@ -201,6 +229,8 @@ pub use maple_core::query::QueryError;
 #[doc(inline)]
 pub use maple_core::state::{Kind, Types};
 
+/// The error for a value, a type or a version that does not fit the state that is there.
+///
 /// ```
 /// use maple::state::{DeclareError, Mismatch, VersionError, WrongType};
 ///
@@ -213,6 +243,8 @@ pub use maple_core::state::{Kind, Types};
 #[doc(inline)]
 pub use maple_core::state::{DeclareError, Mismatch, VersionError, WrongType};
 
+/// The tracked state at one moment.
+///
 /// ```
 /// use maple::state::{Snapshot, Store};
 ///
