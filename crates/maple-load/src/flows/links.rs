@@ -56,7 +56,7 @@ impl Node {
     /// Creates a switch whose connection has begun: it waits for the controller's hello.
     pub fn new(dpid: u64, version: Version, ports: Vec<Option<FarEnd>>) -> Node {
         let room = u32::MAX as usize;
-        let options = SwitchOptions { n_tables: TABLES, table_size: room, open_vswitch: false, bundles: false };
+        let options = SwitchOptions { n_tables: TABLES, table_size: room, bundles: false, ..SwitchOptions::default() };
         let mut switch = Switch::new(Dpid(dpid), version, options);
         for (number, _) in (0..).zip(&ports).filter(|(_, far)| far.is_some()) {
             switch.add_port(0, PortNo(number));

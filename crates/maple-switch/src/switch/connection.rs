@@ -305,7 +305,7 @@ impl Switch {
         Features {
             dpid: self.dpid,
             n_buffers: 0,
-            n_tables: self.options.n_tables,
+            n_tables: self.n_tables(),
             auxiliary_id: 0,
             capabilities,
             // 1.0: all actions from OUTPUT to ENQUEUE (bits 0 to 11).

@@ -23,6 +23,7 @@ mod fields;
 mod groups;
 mod meters;
 mod normal;
+mod operator;
 mod pipeline;
 mod ports;
 mod queues;
@@ -50,8 +51,10 @@ use pipeline::PacketInSwitch;
 pub struct SwitchOptions {
     /// The number of tables in 1.3, 1 to 254. In 1.0 it is always one.
     pub n_tables: u8,
-    /// The maximum number of rules of each table.
+    /// The maximum number of rules of each table whose size was not set with [`Switch::set_table_size`].
     pub table_size: usize,
+    /// The maximum number of rules of all tables together.
+    pub capacity: usize,
     /// Whether it claims to be an Open vSwitch, and follows it where that violates the specification:
     ///
     /// * It accepts masks on transport ports.
@@ -67,7 +70,7 @@ pub struct SwitchOptions {
 impl Default for SwitchOptions {
     /// Returns 254 tables of 65,536 rules, as many tables as Open vSwitch has; strict, with bundles.
     fn default() -> SwitchOptions {
-        SwitchOptions { n_tables: 254, table_size: 65_536, open_vswitch: false, bundles: true }
+        SwitchOptions { n_tables: 254, table_size: 65_536, capacity: usize::MAX, open_vswitch: false, bundles: true }
     }
 }
 
@@ -234,8 +237,6 @@ pub struct Switch {
 impl Switch {
     /// Creates a switch without ports, rules and connection.
     pub fn new(dpid: Dpid, version: Version, options: SwitchOptions) -> Switch {
-        let n_tables = if version == Version::Of10 { 1 } else { options.n_tables.clamp(1, 254) };
-        let options = SwitchOptions { n_tables, ..options };
         Switch {
             dpid,
             version,
@@ -296,12 +297,13 @@ impl Switch {
     }
 
     /// Restarts the switch as after a power cut: it loses rules, groups, meters, learned addresses, configuration,
-    /// connections and the generation of masters. Ports and queues stay as they are.
+    /// connections and the generation of masters. Ports, queues and sizes of tables stay as they are.
     pub fn restart(&mut self) {
         let fresh = Switch::new(self.dpid, self.version, self.options);
         let (ports, queues, counters) =
             (std::mem::take(&mut self.ports), std::mem::take(&mut self.queues), self.counters);
-        *self = Switch { ports, queues, counters, ..fresh };
+        let tables = self.tables.iter().map(|table| Table::new(table.capacity())).collect();
+        *self = Switch { ports, queues, counters, tables, ..fresh };
         for port in self.ports.values_mut() {
             port.description.config = 0;
         }
@@ -366,7 +368,7 @@ impl Switch {
     fn abilities(&self) -> Abilities<'_> {
         Abilities {
             version: self.version,
-            n_tables: self.options.n_tables,
+            n_tables: self.n_tables(),
             open_vswitch: self.options.open_vswitch,
             groups: &self.groups,
             meters: &self.meters,
@@ -376,23 +378,21 @@ impl Switch {
     fn flow_mod(&mut self, now: Nanoseconds, request: FlowMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
         self.counters.flow_mods += 1;
         let request = self.checked(request)?;
-        if request.command == FlowModCommand::Add {
-            self.make_room(request.table_id);
-        }
-        for at in self.used(request.table_id) {
-            let table = &mut self.tables[at];
-            match request.command {
-                FlowModCommand::Add => table.add(now, self.version, &request)?,
-                FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
-                    let strict = request.command == FlowModCommand::ModifyStrict;
-                    // In 1.0, modifying no rule adds one.
-                    if table.modify(self.version, &request, strict) == 0 && self.version == Version::Of10 {
-                        table.add(now, self.version, &request)?;
-                    }
+        let strict = matches!(request.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
+        let used = self.used(request.table_id);
+        match request.command {
+            FlowModCommand::Add => self.add_rule(now, request.table_id, &request)?,
+            FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
+                let modify = |table: &mut Table| table.modify(self.version, &request, strict);
+                let changed: usize = self.tables[used].iter_mut().map(modify).sum();
+                // In 1.0, modifying no rule adds one.
+                if changed == 0 && self.version == Version::Of10 {
+                    self.add_rule(now, 0, &request)?;
                 }
-                FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
-                    let strict = request.command == FlowModCommand::DeleteStrict;
-                    for rule in table.delete(&request, strict) {
+            }
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict => {
+                for at in used {
+                    for rule in self.tables[at].delete(&request, strict) {
                         self.flow_removed(now, at as u8, rule, Removal::Delete, out);
                     }
                 }
@@ -401,12 +401,24 @@ impl Switch {
         Ok(())
     }
 
+    fn add_rule(&mut self, now: Nanoseconds, table_id: u8, request: &FlowMod) -> Result<(), Refusal> {
+        self.make_room(table_id);
+        let is_full = self.is_full();
+        let table = &mut self.tables[usize::from(table_id)];
+        if is_full && !table.has(request) {
+            return Err(Refusal::TableFull);
+        }
+        table.add(now, self.version, request)
+    }
+
     /// Checks a flow-mod independently of the tables' content. Returns it in the form in which it is obeyed.
     fn checked(&self, mut request: FlowMod) -> Result<FlowMod, Refusal> {
         let known = match self.version {
             Version::Of10 => {
-                // 1.0 has one table and no cookie masks; its emergency rules are not kept.
-                (request.table_id, request.cookie_mask) = (0, 0);
+                // 1.0 has one table and no cookie masks; its emergency rules are not kept. As in Open vSwitch, changes and
+                // deletions are for all tables that the switch may have had in another version.
+                request.table_id = if request.command == FlowModCommand::Add { 0 } else { ALL_TABLES };
+                request.cookie_mask = 0;
                 FLAGS10
             }
             Version::Of13 => FLAGS13,
@@ -421,7 +433,8 @@ impl Switch {
         check::instructions(&self.abilities(), request.table_id, &request.matching, &request.instructions)?;
         request.instructions = check::in_order(request.instructions);
         let deletes = is_deletion(&request);
-        if !self.has_table(request.table_id) || (!deletes && request.table_id == ALL_TABLES) {
+        let takes_all = deletes || self.version == Version::Of10;
+        if !self.has_table(request.table_id) || (!takes_all && request.table_id == ALL_TABLES) {
             return Err(Refusal::BadTable);
         }
         // The switch has no buffers, so it has no packet to send through the tables.
@@ -433,7 +446,7 @@ impl Switch {
 
     /// Reports whether there is a table with this number, or the number means all.
     fn has_table(&self, table_id: u8) -> bool {
-        table_id == ALL_TABLES || table_id < self.options.n_tables
+        table_id == ALL_TABLES || table_id < self.n_tables()
     }
 
     /// Creates a table before its first use.

@@ -306,13 +306,13 @@ impl Switch {
             return;
         }
         let mut pipeline = Match::any().exact(Field::InPort, u128::from(flight.in_port.0));
-        if flight.metadata != 0 {
+        let of13 = self.version == Version::Of13;
+        if of13 && flight.metadata != 0 {
             pipeline = pipeline.exact(Field::Metadata, u128::from(flight.metadata));
         }
-        if flight.tunnel != 0 {
+        if of13 && flight.tunnel != 0 {
             pipeline = pipeline.exact(Field::TunnelId, u128::from(flight.tunnel));
         }
-        let of13 = self.version == Version::Of13;
         let message = Message::PacketIn(PacketIn {
             buffer_id: NO_BUFFER,
             total_len: flight.frame.len().min(usize::from(u16::MAX)) as u16,

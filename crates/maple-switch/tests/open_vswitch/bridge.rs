@@ -194,8 +194,13 @@ impl Bridge<'_> {
 
     /// Connects as one more controller.
     pub fn connect(&self) -> Connection {
+        self.connect_in(self.version)
+    }
+
+    /// Connects as one more controller, in a version that the bridge has.
+    pub fn connect_in(&self, version: Version) -> Connection {
         let path = self.daemons.path(&format!("{}.mgmt", self.name));
-        Connection::new(UnixStream::connect(&path).unwrap_or_else(|error| panic!("{path}: {error}")), self.version)
+        Connection::new(UnixStream::connect(&path).unwrap_or_else(|error| panic!("{path}: {error}")), version)
     }
 
     /// Returns the switch's features.

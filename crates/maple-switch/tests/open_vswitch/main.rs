@@ -9,6 +9,7 @@
 #[allow(dead_code, reason = "the tests of maple-core include this file too")]
 mod bridge;
 mod generate;
+mod operator;
 mod roles;
 #[path = "../../../../tests/skip.rs"]
 mod skip;

@@ -453,7 +453,8 @@ fn control(case: &Case, store: Arc<Store>) -> Control {
 /// Creates the emulated network of a case.
 fn network(case: &Case) -> EmulatedNetwork {
     let ((n_tables, table_size), open_vswitch) = (case.tables, case.open_vswitch);
-    let switch = SwitchOptions { n_tables, table_size, open_vswitch, bundles: case.seed.is_multiple_of(2) };
+    let bundles = case.seed.is_multiple_of(2);
+    let switch = SwitchOptions { n_tables, table_size, open_vswitch, bundles, ..SwitchOptions::default() };
     let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
     let mut network = EmulatedNetwork::with_options(&case.topology(), options);
     for dpid in case.dpids() {

@@ -134,6 +134,16 @@ impl Table {
         self.capacity
     }
 
+    /// Sets the maximum number of rules. Rules that are there stay.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+    }
+
+    /// Reports whether the table has a rule of the match and priority of a flow-mod.
+    pub fn has(&self, request: &FlowMod) -> bool {
+        self.strictly(request).is_some()
+    }
+
     /// Returns the rule that takes a packet with these fields; a field that the packet lacks is `None`. Counts the
     /// lookup, not the packet's bytes.
     pub fn lookup(&mut self, packet: impl FnMut(Field) -> Option<u128>) -> Option<Found<'_>> {

@@ -147,6 +147,49 @@ fn the_overlap_check_compares_rules_of_one_priority() {
 }
 
 #[test]
+fn tables_have_sizes_of_their_own_and_a_capacity_that_they_share() {
+    let options = SwitchOptions { n_tables: 3, table_size: 3, capacity: 4, ..SwitchOptions::default() };
+    let mut tested = TestSwitch::with(Version::Of13, options);
+    tested.switch.set_table_size(1, 2);
+    let script = "add 1 table=0 -> 1
+                  add 1 table=1 -> 1
+                  add 2 table=1 -> 1
+                  add 3 table=1 -> 1
+                  add 2 table=0 -> 1
+                  add 3 table=0 -> 1
+                  add 2 table=0 -> 2";
+    let (all, rules) = (["5/1", "5/1"], "2 -> 2\n1 -> 1\n2 table=1 -> 1\n1 table=1 -> 1\n");
+    assert_eq!(tested.run(script), all, "table 1 has room for two rules, and the switch for four");
+    assert_eq!(tested.dump(), rules);
+    tested.switch.change_options(|options| options.capacity = 1);
+    assert_eq!((tested.run("add 1 -> 3"), tested.run("add 3 -> 3")), (vec![], vec!["5/1".to_owned()]), "rules stay");
+    tested.switch.restart();
+    tested.switch.change_options(|options| options.capacity = 4);
+    tested.switch.connect();
+    assert_eq!(tested.dump(), "");
+    let hello = maple_wire::msg::Hello { version: 4, elements: vec![] };
+    assert!(tested.say(Message::Hello(hello)).is_empty());
+    assert_eq!((tested.run(script), tested.dump().as_str()), (all.map(str::to_owned).to_vec(), rules), "sizes stay");
+}
+
+#[test]
+fn a_switch_that_speaks_1_0_sends_packets_by_the_rules_that_1_3_has_left_and_deletes_them_all() {
+    let mut tested = TestSwitch::new(Version::Of13);
+    assert!(tested.run("add 5 -> meta:7 goto:1\nadd 5 table=1 in_port=1 -> controller\nadd 6 table=2 -> 1").is_empty());
+    tested.switch.speak(Version::Of10);
+    assert!(!tested.switch.is_connected());
+    tested.switch.connect();
+    assert!(tested.say(Message::Hello(maple_wire::msg::Hello { version: 1, elements: vec![] })).is_empty());
+    let out = tested.switch.receive(0, PortNo(1), Frame::ethernet([2; 6], [4; 6]).raw(0x88b5, b"hello"));
+    let [Outgoing::Message { message, .. }] = &out[..] else { panic!("{out:?}") };
+    assert!(message.to_bytes(Version::Of10, 0).is_ok(), "{message:?} names only the port");
+    assert!(tested.run("delete_strict 6 ->").is_empty());
+    assert_eq!(tested.dump().lines().count(), 2);
+    assert!(tested.run("delete 0 ->").is_empty());
+    assert_eq!(tested.dump(), "");
+}
+
+#[test]
 fn a_full_table_refuses_additions_and_nothing_else() {
     for (version, error) in [(Version::Of10, "3/0"), (Version::Of13, "5/1")] {
         let mut tested =
