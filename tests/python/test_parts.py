@@ -63,7 +63,6 @@ LISTS = {
     "Point": "the figures of a run",
     "Report": "the figures of a run",
     "RunOptions": "a command line",
-    "SimSwitch": "what a test sets: the ways in which switches differ",
 }
 # A part of the engine is a folder with the concerns of one struct.
 FOLDERS = [

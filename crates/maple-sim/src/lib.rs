@@ -17,4 +17,4 @@ mod switch;
 
 pub use choices::Choices;
 pub use sim_network::{Delivery, SimNetwork};
-pub use switch::{Out, SimSwitch};
+pub use switch::SimSwitch;

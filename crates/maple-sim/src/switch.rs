@@ -1,35 +1,23 @@
-//! A simulated switch: the tables of `maple-switch`, and faults that tests ask for.
+//! A simulated switch: the model of `maple-switch`, with faults that tests ask for.
 //!
 //! It shares only the messages with the engine. They pass through the codec of the switch's version, so parts that this
 //! version cannot express do not arrive.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use maple_core::engine::{ReportedRule, Time};
-use maple_switch::{Rule, Table};
-use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, ReplyBody, RequestBody, StatsReply};
-use maple_wire::msg::{Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketOut};
-use maple_wire::packet::flight::{Effect, Flight, Next};
-use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
+use maple_switch::{ControllerId, Outgoing, Rule, Switch, SwitchOptions};
+use maple_wire::msg::command::{ADD, DELETE};
+use maple_wire::msg::{ErrorMsg, FlowMod, FlowModCommand, Header, Hello, MeterMod, NO_BUFFER, PacketIn, ReplyBody};
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message, PortNo, Version};
 
-mod bundles;
-
-use bundles::Bundle;
+/// The controller that other programs are to a switch.
+const OTHER: ControllerId = ControllerId(1);
 
 /// A simulated switch.
 pub struct SimSwitch {
-    /// The datapath id of the switch.
-    pub dpid: Dpid,
-    /// The OpenFlow version of the switch.
-    pub version: Version,
-    /// The number of tables.
-    pub tables: u8,
-    /// The maximum number of rules.
-    pub capacity: usize,
-    /// The tables with a capacity of their own, and the maximum number of rules in each.
-    pub table_sizes: BTreeMap<u8, usize>,
+    /// What the switch does unless a fault is planted.
+    pub model: Switch,
     /// The tables of exact matches: each takes rules that match all of these fields exactly and nothing else, and a
     /// table-miss rule.
     pub exact_tables: BTreeMap<u8, Vec<Field>>,
@@ -47,16 +35,8 @@ pub struct SimSwitch {
     pub buffers: bool,
     kept: BTreeMap<u32, Vec<u8>>,
     last_kept: u32,
-    /// Whether the switch has bundles.
-    pub takes_bundles: bool,
-    /// The open bundles.
-    pub(crate) bundles: BTreeMap<u32, Bundle>,
     /// Whether the switch accepts meters.
     pub takes_meters: bool,
-    /// The meters: their flags and bands.
-    pub meters: BTreeMap<u32, (u16, Vec<Band>)>,
-    /// The tables that were ever used.
-    flow_tables: BTreeMap<u8, Table>,
     /// Whether the switch refuses to delete rules.
     pub refuses_deletions: bool,
     /// Rules that do not have the match that they show. In Open vSwitch these are the rules for untagged packets that
@@ -64,365 +44,210 @@ pub struct SimSwitch {
     pub disguised: Vec<ReportedRule>,
     /// Whether the switch reports its counters.
     pub tells: bool,
-    /// The current time.
-    pub now: Time,
-    /// The counters of the ports.
-    pub ports: BTreeMap<PortNo, PortStats>,
-}
-
-/// A rule with its table.
-pub(crate) type Placed = (u8, Rule);
-
-/// A packet on its way out of a switch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Out {
-    /// The packet leaves by a port.
-    Port(PortNo, Vec<u8>),
-    /// The packet goes to the controller.
-    Controller(Box<PacketIn>),
+    pub(crate) now: Time,
 }
 
 impl SimSwitch {
-    /// Creates a switch without rules and without a limit on them, which sends whole packets.
+    /// Creates a switch without rules, without a limit on them and without bundles, which sends whole packets. Switches
+    /// with even ids follow Open vSwitch where that violates the specification.
     pub fn new(dpid: Dpid, version: Version) -> SimSwitch {
+        let options = SwitchOptions {
+            table_size: usize::MAX,
+            open_vswitch: dpid.0.is_multiple_of(2),
+            bundles: false,
+            ..SwitchOptions::default()
+        };
         SimSwitch {
-            dpid,
-            version,
-            tables: if version == Version::Of13 { 254 } else { 1 },
-            capacity: usize::MAX,
-            table_sizes: BTreeMap::new(),
+            model: Switch::new(dpid, version, options),
             exact_tables: BTreeMap::new(),
             refuses_table: None,
             takes_metadata: true,
             takes_action_sets: true,
             refuses_in_set: None,
             takes_meters: true,
-            meters: BTreeMap::new(),
             send_len: usize::MAX,
             buffers: false,
             kept: BTreeMap::new(),
             last_kept: 0,
-            takes_bundles: false,
-            bundles: BTreeMap::new(),
-            flow_tables: BTreeMap::new(),
             refuses_deletions: false,
             disguised: Vec::new(),
             tells: true,
             now: Time(0),
-            ports: BTreeMap::new(),
         }
+    }
+
+    /// Begins a connection to the controller. Bundles of an earlier one are gone.
+    pub(crate) fn connect(&mut self) {
+        self.model.connect();
+        let hello = Hello { version: self.model.version() as u8, elements: Vec::new() };
+        self.model.handle(self.now.0, 0, Message::Hello(hello), &[]);
     }
 
     /// Returns the rules of the switch, by table and falling priority.
     pub fn flows(&self) -> Vec<ReportedRule> {
-        let of_table = |(id, table): (&u8, &Table)| {
-            let rules = table.rules().into_iter().map(|rule| installed(*id, rule));
-            rules.collect::<Vec<_>>()
-        };
-        self.flow_tables.iter().flat_map(of_table).collect()
+        let tables = (0..).zip(self.model.tables());
+        tables.flat_map(|(id, table)| table.rules().into_iter().map(move |rule| reported(id, rule))).collect()
     }
 
-    /// Changes the rules of the switch as another controller would. Rules that stay keep their counters.
+    /// Changes the rules of the switch as another program would, in any version. Rules that stay keep their counters.
     pub fn edit_flows(&mut self, edit: impl FnOnce(&mut Vec<ReportedRule>)) {
         let before = self.flows();
         let mut after = before.clone();
         edit(&mut after);
         for gone in before.iter().filter(|flow| !after.contains(flow)) {
-            self.remove(gone);
+            self.model.table_mut(gone.table_id).delete(&request(FlowModCommand::DeleteStrict, gone), true);
         }
-        let (now, version) = (self.now.0, self.version);
+        let (now, version) = (self.now.0, self.model.version());
         for new in after.iter().filter(|flow| !before.contains(flow)) {
             let request = request(FlowModCommand::Add, new);
-            self.table(new.table_id).add(now, version, &request).expect("there is room");
+            self.model.table_mut(new.table_id).add(now, version, &request).expect("there is room");
         }
     }
 
-    /// Removes a rule. Returns it with its counters, if it is there.
-    pub(crate) fn remove(&mut self, flow: &ReportedRule) -> Option<Placed> {
-        let request = request(FlowModCommand::DeleteStrict, flow);
-        self.table(flow.table_id).delete(&request, true).pop().map(|rule| (flow.table_id, rule))
+    /// Obeys a message of another controller. Returns what leaves the switch to the first one, and by ports.
+    pub fn obey_another(&mut self, message: Message) -> Vec<Outgoing> {
+        let version = self.model.version() as u8;
+        let header = Header { version, kind: 0, length: 0, xid: 0 };
+        let out = self.model.handle_message_from(OTHER, self.now.0, header, message);
+        self.as_sent(out)
     }
 
-    fn table(&mut self, id: u8) -> &mut Table {
-        self.flow_tables.entry(id).or_insert_with(|| Table::new(usize::MAX))
+    /// Deletes a rule as another controller would. Returns what leaves the switch.
+    pub(crate) fn lose(&mut self, flow: &ReportedRule) -> Vec<Outgoing> {
+        self.obey_another(Message::FlowMod(request(FlowModCommand::DeleteStrict, flow)))
     }
 
-    /// Changes a meter.
-    ///
-    /// # Errors
-    /// The error that the switch answers with.
-    pub fn meter_mod(&mut self, request: &MeterMod) -> Result<(), ErrorMsg> {
-        let refuse = |code| Err(ErrorMsg { kind: 12, code, data: Vec::new() });
-        let is_there = self.meters.contains_key(&request.meter);
-        match request.command {
-            0 if is_there => return refuse(1),
-            0 if !self.takes_meters => return refuse(8),
-            1 if !is_there => return refuse(3),
-            0 | 1 => drop(self.meters.insert(request.meter, (request.flags, request.bands.clone()))),
-            _ => {
-                let uses = |i: &Instruction| *i == Instruction::Meter(request.meter);
-                let mut rules = self.flow_tables.values().flat_map(Table::iter);
-                assert!(!rules.any(|rule| rule.instructions.iter().any(uses)), "a rule needs that meter");
-                self.meters.remove(&request.meter);
+    /// Obeys a message of the controller. Returns what leaves the switch.
+    pub(crate) fn obey(&mut self, xid: u32, message: &Message) -> Vec<Outgoing> {
+        let bytes = message
+            .to_bytes(self.model.version(), xid)
+            .unwrap_or_else(|error| panic!("the engine sends what the version has: {error}: {message:?}"));
+        let (_, mut read) = Message::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
+        if let Some(error) = self.planted_refusal(&read) {
+            return vec![Outgoing::Message { controller: ControllerId::FIRST, xid, message: Message::Error(error) }];
+        }
+        match &mut read {
+            Message::FlowMod(request) if self.finds_disguised(request) => return Vec::new(),
+            Message::PacketOut(request) => {
+                if let Some(frame) = self.kept.remove(&request.buffer_id) {
+                    (request.buffer_id, request.data) = (NO_BUFFER, frame);
+                }
+            }
+            _ => {}
+        }
+        let out = self.model.handle(self.now.0, xid, read, &bytes);
+        for item in &out {
+            if let Outgoing::Message { message: Message::Error(error), .. } = item {
+                assert!(may_meet(error), "the engine sends what no switch obeys: {error:?} for {message:?}");
             }
         }
-        Ok(())
-    }
-
-    /// Checks whether the switch could obey a request if it had the capacity.
-    ///
-    /// # Errors
-    /// The error that the switch answers with.
-    fn check(&self, request: &FlowMod) -> Result<(), ErrorMsg> {
-        if request.command != FlowModCommand::Add {
-            let no_such_table = ErrorMsg { kind: 5, code: 2, data: Vec::new() };
-            return if self.refuses_deletions || request.table_id >= self.tables { Err(no_such_table) } else { Ok(()) };
-        }
-        if self.version == Version::Of10 && request.table_id != 0 {
-            return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
-        }
-        let unknown = |i: &Instruction| matches!(i, Instruction::Meter(meter) if !self.meters.contains_key(meter));
-        if request.instructions.iter().any(unknown) {
-            // Open vSwitch answers with OFPMMFC_INVALID_METER.
-            return Err(ErrorMsg { kind: 12, code: 2, data: Vec::new() });
-        }
-        let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
-        if !self.takes_metadata && request.instructions.iter().any(carries) {
-            return Err(ErrorMsg { kind: 3, code: 3, data: Vec::new() });
-        }
-        let is_of_set =
-            |instruction: &Instruction| matches!(instruction, Instruction::WriteActions(_) | Instruction::ClearActions);
-        if !self.takes_action_sets && request.instructions.iter().any(is_of_set) {
-            return Err(ErrorMsg { kind: 3, code: 1, data: Vec::new() });
-        }
-        let is_refused =
-            |action: &Action| matches!(action, Action::Output { port, .. } if Some(*port) == self.refuses_in_set);
-        let leads_there =
-            |of: &Instruction| matches!(of, Instruction::WriteActions(actions) if actions.iter().any(is_refused));
-        if request.instructions.iter().any(leads_there) {
-            // OFPBAC_BAD_OUT_PORT.
-            return Err(ErrorMsg { kind: 2, code: 4, data: Vec::new() });
-        }
-        if self.refuses_table.is_some_and(|first| first <= request.table_id) {
-            return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
-        }
-        if request.table_id >= self.tables {
-            return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
-        }
-        let is_miss = request.priority == 0 && request.matching.fields.is_empty();
-        let exact = self.exact_tables.get(&request.table_id).filter(|_| !is_miss);
-        if exact.is_some_and(|fields| !matches_exactly(&request.matching, fields)) {
-            // OFPBMC_BAD_WILDCARDS.
-            return Err(ErrorMsg { kind: 4, code: 5, data: Vec::new() });
-        }
-        Ok(())
-    }
-
-    /// Changes the tables. Returns the rules that were deleted.
-    ///
-    /// # Errors
-    /// The error that the switch answers with.
-    pub(crate) fn flow_mod(&mut self, request: &FlowMod) -> Result<Vec<Placed>, ErrorMsg> {
-        let is_exact = self.version == Version::Of10 && has_no_wildcards(&request.matching);
-        let priority = if is_exact { u16::MAX } else { request.priority };
-        let request = FlowMod { priority, matching: in_order(&request.matching), ..request.clone() };
-        self.check(&request)?;
-        match request.command {
-            FlowModCommand::Add if self.is_full_for(&request) => {
-                let (kind, code) = if self.version == Version::Of10 { (3, 0) } else { (5, 1) };
-                Err(ErrorMsg { kind, code, data: Vec::new() })
-            }
-            FlowModCommand::Add => {
-                let (now, version) = (self.now.0, self.version);
-                self.table(request.table_id).add(now, version, &request).expect("there is room");
-                Ok(Vec::new())
-            }
-            FlowModCommand::DeleteStrict | FlowModCommand::Delete => Ok(self.delete(&request)),
-            _ => Err(ErrorMsg { kind: 5, code: 6, data: Vec::new() }),
-        }
-    }
-
-    /// Reports whether there is no room for a new rule.
-    fn is_full_for(&self, request: &FlowMod) -> bool {
-        let table = self.flow_tables.get(&request.table_id);
-        let replaces = table.is_some_and(|table| table.iter().any(|rule| is_same(rule, request)));
-        let in_table = table.map_or(0, Table::len);
-        let is_table_full = self.table_sizes.get(&request.table_id).is_some_and(|most| in_table >= *most);
-        !replaces && (self.flow_tables.values().map(Table::len).sum::<usize>() >= self.capacity || is_table_full)
-    }
-
-    fn delete(&mut self, request: &FlowMod) -> Vec<Placed> {
-        let (is_strict, mut deleted) = (request.command == FlowModCommand::DeleteStrict, Vec::new());
-        for (id, table) in &mut self.flow_tables {
-            let is_disguised = |rule: &Rule| is_same(rule, request) && self.disguised.contains(&installed(*id, rule));
-            // In 1.0 a deletion is for all tables that the switch may have had in another version.
-            let is_meant = self.version == Version::Of10 || *id == request.table_id;
-            if is_meant && !(is_strict && table.iter().any(is_disguised)) {
-                deleted.extend(table.delete(request, is_strict).into_iter().map(|rule| (*id, rule)));
-            }
-        }
-        deleted
-    }
-
-    /// Counts a frame that goes through a port, in or out.
-    pub fn count(&mut self, port: PortNo, bytes: usize, is_in: bool) {
-        let Some(port) = self.ports.get_mut(&port) else { return };
-        let (packets, sum) =
-            if is_in { (&mut port.rx_packets, &mut port.rx_bytes) } else { (&mut port.tx_packets, &mut port.tx_bytes) };
-        (*packets, *sum) = (*packets + 1, *sum + bytes as u64);
+        self.as_sent(out)
     }
 
     /// Processes a frame that came in by a port. Returns what leaves the switch.
-    pub fn receive(&mut self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
-        let mut out = Vec::new();
-        let mut flight = Flight::new(frame.to_vec(), in_port);
-        let mut table = 0;
-        loop {
-            let Some(rule) = self.look_up(table, &flight) else {
-                // If no rule matches, 1.0 asks the controller, and 1.3 drops the packet.
-                if self.version == Version::Of10 {
-                    out.push(self.packet_in(&flight, table, u64::MAX));
-                }
-                return out;
-            };
-            (rule.packets, rule.bytes) = (rule.packets + 1, rule.bytes + flight.frame.len() as u64);
-            let (instructions, cookie) = (Arc::clone(&rule.instructions), rule.cookie);
-            let mut next = None;
-            for instruction in &*instructions {
-                match flight.execute(instruction) {
-                    Next::Apply(actions) => {
-                        if !self.act(actions, &mut flight, table, cookie, &mut out) {
-                            return out;
-                        }
+    pub fn receive(&mut self, frame: &[u8], in_port: PortNo) -> Vec<Outgoing> {
+        let out = self.model.receive(self.now.0, in_port, frame);
+        self.as_sent(out)
+    }
+
+    /// Returns the error of a planted fault for a message.
+    fn planted_refusal(&self, message: &Message) -> Option<ErrorMsg> {
+        let error = |kind, code| Some(ErrorMsg { kind, code, data: Vec::new() });
+        match message {
+            Message::FlowMod(request) => self.planted_refusal_of(request),
+            Message::BundleAdd(added) => self.planted_refusal(&added.message),
+            // OFPMMFC_BAD_BAND.
+            Message::MeterMod(request) if request.command == ADD && !self.takes_meters => error(12, 8),
+            Message::MeterMod(MeterMod { command: DELETE, meter, .. }) => {
+                let uses = |flow: &ReportedRule| flow.instructions.contains(&Instruction::Meter(*meter));
+                assert!(!self.flows().iter().any(uses), "a rule needs that meter");
+                None
+            }
+            // OFPBRC_BAD_STAT.
+            Message::StatsRequest(_) if !self.tells => error(1, 2),
+            _ => None,
+        }
+    }
+
+    fn planted_refusal_of(&self, request: &FlowMod) -> Option<ErrorMsg> {
+        let error = |kind, code| Some(ErrorMsg { kind, code, data: Vec::new() });
+        let has = |is_refused: &dyn Fn(&Instruction) -> bool| request.instructions.iter().any(is_refused);
+        let is_refused =
+            |action: &Action| matches!(action, Action::Output { port, .. } if Some(*port) == self.refuses_in_set);
+        let is_miss = request.priority == 0 && request.matching.fields.is_empty();
+        let exact = self.exact_tables.get(&request.table_id).filter(|_| !is_miss);
+        match request.command {
+            // OFPFMFC_BAD_TABLE_ID.
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict if self.refuses_deletions => error(5, 2),
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict => None,
+            // OFPBIC_UNSUP_METADATA.
+            _ if !self.takes_metadata && has(&|of| matches!(of, Instruction::WriteMetadata { .. })) => error(3, 3),
+            // OFPBIC_UNSUP_INST.
+            _ if !self.takes_action_sets
+                && has(&|of| matches!(of, Instruction::WriteActions(_) | Instruction::ClearActions)) =>
+            {
+                error(3, 1)
+            }
+            // OFPBAC_BAD_OUT_PORT.
+            _ if has(&|of| matches!(of, Instruction::WriteActions(all) if all.iter().any(is_refused))) => error(2, 4),
+            // OFPFMFC_BAD_TABLE_ID.
+            _ if self.refuses_table.is_some_and(|first| first <= request.table_id) => error(5, 2),
+            // OFPBMC_BAD_WILDCARDS.
+            _ if exact.is_some_and(|fields| !matches_exactly(&request.matching, fields)) => error(4, 5),
+            _ => None,
+        }
+    }
+
+    /// Reports whether a request is the strict deletion of a rule that shows another match than it has.
+    fn finds_disguised(&self, request: &FlowMod) -> bool {
+        let matching = in_order(&request.matching);
+        let is_meant = |flow: &ReportedRule| {
+            let is_of_table = self.model.version() == Version::Of10 || flow.table_id == request.table_id;
+            is_of_table && flow.priority == request.priority && flow.matching == matching
+        };
+        request.command == FlowModCommand::DeleteStrict
+            && self.disguised.iter().any(is_meant)
+            && self.flows().iter().any(|flow| is_meant(flow) && self.disguised.contains(flow))
+    }
+
+    /// Returns what leaves the switch in the form in which it does: packets for the controller in part, and matches with
+    /// their fields in an order of the switch's own, as in Open vSwitch.
+    fn as_sent(&mut self, mut out: Vec<Outgoing>) -> Vec<Outgoing> {
+        let to_other = |item: &Outgoing| matches!(item, Outgoing::Message { controller: OTHER, .. });
+        out.retain(|item| !to_other(item));
+        for item in &mut out {
+            match item {
+                Outgoing::Message { message: Message::PacketIn(packet_in), .. } => self.cut(packet_in),
+                Outgoing::Message { message: Message::FlowRemoved(gone), .. } => gone.matching.fields.reverse(),
+                Outgoing::Message { message: Message::StatsReply(reply), .. } => {
+                    if let ReplyBody::Flow(flows) = &mut reply.body {
+                        flows.iter_mut().for_each(|flow| flow.matching.fields.reverse());
                     }
-                    Next::Table(to) => next = Some(to),
-                    Next::Meter(_) | Next::Done => {}
-                    Next::Unknown => panic!("the engine uses no {instruction:?}"),
                 }
-            }
-            match next {
-                Some(next) => table = next,
-                None => break,
+                _ => {}
             }
         }
-        let set = flight.set.in_order();
-        self.act(&set, &mut flight, table, u64::MAX, &mut out);
         out
     }
 
-    /// Returns the counters that the switch reports.
-    ///
-    /// # Errors
-    /// The error that the switch answers with.
-    pub fn stats(&self, request: &RequestBody) -> Result<StatsReply, ErrorMsg> {
-        if !self.tells {
-            return Err(ErrorMsg { kind: 1, code: 2, data: Vec::new() });
+    /// Cuts off what the switch does not send of a packet, and keeps the packet if it has buffers.
+    fn cut(&mut self, packet_in: &mut PacketIn) {
+        if packet_in.data.len() <= self.send_len {
+            return;
         }
-        if *request == RequestBody::Port(PortNo::ANY) {
-            return Ok(StatsReply { flags: 0, body: ReplyBody::Port(self.ports.values().copied().collect()) });
-        }
-        if let RequestBody::MeterConfig(_) = request {
-            let config = |(meter, (flags, bands)): (&u32, &(u16, Vec<Band>))| MeterConfig {
-                flags: *flags,
-                meter: *meter,
-                bands: bands.clone(),
-            };
-            return Ok(StatsReply { flags: 0, body: ReplyBody::MeterConfig(self.meters.iter().map(config).collect()) });
-        }
-        let (RequestBody::Flow(asked) | RequestBody::Aggregate(asked)) = request else {
-            panic!("the engine asks for no {request:?}")
-        };
-        let wanted = FlowMod::new(FlowModCommand::Delete, 0, asked.matching.clone(), Vec::new());
-        let is_meant = |(id, _): &(&u8, &Table)| asked.table_id == 0xff || asked.table_id == **id;
-        let lines: Vec<FlowStats> = self
-            .flow_tables
-            .iter()
-            .filter(is_meant)
-            .flat_map(|(id, table)| table.covered(&wanted).into_iter().map(|rule| self.line(*id, rule)))
-            .collect();
-        let body = match request {
-            RequestBody::Aggregate(_) => ReplyBody::Aggregate(AggregateStats {
-                packet_count: lines.iter().map(|line| line.packet_count).sum(),
-                byte_count: 0,
-                flow_count: lines.len() as u32,
-            }),
-            _ => ReplyBody::Flow(lines),
-        };
-        Ok(StatsReply { flags: 0, body })
-    }
-
-    fn line(&self, table_id: u8, rule: &Rule) -> FlowStats {
-        let age = Duration::from_nanos(self.now.0.saturating_sub(rule.added));
-        FlowStats {
-            table_id,
-            duration_sec: age.as_secs() as u32,
-            duration_nsec: age.subsec_nanos(),
-            priority: rule.priority,
-            idle_timeout: 0,
-            hard_timeout: 0,
-            flags: 0,
-            cookie: rule.cookie,
-            packet_count: rule.packets,
-            byte_count: rule.bytes,
-            // Switches report fields in an order of their own.
-            matching: Match { fields: rule.matching.fields.iter().rev().cloned().collect() },
-            instructions: rule.instructions.to_vec(),
-        }
-    }
-
-    /// Processes a packet-out. Returns what leaves the switch.
-    pub fn packet_out(&mut self, request: &PacketOut) -> Vec<Out> {
-        let mut out = Vec::new();
-        let frame = match request.buffer_id {
-            NO_BUFFER => request.data.clone(),
-            id => match self.kept.remove(&id) {
-                Some(frame) => frame,
-                None => return out,
-            },
-        };
-        self.act(&request.actions, &mut Flight::new(frame, request.in_port), 0, u64::MAX, &mut out);
-        out
-    }
-
-    fn look_up(&mut self, table: u8, flight: &Flight) -> Option<&mut Rule> {
-        let packet = flight.packet();
-        let value = |field| flight.carried(field).or_else(|| packet.switch_value(field));
-        Some(self.flow_tables.get_mut(&table)?.lookup(value)?.rule)
-    }
-
-    /// Applies actions in their order. Returns whether the packet goes on after them.
-    fn act(&mut self, actions: &[Action], flight: &mut Flight, table: u8, cookie: u64, out: &mut Vec<Out>) -> bool {
-        for action in actions {
-            match flight.act(action) {
-                Effect::Output(PortNo::CONTROLLER, _) => out.push(self.packet_in(flight, table, cookie)),
-                Effect::Output(port, _) if port == flight.in_port => {}
-                Effect::Output(PortNo::IN_PORT, _) => out.push(Out::Port(flight.in_port, flight.frame.clone())),
-                Effect::Output(port, _) => out.push(Out::Port(port, flight.frame.clone())),
-                Effect::Done => {}
-                Effect::Expired => return false,
-                Effect::Group(_) | Effect::Unknown => panic!("the engine uses no {action:?}"),
-            }
-        }
-        true
-    }
-
-    fn packet_in(&mut self, flight: &Flight, table_id: u8, cookie: u64) -> Out {
-        let frame = &flight.frame;
-        let captured = frame.len().min(self.send_len);
-        let mut buffer_id = NO_BUFFER;
-        if captured < frame.len() && self.buffers {
+        if self.buffers {
             self.last_kept += 1;
-            buffer_id = self.last_kept;
-            self.kept.insert(buffer_id, frame.clone());
+            packet_in.buffer_id = self.last_kept;
+            self.kept.insert(self.last_kept, packet_in.data.clone());
         }
-        Out::Controller(Box::new(PacketIn {
-            buffer_id,
-            total_len: frame.len() as u16,
-            table_id,
-            cookie,
-            ..PacketIn::new(flight.in_port.0, frame[..captured].to_vec())
-        }))
+        packet_in.data.truncate(self.send_len);
     }
+}
+
+/// Reports whether a correct request can meet this error: that a table is full or not there, that a meter is there or not,
+/// or that a bundle is not there or contains such a request.
+fn may_meet(error: &ErrorMsg) -> bool {
+    matches!((error.kind, error.code), (3, 0) | (5, 1 | 2) | (12, 1..=3) | (0xffff, 2302 | 2313))
 }
 
 /// Reports whether a match fixes exactly these fields.
@@ -431,31 +256,7 @@ fn matches_exactly(matching: &Match, fields: &[Field]) -> bool {
     matching.constraints().count() == fields.len() && matching.constraints().all(is_exact)
 }
 
-/// Reports whether a 1.0 match fixes everything that it can: then its rule has the highest priority (§3.4).
-fn has_no_wildcards(matching: &Match) -> bool {
-    const ALL: [Field; 9] = [
-        Field::InPort,
-        Field::EthSrc,
-        Field::EthDst,
-        Field::EthType,
-        Field::VlanVid,
-        Field::IpDscp,
-        Field::IpProto,
-        Field::Ipv4Src,
-        Field::Ipv4Dst,
-    ];
-    const PORTS: [[Field; 2]; 4] = [
-        [Field::TcpSrc, Field::TcpDst],
-        [Field::UdpSrc, Field::UdpDst],
-        [Field::SctpSrc, Field::SctpDst],
-        [Field::Icmpv4Type, Field::Icmpv4Code],
-    ];
-    let has = |field: &Field| matching.get(*field).is_some_and(Constraint::is_exact);
-    let untagged = matching.get(Field::VlanVid).is_some_and(|vid| vid.value == 0);
-    ALL.iter().all(has) && PORTS.iter().any(|both| both.iter().all(has)) && (untagged || has(&Field::VlanPcp))
-}
-
-fn installed(table_id: u8, rule: &Rule) -> ReportedRule {
+fn reported(table_id: u8, rule: &Rule) -> ReportedRule {
     ReportedRule {
         table_id,
         priority: rule.priority,
@@ -465,21 +266,16 @@ fn installed(table_id: u8, rule: &Rule) -> ReportedRule {
     }
 }
 
-fn is_same(rule: &Rule, request: &FlowMod) -> bool {
-    rule.priority == request.priority && rule.matching == request.matching
-}
-
 fn request(command: FlowModCommand, flow: &ReportedRule) -> FlowMod {
     FlowMod {
         table_id: flow.table_id,
         cookie: flow.cookie,
+        flags: FlowMod::SEND_FLOW_REM,
         ..FlowMod::new(command, flow.priority, in_order(&flow.matching), flow.instructions.clone())
     }
 }
 
 /// A match with its fields in OXM order, whatever version it came in.
 fn in_order(matching: &Match) -> Match {
-    let ordered = Match::from_constraints(matching.constraints().copied());
-    assert_eq!(ordered.fields.len(), matching.fields.len(), "the engine uses no unknown fields");
-    ordered
+    Match::from_constraints(matching.constraints().copied())
 }

@@ -46,7 +46,7 @@ impl SimNetwork {
         for to in to.into_iter().filter(|to| *to != from) {
             if to == place(index) {
                 self.reach_hosts(to, frame.to_vec());
-            } else if self.wiring.ports.get(&to) == Some(&true) {
+            } else if self.is_up(to) {
                 self.inject(to, frame.to_vec());
             }
         }

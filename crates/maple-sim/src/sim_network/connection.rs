@@ -2,10 +2,10 @@
 
 use maple_core::engine::Event;
 use maple_core::network::Location;
-use maple_wire::msg::{PortReason, PortStatus};
-use maple_wire::{Dpid, Message, Port};
+use maple_wire::msg::PortReason;
+use maple_wire::{Dpid, Message};
 
-use super::{Channel, Happening, SimNetwork, switch_of};
+use super::{Channel, Happening, SimNetwork, SimSwitch, switch_of};
 
 impl SimNetwork {
     /// Ends the control connection of a switch. Some of the messages under way to the switch arrive; those under way
@@ -41,7 +41,7 @@ impl SimNetwork {
         self.wiring.away.insert(dpid);
         arrived.into_iter().for_each(|(xid, message)| self.at_switch(dpid, xid, *message));
         if let Some(switch) = self.wiring.switches.get_mut(&dpid) {
-            switch.bundles.clear();
+            switch.model.disconnect();
         }
     }
 
@@ -55,7 +55,7 @@ impl SimNetwork {
         if empty {
             switch.edit_flows(Vec::clear);
         }
-        let (shard, version) = (usize::from(self.wiring.shards[&dpid].0), switch.version);
+        let (shard, version) = (usize::from(self.wiring.shards[&dpid].0), switch.model.version());
         if !self.controller.engines[shard].view().is_unreachable(dpid) {
             return self.announce(dpid);
         }
@@ -64,20 +64,19 @@ impl SimNetwork {
             self.notify(dpid, Event::SwitchDown { dpid });
             return self.announce(dpid);
         }
+        self.wiring.switches.get_mut(&dpid).into_iter().for_each(SimSwitch::connect);
         self.notify(dpid, Event::SwitchReachable { dpid });
         let gone = known.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
-        let gone: Vec<Location> = gone.filter(|at| !self.wiring.ports.contains_key(at)).collect();
-        for at in gone {
-            let status = PortStatus { reason: PortReason::Delete, port: Port::new(at.port, [0; 6], "port") };
-            self.notify(dpid, Event::PortStatus { dpid, status });
-        }
-        self.ports_of(dpid).into_iter().for_each(|at| self.tell_port(at));
+        let gone: Vec<Location> = gone.filter(|at| self.port(*at).is_none()).collect();
+        gone.into_iter().for_each(|at| self.tell_port(PortReason::Delete, at));
+        self.tell_ports(dpid);
         self.schedule(Channel::ToShard(dpid), Happening::ReadRules(dpid));
     }
 
     /// Lets a switch whose connection had ended connect again after some time.
     pub fn regain_connection_in(&mut self, dpid: Dpid, wait: std::time::Duration) {
         self.wiring.away.remove(&dpid);
+        self.wiring.switches.get_mut(&dpid).into_iter().for_each(SimSwitch::connect);
         let back = Happening::Event(self.wiring.shards[&dpid], Box::new(Event::SwitchReachable { dpid }));
         self.schedule_after(wait, Channel::ToShard(dpid), back);
         self.schedule_after(wait, Channel::ToShard(dpid), Happening::ReadRules(dpid));

@@ -2,11 +2,12 @@
 
 use maple_core::engine::{Event, PROBE_MAC};
 use maple_core::network::{Location, Mac};
-use maple_wire::msg::{BundleAdd, BundleControl, Message};
+use maple_switch::Outgoing;
+use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, Packet, Version};
+use maple_wire::{Dpid, Field, Packet};
 
-use super::{Channel, Happening, Out, SimNetwork};
+use super::{Channel, Happening, SimNetwork};
 
 impl SimNetwork {
     pub(super) fn at_switch(&mut self, dpid: Dpid, xid: u32, message: Message) {
@@ -18,53 +19,13 @@ impl SimNetwork {
 
     fn obey(&mut self, dpid: Dpid, xid: u32, message: Message) {
         let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
+        self.flow_mods += u64::from(matches!(message, Message::FlowMod(_) | Message::BundleAdd(_)));
         switch.now = self.now;
+        let out = switch.obey(xid, &message);
         if let Some(messages) = &mut self.messages {
-            messages.push((dpid, message.clone()));
+            messages.push((dpid, message));
         }
-        match through_codec(switch.version, xid, &message) {
-            Message::FlowMod(flow_mod) => {
-                self.flow_mods += 1;
-                match switch.flow_mod(&flow_mod) {
-                    Ok(deleted) => deleted.into_iter().for_each(|flow| self.tell_removed(dpid, flow)),
-                    Err(error) => self.notify(dpid, Event::SwitchError { dpid, xid, error }),
-                }
-            }
-            Message::BundleControl(request) => self.bundle_control(dpid, xid, request),
-            Message::BundleAdd(request) => self.bundle_add(dpid, xid, request),
-            Message::PacketOut(packet_out) => {
-                let out = switch.packet_out(&packet_out);
-                self.leave(dpid, out);
-            }
-            Message::StatsRequest(request) => match switch.stats(&request.body) {
-                Ok(reply) => self.notify(dpid, Event::FlowStats { dpid, xid, reply }),
-                Err(error) => self.notify(dpid, Event::SwitchError { dpid, xid, error }),
-            },
-            Message::MeterMod(request) => {
-                if let Err(error) = switch.meter_mod(&request) {
-                    self.notify(dpid, Event::SwitchError { dpid, xid, error });
-                }
-            }
-            Message::BarrierRequest => self.notify(dpid, Event::BarrierReply { dpid, xid }),
-            other => panic!("the engine sends no {other:?}"),
-        }
-    }
-
-    /// Hands a message about a bundle to a switch.
-    fn bundle_control(&mut self, dpid: Dpid, xid: u32, request: BundleControl) {
-        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
-        let (deleted, errors) = switch.bundle_control(xid, request);
-        deleted.into_iter().for_each(|flow| self.tell_removed(dpid, flow));
-        errors.into_iter().for_each(|(xid, error)| self.notify(dpid, Event::SwitchError { dpid, xid, error }));
-    }
-
-    /// Hands a message that adds to a bundle to a switch.
-    fn bundle_add(&mut self, dpid: Dpid, xid: u32, request: BundleAdd) {
-        self.flow_mods += 1;
-        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
-        if let Err(error) = switch.bundle_add(xid, request) {
-            self.notify(dpid, Event::SwitchError { dpid, xid, error });
-        }
+        self.leave(dpid, out);
     }
 
     /// Hands a frame to a switch's port.
@@ -72,34 +33,43 @@ impl SimNetwork {
         if let Some(bridge) = self.bridge_at(at).filter(|_| !self.wiring.switches.contains_key(&at.switch)) {
             return self.cross(bridge, at, frame);
         }
-        if self.wiring.ports.get(&at) != Some(&true) {
-            return;
-        }
         if let Some(switch) = self.wiring.switches.get_mut(&at.switch) {
-            switch.count(at.port, frame.len(), true);
+            switch.now = self.now;
             let out = switch.receive(frame, at.port);
             self.leave(at.switch, out);
         }
     }
 
-    fn leave(&mut self, dpid: Dpid, out: Vec<Out>) {
-        for out in out {
-            match out {
-                Out::Controller(packet_in) => {
-                    self.notify(dpid, Event::PacketIn { dpid, packet_in: *packet_in });
-                }
-                Out::Port(port, frame) => {
-                    self.wiring.switches.get_mut(&dpid).into_iter().for_each(|s| s.count(port, frame.len(), false));
-                    self.transmit(Location::new(dpid, port), frame)
-                }
+    /// Sends on what comes out of a switch.
+    pub(super) fn leave(&mut self, dpid: Dpid, out: Vec<Outgoing>) {
+        for item in out {
+            match item {
+                Outgoing::Frame { port, frame, .. } => self.transmit(Location::new(dpid, port), frame),
+                Outgoing::Message { xid, message, .. } => self.hear(dpid, xid, message),
+                Outgoing::Close(_) => panic!("switch {dpid} hangs up"),
             }
         }
     }
 
+    /// Lets the shard of a switch hear a message. As in Open vSwitch, the report about a rule that is gone may come after
+    /// a later barrier reply.
+    fn hear(&mut self, dpid: Dpid, xid: u32, message: Message) {
+        let event = match message {
+            Message::PacketIn(packet_in) => Event::PacketIn { dpid, packet_in },
+            Message::Error(error) => Event::SwitchError { dpid, xid, error },
+            Message::StatsReply(reply) => Event::FlowStats { dpid, xid, reply },
+            Message::BarrierReply => Event::BarrierReply { dpid, xid },
+            Message::FlowRemoved(removed) => {
+                let event = Happening::Event(self.wiring.shards[&dpid], Box::new(Event::FlowRemoved { dpid, removed }));
+                return self.schedule(Channel::Removals(dpid), event);
+            }
+            Message::BundleControl(_) => return,
+            other => panic!("the engine expects no {other:?}"),
+        };
+        self.notify(dpid, event);
+    }
+
     fn transmit(&mut self, at: Location, frame: Vec<u8>) {
-        if self.wiring.ports.get(&at) != Some(&true) {
-            return;
-        }
         if let Some(bridge) = self.bridge_at(at) {
             return self.cross(bridge, at, &frame);
         }
@@ -125,10 +95,4 @@ impl SimNetwork {
         let reply = Frame::ethernet(PROBE_MAC.0, mac.0).arp_reply(ip(field(Field::ArpTpa)), ip(field(Field::ArpSpa)));
         Some(here.then_some(reply))
     }
-}
-
-/// The message as a switch of this version reads it.
-fn through_codec(version: Version, xid: u32, message: &Message) -> Message {
-    let bytes = message.to_bytes(version, xid).unwrap_or_else(|error| panic!("{error}: {message:?}"));
-    Message::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {message:?}")).1
 }

@@ -16,9 +16,10 @@ use maple_core::network::{Facts, Location, Mac};
 use maple_core::policy::Policy;
 use maple_core::report::Report;
 use maple_core::state::{Snapshot, Store, Write};
-use maple_wire::msg::stats::{Desc, PortStats};
-use maple_wire::msg::{Features, FlowRemoved, Message, PortReason, PortStatus};
-use maple_wire::{Dpid, Match, Packet, Port, PortNo, Version};
+use maple_switch::SwitchPort;
+use maple_wire::msg::stats::Desc;
+use maple_wire::msg::{Features, Message, PortReason, PortStatus};
+use maple_wire::{Dpid, Packet, Port, PortNo, Version};
 
 mod bridge;
 mod connection;
@@ -27,7 +28,7 @@ mod restart;
 mod time;
 
 use crate::choices::Choices;
-use crate::switch::{Out, Placed, SimSwitch};
+use crate::switch::SimSwitch;
 
 /// A frame that came out of the network.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,7 +143,6 @@ struct Wiring {
     unheard: BTreeSet<Dpid>,
     /// The switches whose connection has ended.
     away: BTreeSet<Dpid>,
-    ports: BTreeMap<Location, bool>,
     links: BTreeMap<Location, Location>,
     bridges: Vec<bridge::Bridge>,
     hosts: BTreeMap<Mac, Location>,
@@ -200,12 +200,13 @@ impl SimNetwork {
 
     /// Connects a switch with these ports.
     pub fn connect(&mut self, mut switch: SimSwitch, ports: impl IntoIterator<Item = PortNo>) {
-        let (dpid, ports) = (switch.dpid, ports.into_iter().collect::<Vec<_>>());
-        switch.ports.extend(ports.iter().map(|port| (*port, PortStats { port: *port, ..PortStats::default() })));
+        let dpid = switch.model.dpid();
+        for port in ports {
+            switch.model.add_port(self.now.0, port);
+        }
         let shard = ShardId((dpid.0 % self.controller.engines.len() as u64) as u8);
         self.wiring.shards.insert(dpid, shard);
         self.wiring.switches.insert(dpid, switch);
-        self.wiring.ports.extend(ports.into_iter().map(|port| (Location::new(dpid, port), true)));
         self.announce(dpid);
     }
 
@@ -227,9 +228,7 @@ impl SimNetwork {
 
     /// Reports to the controller that all ports without a link are edge ports.
     pub fn settle_ports(&mut self) {
-        let edges: Vec<Location> =
-            self.wiring.ports.keys().filter(|at| !self.wiring.links.contains_key(at)).copied().collect();
-        edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
+        self.edge_ports().into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
     }
 
     /// Runs until nothing happens, as when switches and links are new, and again when all ports are known.
@@ -251,12 +250,14 @@ impl SimNetwork {
 
     /// Returns the ports of a switch.
     pub fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
-        self.wiring.ports.keys().filter(|at| at.switch == dpid).copied().collect()
+        let ports = self.wiring.switches.get(&dpid).into_iter().flat_map(|switch| switch.model.ports().keys());
+        ports.map(|port| Location::new(dpid, *port)).collect()
     }
 
     /// Returns the ports without a link.
     pub fn edge_ports(&self) -> Vec<Location> {
-        self.wiring.ports.keys().filter(|at| !self.wiring.links.contains_key(at)).copied().collect()
+        let all = self.wiring.switches.keys().flat_map(|dpid| self.ports_of(*dpid));
+        all.filter(|at| !self.wiring.links.contains_key(at)).collect()
     }
 
     /// Returns a switch.
@@ -271,7 +272,11 @@ impl SimNetwork {
 
     /// Reports whether a port is up.
     pub fn is_up(&self, at: Location) -> bool {
-        self.wiring.ports.get(&at) == Some(&true)
+        self.port(at).is_some_and(|port| port.description.is_up())
+    }
+
+    fn port(&self, at: Location) -> Option<&SwitchPort> {
+        self.wiring.switches.get(&at.switch)?.model.ports().get(&at.port)
     }
 
     /// Draws delays and the like from another seed from now on.
@@ -342,30 +347,37 @@ impl SimNetwork {
         self.schedule(Channel::Link(at), Happening::Frame(at, frame));
     }
 
-    /// Takes a port down or up. If it has a link, the far end notices too.
+    /// Takes a port down or up, also one that was removed. If it has a link, the far end notices too.
     pub fn set_port(&mut self, at: Location, up: bool) {
         let both = [Some(at), self.wiring.links.get(&at).copied()];
         for at in both.into_iter().flatten() {
-            self.wiring.ports.insert(at, up);
-            self.tell_port(at);
+            if let Some(switch) = self.wiring.switches.get_mut(&at.switch) {
+                switch.model.add_port(self.now.0, at.port);
+                switch.model.set_link(at.port, up);
+                self.tell_port(PortReason::Modify, at);
+            }
         }
     }
 
-    /// Lets a switch report the state of a port.
-    fn tell_port(&mut self, at: Location) {
-        let mut port = Port::new(at.port, [0; 6], "port");
-        port.state = if self.is_up(at) { 0 } else { Port::STATE_LINK_DOWN };
-        let status = PortStatus { reason: PortReason::Modify, port };
+    /// Lets a switch report a port and its state.
+    fn tell_port(&mut self, reason: PortReason, at: Location) {
+        let status = PortStatus { reason, port: self.described(at) };
         self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+    }
+
+    /// The description of a port, of whose properties the engine learns only the state.
+    fn described(&self, at: Location) -> Port {
+        let is_down = self.port(at).is_some_and(|port| !port.description.is_up());
+        Port { state: if is_down { Port::STATE_LINK_DOWN } else { 0 }, ..Port::new(at.port, [0; 6], "port") }
     }
 
     /// Takes a port away from its switch. If it has a link, the far end goes down.
     pub fn remove_port(&mut self, at: Location) {
-        if self.wiring.ports.remove(&at).is_none() {
+        if self.port(at).is_none() {
             return;
         }
-        let status = PortStatus { reason: PortReason::Delete, port: Port::new(at.port, [0; 6], "port") };
-        self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+        self.wiring.switches.get_mut(&at.switch).into_iter().for_each(|of| drop(of.model.remove_port(at.port)));
+        self.tell_port(PortReason::Delete, at);
         if let Some(peer) = self.wiring.links.get(&at).copied() {
             self.set_port(peer, false);
         }
@@ -373,9 +385,9 @@ impl SimNetwork {
 
     /// Gives a switch a port without a link, which is up. [`SimNetwork::rediscover`] finds the kind of the port.
     pub fn add_port(&mut self, at: Location) {
-        self.wiring.ports.insert(at, true);
-        let status = PortStatus { reason: PortReason::Add, port: Port::new(at.port, [0; 6], "port") };
-        self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+        let now = self.now.0;
+        self.wiring.switches.get_mut(&at.switch).into_iter().for_each(|of| drop(of.model.add_port(now, at.port)));
+        self.tell_port(PortReason::Add, at);
     }
 
     /// Reports that a switch is gone.
@@ -400,8 +412,9 @@ impl SimNetwork {
 
     /// Lets a switch connect again, with its rules.
     pub fn reconnect(&mut self, dpid: Dpid) {
-        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
-        switch.bundles.clear();
+        if !self.wiring.switches.contains_key(&dpid) {
+            return;
+        }
         // Messages under way between the two are lost with the connection.
         let shard = self.wiring.shards[&dpid];
         self.schedule.queue.retain(|_, happening| match happening {
@@ -417,66 +430,32 @@ impl SimNetwork {
 
     /// Lets a switch report which of its ports are up.
     fn tell_ports(&mut self, dpid: Dpid) {
-        for at in self.ports_of(dpid) {
-            let state = if self.is_up(at) { 0 } else { Port::STATE_LINK_DOWN };
-            let port = Port { state, ..Port::new(at.port, [0; 6], "port") };
-            self.notify(dpid, Event::PortStatus { dpid, status: PortStatus { reason: PortReason::Modify, port } });
-        }
+        self.ports_of(dpid).into_iter().for_each(|at| self.tell_port(PortReason::Modify, at));
     }
 
     /// Deletes one of our rules, as another controller would.
     pub fn lose_rule(&mut self, dpid: Dpid, index: usize) {
         let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
-        let flows = switch.flows();
-        if let Some(removed) = flows.get(index).and_then(|flow| switch.remove(flow)) {
-            self.tell_removed(dpid, removed);
+        if let Some(flow) = switch.flows().get(index) {
+            let out = switch.lose(flow);
+            self.leave(dpid, out);
         }
     }
 
-    /// Reports that a rule is gone. As in Open vSwitch, the report may come after a later barrier reply, and the match
-    /// has its fields in another order.
-    fn tell_removed(&mut self, dpid: Dpid, (table_id, rule): Placed) {
-        let removed = FlowRemoved {
-            cookie: rule.cookie,
-            priority: rule.priority,
-            reason: 2,
-            table_id,
-            duration_sec: 0,
-            duration_nsec: 0,
-            idle_timeout: 0,
-            hard_timeout: 0,
-            packet_count: rule.packets,
-            byte_count: rule.bytes,
-            matching: Match { fields: rule.matching.fields.into_iter().rev().collect() },
-        };
-        let event = Happening::Event(self.wiring.shards[&dpid], Box::new(Event::FlowRemoved { dpid, removed }));
-        self.schedule(Channel::Removals(dpid), event);
-    }
-
-    /// Reports whether a switch claims to be an Open vSwitch.
-    pub fn is_open_vswitch(dpid: Dpid) -> bool {
-        dpid.0.is_multiple_of(2)
-    }
-
+    /// Lets a switch connect and say what it is.
     fn announce(&mut self, dpid: Dpid) {
-        let (version, n_tables) = (self.wiring.switches[&dpid].version, self.wiring.switches[&dpid].tables);
-        let ports: Vec<Port> = self
-            .wiring
-            .ports
-            .range(Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo::LOCAL))
-            .map(|(at, up)| {
-                let state = if *up { 0 } else { Port::STATE_LINK_DOWN };
-                Port { state, ..Port::new(at.port, [0; 6], "port") }
-            })
-            .collect();
-        let features = Features::new(dpid, n_tables);
+        let Some(switch) = self.wiring.switches.get_mut(&dpid) else { return };
+        switch.connect();
+        let (version, options) = (switch.model.version(), switch.model.options());
+        let features = Features::new(dpid, switch.model.n_tables());
+        let ports: Vec<Port> = self.ports_of(dpid).into_iter().map(|at| self.described(at)).collect();
         // Some switches are strict, and some accept what Open vSwitch accepts.
-        let description = if SimNetwork::is_open_vswitch(dpid) {
+        let description = if options.open_vswitch {
             Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() }
         } else {
             Desc::default()
         };
-        let has_bundles = self.wiring.switches[&dpid].takes_bundles;
+        let has_bundles = options.bundles && version == Version::Of13;
         self.notify(dpid, Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
     }
 

@@ -142,7 +142,7 @@ impl SimNetwork {
     }
 
     fn answer_hit(&mut self, shard: ShardId, dpid: Dpid, packet_in: &PacketIn) -> Option<()> {
-        let version = self.wiring.switches.get(&dpid)?.version;
+        let version = self.wiring.switches.get(&dpid)?.model.version();
         let (mut bytes, mut answer) = (Vec::new(), Vec::new());
         Message::PacketIn(packet_in.clone()).encode(version, 0, &mut bytes).expect("a switch can say what it sends");
         let view = PacketInView::new_checked(version, &bytes).expect("it holds together");

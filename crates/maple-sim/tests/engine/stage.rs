@@ -88,13 +88,13 @@ impl Setup {
     fn facts(&self) -> Facts {
         let of = |switch: &SimSwitch| {
             let with = |wanted: &str| {
-                let here = self.roles.iter().filter(|(at, role)| at.switch == switch.dpid && role == wanted);
+                let here = self.roles.iter().filter(|(at, role)| at.switch == switch.model.dpid() && role == wanted);
                 PortSet(here.map(|(at, _)| at.port.0..=at.port.0).collect())
             };
             let closed = with("closed");
-            let open = switch.ports.keys().filter(|port| !closed.contains(**port)).map(|port| port.0..=port.0);
+            let open = switch.model.ports().keys().filter(|port| !closed.contains(**port)).map(|port| port.0..=port.0);
             let ports = Some(PortSet(open.collect()));
-            (switch.dpid, SwitchFacts { ports, edge: with("edge"), link: with("link"), max_hosts: Vec::new() })
+            (switch.model.dpid(), SwitchFacts { ports, edge: with("edge"), link: with("link"), max_hosts: Vec::new() })
         };
         Facts::new(self.switches.iter().map(of).collect(), self.places.clone())
     }
@@ -145,9 +145,9 @@ impl Stage {
             }
         }
         let mut switch = SimSwitch::new(dpid, version);
-        switch.capacity = capacity.unwrap_or(switch.capacity);
+        switch.model.change_options(|options| options.capacity = capacity.unwrap_or(options.capacity));
         for port in 1..=number(ports)? {
-            switch.ports.insert(PortNo(port), Default::default());
+            switch.model.add_port(0, PortNo(port));
         }
         self.versions.insert(dpid, version);
         self.setup.switches.push(switch);
@@ -163,8 +163,7 @@ impl Stage {
         // Messages arrive in the order in which they were sent.
         sim.max_delay = Duration::ZERO;
         for switch in switches {
-            let ports: Vec<PortNo> = switch.ports.keys().copied().collect();
-            sim.connect(switch, ports);
+            sim.connect(switch, []);
         }
         sim.run();
         links.into_iter().for_each(|(a, b)| sim.add_link(a, b));

@@ -201,7 +201,7 @@ fn a_port_that_floods_addresses_costs_a_bound_and_its_known_hosts_and_neighbours
 fn hosts_that_find_no_room_in_the_classifier_are_served_by_the_controller_and_stop_no_leaf() {
     let mut sim = SimNetwork::new(Arc::new(shortest), 1, &Options::default(), 7);
     let mut switch = maple_sim::SimSwitch::new(Dpid(1), Version::Of13);
-    switch.table_sizes.insert(0, 12);
+    switch.model.set_table_size(0, 12);
     sim.connect(switch, (1..=4).map(PortNo));
     sim.settle();
     send(&mut sim, at(1, 1), udp(A, B, 1));

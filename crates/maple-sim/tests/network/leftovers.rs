@@ -9,8 +9,8 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::{Limit, Route};
 use maple_sim::{SimNetwork, SimSwitch};
-use maple_wire::msg::{PortReason, PortStatus};
-use maple_wire::{Action, Dpid, Field, Instruction, Match, Port, PortNo, Version};
+use maple_wire::msg::{Band, MeterMod, PortReason, PortStatus, command};
+use maple_wire::{Action, Dpid, Field, Instruction, Match, Message, Port, PortNo, Version};
 
 use crate::scripts::{A, B, acquaint, at, ring, send, shortest, udp};
 
@@ -157,7 +157,8 @@ fn rules_of_four_tables_are_deleted_once_in_1_0() {
 fn a_switch_that_refuses_to_delete_is_asked_once_a_minute() {
     let mut switch = SimSwitch::new(ONE, Version::Of13);
     switch.edit_flows(|flows| *flows = of_four_tables());
-    (switch.tables, switch.refuses_deletions) = (1, true);
+    switch.model.change_options(|options| options.n_tables = 1);
+    switch.refuses_deletions = true;
     switch.edit_flows(|flows| flows.retain(|flow| flow.table_id > 0));
     let mut sim = one_switch(dropping(), &audited(), switch);
     sim.run_for(SECOND);
@@ -166,8 +167,9 @@ fn a_switch_that_refuses_to_delete_is_asked_once_a_minute() {
     let sent = sim.flow_mods - before;
     assert!((15..120).contains(&sent), "{sent} flow-mods in ten minutes");
     assert!(told(&mut sim, |report| matches!(report, Report::RulesNotRepaired { .. })) == 1);
-    sim.switch(ONE).expect("a switch").refuses_deletions = false;
-    sim.switch(ONE).expect("a switch").tables = 254;
+    let switch = sim.switch(ONE).expect("a switch");
+    switch.model.change_options(|options| options.n_tables = 254);
+    switch.refuses_deletions = false;
     sim.run_for(200 * SECOND);
     assert_eq!(ours(&mut sim, EARLIER), 0, "in the end it does");
     sim.check_settled().unwrap();
@@ -203,37 +205,45 @@ fn limited() -> Arc<dyn Policy> {
     Arc::new(|_: &PacketHandle, _: &Net| Route::flood().limit(Limit::kilobits("all", 1000)))
 }
 
+/// Returns the meters of a switch, and the number of its rules.
+fn meters(sim: &mut SimNetwork) -> (Vec<(u32, Vec<Band>)>, usize) {
+    let switch = sim.switch(ONE).expect("a switch");
+    let bands = |meter: &maple_switch::Meter| meter.bands().cloned().collect();
+    (switch.model.meters().map(|(number, meter)| (number, bands(meter))).collect(), switch.flows().len())
+}
+
+/// Lets another controller change a meter.
+fn change_meter(sim: &mut SimNetwork, command: u16, meter: u32, bands: Vec<Band>) {
+    let request = MeterMod { command, flags: 1, meter, bands };
+    let out = sim.switch(ONE).expect("a switch").obey_another(Message::MeterMod(request));
+    assert_eq!(out, [], "the switch does not tell others");
+}
+
 #[test]
 fn meters_that_others_delete_or_alter_are_back_after_an_audit() {
     let mut sim = one_switch(limited(), &audited(), SimSwitch::new(ONE, Version::Of13));
     sim.inject(at(1, 1), udp(A, B, 80));
     sim.run_for(SECOND);
-    let switch = sim.switch(ONE).expect("a switch");
-    let (meters, flows) = (switch.meters.clone(), switch.flows());
-    assert_eq!(meters.len(), 1);
-    let names_meter = |flow: &ReportedRule| flow.instructions.iter().any(|i| matches!(i, Instruction::Meter(_)));
-    // Open vSwitch also deletes the rules that name the meter, and reports neither.
-    switch.meters.clear();
-    switch.edit_flows(|flows| flows.retain(|flow| !names_meter(flow)));
-    assert!(flows.len() > switch.flows().len());
+    let before = meters(&mut sim);
+    let [(meter, bands)] = &before.0[..] else { panic!("{before:?}") };
+    // The rules that name a meter go with it.
+    change_meter(&mut sim, command::DELETE, *meter, Vec::new());
+    assert!(before.1 > meters(&mut sim).1);
     sim.run_for(6 * SECOND);
-    let switch = sim.switch(ONE).expect("a switch");
-    assert_eq!((&switch.meters, switch.flows().len()), (&meters, flows.len()));
-    let alter = |(_, bands): &mut (u16, Vec<maple_wire::msg::Band>)| bands[0].rate = 9;
-    switch.meters.values_mut().for_each(alter);
+    assert_eq!(meters(&mut sim), before);
+    change_meter(&mut sim, command::MODIFY, *meter, vec![Band { rate: 9, ..bands[0].clone() }]);
+    assert_ne!(meters(&mut sim), before);
     sim.run_for(6 * SECOND);
-    assert_eq!(sim.switch(ONE).expect("a switch").meters, meters);
+    assert_eq!(meters(&mut sim), before);
     assert_eq!(all(&sim).meters_repaired, 2);
     let reports: Vec<String> = sim.reports.iter().map(ToString::to_string).collect();
     assert!(!reports.iter().any(|text| text.contains("not limited") || text.contains("refused")), "{reports:?}");
     // A rule that is sent before an audit reveals that the meter is gone.
-    let switch = sim.switch(ONE).expect("a switch");
-    switch.meters.clear();
-    switch.edit_flows(|flows| flows.retain(|flow| !names_meter(flow)));
+    change_meter(&mut sim, command::DELETE, *meter, Vec::new());
     sim.run_for(Duration::from_millis(1));
     sim.inject(at(1, 2), udp(B, A, 80));
     sim.run_for(SECOND);
-    assert_eq!(sim.switch(ONE).expect("a switch").meters, meters);
+    assert_eq!(meters(&mut sim).0, before.0);
 }
 
 #[test]

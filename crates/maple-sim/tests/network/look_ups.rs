@@ -14,8 +14,9 @@ use maple_core::report::{Lowered, Report};
 use maple_core::route::Route;
 use maple_core::state::{Snapshot, Value, Write};
 use maple_sim::seeds::{Seeds, are_chosen};
-use maple_sim::{Choices, Out, SimNetwork, SimSwitch};
-use maple_wire::{Dpid, Field, Instruction, PortNo, Version};
+use maple_sim::{Choices, SimNetwork, SimSwitch};
+use maple_switch::Outgoing;
+use maple_wire::{Dpid, Field, Instruction, Message, PortNo, Version};
 
 use crate::scripts::{at, udp};
 
@@ -131,7 +132,7 @@ pub fn packet_ins(sim: &SimNetwork) -> u64 {
 #[test]
 fn a_look_up_whose_table_fills_up_is_lowered_alone() {
     let mut switch = SimSwitch::new(ONE, Version::Of13);
-    switch.table_sizes.insert(FIRST, 5);
+    switch.model.set_table_size(FIRST, 5);
     let mut sim = network(switch, &Options::default());
     write(&mut sim, "groups", (0..4).map(|n| (n, Some(n as i64))));
     write(&mut sim, "ports", (0..4).map(|n| (n, Some(1 + n as i64 % 4))));
@@ -246,7 +247,7 @@ fn a_switch_that_refuses_metadata_reads_the_fields() {
 #[test]
 fn a_lowered_look_up_is_lowered_after_a_restart_of_the_controller_too() {
     let mut switch = SimSwitch::new(ONE, Version::Of13);
-    switch.table_sizes.insert(FIRST, 5);
+    switch.model.set_table_size(FIRST, 5);
     let mut sim = network(switch, &Options::default());
     write(&mut sim, "groups", (0..8).map(|n| (n, Some(n as i64))));
     write(&mut sim, "ports", (0..8).map(|n| (n, Some(1 + n as i64 % 4))));
@@ -265,8 +266,8 @@ type Done = Result<Option<u32>, ()>;
 fn done(switch: &mut SimSwitch, from: u64, to: u64) -> Done {
     match &switch.receive(&udp(host(from), host(to), 80), PortNo(INGRESS))[..] {
         [] => Ok(None),
-        [Out::Port(port, _)] => Ok(Some(port.0)),
-        [Out::Controller(_)] => Err(()),
+        [Outgoing::Frame { port, .. }] => Ok(Some(port.0)),
+        [Outgoing::Message { message: Message::PacketIn(_), .. }] => Err(()),
         other => panic!("{other:?}"),
     }
 }
@@ -311,9 +312,10 @@ fn update_under_watch(seed: u64, with_restarts: bool) -> u64 {
     println!("MAPLE_SEED={seed}");
     let mut random = Choices::new(seed);
     let mut switch = SimSwitch::new(ONE, Version::Of13);
-    switch.takes_bundles = random.one_in(3);
+    let bundles = random.one_in(3);
+    switch.model.change_options(|options| options.bundles = bundles);
     if random.one_in(3) {
-        switch.table_sizes.insert(*random.pick(&[FIRST, SECOND]), 4);
+        switch.model.set_table_size(*random.pick(&[FIRST, SECOND]), 4);
     }
     let max_classes = if random.one_in(3) { 2 + random.below(4) as u16 } else { u16::MAX };
     let mut sim = network(switch, &Options { max_classes, ..Options::default() });

@@ -82,8 +82,9 @@ fn send(sim: &mut SimNetwork, polls: usize, frames_a_second: usize) {
 
 /// Returns the port of the link that A's packets take.
 fn link(sim: &mut SimNetwork) -> u32 {
-    let sent =
-        |sim: &mut SimNetwork| [2, 3].map(|port| sim.switch(Dpid(1)).map_or(0, |s| s.ports[&PortNo(port)].tx_packets));
+    let sent = |sim: &mut SimNetwork| {
+        [2, 3].map(|port| sim.switch(Dpid(1)).map_or(0, |s| s.model.ports()[&PortNo(port)].counters.tx_packets))
+    };
     let before = sent(sim);
     sim.inject(at(1, 1), frame(A, B, 60));
     sim.run_for(Duration::from_millis(100));

@@ -57,10 +57,10 @@ fn profiles() -> Vec<Profile> {
 impl Profile {
     fn switch(&self) -> SimSwitch {
         let mut switch = SimSwitch::new(ONE, Version::Of13);
-        switch.tables = self.tables;
+        switch.model.change_options(|options| options.n_tables = self.tables);
         switch.refuses_table = (self.taken < self.tables).then_some(self.taken);
         switch.takes_metadata = self.metadata;
-        switch.table_sizes.extend(self.sizes.iter().copied());
+        self.sizes.iter().for_each(|(table, rules)| switch.model.set_table_size(*table, *rules));
         switch.exact_tables.extend(self.exact.iter().cloned());
         switch
     }

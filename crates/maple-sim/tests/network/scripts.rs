@@ -340,7 +340,7 @@ fn a_full_switch_falls_back_to_the_controller_and_is_never_lost() {
     send(&mut sim, at(2, 3), udp(B, A, 1));
     send(&mut sim, at(1, 3), udp(A, B, 1));
     if let Some(switch) = sim.switch(Dpid(2)) {
-        switch.capacity = 12;
+        switch.model.change_options(|options| options.capacity = 12);
     }
     for port in 1..30 {
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, port))[0].at, at(2, 3), "port {port}");

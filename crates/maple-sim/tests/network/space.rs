@@ -98,7 +98,7 @@ fn a_table_that_says_that_it_is_full_is_a_bound_that_is_not_run_into_again() {
             let mut sim = network_of(Arc::new(by_destination_and_queue), Options::default(), 2, version);
             let capacity = 40;
             if let Some(switch) = sim.switch(Dpid(full)) {
-                switch.capacity = capacity;
+                switch.model.change_options(|options| options.capacity = capacity);
             }
             let mut random = Choices::new(2);
             let to = (0..2000).map(|_| random.below(160) as u64);
@@ -154,7 +154,7 @@ fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
     assert_eq!(play(&mut sim, 0..4, Duration::from_millis(100)).len(), 2);
     for capacity in 1..8 {
         if let Some(switch) = sim.switch(Dpid(2)) {
-            switch.capacity = capacity;
+            switch.model.change_options(|options| options.capacity = capacity);
         }
         let before = sim.stats().refused_rules;
         sim.restart(Dpid(2));
@@ -165,7 +165,7 @@ fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
         assert!(refused < 200, "capacity for {capacity} rules: {refused} refused in a minute");
     }
     if let Some(switch) = sim.switch(Dpid(2)) {
-        switch.capacity = usize::MAX;
+        switch.model.change_options(|options| options.capacity = usize::MAX);
     }
     sim.run_for(Duration::from_secs(120));
     play(&mut sim, 4..8, Duration::from_millis(100));

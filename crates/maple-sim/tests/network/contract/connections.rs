@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use maple_core::engine::ReportedRule;
 use maple_core::network::Location;
-use maple_sim::SimNetwork;
 use maple_sim::cases::{Knows, Step};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Dpid, Message, Version};
@@ -44,15 +43,13 @@ impl Play<'_> {
 
     /// Makes a switch speak its other version. Returns whether it keeps its rules.
     fn change_version(&mut self, dpid: Dpid) -> bool {
-        let has_bundles = self.case.has_bundles(dpid);
         let Some(switch) = self.sim.switch(dpid) else { return true };
-        switch.version = other_version(switch.version);
-        switch.tables = if switch.version == Version::Of13 { 254 } else { 1 };
-        switch.takes_bundles = switch.version == Version::Of13 && has_bundles;
+        switch.model.speak(other_version(switch.model.version()));
+        switch.model.change_options(|options| options.n_tables = 254);
         // In 1.0, only Open vSwitch reports the table of a rule. It reports matches that 1.0 can't express as something
         // else.
         let are_reported = || switch.flows().iter().filter(|flow| flow.table_id == 0).all(of10_can_say);
-        switch.version == Version::Of13 || SimNetwork::is_open_vswitch(dpid) && are_reported()
+        switch.model.version() == Version::Of13 || switch.model.options().open_vswitch && are_reported()
     }
 
     fn restart_controller(&mut self, shards: u8, knows: Knows) {

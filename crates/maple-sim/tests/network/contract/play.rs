@@ -89,7 +89,7 @@ impl<'a> Play<'a> {
         let CaseNetwork { links, edges, .. } = &self.case.scenario.network;
         for number in 0..self.case.shape.versions.len() {
             let switch = switch(self.case, number);
-            let dpid = switch.dpid;
+            let dpid = switch.model.dpid();
             let edges = edges.iter().filter(|at| at.switch == dpid).map(|at| at.port);
             self.sim.connect(switch, (1..=LINK_PORTS).map(PortNo).chain(edges));
         }
@@ -257,8 +257,9 @@ impl<'a> Play<'a> {
         self.shrunk = true;
         if let Some(switch) = self.sim.switch(dpid) {
             // The controller's own rules, of which each port to a switch has one and each table one.
-            let own = if switch.version == Version::Of13 || self.case.changes_versions() { 16 } else { 6 };
-            switch.capacity = capacity.max(own).max(switch.flows().len());
+            let own = if switch.model.version() == Version::Of13 || self.case.changes_versions() { 16 } else { 6 };
+            let capacity = capacity.max(own).max(switch.flows().len());
+            switch.model.change_options(|options| options.capacity = capacity);
         }
     }
 
@@ -327,13 +328,14 @@ fn options(case: &Case) -> Options {
 fn switch(case: &Case, number: usize) -> SimSwitch {
     let (dpid, version) = (Dpid(number as u64 + 1), case.shape.versions[number]);
     let mut switch = SimSwitch::new(dpid, version);
-    switch.tables = case.shape.tables[number];
+    switch.model.change_options(|options| {
+        (options.n_tables, options.bundles) = (case.shape.tables[number], case.has_bundles(dpid));
+    });
     (switch.refuses_table, switch.takes_metadata) = case.shape.refused;
     switch.takes_meters = case.shape.takes_meters;
     switch.takes_action_sets = case.takes_action_sets();
     let sizes = case.keys_of_table.into_iter().flat_map(|keys| (1..=case.look_up_tables).map(move |of| (of, keys)));
-    switch.table_sizes.extend(sizes);
-    switch.takes_bundles = version == Version::Of13 && case.has_bundles(dpid);
+    sizes.for_each(|(of, keys)| switch.model.set_table_size(of, keys));
     if let Some(capture) = case.shape.capture {
         (switch.send_len, switch.buffers) = capture;
     }

@@ -237,7 +237,8 @@ fn count_look_ups(switch: &SimSwitch) -> u64 {
 /// The rules of a switch, sorted. Packets don't reach rules in other tables than 1.0's, and 1.0 can't express
 /// their deletion.
 fn rules_of(switch: &SimSwitch) -> Vec<String> {
-    let counts = |flow: &&ReportedRule| switch.version == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);
+    let counts =
+        |flow: &&ReportedRule| switch.model.version() == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);
     let shown = |flow: &ReportedRule| {
         let rule = Rule {
             priority: flow.priority,
