@@ -43,11 +43,8 @@ def served(tmp_path: Path) -> Iterator[Running]:
     tokens.write_text(f"admin ann {TOKEN}\nread bob the-token-of-readers\n")
     tokens.chmod(0o600)
     policy = str(EXAMPLES / "shortest_path.py")
-    one = Running(tmp_path, policy, "--http", "127.0.0.1:0", "--http-tokens", str(tokens))
-    yield one
-    if one.process.poll() is None:
-        one.process.kill()
-        one.process.wait()
+    with Running(tmp_path, policy, "--http", "127.0.0.1:0", "--http-tokens", str(tokens)) as one:
+        yield one
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ MAPLE = [sys.executable, "-m", "maple"]
 TOKEN = "the-token-of-admins"
 
 
-def maple(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*MAPLE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+def maple(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MAPLE, *arguments], capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
 
 
 def wait_for(what: str, condition: object, timeout: float = 20.0) -> None:
@@ -63,14 +63,22 @@ class Running:
         self.process.send_signal(how)
         return self.process.wait(10)
 
+    def kill(self) -> None:
+        """Ends it, if it still runs."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    one = Running(tmp_path, str(EXAMPLES / "shortest_path.py"))
-    yield one
-    if one.process.poll() is None:
-        one.process.kill()
-        one.process.wait()
+    with Running(tmp_path, str(EXAMPLES / "shortest_path.py")) as one:
+        yield one
 
 
 def test_emulate_and_run_connect_over_tcp_and_show_reports(running: Running) -> None:

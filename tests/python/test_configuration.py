@@ -6,15 +6,13 @@ import json
 import signal
 import socket
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_command import MAPLE, maple, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-MAPLE = [sys.executable, "-m", "maple"]
 
 POLICY = """
 import maple
@@ -46,17 +44,6 @@ alice = true
 [variables]
 mode = "day"
 """
-
-
-def maple(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*MAPLE, *arguments], capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
-
-
-def wait_for(what: str, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, f"still waiting for {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture

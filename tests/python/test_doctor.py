@@ -63,11 +63,9 @@ def doctor(tmp_path: Path) -> Doctor:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    one = Running(tmp_path, str(EXAMPLES / "shortest_path.py"), "--state", str(tmp_path / "state"), "--cores", "0")
-    yield one
-    if one.process.poll() is None:
-        one.process.kill()
-        one.process.wait()
+    state = str(tmp_path / "state")
+    with Running(tmp_path, str(EXAMPLES / "shortest_path.py"), "--state", state, "--cores", "0") as one:
+        yield one
 
 
 def test_a_controller_with_switches_and_no_trouble_has_no_finding(doctor: Doctor, running: Running) -> None:
@@ -117,8 +115,7 @@ def test_a_policy_that_fails_is_told_with_the_command_that_shows_why(doctor: Doc
 
 
 def test_without_a_controller_it_says_so_and_finds_its_stale_socket(doctor: Doctor, running: Running) -> None:
-    running.process.kill()
-    running.process.wait()
+    running.kill()
     report = doctor.json("--control", running.control)
     assert any(one["what"] == "the controller" and "no controller at" in one["why"] for one in report["not_looked_at"])
     # This machine may have others.

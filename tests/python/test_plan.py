@@ -46,10 +46,8 @@ NONE = """
 def running(tmp_path: Path) -> Iterator[Running]:
     (tmp_path / "helper.py").write_text("DENIED = {1}\n")
     (tmp_path / "lists.py").write_text(textwrap.dedent(POLICY))
-    one = Running(tmp_path, str(tmp_path / "lists.py"), "--workers", "2", "--explore=0")
-    yield one
-    one.process.kill()
-    one.process.wait()
+    with Running(tmp_path, str(tmp_path / "lists.py"), "--workers", "2", "--explore=0") as one:
+        yield one
 
 
 @contextmanager

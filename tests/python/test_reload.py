@@ -54,9 +54,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
     yield running
     for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+        one.kill()
 
 
 def stats(running: Running) -> dict[str, int]:

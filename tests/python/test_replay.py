@@ -87,9 +87,7 @@ def start(folder: Path) -> Iterator[Callable[..., Running]]:
 
     yield running
     for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+        one.kill()
 
 
 def replayed(folder: Path, *arguments: str, run: str = "", status: int = 0) -> dict[str, object]:

@@ -40,8 +40,7 @@ class Place:
 
     def kill(self) -> None:
         assert self.running is not None
-        self.running.process.kill()
-        self.running.process.wait()
+        self.running.kill()
 
     def says(self, text: str) -> str:
         """Waits until the log has a line that fits. Gives the log."""
@@ -73,7 +72,7 @@ class Place:
 def place(tmp_path: Path) -> Iterator[Place]:
     one = Place(tmp_path)
     yield one
-    if one.running is not None and one.running.process.poll() is None:
+    if one.running is not None:
         one.kill()
 
 

@@ -53,9 +53,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
 
     yield running
     for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+        one.kill()
 
 
 def state(running: Running, *arguments: str) -> object:
