@@ -2,7 +2,8 @@
 
 use std::str;
 
-/// The keys of one cluster: `NAME/members/MEMBER` and `NAME/master`. All of them end with their member's lease.
+/// The keys of one cluster: `NAME/members/MEMBER` and `NAME/master`, which end with their member's lease, and the tracked
+/// state: `NAME/state/head` and `NAME/state/rows/ROW`, which stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterKeys {
     prefix: String,
@@ -14,9 +15,24 @@ impl ClusterKeys {
         ClusterKeys { prefix: format!("{cluster}/") }
     }
 
-    /// Returns what all keys begin with.
-    pub fn prefix(&self) -> &[u8] {
-        self.prefix.as_bytes()
+    /// Returns what the keys of members and of mastership begin with, and those of the tracked state do not.
+    pub fn of_members(&self) -> Vec<u8> {
+        format!("{}m", self.prefix).into_bytes()
+    }
+
+    /// Returns what the keys of the tracked state begin with.
+    pub fn state(&self) -> Vec<u8> {
+        format!("{}state/", self.prefix).into_bytes()
+    }
+
+    /// Returns the key that says which batch of the tracked state was written last.
+    pub fn head(&self) -> Vec<u8> {
+        format!("{}state/head", self.prefix).into_bytes()
+    }
+
+    /// Returns what the keys of rows begin with.
+    pub fn rows(&self) -> Vec<u8> {
+        format!("{}state/rows/", self.prefix).into_bytes()
     }
 
     /// Returns the key of mastership.
@@ -50,7 +66,7 @@ pub(crate) enum Subject<'a> {
 pub struct Record {
     /// The key.
     pub key: Vec<u8>,
-    /// The value: in each key of a cluster the name of the member that wrote it.
+    /// The value: in the keys of members and of mastership the name of the member that wrote it.
     pub value: Vec<u8>,
     /// The revision of the last write.
     pub revision: u64,
@@ -67,6 +83,13 @@ mod tests {
         let keys = ClusterKeys::new("campus");
         assert_eq!(keys.subject(&keys.master()), Some(Subject::Master));
         assert_eq!(keys.subject(&keys.member("n1")), Some(Subject::Member("n1")));
+        for key in [keys.master(), keys.member("n1")] {
+            assert!(key.starts_with(&keys.of_members()) && !key.starts_with(&keys.state()));
+        }
+        for key in [keys.head(), keys.rows()] {
+            assert!(key.starts_with(&keys.state()) && !key.starts_with(&keys.of_members()));
+            assert_eq!(keys.subject(&key), None);
+        }
         for other in [&b"campus2/master"[..], b"campus/", b"campus/later/x", b"\xff", b""] {
             assert_eq!(keys.subject(other), None);
         }

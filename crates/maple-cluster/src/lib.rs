@@ -1,11 +1,12 @@
 //! Several controllers for one network: who is master, and how switches keep the others out.
 //!
-//! Two state machines without I/O and clocks. Events go in, actions come out, and whoever owns them carries the actions
-//! out and says what time it is. [`run_member`] does that for a member with etcd.
+//! Three state machines without I/O and clocks. Events go in, actions come out, and whoever owns them carries the actions
+//! out and says what time it is. [`run_member`] and [`run_replica`] do that with etcd.
 //!
 //! * [`Member`]: one controller of a cluster. It keeps a lease in a store such as etcd, campaigns for mastership, and
 //!   knows who is there.
 //! * [`Fence`]: the role of this controller at one switch. It says whether the controller may change the switch.
+//! * [`Replica`]: its copy of the tracked state. The master writes each commit to the store, and standbys follow.
 //!
 //! # Why a former master changes nothing
 //!
@@ -30,13 +31,20 @@
 //! sending is not kept out.
 
 mod etcd;
+mod etcd_state;
 mod fence;
 mod keys;
 mod member;
+mod replica;
 mod view;
 
 pub use etcd::{MemberHandle, News, run_member};
+pub use etcd_state::{ReplicaHandle, StateNews, StateOwner, run_replica};
 pub use fence::{Fence, FenceChange};
 pub use keys::{ClusterKeys, Record};
 pub use member::{Action, Event, Member, MemberOptions, Time};
+pub use replica::{
+    ChangedRows, CommitRows, Gate, MAX_BYTES, MAX_ROWS, Replica, ReplicaAction, ReplicaEvent, ReplicaOptions,
+    StateBatch,
+};
 pub use view::{Change, MasterRecord, View};

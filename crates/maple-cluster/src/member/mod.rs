@@ -324,7 +324,7 @@ impl Member {
         self.open = None;
         self.is_current = true;
         self.view.on_read(&self.keys, records, revision);
-        out.push(Action::Watch { prefix: self.keys.prefix().to_vec(), from: revision + 1 });
+        out.push(Action::Watch { prefix: self.keys.of_members(), from: revision + 1 });
     }
 
     fn on_written(&mut self, record: Option<Record>, revision: u64) {
@@ -441,7 +441,7 @@ impl Member {
         let name = self.options.name.as_bytes().to_vec();
         let lease = self.lease().unwrap_or_default();
         match request {
-            Request::Read => Action::Read(self.keys.prefix().to_vec()),
+            Request::Read => Action::Read(self.keys.of_members()),
             Request::Register => {
                 Action::Write { key: self.keys.member(&self.options.name), value: name, lease, former: 0 }
             }

@@ -23,7 +23,7 @@ fn record(key: &str, value: &str, revision: u64, lease: i64) -> Record {
 }
 
 fn read() -> Action {
-    Action::Read(b"c/".to_vec())
+    Action::Read(b"c/m".to_vec())
 }
 
 fn create(key: &str, lease: i64) -> Action {
@@ -46,7 +46,7 @@ fn registered(mut records: Vec<Record>) -> (Member, Vec<Action>) {
     assert_eq!(member.on_event(at(0), Event::Granted { lease: 1, good_for: 6 * SECOND }), []);
     records.retain(|record| record.key != b"c/members/a");
     let actions = member.on_event(at(0), Event::Read { records, revision: 10 });
-    assert_eq!(actions, [Action::Watch { prefix: b"c/".to_vec(), from: 11 }, create("members/a", 1)]);
+    assert_eq!(actions, [Action::Watch { prefix: b"c/m".to_vec(), from: 11 }, create("members/a", 1)]);
     let actions =
         member.on_event(at(0), Event::Written { record: Some(record("members/a", "a", 11, 1)), revision: 11 });
     (member, actions)
@@ -137,7 +137,7 @@ fn a_claim_of_which_nothing_is_known_is_looked_up() {
     assert_eq!(member.on_event(at(1), Event::Woken), [read()]);
     let records = vec![record("master", "a", 12, 1), record("members/a", "a", 11, 1)];
     let actions = member.on_event(at(1), Event::Read { records, revision: 13 });
-    assert_eq!(actions, [Action::Watch { prefix: b"c/".to_vec(), from: 14 }, Action::Lead(12)]);
+    assert_eq!(actions, [Action::Watch { prefix: b"c/m".to_vec(), from: 14 }, Action::Lead(12)]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_name_that_another_process_has_is_waited_for() {
     member.on_event(at(0), Event::Woken);
     member.on_event(at(0), Event::Granted { lease: 1, good_for: 6 * SECOND });
     let taken = Event::Read { records: vec![record("members/a", "a", 4, 9)], revision: 10 };
-    assert_eq!(member.on_event(at(0), taken), [Action::Watch { prefix: b"c/".to_vec(), from: 11 }, Action::NameTaken]);
+    assert_eq!(member.on_event(at(0), taken), [Action::Watch { prefix: b"c/m".to_vec(), from: 11 }, Action::NameTaken]);
     assert_eq!(member.on_event(at(2), Event::Woken), [Action::KeepAlive(1)], "it is said once");
     assert_eq!(member.on_event(at(2), delete("members/a", 12)), [create("members/a", 1)]);
 }

@@ -23,4 +23,16 @@ pub enum Plant {
     CompactionIsSilent,
     /// A member that lost its connection goes on as master on the next one.
     KeepsMasteryOverConnections,
+    /// Batches of the tracked state take effect whoever is master.
+    BatchesOfFormerMasters,
+    /// Batches of the tracked state take effect whatever was written before them.
+    BatchesInAnyOrder,
+    /// Members take a write for confirmed when they send it.
+    ConfirmsAtOnce,
+    /// A new master leads before it has what was written.
+    LeadsWithoutReading,
+    /// A member keeps writes that were given up.
+    KeepsWhatIsLost,
+    /// A member is told of its rows' changes one after the other.
+    AppliesInParts,
 }

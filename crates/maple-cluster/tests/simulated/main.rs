@@ -10,6 +10,10 @@
 //! 1. A switch obeys no rule of a master after it has granted a later one, since it started.
 //! 2. A generation is that of one life of one member.
 //! 3. A member that leads has a key that the store gave it under a lease of its own.
+//! 4. A member that begins to lead has the tracked state that the store has.
+//! 5. Writes that were confirmed are in the store from then on, and no write takes the place of a later one. A master
+//!    writes nothing after another mastership has begun.
+//! 6. A standby has rows that there were at one time, and never goes back to earlier ones.
 //!
 //! `MAPLE_SEED` plays one schedule again, `MAPLE_CASES` sets how many fresh ones are played.
 
@@ -52,6 +56,7 @@ fn at_most_one_controller_changes_a_switch_whatever_happens() {
     println!("{cases} schedules from seed {first}: {totals:?}");
     // Schedules in which nothing happens would show nothing.
     assert!(cases == 1 || totals.masters > 2 * cases && totals.rules > 10 * cases && totals.refused > cases / 10);
+    assert!(cases == 1 || totals.confirmed > 10 * cases && totals.commits > totals.confirmed);
 }
 
 #[test]
@@ -67,6 +72,12 @@ fn planted_faults_are_found() {
         Plant::DeletionsHaveNoRevision,
         Plant::CompactionIsSilent,
         Plant::KeepsMasteryOverConnections,
+        Plant::BatchesOfFormerMasters,
+        Plant::BatchesInAnyOrder,
+        Plant::ConfirmsAtOnce,
+        Plant::LeadsWithoutReading,
+        Plant::KeepsWhatIsLost,
+        Plant::AppliesInParts,
     ] {
         let first = fresh();
         let found = (first..first + ENOUGH).find_map(|seed| World::play(seed, &BTreeSet::from([plant])).err());

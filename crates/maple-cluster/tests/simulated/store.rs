@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use maple_cluster::{Change, Record, Time};
+use maple_cluster::{Change, Record, StateBatch, Time};
 
 use crate::faults::Plant;
 
@@ -16,6 +16,8 @@ pub enum Ask {
     Write { key: Vec<u8>, value: Vec<u8>, lease: i64, former: u64 },
     Delete { key: Vec<u8>, former: u64 },
     Revoke(i64),
+    ReadKey(Vec<u8>),
+    Transact(StateBatch),
 }
 
 /// What the store says.
@@ -29,6 +31,9 @@ pub enum Answer {
     NoSuchLease,
     Deleted { revision: u64 },
     Nothing,
+    Key { record: Option<Record>, revision: u64 },
+    Transacted(u64),
+    NotTransacted { master: u64, head: Option<Record> },
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +47,7 @@ pub struct Store {
     compacted: u64,
     /// Who was given each mastership, by the revision of its key.
     pub masters: BTreeMap<u64, String>,
+    pub tracked: Tracked,
     plants: BTreeSet<Plant>,
 }
 
@@ -72,12 +78,17 @@ impl Store {
         self.log.clear();
     }
 
-    /// Returns the changes from a revision on; nothing if they are not there any more.
-    pub fn changes(&self, from: u64) -> Option<Vec<Change>> {
+    /// Returns the changes of keys with a prefix from a revision on; nothing if they are not there any more.
+    pub fn changes(&self, prefix: &[u8], from: u64) -> Option<Vec<Change>> {
         if from <= self.compacted && self.compacted > 0 && !self.plants.contains(&Plant::CompactionIsSilent) {
             return None;
         }
-        Some(self.log.iter().filter(|(revision, _)| *revision >= from).map(|(_, change)| change.clone()).collect())
+        let is_meant = |change: &Change| match change {
+            Change::Put { record, .. } => record.key.starts_with(prefix),
+            Change::Delete { key, .. } => key.starts_with(prefix),
+        };
+        let wanted = self.log.iter().filter(|(revision, change)| *revision >= from && is_meant(change));
+        Some(wanted.map(|(_, change)| change.clone()).collect())
     }
 
     pub fn ask(&mut self, now: Time, ask: Ask) -> Answer {
@@ -112,7 +123,58 @@ impl Store {
                 self.end(lease);
                 Answer::Nothing
             }
+            Ask::ReadKey(key) => Answer::Key { record: self.keys.get(&key).cloned(), revision: self.revision },
+            Ask::Transact(batch) => self.transact(batch),
         }
+    }
+
+    fn written_at(&self, key: &[u8]) -> u64 {
+        self.keys.get(key).map_or(0, |record| record.revision)
+    }
+
+    /// Carries out a batch of the tracked state, if what it compares holds.
+    fn transact(&mut self, batch: StateBatch) -> Answer {
+        let master = self.written_at(&batch.master.0);
+        let is_masters = master == batch.master.1 || self.plants.contains(&Plant::BatchesOfFormerMasters);
+        let is_next = self.written_at(&batch.head.0) == batch.head.1 || self.plants.contains(&Plant::BatchesInAnyOrder);
+        if !is_masters || !is_next {
+            return Answer::NotTransacted { master, head: self.keys.get(&batch.head.0).cloned() };
+        }
+        self.revision += 1;
+        let revision = self.revision;
+        for key in batch.clears.map_or_else(Vec::new, |prefix| self.keys_with(&prefix)) {
+            self.delete(key);
+        }
+        let head = (batch.head.0, Some(batch.value.clone()));
+        for (key, value) in batch.rows.into_iter().chain([head]) {
+            match value {
+                Some(value) => self.put_row(key, value),
+                None if self.keys.contains_key(&key) => self.delete(key),
+                None => {}
+            }
+        }
+        let rows = self.rows();
+        self.tracked.on_batch(&batch.value, batch.master.1, master, rows);
+        Answer::Transacted(revision)
+    }
+
+    fn keys_with(&self, prefix: &[u8]) -> Vec<Vec<u8>> {
+        self.keys.keys().filter(|key| key.starts_with(prefix)).cloned().collect()
+    }
+
+    fn put_row(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        let record = Record { key: key.clone(), value, revision: self.revision, lease: 0 };
+        self.keys.insert(key, record.clone());
+        self.log.push((self.revision, Change::Put { record, revision: self.revision }));
+    }
+
+    /// Returns the rows of the tracked state.
+    pub fn rows(&self) -> State {
+        let of_row = |record: &Record| {
+            let key = record.key.strip_prefix(&b"c/state/rows/"[..])?;
+            Some((key.to_vec(), record.value.clone()))
+        };
+        self.keys.values().filter_map(of_row).collect()
     }
 
     fn write(&mut self, key: Vec<u8>, value: Vec<u8>, lease: i64, former: u64) -> Answer {
@@ -149,4 +211,50 @@ impl Store {
             self.log.push((self.revision, Change::Delete { key, revision: self.revision }));
         }
     }
+}
+
+/// The tracked state: rows by their keys.
+pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What became of the tracked state.
+#[derive(Debug, Default)]
+pub struct Tracked {
+    /// All states since the first one was complete, in order.
+    pub states: Vec<State>,
+    /// What went wrong.
+    pub failure: Option<String>,
+}
+
+impl Tracked {
+    /// Notes a batch of this generation, which took effect while the key of mastership had another revision or the same.
+    fn on_batch(&mut self, head: &[u8], generation: u64, master: u64, rows: State) {
+        if generation != master {
+            self.fail(format!("a batch of {generation} took effect in {master}"));
+        }
+        if !head.ends_with(b" complete") {
+            if !self.states.is_empty() {
+                self.fail("a complete state was begun anew".into());
+            }
+            return;
+        }
+        // Whatever is written later has a greater number.
+        let former = self.states.last().into_iter().flatten();
+        let mut both = former.filter_map(|(key, old)| Some((key, number(old), number(rows.get(key)?))));
+        let back = both.find(|(_, old, new)| new < old);
+        if let Some(why) =
+            back.map(|(key, old, new)| format!("row {} goes from {old} back to {new}", key.escape_ascii()))
+        {
+            self.fail(why);
+        }
+        self.states.push(rows);
+    }
+
+    fn fail(&mut self, why: String) {
+        self.failure.get_or_insert(why);
+    }
+}
+
+/// Returns the number of the write that put this value.
+pub fn number(value: &[u8]) -> u64 {
+    String::from_utf8_lossy(value).parse().expect("all values are numbers")
 }

@@ -114,5 +114,6 @@ impl World {
                 }
             }
         }
+        self.check_state_at_rest(master);
     }
 }

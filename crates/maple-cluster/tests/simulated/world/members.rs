@@ -1,10 +1,11 @@
 //! What members are told, and what they do then.
 
-use maple_cluster::{Action, Event, Fence, Member, MemberOptions, Time};
+use maple_cluster::{Action, Event, Fence, Member, MemberOptions, ReplicaEvent, Time};
 use maple_wire::msg::{FlowMod, FlowModCommand, Role};
 use maple_wire::{Match, Message, Version};
 
-use super::{Coming, Link, MS, PATIENCE, SECOND, Told, World};
+use super::replicas::Owner;
+use super::{Asker, Coming, Link, MS, PATIENCE, SECOND, Told, World};
 use crate::faults::Plant;
 use crate::store::{Answer, Ask};
 
@@ -17,12 +18,15 @@ impl World {
         let node = &mut self.nodes[at];
         node.life += 1;
         node.member = Some(Member::new(options));
+        node.owner = Some(Owner::new());
         (node.paused_until, node.watch) = (Time::ZERO, (node.watch.0 + 1, 0));
         node.inbox.clear();
         node.asked.clear();
         node.wake = None;
         let life = node.life;
         self.after(MS, Coming::Told { node: at, life, what: Told::Wake });
+        self.after(MS, Coming::Told { node: at, life, what: Told::WakeReplica });
+        self.after(SECOND, Coming::Told { node: at, life, what: Told::Commit });
         for switch in 0..switches {
             let delay = self.delay();
             self.after(delay, Coming::Connect { node: at, switch });
@@ -34,6 +38,7 @@ impl World {
     pub(super) fn crash(&mut self, at: usize) {
         self.nodes[at].life += 1;
         self.nodes[at].member = None;
+        (self.nodes[at].owner, self.nodes[at].leads) = (None, None);
         for switch in 0..self.switches.len() {
             self.nodes[at].links[switch] = None;
             self.cut(at, switch);
@@ -61,14 +66,15 @@ impl World {
                 }
             }
             Told::Event(event) => self.event(at, event),
-            Told::Answer { serial, answer } => {
-                if node.asked.remove(&serial).is_some() {
-                    self.answer(at, answer);
-                }
-            }
+            Told::Answer { serial, answer } => match node.asked.remove(&serial) {
+                Some(Asker::Replica) => self.replica_answer(at, answer),
+                Some(Asker::Lease | Asker::Member) => self.answer(at, answer),
+                None => {}
+            },
             Told::TimedOut(serial) => match node.asked.remove(&serial) {
-                Some(true) => self.event(at, Event::LeaseFailed),
-                Some(false) => self.event(at, Event::Failed),
+                Some(Asker::Lease) => self.event(at, Event::LeaseFailed),
+                Some(Asker::Member) => self.event(at, Event::Failed),
+                Some(Asker::Replica) => self.replica_event(at, ReplicaEvent::Failed),
                 None => {}
             },
             Told::Watch(number) if number == node.watch.0 => {
@@ -77,7 +83,7 @@ impl World {
                 let delay = MS * self.random.u32(1..60);
                 self.after(delay, Coming::Told { node: at, life, what: Told::Watch(number) });
                 if sees {
-                    match self.store.changes(next) {
+                    match self.store.changes(b"c/m", next) {
                         None => {
                             self.nodes[at].watch.0 += 1;
                             self.event(at, Event::Missed);
@@ -91,6 +97,20 @@ impl World {
                 }
             }
             Told::Watch(_) => {}
+            Told::WatchState(number) => self.watch_state(at, number),
+            Told::WakeReplica => {
+                if let Some(owner) = &mut node.owner {
+                    owner.wake = None;
+                }
+                self.replica_event(at, ReplicaEvent::Woken);
+            }
+            Told::Commit => {
+                if !self.is_calm {
+                    let delay = MS * self.random.u32(1..600);
+                    self.after(delay, Coming::Told { node: at, life, what: Told::Commit });
+                    self.commit(at);
+                }
+            }
             Told::Connected { switch, epoch } => {
                 let Some(member) = &node.member else { return };
                 let latest = member.view().master().map(|master| master.generation);
@@ -159,7 +179,7 @@ impl World {
 
     /// The generation in which a member leads, as it tells switches.
     pub(super) fn lead_of(&self, at: usize) -> Option<u64> {
-        let leads = self.nodes[at].member.as_ref()?.leads()?;
+        let leads = self.nodes[at].leads?;
         let own = if self.plants.contains(&Plant::OwnGenerations) { self.nodes[at].counted } else { leads };
         Some(if self.plants.contains(&Plant::OneGeneration) { 0 } else { own })
     }
@@ -185,12 +205,18 @@ impl World {
             Answer::NoSuchLease => Event::NoSuchLease,
             Answer::Deleted { revision } => Event::Deleted { revision },
             Answer::Nothing => return,
+            other => return self.fail(format!("n{at} has not asked for {other:?}")),
         };
         self.event(at, event);
     }
 
     pub(super) fn event(&mut self, at: usize, event: Event) {
         let now = self.now;
+        let about_store = match &event {
+            Event::Granted { .. } | Event::Kept { .. } => Some(true),
+            Event::Failed | Event::LeaseFailed => Some(false),
+            _ => None,
+        };
         let Some(member) = &mut self.nodes[at].member else { return };
         let actions = member.on_event(now, event);
         for action in actions {
@@ -198,6 +224,9 @@ impl World {
                 println!("{now:?}   n{at} {action:?}");
             }
             self.act(at, action);
+        }
+        if let Some(answers) = about_store {
+            self.replica_event(at, ReplicaEvent::StoreAnswers(answers));
         }
     }
 
@@ -215,8 +244,15 @@ impl World {
                 let (life, number) = (node.life, node.watch.0);
                 return self.after(MS, Coming::Told { node: at, life, what: Told::Watch(number) });
             }
-            Action::Lead(generation) => return self.lead(at, generation),
+            Action::Lead(generation) => {
+                if self.plants.contains(&Plant::LeadsWithoutReading) {
+                    self.check_ready(at, generation);
+                    self.lead(at, generation);
+                }
+                return self.replica_event(at, ReplicaEvent::Lead(generation));
+            }
             Action::Follow => {
+                self.nodes[at].leads = None;
                 let latest = self.nodes[at].member.as_ref().and_then(|m| m.view().master()).map(|m| m.generation);
                 for switch in 0..self.switches.len() {
                     if let Some(link) = &mut self.nodes[at].links[switch] {
@@ -224,25 +260,66 @@ impl World {
                         self.send(at, switch, ask);
                     }
                 }
-                return;
+                return self.replica_event(at, ReplicaEvent::Follow);
             }
             Action::NameTaken => return,
         };
+        let asker = if matches!(ask, Ask::Grant(_) | Ask::KeepAlive(_)) { Asker::Lease } else { Asker::Member };
+        self.ask_of(at, asker, ask);
+    }
+
+    /// Asks the store. What asks is told the answer, or that none came.
+    pub(super) fn ask_of(&mut self, at: usize, asker: Asker, ask: Ask) {
         self.serial += 1;
-        let (serial, is_lease) = (self.serial, matches!(ask, Ask::Grant(_) | Ask::KeepAlive(_)));
+        let serial = self.serial;
         let node = &mut self.nodes[at];
         if !matches!(ask, Ask::Revoke(_)) {
-            node.asked.insert(serial, is_lease);
+            node.asked.insert(serial, asker);
         }
         let (life, sees) = (node.life, node.sees_store && !self.store_is_away);
         self.after(PATIENCE, Coming::Told { node: at, life, what: Told::TimedOut(serial) });
         if sees {
             let delay = self.delay();
+            // Now and then a request arrives twice.
+            if self.random.u8(..) < 8 && matches!(ask, Ask::Transact(_)) {
+                let delay = self.delay();
+                self.after(delay, Coming::Asked { node: at, life, serial, ask: ask.clone() });
+            }
             self.after(delay, Coming::Asked { node: at, life, serial, ask });
         }
     }
 
-    fn lead(&mut self, at: usize, generation: u64) {
+    /// Looks what the watch of the tracked state has.
+    fn watch_state(&mut self, at: usize, number: u64) {
+        let life = self.nodes[at].life;
+        let sees = self.nodes[at].sees_store && !self.store_is_away;
+        let Some(owner) = &mut self.nodes[at].owner else { return };
+        if owner.watch.0 != number {
+            return;
+        }
+        let changes = self.store.changes(b"c/state/", owner.watch.1);
+        if sees
+            && let Some(changes) = &changes
+            && !changes.is_empty()
+        {
+            owner.watch.1 = self.store.revision + 1;
+        }
+        let delay = MS * self.random.u32(1..60);
+        self.after(delay, Coming::Told { node: at, life, what: Told::WatchState(number) });
+        if !sees {
+            return;
+        }
+        match changes {
+            None => {
+                self.nodes[at].owner.iter_mut().for_each(|owner| owner.watch.0 += 1);
+                self.replica_event(at, ReplicaEvent::Missed);
+            }
+            Some(changes) if changes.is_empty() => {}
+            Some(changes) => self.replica_event(at, ReplicaEvent::Changed(changes)),
+        }
+    }
+
+    pub(super) fn lead(&mut self, at: usize, generation: u64) {
         self.counts.masters += 1;
         let life = self.nodes[at].life;
         let owner = *self.generations.entry(generation).or_insert((at, life));
@@ -254,6 +331,7 @@ impl World {
             self.fail(format!("{name} leads in generation {generation}, which the store did not give it"));
         }
         self.nodes[at].counted += 1;
+        self.nodes[at].leads = Some(generation);
         let told = self.lead_of(at).unwrap_or(generation);
         for switch in 0..self.switches.len() {
             if let Some(link) = &mut self.nodes[at].links[switch] {

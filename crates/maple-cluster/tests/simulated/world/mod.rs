@@ -2,6 +2,7 @@
 
 mod disturb;
 mod members;
+mod replicas;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -16,6 +17,7 @@ use maple_wire::{Dpid, Message, Version};
 
 use crate::faults::Plant;
 use crate::store::{Answer, Ask, Store};
+use replicas::{Confirmed, Owner};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -31,6 +33,9 @@ pub struct Counts {
     pub masters: u64,
     pub rules: u64,
     pub refused: u64,
+    /// Commits of the tracked state, and those of them that were confirmed.
+    pub commits: u64,
+    pub confirmed: u64,
 }
 
 impl AddAssign for Counts {
@@ -38,6 +43,8 @@ impl AddAssign for Counts {
         self.masters += other.masters;
         self.rules += other.rules;
         self.refused += other.refused;
+        self.commits += other.commits;
+        self.confirmed += other.confirmed;
     }
 }
 
@@ -81,6 +88,11 @@ enum Told {
     TimedOut(u64),
     /// It looks what its watch has.
     Watch(u64),
+    /// It looks what the watch of the tracked state has.
+    WatchState(u64),
+    WakeReplica,
+    /// It commits something.
+    Commit,
     Connected {
         switch: usize,
         epoch: u64,
@@ -111,6 +123,14 @@ struct Link {
     fence: Fence,
 }
 
+/// What of a member asks the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asker {
+    Lease,
+    Member,
+    Replica,
+}
+
 struct Node {
     life: u64,
     member: Option<Member>,
@@ -120,8 +140,11 @@ struct Node {
     /// When it will be woken.
     wake: Option<Time>,
     links: Vec<Option<Link>>,
-    /// The open requests, with whether they are about the lease.
-    asked: BTreeMap<u64, bool>,
+    /// The open requests, with who asks.
+    asked: BTreeMap<u64, Asker>,
+    owner: Option<Owner>,
+    /// The generation in which it leads, since it has the tracked state.
+    leads: Option<u64>,
     /// The number of the watch, and the next revision that it wants.
     watch: (u64, u64),
     sees_store: bool,
@@ -156,6 +179,7 @@ pub struct World {
     /// Whose each generation is: member and life.
     generations: BTreeMap<u64, (usize, u64)>,
     counts: Counts,
+    confirmed: Confirmed,
     failure: Option<String>,
     trace: bool,
 }
@@ -174,6 +198,8 @@ impl World {
             wake: None,
             links: (0..switches).map(|_| None).collect(),
             asked: BTreeMap::new(),
+            owner: None,
+            leads: None,
             watch: (0, 0),
             sees_store: true,
             sees_switch: vec![true; switches],
@@ -203,6 +229,7 @@ impl World {
             random,
             generations: BTreeMap::new(),
             counts: Counts::default(),
+            confirmed: Confirmed::default(),
             failure: None,
             trace: std::env::var_os("MAPLE_TRACE").is_some(),
         };
@@ -255,6 +282,9 @@ impl World {
             Coming::Told { .. } => {}
             Coming::Asked { node, life, serial, ask } => {
                 let answer = self.store.ask(self.now, ask);
+                if let Some(why) = self.store.tracked.failure.take() {
+                    self.fail(why);
+                }
                 if self.nodes[node].sees_store && !self.store_is_away {
                     let what = Told::Answer { serial, answer };
                     let delay = self.delay();
