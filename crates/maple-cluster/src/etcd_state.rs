@@ -18,9 +18,9 @@ use crate::keys::Record;
 use crate::replica::{ChangedRows, CommitRows, Gate, Replica, ReplicaAction, ReplicaEvent, StateBatch};
 use crate::view::Change;
 
-/// Maximum number of rows that are read.
+/// The maximum number of rows that are read.
 const MAX_KEYS: usize = 1_000_000;
-/// Maximum number of events that wait while the owner is busy. Then requests and the watch wait too.
+/// The maximum number of events that wait while the owner is busy. Then requests and the watch wait too.
 const MAIL: usize = 64;
 /// The time until a watch that broke off is begun again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -35,13 +35,13 @@ pub trait StateOwner {
     /// Has the state hold exactly these rows ([`ReplicaAction::Replace`]).
     ///
     /// # Errors
-    /// Why they can't be used, for people.
+    /// The reason why they can't be used, for people.
     fn replace(&mut self, rows: BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), String>;
 
     /// Changes these rows, all at once ([`ReplicaAction::Apply`]).
     ///
     /// # Errors
-    /// Why they can't be used, for people.
+    /// The reason why they can't be used, for people.
     fn apply(&mut self, rows: ChangedRows) -> Result<(), String>;
 
     /// Returns all rows ([`ReplicaAction::Adopt`]).

@@ -74,7 +74,7 @@ pub mod cluster;
 pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
 pub use controller::{
     BACKLOG, ControlOptions, Controller, ControllerOptions, MemoryOptions, OpenFlowOptions, StartError, Stopped,
-    WorkerOptions,
+    WorkerOptions, check_versions,
 };
 pub use counters::Counters;
 pub use gauge::Gauge;

@@ -96,9 +96,6 @@ fn with_policy_options(options: &RunOptions, mut chosen: ControllerOptions) -> a
         (_, None) => chosen.openflow.forget_switch_after,
     };
     chosen.engine.middleboxes.extend(options.middleboxes()?);
-    if let Some((place, row)) = options.network.rows.first().filter(|_| options.cluster.cluster.is_some()) {
-        return Err(usage_error(anyhow!("{place}: a cluster has no tracked state yet, and so no {}", row.name)));
-    }
     declare(&options.network, &mut chosen)?;
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
     chosen.engine.flow_mod_rate = options.flow_mod_rate;

@@ -12,7 +12,7 @@ use maple_controller::control::socket::{CanaryAt, Tolerance};
 use maple_controller::history::{Changer, PolicyAct};
 use maple_controller::policy_record::{BroughtBy, PolicyIdentity};
 use maple_controller::snoop::Snooping;
-use maple_controller::{ControllerOptions, Handle, StartError};
+use maple_controller::{ControllerOptions, Handle, check_versions};
 use maple_core::compose::Canary;
 use maple_core::engine::Trial;
 use maple_core::policy::Policy;
@@ -321,7 +321,7 @@ impl ReloadService<'_> {
         }
     }
 
-    /// Checks that a controller of a cluster can run a policy: one without tracked state. It is loaded aside for that,
+    /// Checks that a controller of a cluster can run a policy: one without versions of tables. It is loaded aside for that,
     /// since what a policy declares stays declared.
     fn check_for_cluster(&self, name: &str) -> anyhow::Result<()> {
         if self.handle.role().is_none() {
@@ -331,7 +331,7 @@ impl ReloadService<'_> {
         let aside = self.handle.store().copy();
         drop(load_aside(&aside, name, limit, loader)?);
         loader.into_iter().for_each(PolicyLoader::refused);
-        aside.check_no_state().map_err(|state| anyhow!(StartError::StateInCluster(state)))
+        Ok(check_versions(&aside)?)
     }
 
     /// Plans the changes that a policy would make. Writes that its file makes while it is loaded stay in the rehearsal.
@@ -342,7 +342,7 @@ impl ReloadService<'_> {
         let loaded = load_aside(rehearsal.store(), name, limit, loader)?;
         let policy = self.fitting(loaded).and_then(|policy| {
             if self.handle.role().is_some() {
-                rehearsal.store().check_no_state().map_err(|state| anyhow!(StartError::StateInCluster(state)))?;
+                check_versions(rehearsal.store())?;
             }
             // No leaf depends on rows of another version.
             drop(rehearsal.store().migrate()?);

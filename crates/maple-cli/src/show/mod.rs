@@ -316,7 +316,8 @@ fn cluster(answer: &Value) -> String {
         ("etcd", all("etcd")),
     ];
     let trouble = answer["trouble"].as_str().map(|trouble| ("trouble with etcd", trouble.to_owned()));
-    lines.into_iter().chain(trouble).map(|(name, value)| format!("{name:<32} {value}\n")).collect()
+    let state = ("tables and variables", answer["closed"].as_str().unwrap_or("can be written here").to_owned());
+    lines.into_iter().chain([state]).chain(trouble).map(|(name, value)| format!("{name:<32} {value}\n")).collect()
 }
 
 /// Writes a controller's description of itself, with the running policy and a line for each file that it keeps.

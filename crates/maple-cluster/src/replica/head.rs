@@ -15,7 +15,7 @@ pub(super) struct Head {
     pub is_complete: bool,
 }
 
-/// Why nothing is read that a head stands for.
+/// The reason why nothing is read that a head stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HeadError {
     /// The rows have this format.

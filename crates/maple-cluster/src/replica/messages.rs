@@ -23,7 +23,7 @@ pub struct ReplicaOptions {
     pub format: String,
     /// The time until a request that failed is repeated.
     pub retry: Duration,
-    /// How long a new master waits for what the watch has not told yet, before it reads everything.
+    /// The time that a new master waits for what the watch has not told yet, before it reads everything.
     pub patience: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! The cluster of this controller: what people see of it, who answers questions about the network, and stepping down.
 //!
 //! A standby knows nothing of the network: no switch of it is up. So it refuses what would have an empty or old answer,
-//! and says who is master.
+//! and says who is master. Tables and variables it has as etcd has them, and answers questions about them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,11 @@ use serde_json::{Value, json};
 
 use super::Handle;
 use super::request::{RefusalKind, Reload, Request, RequestError, Show};
+use super::state::StateRequest;
 use crate::session::ClusterRole;
 
+/// The reason why nothing is written without a cluster that was joined.
+pub(crate) const NOT_JOINED: &str = "this controller has not joined its cluster, so nothing keeps what it writes";
 /// The time that a request to step down waits until that has happened. Chosen: etcd and the switches answer within a
 /// second or two; after that the answer says that it is not confirmed.
 const STEP_DOWN: Duration = Duration::from_secs(5);
@@ -35,12 +38,25 @@ pub enum ClusterRequest {
 pub struct ClusterStatus {
     /// What the controller is.
     pub role: ClusterRole,
+    /// The generation in which it was elected. It leads once it has the tracked state.
+    pub elected: Option<u64>,
+    /// Why tables and variables can't be written here; `None` if they can be.
+    pub closed: Option<String>,
     /// The name of the master, if there is one.
     pub master: Option<String>,
     /// The names of the members that are there, in order.
     pub members: Vec<String>,
     /// What went wrong with etcd last, until it has renewed the lease.
     pub trouble: Option<String>,
+    /// Why etcd did not take what was written, until it does.
+    pub write_trouble: Option<String>,
+}
+
+impl ClusterStatus {
+    /// Returns what is wrong with etcd, if something is.
+    pub fn any_trouble(&self) -> Option<&String> {
+        self.trouble.as_ref().or(self.write_trouble.as_ref())
+    }
 }
 
 /// The cluster that a controller has joined.
@@ -88,7 +104,8 @@ pub(super) fn to_json(handle: &Handle) -> Value {
     let joined = handle.cluster();
     // Without a cluster the program itself says who leads.
     let status = joined.map_or_else(|| ClusterStatus { role, ..ClusterStatus::default() }, |of| of.status().clone());
-    let ClusterStatus { role, master, members, trouble } = status;
+    let trouble = status.any_trouble().cloned();
+    let ClusterStatus { role, master, members, closed, .. } = status;
     json!({
         "cluster": joined.map(|of| &of.cluster),
         "name": joined.map(|of| &of.name),
@@ -99,6 +116,7 @@ pub(super) fn to_json(handle: &Handle) -> Value {
         "lease": role.has_lease,
         "etcd": joined.map_or(&[][..], |of| &of.etcd),
         "trouble": trouble,
+        "closed": if joined.is_some() { closed } else { Some(NOT_JOINED.to_owned()) },
         "connections": handle.connections(),
     })
 }
@@ -183,7 +201,8 @@ fn conflict(text: String) -> RequestError {
     RequestError::at("", text).of_kind(RefusalKind::Conflict)
 }
 
-/// Reports whether a request is about this process, and not about the network. Every member is given a new policy by
+/// Reports whether a request is about what every controller of a cluster has: its process and the tracked state, and not
+/// the network. Every member is given a new policy by
 /// itself; what that changes in the network, only the master knows.
 fn is_about_itself(request: &Request) -> bool {
     match request {
@@ -201,6 +220,11 @@ fn is_about_itself(request: &Request) -> bool {
         ),
         Request::Cluster(_) => true,
         Request::Reload(what) => matches!(what, Reload::Policy { .. } | Reload::Rollback),
-        Request::Invalidate(_) | Request::State(_) | Request::Explain(_) => false,
+        // It has what etcd has.
+        Request::State(what) => matches!(
+            what,
+            StateRequest::List | StateRequest::Get(_) | StateRequest::Watch(_) | StateRequest::Written(_)
+        ),
+        Request::Invalidate(_) | Request::Explain(_) => false,
     }
 }

@@ -59,6 +59,7 @@ use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listener::SendError;
 use crate::log::LogEntry;
+use crate::memory::cluster_writes::ClusterWrites;
 use crate::memory::record::Recording;
 use crate::memory::{Archive, ChangeHistory, PendingWrites};
 use crate::names::Names;
@@ -134,6 +135,8 @@ pub(crate) struct Succession {
     pub takeover: TakeoverState,
     /// What the cluster said last of this controller, if it is one of several, with a number that grows.
     pub role: Option<Mutex<(u64, ClusterRole)>>,
+    /// Its writes on their way to etcd, if it is one of several.
+    pub writes: Option<Arc<ClusterWrites>>,
     /// The cluster, once this controller has joined it.
     pub cluster: OnceLock<JoinedCluster>,
 }

@@ -5,7 +5,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use maple_core::state::{Cell, CellValue, Name, Patience, Read, Snapshot, Value as Stored, Write, Writer, Written};
+use maple_core::state::{
+    Cell, CellValue, Mismatch, Name, Patience, Read, Snapshot, Value as Stored, Write, Writer, Written,
+};
 use maple_wire::nearest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -281,8 +283,10 @@ fn change_if(
 /// Returns the refusal of a change at this member of the request.
 fn refusal(at: &str, error: &ChangeError) -> RequestError {
     let kind = match error {
-        ChangeError::Unconfirmed | ChangeError::NotKept => RefusalKind::Unconfirmed,
-        ChangeError::Stopped(_) => RefusalKind::Conflict,
+        ChangeError::Unconfirmed | ChangeError::NotKept | ChangeError::NotShared => RefusalKind::Unconfirmed,
+        ChangeError::Stopped(_) | ChangeError::Undone | ChangeError::Mismatch(Mismatch::Closed { .. }) => {
+            RefusalKind::Conflict
+        }
         ChangeError::Mismatch(_) => RefusalKind::Wrong,
     };
     RequestError::at(at, error.to_string()).of_kind(kind)

@@ -2,7 +2,7 @@
 //!
 //! A write is *committed* at one moment for all shards. When a call of this module returns, it is *acknowledged*. Then
 //! every shard has finished the turn that it was in at that moment and has sent its messages, so no later packet is
-//! handled by the old value. State that survives restarts is on the disk. [`Handle::settled`] also waits for the
+//! handled by the old value. State that survives restarts is on the disk, and in a cluster all of it is in etcd. [`Handle::settled`] also waits for the
 //! switches: every rule that depended on the old value is gone.
 
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use maple_core::network::Facts;
 use maple_core::state::{Commit, Mismatch, Patience, Snapshot, Stop, Stopped, Tx, Write, Writer, Written};
 
 use super::Handle;
+use crate::memory::cluster_writes::Outcome;
 use crate::shard::mailbox::ShardMessage;
 
 /// The reason why a change of tracked state failed, or is not known to have taken effect.
@@ -40,6 +41,15 @@ pub enum ChangeError {
          as the disk takes it; if the disk refuses it, `maple show errors` says why)"
     )]
     NotKept,
+    /// The change was committed, but etcd does not have it: it does not answer, or not in time.
+    #[error(
+        "the state is changed at this controller, but etcd has not confirmed it: no other controller knows of it until then, \
+         and it is undone if this one ends or another one becomes master before (`maple show cluster` says how etcd is)"
+    )]
+    NotShared,
+    /// The change was committed, and undone: another mastership had begun before etcd had it.
+    #[error("the change was undone: this controller was not master any more before etcd had it; try again")]
+    Undone,
 }
 
 /// Lets an operating-system thread wait until a cell that its transaction read changes.
@@ -129,7 +139,7 @@ impl Handle {
     /// Writes, and returns when the write is acknowledged. Values are converted to the declared types.
     ///
     /// # Errors
-    /// [`ChangeError::Mismatch`], [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
+    /// [`ChangeError`], but not [`ChangeError::Stopped`].
     #[track_caller]
     pub fn change(&self, writes: Vec<Write>) -> Result<(), ChangeError> {
         self.change_as(writes, this_thread(Some(Source::here())))
@@ -163,6 +173,10 @@ impl Handle {
             let one = |write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
             match writes.into_iter().map(one).collect::<Result<Vec<Write>, Mismatch>>() {
                 Ok(writes) => {
+                    if let Err(mismatch) = state.check_commit(&writes) {
+                        normal = Err(mismatch);
+                        return Vec::new();
+                    }
                     normal = Ok(Some(()));
                     writes
                 }
@@ -182,7 +196,8 @@ impl Handle {
     /// Sends the shards a commit to [`Handle::store`], and returns when it is acknowledged.
     ///
     /// # Errors
-    /// [`ChangeError::Unconfirmed`] if a shard is late, [`ChangeError::NotKept`] if the state file is.
+    /// [`ChangeError::Unconfirmed`] if a shard is late, [`ChangeError::NotKept`] if the state file is,
+    /// [`ChangeError::NotShared`] or [`ChangeError::Undone`] in a cluster.
     pub fn acknowledge(&self, commit: Commit) -> Result<(), ChangeError> {
         let persistent = commit.kept;
         // A shard may have sent packets of its turn to switches of another shard, so that one has a second turn.
@@ -190,6 +205,13 @@ impl Handle {
         let timeout = self.shared.deadlines.query;
         let is_confirmed =
             self.distribute(commit) && (0..rounds).all(|_| self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
+        if let (Some(writes), Some(version)) = (&self.shared.succession.writes, persistent) {
+            match writes.wait(version, timeout) {
+                Outcome::Confirmed => {}
+                Outcome::Lost => return Err(ChangeError::Undone),
+                Outcome::Unknown => return Err(ChangeError::NotShared),
+            }
+        }
         match (&self.shared.kept.pending_writes, persistent) {
             (Some(pending), Some(version)) if !pending.wait(version, timeout) => Err(ChangeError::NotKept),
             _ if !is_confirmed => Err(ChangeError::Unconfirmed),

@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use maple_core::engine::ShardId;
-use maple_core::state::{DeclareError, VersionError};
+use maple_core::state::{DeclareError, Name, VersionError};
 
 pub use self::options::{ControlOptions, ControllerOptions, MemoryOptions, OpenFlowOptions, WorkerOptions};
+pub use self::start::check_versions;
 use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, HttpError, HttpServer, MetricsServer, TimelineWriter};
@@ -103,12 +104,12 @@ pub enum StartError {
         "handlers can't serve switches that have several controllers: what they do depends on more than their switch"
     )]
     HandlersInCluster,
-    /// A policy of a cluster declares or holds tables or variables, which only one controller would have.
+    /// A policy of a cluster has a later version of a table.
     #[error(
-        "the policy has tracked state ({0}), and a cluster has none yet: another controller that becomes master would know \
-         nothing of it"
+        "the table {0} has versions, and in a cluster there is no transaction in which rows of another version are made: \
+         give the table another name, and copy its rows"
     )]
-    StateInCluster(String),
+    VersionsInCluster(Name),
     /// A controller of a cluster is to do something that is for one controller alone.
     #[error(
         "{0}: not for a controller that is one of several, since another one that becomes master would not have it"

@@ -9,15 +9,17 @@ use std::time::{Duration, SystemTime};
 
 use core_affinity::CoreId;
 use crossbeam_channel::Receiver;
+use maple_core::Store;
 use maple_core::engine::{Engine, ShardId, Time};
 use maple_core::network::Facts;
 use maple_core::snooped::LEASES;
-use maple_core::state::{Write, WriteLog};
+use maple_core::state::{Journal, Write, WriteLog};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
 use super::{BACKLOG, Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartError};
 use crate::control::about::About;
+use crate::control::membership::NOT_JOINED;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
 use crate::control::{
@@ -28,6 +30,7 @@ use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listener::{Listener, Subscriptions, subscribe};
+use crate::memory::cluster_writes::ClusterWrites;
 use crate::memory::record::{RecordWriter, Recording};
 use crate::memory::{
     Archive, ChangeHistory, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart,
@@ -44,10 +47,6 @@ use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
 
-/// The reason why tables and variables can't be written in a cluster.
-const CLOSED_IN_CLUSTER: &str = "a cluster has no tracked state yet, so another controller that becomes master would not \
-                                 know of it";
-
 /// The options after their check, before anything is opened.
 pub(super) struct CheckedOptions {
     pub options: ControllerOptions,
@@ -55,14 +54,18 @@ pub(super) struct CheckedOptions {
     /// The events for snooping, if that is on.
     snoop: Option<Listener>,
     workers: usize,
+    /// The writes on their way to etcd, in a cluster.
+    writes: Option<Arc<ClusterWrites>>,
 }
 
 impl CheckedOptions {
     /// Checks the options, and prepares what they ask for: snooping, listeners, and what is declared.
     pub fn new(mut options: ControllerOptions) -> Result<CheckedOptions, StartError> {
-        if options.openflow.in_cluster {
+        let writes = options.openflow.in_cluster.then(|| Arc::new(ClusterWrites::new()));
+        if let Some(writes) = &writes {
             check_for_cluster(&options)?;
-            options.store.close(CLOSED_IN_CLUSTER);
+            options.store.share(Arc::clone(writes) as Arc<dyn Journal>);
+            options.store.close(NOT_JOINED);
         }
         let snoops = options.snooping.is_on() && options.programs.is_none();
         let snoop = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
@@ -81,7 +84,7 @@ impl CheckedOptions {
         if let Some(missing) = options.workers.cores.iter().find(|id| !cores().iter().any(|core| core.id == **id)) {
             return Err(StartError::NoCore(*missing, cores().iter().map(|core| core.id).collect()));
         }
-        Ok(CheckedOptions { options, subscriptions, snoop, workers })
+        Ok(CheckedOptions { options, subscriptions, snoop, workers, writes })
     }
 }
 
@@ -99,7 +102,16 @@ fn check_for_cluster(options: &ControllerOptions) -> Result<(), StartError> {
     if let Some((_, what)) = alone.into_iter().find(|(is_asked, _)| *is_asked) {
         return Err(StartError::AloneInCluster(what));
     }
-    store.check_no_state().map_err(StartError::StateInCluster)
+    check_versions(store)
+}
+
+/// Checks that the policy has no later versions of tables: rows are made from those of an earlier version by one controller,
+/// in one transaction.
+///
+/// # Errors
+/// [`StartError::VersionsInCluster`] with such a table.
+pub fn check_versions(store: &Store) -> Result<(), StartError> {
+    store.versioned_table().map_or(Ok(()), |table| Err(StartError::VersionsInCluster(table)))
 }
 
 /// The contents of the state file, and the means to write it.
@@ -176,7 +188,7 @@ impl StartingController {
         memory: EarlierRun,
         former_key: Option<Key>,
     ) -> Result<StartingController, StartError> {
-        let CheckedOptions { mut options, subscriptions, snoop, workers } = basics;
+        let CheckedOptions { mut options, subscriptions, snoop, workers, writes } = basics;
         let EarlierRun { persistence, known, archive, policy_before, history, epoch } = memory;
         options.store.log_writes_to(Arc::clone(&history) as Arc<dyn WriteLog>);
         options.engine.epoch = epoch;
@@ -227,6 +239,7 @@ impl StartingController {
             succession: Succession {
                 takeover: TakeoverState::default(),
                 role: options.openflow.in_cluster.then(Mutex::default),
+                writes,
                 cluster: OnceLock::new(),
             },
             map: Mutex::default(),

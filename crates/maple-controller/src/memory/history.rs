@@ -347,7 +347,7 @@ fn kind_of(by: &Writer) -> &'static str {
         Writer::Client(_) => "client",
         Writer::Snooping => "snooping",
         Writer::File(_) => "file",
-        Writer::TakeOver | Writer::Measuring => "controller",
+        Writer::TakeOver | Writer::Cluster | Writer::Measuring => "controller",
     }
 }
 
@@ -361,6 +361,7 @@ fn who_is(by: &Writer) -> Option<&str> {
         Writer::Snooping => Some("snooping"),
         Writer::File(name) => Some(name),
         Writer::TakeOver | Writer::Measuring => Some("the controller"),
+        Writer::Cluster => Some("the cluster"),
     }
 }
 
@@ -450,7 +451,9 @@ impl WriteLog for ChangeHistory {
         let StateChange { version, name, key, old, new, ref by, at } = *change;
         let kind = match by {
             Writer::Command { .. } | Writer::Client(_) => RingKind::People,
-            Writer::Policy(_) | Writer::Snooping | Writer::Thread { .. } | Writer::File(_) => RingKind::Programs,
+            Writer::Policy(_) | Writer::Snooping | Writer::Thread { .. } | Writer::File(_) | Writer::Cluster => {
+                RingKind::Programs
+            }
             // What another process handed over was written before. What is measured changes all the time.
             Writer::TakeOver | Writer::Measuring => return,
         };

@@ -8,6 +8,7 @@
 //! * [`known_switches`]: the switches of an earlier run, until they are back.
 //! * [`remember`]: writes what the next run is to know of leaves and surroundings.
 //! * [`persistence`]: keeps tables and variables in the state file.
+//! * [`cluster_writes`]: tables and variables of a cluster, on their way to etcd.
 //! * [`offline`]: a network as a state file remembers it.
 //! * [`takeover`]: what another process goes on with.
 //! * [`record`], [`replay`]: what reaches the engines of a run, and the run again.
@@ -23,6 +24,8 @@ mod late_database;
 mod remember;
 
 mod persistence;
+
+pub(crate) mod cluster_writes;
 
 pub mod offline;
 

@@ -15,6 +15,8 @@ pub enum ClusterNews {
     EtcdFailed(String),
     /// etcd answers again.
     EtcdBack,
+    /// The tables and variables that are in etcd can't be used, for this reason. This controller does not lead with them.
+    StateUnreadable(String),
 }
 
 impl fmt::Display for ClusterNews {
@@ -31,6 +33,7 @@ impl fmt::Display for ClusterNews {
             ClusterNews::EtcdFailed(error) => {
                 write!(f, "etcd: {error}; who is master stays so until etcd answers again")
             }
+            ClusterNews::StateUnreadable(why) => write!(f, "{why}; so this controller does not become master"),
             ClusterNews::EtcdBack => f.write_str("etcd answers again"),
         }
     }

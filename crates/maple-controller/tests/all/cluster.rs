@@ -13,7 +13,7 @@ use maple_controller::control::socket::{
 use maple_controller::control::transactions::ChangeError;
 use maple_controller::session::SwitchInfo;
 use maple_controller::{ClusterRole, Controller, ControllerOptions, Notice, RoleNews, StartError};
-use maple_core::state::{Mismatch, Write};
+use maple_core::state::{Mismatch, Value, Write};
 use maple_core::{Net, PacketHandle, Route};
 use maple_emulator::host::{FlowKind, Progress};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
@@ -166,16 +166,8 @@ fn refusal(choose: impl FnOnce(&mut ControllerOptions)) -> String {
 
 #[test]
 fn what_only_one_controller_would_have_is_refused_in_a_cluster() {
-    let state = refusal(|options| {
-        options.store.declare_table("blocked");
-        options.store.declare_var("mode", "day".into());
-    });
-    let wanted = "the policy has tracked state (table blocked, variable mode), and a cluster has none yet: ";
-    assert!(state.starts_with(wanted), "{state}");
-    let row = refusal(|options| {
-        drop(options.store.update(|_| vec![Write::Var { name: "mode".into(), value: Some("day".into()) }]));
-    });
-    assert!(row.contains("(variable mode)"), "{row}");
+    let versions = refusal(|options| options.store.declare_version("blocked", 2, None).expect("it is the first"));
+    assert!(versions.starts_with("the table blocked has versions, and in a cluster"), "{versions}");
     let file = refusal(|options| options.memory.state_file = Some("/nowhere/state".into()));
     assert!(file.starts_with("a state file: not for a controller that is one of several"), "{file}");
     let snooping = refusal(|options| {
@@ -194,15 +186,18 @@ fn answered(maple: &Maple, request: &Request) -> Result<serde_json::Value, Strin
 }
 
 #[test]
-fn tables_and_variables_of_a_member_can_not_be_written() {
+fn nothing_is_written_where_no_cluster_keeps_it() {
     let maple = member();
     elect(std::slice::from_ref(&maple), 0, 5);
-    let error = maple.handle.change(vec![Write::Var { name: "mode".into(), value: Some("day".into()) }]);
+    let error = maple.handle.change(mode("day"));
     assert!(matches!(error, Err(ChangeError::Mismatch(Mismatch::Closed { .. }))), "{error:?}");
     let place = StatePlace::Key("blocked".into(), json!("x"));
     let set = StateRequest::Set { place, value: json!(true), settled: false, create: true };
     let error = answered(&maple, &Request::State(set)).expect_err("it is closed");
-    assert!(error.starts_with("the table blocked can't be written: a cluster has no tracked state yet"), "{error}");
+    assert!(
+        error.starts_with("the table blocked can't be written: this controller has not joined its cluster"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -214,8 +209,7 @@ fn a_standby_answers_for_itself_and_not_for_the_network() {
         Request::Show(Show::Rules(None)),
         Request::Show(Show::Hosts),
         Request::Show(Show::Time),
-        Request::State(StateRequest::List),
-        Request::State(StateRequest::Watch(StatePlace::Var("mode".into()))),
+        Request::State(StateRequest::Delete { place: StatePlace::Var("mode".into()), settled: false }),
         Request::Invalidate(Invalidate::All),
         Request::Reload(Reload::Plan { name: None }),
         Request::Reload(Reload::Rest),
@@ -226,6 +220,8 @@ fn a_standby_answers_for_itself_and_not_for_the_network() {
     for request in [Show::Controller, Show::Stats, Show::Errors, Show::Names, Show::Log(false), Show::Doctor] {
         answered(&maple, &Request::Show(request.clone())).unwrap_or_else(|error| panic!("{request:?}: {error}"));
     }
+    // It has the tracked state.
+    assert_eq!(answered(&maple, &Request::State(StateRequest::List)), Ok(json!([])));
     // A reload is for each controller by itself; this one has nobody who serves it.
     let reload = Reload::Policy { name: None, tolerate: Tolerance::Count(0) };
     assert_ne!(answered(&maple, &Request::Reload(reload)), Err(standby.into()));
@@ -338,6 +334,126 @@ fn controllers_elect_a_master_with_etcd_and_the_switches_follow() {
     leads(&all[last].0);
     reaches(&emulation, "h4", "h1");
     emulation.stop().unwrap();
+}
+
+fn mode(value: &str) -> Vec<Write> {
+    vec![Write::Var { name: "mode".into(), value: Some(value.into()) }]
+}
+
+/// A row of the table `blocked`.
+fn row(key: i64, value: Option<i64>) -> Write {
+    Write::Table { table: "blocked".into(), key: key.into(), value: value.map(Value::from) }
+}
+
+/// Has the master write this, whoever that is, until it is acknowledged.
+fn write(all: &[(Maple, ClusterMember)], writes: &[Write]) {
+    in_time("it is acknowledged", || all[elected(all)].0.handle.change(writes.to_vec()).is_ok());
+}
+
+/// The tables and variables of a controller, in some order.
+fn sorted(maple: &Maple) -> Vec<Write> {
+    in_order(maple.handle.snapshot().contents())
+}
+
+fn in_order(mut writes: Vec<Write>) -> Vec<Write> {
+    writes.sort_by_key(|write| format!("{write:?}"));
+    writes
+}
+
+#[test]
+fn what_is_acknowledged_at_the_master_is_at_every_member_and_outlives_the_master() {
+    if !server::is_here() {
+        return;
+    }
+    let mut etcd = Etcd::start(3);
+    let names = ["a", "b", "c"];
+    // Only what the first master's own policy has written counts, and that in parts.
+    let own = |at: i64| (0..300).map(move |key| row(key, Some(at))).chain(mode("day")).collect::<Vec<_>>();
+    let owns: Vec<Vec<Write>> = (0..3).map(|at| in_order(own(at))).collect();
+    let mut all: Vec<(Maple, ClusterMember)> = (0..3)
+        .map(|at| {
+            let maple = Maple::with(|options| {
+                options.policy = Arc::new(shortest_path);
+                options.openflow.in_cluster = true;
+                drop(options.store.update(|_| own(at as i64)));
+            });
+            let of_cluster = join(&maple, &etcd, names[at], at);
+            (maple, of_cluster)
+        })
+        .collect();
+    let first = elected(&all);
+    in_time("all have the first master's state", || {
+        let of_first = sorted(&all[0].0);
+        owns.contains(&of_first) && all.iter().all(|(maple, _)| sorted(maple) == of_first)
+    });
+    let wanted = sorted(&all[0].0);
+
+    write(&all, &[mode("night"), vec![row(1, Some(100)), row(2, None), row(1000, Some(1))]].concat());
+    write(&all, &[Write::Add { name: "sum".into(), amount: 5 }]);
+    in_time("all have what was written", || {
+        let master = sorted(&all[elected(&all)].0);
+        master != wanted && all.iter().all(|(maple, _)| sorted(maple) == master)
+    });
+    let standby = |all: &[(Maple, ClusterMember)]| (elected(all) + 1) % all.len();
+    let sum = Request::State(StateRequest::Get(StatePlace::Var("sum".into())));
+    let answers: Vec<_> = all.iter().map(|(maple, _)| answered(maple, &sum)).collect();
+    assert!(answers[0].is_ok() && answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    let refused = |all: &[(Maple, ClusterMember)], at: usize, writes: &[Write], why: &str| {
+        in_time(why, || all[at].0.handle.change(writes.to_vec()).is_err_and(|error| error.to_string().contains(why)));
+    };
+    refused(
+        &all,
+        standby(&all),
+        &mode("noon"),
+        "the variable mode can't be written: only the master of the cluster writes",
+    );
+    // More than etcd takes at once is refused before it takes effect.
+    let rows: Vec<Write> = (0..128).map(|key| row(key, Some(7))).collect();
+    refused(&all, elected(&all), &rows, "one transaction writes at most 127 rows (in a cluster, since etcd takes 128");
+    let large = [Write::Var { name: "mode".into(), value: Some("x".repeat(1 << 20).as_str().into()) }];
+    refused(&all, elected(&all), &large, "one transaction writes at most 1048576 bytes");
+    write(&all, &rows[..127]);
+    let written = sorted(&all[elected(&all)].0);
+
+    // The next master has it, and so has a member that was not there.
+    let step_down = Request::Cluster(ClusterRequest::StepDown);
+    in_time("another one is master", || match answered(&all[first].0, &step_down) {
+        Ok(_) => true,
+        Err(why) => why.starts_with("only the master steps down"),
+    });
+    assert_eq!(sorted(&all[elected(&all)].0), written);
+    write(&all, &mode("noon"));
+    drop(all.remove(first));
+    let late = member();
+    let of_cluster = join(&late, &etcd, "d", 0);
+    all.push((late, of_cluster));
+    let written = sorted(&all[elected(&all)].0);
+    assert!(written.contains(&mode("noon")[0]));
+    in_time("the new one has it", || all.iter().all(|(maple, _)| sorted(maple) == written));
+
+    // etcd is away: nothing is written, and what was, is undone or there when etcd is back.
+    let last = elected(&all);
+    etcd.servers.iter_mut().for_each(server::Server::kill);
+    let mut refused = None;
+    in_time("writes are refused", || match all[last].0.handle.change(mode("evening")) {
+        Err(ChangeError::NotShared) => false,
+        Err(error) => {
+            refused = Some(error.to_string());
+            true
+        }
+        Ok(()) => panic!("nobody has it"),
+    });
+    let refused = refused.expect("it was refused");
+    assert_eq!(
+        refused,
+        "the variable mode can't be written: etcd takes no writes now, so no other controller would know of it"
+    );
+    assert!(all[last].1.status().role.leads.is_some(), "it goes on as master");
+    etcd.servers.iter_mut().for_each(server::Server::start);
+    in_time("etcd is back", || all.iter().all(|(_, member)| member.status().any_trouble().is_none()));
+    write(&all, &mode("morning"));
+    let written = sorted(&all[elected(&all)].0);
+    in_time("all have it", || all.iter().all(|(maple, _)| sorted(maple) == written));
 }
 
 #[test]

@@ -171,6 +171,10 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
             "maple_cluster_etcd_failing",
             "1 if something has gone wrong with etcd since the lease was renewed last, otherwise 0. Only in a cluster.",
         ),
+        (
+            "maple_cluster_writable",
+            "1 if tables and variables can be written here, as at a master with etcd, otherwise 0. Only in a cluster.",
+        ),
     ];
     let of_cluster =
         of_cluster.map(|(name, meaning)| Family { name: name.into(), kind: MetricKind::Gauge, labels: &[], meaning });

@@ -24,6 +24,8 @@ pub trait Journal: Send + Sync {
 #[derive(Default)]
 pub(super) struct KeptNames {
     names: BTreeSet<Name>,
+    /// Whether all names are kept.
+    all: bool,
     journal: Option<Arc<dyn Journal>>,
 }
 
@@ -48,9 +50,21 @@ impl KeptNames {
 
     fn has(&self, write: &Write) -> bool {
         match write {
-            Write::Table { table: name, .. } | Write::Var { name, .. } | Write::Add { name, .. } => self.has_name(name),
+            Write::Table { table: name, .. } | Write::Var { name, .. } | Write::Add { name, .. } => {
+                self.all || self.has_name(name)
+            }
             _ => false,
         }
+    }
+
+    /// Takes the journal, so that a commit is not told to it.
+    pub fn take_journal(&mut self) -> Option<Arc<dyn Journal>> {
+        self.journal.take()
+    }
+
+    /// Puts the journal back.
+    pub fn put_journal(&mut self, journal: Option<Arc<dyn Journal>>) {
+        self.journal = journal;
     }
 
     /// Reports whether this name is kept, as it stands or without its slice.
@@ -113,6 +127,13 @@ impl Store {
 }
 
 impl Store {
+    /// Starts to give `journal` each write to any table and any variable, but none of [`Store::follow`].
+    pub fn share(&self, journal: Arc<dyn Journal>) {
+        let mut inner = self.lock();
+        inner.kept.all = true;
+        inner.kept.journal = Some(journal);
+    }
+
     /// Starts to give `journal` each write to a kept name. The journal already holds what the store has of the names
     /// that it `knows`, and these are kept too. For each other kept name it receives the present contents.
     pub fn attach_journal(&self, journal: Arc<dyn Journal>, knows: &[Name]) {

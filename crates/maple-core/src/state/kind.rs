@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::gate::Gate;
 use super::names::outside_of_slices;
 use super::nesting_limit::nested;
 use super::{Float, Name, Value, Write};
@@ -94,7 +95,8 @@ pub enum Mismatch {
         /// The value.
         value: Value,
     },
-    /// No table and no variable can be written ([`super::Store::close`]).
+    /// No table and no variable can be written ([`super::Store::close`]), or not so much at once
+    /// ([`super::Store::open`]).
     #[error("{place} can't be written: {why}")]
     Closed {
         /// The table or variable.
@@ -121,6 +123,9 @@ pub enum DeclareError {
     /// The place already holds a value of another type.
     #[error("{0} already")]
     Holds(#[from] Mismatch),
+    /// What the place holds is to be converted, and that is more than can be written at once.
+    #[error(transparent)]
+    TooLarge(Mismatch),
     /// Two keys that the table holds become one by this declaration.
     #[error("the table {table} holds two values at the key {key}, which was spelled differently")]
     TwoSpellings {
@@ -270,27 +275,11 @@ impl Types {
 pub(super) struct Declarations {
     tables: BTreeMap<Name, Arc<Types>>,
     vars: BTreeMap<Name, Arc<Kind>>,
-    /// The reason why nothing can be written, if so.
-    closed: Option<Arc<str>>,
+    /// Whether tables and variables can be written.
+    pub gate: Gate,
 }
 
 impl Declarations {
-    /// Refuses all writes to tables and variables from now on.
-    pub fn close(&mut self, why: Arc<str>) {
-        self.closed = Some(why);
-    }
-
-    /// Checks that tables and variables can be written, if this is a write to one.
-    fn check_open(&self, write: &Write) -> Result<(), Mismatch> {
-        let Some(why) = &self.closed else { return Ok(()) };
-        let place = match write {
-            Write::Table { table, .. } => format!("the table {table}"),
-            Write::Var { name, .. } | Write::Add { name, .. } => format!("the variable {name}"),
-            _ => return Ok(()),
-        };
-        Err(Mismatch::Closed { place, why: Arc::clone(why) })
-    }
-
     /// Returns the types of a table. A table of a slice has those of the table with the same name outside of slices,
     /// unless it was declared itself.
     pub fn table(&self, name: &str) -> Option<&Arc<Types>> {
@@ -332,9 +321,8 @@ impl Declarations {
     /// Converts a write to the form in which its place keeps it; `None` if it has that form already.
     ///
     /// # Errors
-    /// [`Mismatch`] if it puts a key or value of another type, or nothing can be written.
+    /// [`Mismatch`] if it puts a key or value of another type.
     pub fn normalise(&self, write: &Write) -> Result<Option<Write>, Mismatch> {
-        self.check_open(write)?;
         match write {
             Write::Table { table, key, value } => match self.table(table) {
                 Some(types) => {
@@ -370,9 +358,8 @@ impl Declarations {
     /// Checks that the write puts what its place keeps.
     ///
     /// # Errors
-    /// [`Mismatch`] if a key or value is not of the declared type, or nothing can be written.
+    /// [`Mismatch`] if a key or value is not of the declared type.
     pub fn check(&self, write: &Write) -> Result<(), Mismatch> {
-        self.check_open(write)?;
         match write {
             Write::Table { table, key, value } => {
                 self.check_key(table, key)?;

@@ -72,6 +72,8 @@ pub enum Writer {
     File(Arc<str>),
     /// The controller that this one took over from.
     TakeOver,
+    /// Another controller of the cluster, or this one before etcd was read again.
+    Cluster,
     /// The controller itself, which measures the utilisation of links.
     Measuring,
 }
@@ -113,6 +115,7 @@ impl fmt::Display for Writer {
             Writer::Snooping => f.write_str("snooping"),
             Writer::File(name) => write!(f, "the file {name}"),
             Writer::TakeOver => f.write_str("the controller that ran before"),
+            Writer::Cluster => f.write_str("the cluster"),
             Writer::Measuring => f.write_str("the controller, which measured it"),
         }
     }

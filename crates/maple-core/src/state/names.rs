@@ -70,6 +70,10 @@ impl Store {
             writes.extend(converted(&newest, of, &types)?);
         }
         writes.push(Write::Types { table, types });
+        // A standby converts for itself.
+        if !newest.declared().gate.is_closed() {
+            newest.check_commit(&writes).map_err(DeclareError::TooLarge)?;
+        }
         self.tell(&inner, true, &writes);
         let (commit, wake) = self.publish(&mut inner, newest, writes, &Author::AsBefore);
         drop(inner);
@@ -95,22 +99,15 @@ impl Store {
                 writes.push(Write::Var { name: of.clone(), value: Some(kind.value(of, value)?) });
             }
         }
+        // A standby converts for itself.
+        if !newest.declared().gate.is_closed() {
+            newest.check_commit(&writes).map_err(DeclareError::TooLarge)?;
+        }
         self.tell(&inner, true, &writes);
         let (commit, wake) = self.publish(&mut inner, newest, writes, &Author::AsBefore);
         drop(inner);
         wake.into_iter().for_each(Waker::wake);
         Ok(commit)
-    }
-
-    /// Checks that no table and no variable is known: none is declared, has contents or was asked for.
-    ///
-    /// # Errors
-    /// The names of those that are known.
-    pub fn check_no_state(&self) -> Result<(), String> {
-        let name = |kind: &'static str| move |name: Name| format!("{kind} {name}");
-        let tables = self.tables().into_iter().map(name("table"));
-        let all: Vec<String> = tables.chain(self.vars().into_iter().map(name("variable"))).collect();
-        if all.is_empty() { Ok(()) } else { Err(all.join(", ")) }
     }
 
     /// Returns the value of a declared variable until it is set.

@@ -8,6 +8,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use serde::{Deserialize, Serialize};
 
 use super::derived::{Derived, LastChange};
+use super::gate::Gate;
 use super::kind::{Declarations, Kind, Mismatch, Types};
 use super::known_hosts::KnownHosts;
 use super::known_ports::KnownPorts;
@@ -191,11 +192,11 @@ impl Snapshot {
         &self.declared
     }
 
-    /// Returns this state with all tables and variables closed to writes.
-    pub(super) fn closed(&self, why: Arc<str>) -> Snapshot {
-        let mut closed = Snapshot { version: self.version + 1, ..self.clone() };
-        Arc::make_mut(&mut closed.declared).close(why);
-        closed
+    /// Returns this state with another gate.
+    pub(super) fn with_gate(&self, gate: Gate) -> Snapshot {
+        let mut next = Snapshot { version: self.version + 1, ..self.clone() };
+        Arc::make_mut(&mut next.declared).gate = gate;
+        next
     }
 
     /// Returns the types of a table's keys and values, if they were declared.

@@ -67,7 +67,7 @@ pub(crate) struct StoreState {
     pub(super) recorder: Option<Arc<dyn StoreRecorder>>,
     counts: StoreCounts,
     /// The snapshot that the next one may be made of, instead of a copy.
-    spare: DoubleBuffer,
+    pub(super) spare: DoubleBuffer,
     pub(super) last_writes: LastWrites,
     pub(super) write_log: StoreLog,
 }
@@ -246,7 +246,7 @@ impl Store {
     /// Puts values into tables and variables, in the form in which these keep them.
     ///
     /// # Errors
-    /// [`Mismatch`] if one is not of the declared type of its place; nothing happened then.
+    /// [`Mismatch`] if one is not of the declared type of its place, or they can't be written; nothing happened then.
     pub fn change(&self, writes: Vec<Write>) -> Result<Commit, Mismatch> {
         self.change_by(&Author::Unknown, writes)
     }
@@ -263,24 +263,14 @@ impl Store {
         let mut mismatch = None;
         let normal = |state: &Snapshot, write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
         let commit = self.update_by(author, true, |state| {
-            let writes: Result<_, Mismatch> = writes.into_iter().map(|write| normal(state, write)).collect();
-            writes.unwrap_or_else(|error| {
+            let writes: Result<Vec<Write>, Mismatch> = writes.into_iter().map(|write| normal(state, write)).collect();
+            let checked = writes.and_then(|writes| state.check_commit(&writes).map(|()| writes));
+            checked.unwrap_or_else(|error| {
                 mismatch = Some(error);
                 Vec::new()
             })
         });
         mismatch.map_or(Ok(commit.0), Err)
-    }
-
-    /// Refuses each write to a table or a variable from now on, for this reason ([`Mismatch::Closed`]): those of
-    /// transactions, which panic as for a value of another type, and those of [`Store::change`]. A transaction that has
-    /// written already does not commit. What is there stays, and can be read.
-    pub fn close(&self, why: &str) {
-        let mut inner = self.lock();
-        let closed = Arc::new(self.newest().closed(why.into()));
-        // The snapshot before has other declarations, which no write repeats.
-        inner.spare = DoubleBuffer::default();
-        self.make_move(&mut inner, |_| self.current.store(closed));
     }
 
     /// Commits in a turn, or past the turnstile. The recorder receives the writes if `is_told`.
@@ -473,7 +463,8 @@ fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snaps
     reads.iter().find(|(cell, seen)| !cell.still(seen, Some(version), newest)).map(|(cell, _)| cell.clone())
 }
 
-/// Finds a place that the transaction wrote or read before it was declared to hold something else.
+/// Finds a place that the transaction wrote or read before it was declared to hold something else, or wrote before the
+/// gate was shut.
 fn declared_since(txn: &Txn, newest: &Snapshot) -> Option<Cell> {
     if txn.base.version == newest.version {
         return None;
@@ -484,7 +475,8 @@ fn declared_since(txn: &Txn, newest: &Snapshot) -> Option<Cell> {
         _ => false,
     });
     let writes = || {
-        txn.writes.iter().filter(|write| newest.check(write).is_err()).find_map(|write| match write {
+        let is_closed = newest.declared().gate.is_closed();
+        txn.writes.iter().filter(|write| is_closed || newest.check(write).is_err()).find_map(|write| match write {
             Write::Table { table, key, .. } => Some(Cell::Table(table.clone(), key.clone())),
             Write::Var { name, .. } | Write::Add { name, .. } => Some(Cell::Var(name.clone())),
             _ => None,

@@ -102,7 +102,7 @@ impl Txn {
     /// a dependency on that value. So what a run does once for each host, say, becomes a rule.
     ///
     /// # Panics
-    /// If it puts a value of a type other than its table or variable was declared with.
+    /// If it puts a value of a type other than its table or variable was declared with, or if that can't be written.
     #[track_caller]
     pub fn write(&mut self, write: Write) {
         self.write_at(write, None);
@@ -111,7 +111,7 @@ impl Txn {
     /// Writes as [`Txn::write`] does, and notes the line that writes, for [`super::Store::last_write`]. Returns whether it is a write.
     ///
     /// # Panics
-    /// If it puts a value of a type other than its table or variable was declared with.
+    /// If it puts a value of a type other than its table or variable was declared with, or if that can't be written.
     #[track_caller]
     pub fn write_at(&mut self, write: Write, line: Option<Source>) -> bool {
         if let Err(mismatch) = self.base.check(&write) {
@@ -119,6 +119,9 @@ impl Txn {
         }
         if self.read_if_there(&write) {
             return false;
+        }
+        if let Err(refused) = self.base.check_commit(self.writes.iter().chain([&write])) {
+            panic!("{refused}");
         }
         if let Some(working) = self.working.get_mut() {
             working.apply(&write);

@@ -174,6 +174,15 @@ impl Store {
         versioned(table, in_use(&self.snapshot(), table))
     }
 
+    /// Returns a table of which the policy has a later version than the first, or such a version is in use.
+    pub fn versioned_table(&self) -> Option<Name> {
+        let (versions, state) = (self.versions(), self.snapshot());
+        let declared =
+            versions.declared.iter().filter(|(_, version)| version.number > 1).map(|(table, _)| table.clone());
+        let used = state.vars().filter_map(|var| Some(Name::from(var.strip_suffix("#version")?)));
+        declared.chain(used).next()
+    }
+
     /// Reports whether the declared versions of all tables are those that are in use.
     pub fn uses_declared_versions(&self) -> bool {
         let (declared, state) = (&self.versions().declared, self.snapshot());
@@ -235,6 +244,7 @@ impl Store {
             for write in made.writes {
                 writes.push(state.normalise(&write)?.unwrap_or(write));
             }
+            state.check_commit(&writes)?;
             let mut other = None;
             let commit = self.update(|newest| {
                 other = made.from.iter().find(|table| rows(newest, table) != rows(&state, table));

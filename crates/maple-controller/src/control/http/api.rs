@@ -21,7 +21,7 @@ use tokio::task::JoinError;
 
 use super::super::answer::{answer_to, each_rule};
 use super::super::asker::Asker;
-use super::super::membership::{check_answers, check_leads};
+use super::super::membership::check_answers;
 use super::super::request::{Request as ControlRequest, RequestError, Show, parse_value};
 use super::super::schema::schema;
 use super::super::socket::MAX_REQUEST;
@@ -176,10 +176,7 @@ async fn follow(
     let of_stream = Arc::clone(&api);
     let is_good = Box::new(move || of_stream.access.is_good(&client));
     match place {
-        Some(place) => {
-            check_leads(&api.handle).map_err(Problem::of_standby)?;
-            watch::stream(api, place, InProgress::stream(&connection), is_good).await
-        }
+        Some(place) => watch::stream(api, place, InProgress::stream(&connection), is_good).await,
         None => api.events.stream(last, InProgress::stream(&connection), is_good),
     }
 }

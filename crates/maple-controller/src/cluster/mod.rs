@@ -1,24 +1,32 @@
 //! Joins a controller to its cluster: its member campaigns with etcd, and the controller takes the role that it gets.
 //!
-//! One thread carries the member ([`run_member`]). What the member hears becomes a [`ClusterRole`](crate::ClusterRole),
-//! which goes to the shards; these ask the switches. The thread is not on the way of any packet: while etcd is away, or
-//! the thread waits for it, the shards go on with the latest role.
+//! One thread carries the member ([`run_member`]) and the copy of the tracked state ([`run_replica`], `tracked_state.rs`).
+//! What the member hears becomes a [`ClusterRole`](crate::ClusterRole), which goes to the shards; these ask the switches. A
+//! member that was elected leads as soon as the store has all that was written before. The thread is not on the way of any
+//! packet: while etcd is away, or the thread waits for it, the shards go on with the latest role.
+
+mod tracked_state;
 
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use maple_cluster::{Member, MemberHandle, MemberOptions, News, run_member};
-use maple_etcd::{Client, Config, Endpoint};
+use maple_cluster::{
+    Member, MemberHandle, MemberOptions, News, Replica, ReplicaHandle, ReplicaOptions, run_member, run_replica,
+};
+use maple_etcd::{Client, Config, Endpoint, EtcdError};
 use tokio::runtime::Builder;
 
 use crate::control::Handle;
 pub use crate::control::membership::ClusterStatus;
 use crate::control::membership::JoinedCluster;
 use crate::gauge::Gauge;
+use crate::memory::STATE_FORMAT;
+use crate::memory::cluster_writes::ClusterWrites;
 use crate::notice::{ClusterNews, Notice};
+use tracked_state::{NOT_MASTER, TrackedState};
 
 /// The time that a controller that ends waits until etcd knows that its member has left. After that the others wait for
 /// the end of its lease. Chosen: etcd answers in milliseconds, and an end must not take much longer because etcd is
@@ -27,6 +35,8 @@ const LEAVING: Duration = Duration::from_secs(2);
 /// The time until a request to etcd that failed is repeated. It must be a small part of a lease, so that several
 /// attempts fit before the lease ends.
 const RETRY: Duration = Duration::from_millis(200);
+/// The time that a new master waits for the watch to tell what it lacks of the tracked state, before it reads all of it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The options of a controller that joins a cluster.
 #[derive(Clone, Debug)]
@@ -54,6 +64,8 @@ pub struct ClusterMember {
     member: MemberHandle,
     runtime: tokio::runtime::Handle,
     status: Arc<Mutex<ClusterStatus>>,
+    controller: Handle,
+    writes: Arc<ClusterWrites>,
     /// Ends with the thread.
     running: Receiver<()>,
 }
@@ -71,21 +83,35 @@ impl ClusterMember {
     /// # Errors
     /// The system's error if it refuses a thread; or if the controller was started as the only one, or has joined before.
     pub fn join(controller: &Handle, options: ClusterOptions) -> io::Result<ClusterMember> {
-        if controller.role().is_none() {
+        let Some(writes) = controller.shared().succession.writes.clone() else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "the controller was not started as one of several",
             ));
-        }
+        };
         let ClusterOptions { etcd, cluster, name, lease } = options;
         let endpoints = etcd.endpoints.iter().map(Endpoint::to_string).collect();
         let of_member =
             MemberOptions { cluster: cluster.clone(), name: name.clone(), lease, retry: RETRY, step_down: 2 * lease };
         let member = Member::new(of_member);
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let status = Arc::<Mutex<ClusterStatus>>::default();
-        let keeper = RoleKeeper { controller: controller.clone(), status: Arc::clone(&status) };
-        let (member, task) = run_member(member, Client::new(etcd), move |news| keeper.on_news(news));
+        let status =
+            Arc::new(Mutex::new(ClusterStatus { closed: Some(NOT_MASTER.to_owned()), ..ClusterStatus::default() }));
+        let client = Client::new(etcd);
+        let of_state = TrackedState {
+            controller: controller.clone(),
+            writes: Arc::clone(&writes),
+            status: Arc::clone(&status),
+            member: Arc::default(),
+        };
+        let for_state: Arc<OnceLock<MemberHandle>> = Arc::clone(&of_state.member);
+        let of_replica =
+            ReplicaOptions { cluster: cluster.clone(), format: STATE_FORMAT.into(), retry: RETRY, patience: PATIENCE };
+        let (replica, state_task) = run_replica(Replica::new(of_replica), client.clone(), of_state);
+        let looks = replica.clone();
+        let keeper = RoleKeeper { controller: controller.clone(), status: Arc::clone(&status), replica };
+        let (member, task) = run_member(member, client, move |news| keeper.on_news(news));
+        for_state.get_or_init(|| member.clone());
         let (runs, running) = channel();
         let handle = runtime.handle().clone();
         let (of_request, on_runtime) = (member.clone(), handle.clone());
@@ -94,12 +120,15 @@ impl ClusterMember {
         if !controller.joins(joined) {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the controller has joined a cluster before"));
         }
+        controller.store().close(NOT_MASTER);
+        writes.tell(move || looks.look());
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
+            runtime.spawn(state_task);
             runtime.block_on(task);
             drop(runs);
         })?;
         gauges(&status).into_iter().for_each(|gauge| controller.register_gauge(gauge));
-        Ok(ClusterMember { member, runtime: handle, status, running })
+        Ok(ClusterMember { member, runtime: handle, status, controller: controller.clone(), writes, running })
     }
 
     /// Returns what is known of the cluster.
@@ -119,7 +148,7 @@ fn step_down(runtime: &tokio::runtime::Handle, member: MemberHandle) {
 }
 
 /// Returns the metrics of a cluster.
-fn gauges(status: &Arc<Mutex<ClusterStatus>>) -> [Gauge; 4] {
+fn gauges(status: &Arc<Mutex<ClusterStatus>>) -> [Gauge; 5] {
     let gauge = |name, meaning, read: fn(&ClusterStatus) -> f64| {
         let status = Arc::clone(status);
         Gauge::new(name, meaning, move || Some(read(&lock(&status))))
@@ -129,16 +158,23 @@ fn gauges(status: &Arc<Mutex<ClusterStatus>>) -> [Gauge; 4] {
     let lease = "1 if the lease of this controller with etcd is good, otherwise 0. Only in a cluster.";
     let failing =
         "1 if something has gone wrong with etcd since the lease was renewed last, otherwise 0. Only in a cluster.";
+    let writes =
+        "1 if tables and variables can be written here, as at a master with etcd, otherwise 0. Only in a cluster.";
     [
         gauge("maple_cluster_master", master, |status| f64::from(u8::from(status.role.leads.is_some()))),
         gauge("maple_cluster_members", members, |status| status.members.len() as f64),
         gauge("maple_cluster_lease", lease, |status| f64::from(u8::from(status.role.has_lease))),
-        gauge("maple_cluster_etcd_failing", failing, |status| f64::from(u8::from(status.trouble.is_some()))),
+        gauge("maple_cluster_etcd_failing", failing, |status| f64::from(u8::from(status.any_trouble().is_some()))),
+        gauge("maple_cluster_writable", writes, |status| f64::from(u8::from(status.closed.is_none()))),
     ]
 }
 
 impl Drop for ClusterMember {
     fn drop(&mut self) {
+        // What was written goes to etcd before another one takes over, and then nothing more is written.
+        self.controller.store().close("this controller leaves its cluster");
+        self.writes.wait_for_all(LEAVING);
+        self.writes.set_open(false);
         let member = self.member.clone();
         self.runtime.spawn(async move { member.leave().await });
         if self.running.recv_timeout(LEAVING) == Err(RecvTimeoutError::Timeout) {
@@ -151,10 +187,12 @@ impl Drop for ClusterMember {
 struct RoleKeeper {
     controller: Handle,
     status: Arc<Mutex<ClusterStatus>>,
+    replica: ReplicaHandle,
 }
 
 impl RoleKeeper {
     fn on_news(&self, news: News) {
+        self.tell_replica(&news);
         let mut status = lock(&self.status);
         let before = status.role;
         let for_people = follow(&mut status, news);
@@ -169,17 +207,29 @@ impl RoleKeeper {
             self.controller.set_role(role);
         }
     }
+
+    fn tell_replica(&self, news: &News) {
+        match news {
+            News::Lead(generation) => self.replica.lead(*generation),
+            News::Follow => self.replica.follow(),
+            News::Lease(is_good) => self.replica.store_answers(*is_good),
+            // A watch that ended is begun again, at another server.
+            News::Failed(EtcdError::Unreachable(_) | EtcdError::Uncertain(_)) => self.replica.store_answers(false),
+            News::Failed(_) | News::NameTaken | News::Known(_) => {}
+        }
+    }
 }
 
 /// Takes in what a member hears. Returns what people are to know of it.
 fn follow(status: &mut ClusterStatus, news: News) -> Option<ClusterNews> {
     match news {
         News::Lead(generation) => {
-            status.role.leads = Some(generation);
-            Some(ClusterNews::Leads(generation))
+            // It leads when the store has what was written before.
+            status.elected = Some(generation);
+            None
         }
         News::Follow => {
-            status.role.leads = None;
+            (status.elected, status.role.leads) = (None, None);
             None
         }
         News::NameTaken => Some(ClusterNews::NameTaken),
