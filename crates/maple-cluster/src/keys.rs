@@ -15,12 +15,12 @@ impl ClusterKeys {
         ClusterKeys { prefix: format!("{cluster}/") }
     }
 
-    /// Returns what the keys of members and of mastership begin with, and those of the tracked state do not.
+    /// Returns the prefix of the keys of members and of mastership, which those of the tracked state do not have.
     pub fn of_members(&self) -> Vec<u8> {
         format!("{}m", self.prefix).into_bytes()
     }
 
-    /// Returns what the keys of the tracked state begin with.
+    /// Returns the prefix of the keys of the tracked state.
     pub fn state(&self) -> Vec<u8> {
         format!("{}state/", self.prefix).into_bytes()
     }
@@ -30,7 +30,7 @@ impl ClusterKeys {
         format!("{}state/head", self.prefix).into_bytes()
     }
 
-    /// Returns what the keys of rows begin with.
+    /// Returns the prefix of the keys of rows.
     pub fn rows(&self) -> Vec<u8> {
         format!("{}state/rows/", self.prefix).into_bytes()
     }
@@ -54,7 +54,7 @@ impl ClusterKeys {
     }
 }
 
-/// What a key is of.
+/// What a key stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject<'a> {
     Master,

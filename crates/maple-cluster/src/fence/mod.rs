@@ -58,7 +58,7 @@ enum Asked {
 pub struct Fence {
     version: Version,
     /// The generation in which this controller leads, if it does.
-    leads: Option<u64>,
+    own_generation: Option<u64>,
     /// The latest generation that is known here, from the store or from the switch.
     latest: Option<u64>,
     /// The requests that are not answered, in order.
@@ -69,10 +69,16 @@ pub struct Fence {
 
 impl Fence {
     /// Creates the fence of a connection on which nothing was sent but a hello. Returns the request to send before
-    /// anything else. `latest` is the latest generation of a master that is known, `leads` that of this controller, if
+    /// anything else. `latest` is the latest generation of a master that is known, `own_generation` that of this controller, if
     /// it is master by the store.
-    pub fn new(version: Version, latest: Option<u64>, leads: Option<u64>) -> (Fence, Vec<Message>) {
-        let mut fence = Fence { version, leads, latest: latest.max(leads), asked: VecDeque::new(), mastery: None };
+    pub fn new(version: Version, latest: Option<u64>, own_generation: Option<u64>) -> (Fence, Vec<Message>) {
+        let mut fence = Fence {
+            version,
+            own_generation,
+            latest: latest.max(own_generation),
+            asked: VecDeque::new(),
+            mastery: None,
+        };
         let mut out = Vec::new();
         fence.ask_for_place(&mut out);
         (fence, out)
@@ -89,11 +95,11 @@ impl Fence {
     /// in between.
     pub fn lead(&mut self, generation: u64) -> (Vec<Message>, Option<FenceChange>) {
         let mut out = Vec::new();
-        if self.leads == Some(generation) {
+        if self.own_generation == Some(generation) {
             return (out, None);
         }
-        self.leads = Some(generation);
-        self.latest = self.latest.max(self.leads);
+        self.own_generation = Some(generation);
+        self.latest = self.latest.max(self.own_generation);
         let lost = self.mastery.take().map(|_| FenceChange::Lost);
         self.ask_for_place(&mut out);
         (out, lost)
@@ -104,7 +110,7 @@ impl Fence {
     pub fn follow(&mut self, latest: Option<u64>) -> (Vec<Message>, Option<FenceChange>) {
         let mut out = Vec::new();
         self.latest = self.latest.max(latest);
-        if self.leads.take().is_none() {
+        if self.own_generation.take().is_none() {
             return (out, None);
         }
         let lost = self.mastery.take().map(|_| FenceChange::Lost);
@@ -115,7 +121,7 @@ impl Fence {
     /// Reports whether this controller leads, is not master here, and waits for no answer. Whoever asks without a
     /// generation unseats a master, and nobody asks again in its place.
     pub fn is_unseated(&self) -> bool {
-        self.leads.is_some() && self.mastery.is_none() && self.asked.is_empty()
+        self.own_generation.is_some() && self.mastery.is_none() && self.asked.is_empty()
     }
 
     /// Asks again to be master, if the controller is unseated. Returns what to send.
@@ -129,7 +135,7 @@ impl Fence {
 
     /// Asks for the role that this controller should have here.
     fn ask_for_place(&mut self, out: &mut Vec<Message>) {
-        match (self.leads, self.latest) {
+        match (self.own_generation, self.latest) {
             (Some(generation), _) => self.ask(Asked::Master(generation), out),
             // A generation made up could be too small, or lock everybody out.
             (None, None) if self.version == Version::Of13 => self.ask(Asked::Generation, out),
@@ -185,7 +191,9 @@ impl Fence {
     fn on_answer(&mut self, is_master: bool, generation: Option<u64>, out: &mut Vec<Message>) -> Option<FenceChange> {
         let asked = self.asked.pop_front()?;
         match asked {
-            Asked::Master(generation) if is_master && self.leads == Some(generation) && !self.asks_for_role() => {
+            Asked::Master(generation)
+                if is_master && self.own_generation == Some(generation) && !self.asks_for_role() =>
+            {
                 self.mastery = Some(generation);
                 Some(FenceChange::Master(generation))
             }
@@ -193,7 +201,7 @@ impl Fence {
                 // A switch that has seen none says the greatest number; 0 is good for it.
                 let seen = generation.filter(|seen| *seen != u64::MAX).unwrap_or(0);
                 self.latest = self.latest.max(Some(seen));
-                match self.leads {
+                match self.own_generation {
                     Some(own) if own < seen => return Some(FenceChange::Overtaken(seen)),
                     Some(_) => {}
                     None => self.ask(Asked::Slave, out),

@@ -179,7 +179,7 @@ pub struct Member {
     /// No request is sent before this time, after one failed.
     quiet_until: Time,
     /// The generation in which this member is master, since it was told so.
-    leads: Option<u64>,
+    own_generation: Option<u64>,
     /// The generation of a master that seems to be gone.
     suspect: Option<u64>,
     /// Whether it is to give the mastership up.
@@ -204,7 +204,7 @@ impl Member {
             is_current: false,
             open: None,
             quiet_until: Time::ZERO,
-            leads: None,
+            own_generation: None,
             suspect: None,
             steps_down: false,
             yields_until: Time::ZERO,
@@ -219,8 +219,8 @@ impl Member {
     }
 
     /// Returns the generation in which it is master by the store, as far as it knows.
-    pub fn leads(&self) -> Option<u64> {
-        self.leads
+    pub fn own_generation(&self) -> Option<u64> {
+        self.own_generation
     }
 
     /// Returns until when its lease is certainly good. Where a switch has no generations, the member may act only until
@@ -281,12 +281,14 @@ impl Member {
             }
             Event::Missed => self.is_current = false,
             Event::Suspected(name) => {
-                let master =
-                    self.view.master().filter(|master| master.name == name && Some(master.generation) != self.leads);
+                let master = self
+                    .view
+                    .master()
+                    .filter(|master| master.name == name && Some(master.generation) != self.own_generation);
                 self.suspect = master.map(|master| master.generation).or(self.suspect);
             }
             Event::StepDown => {
-                self.steps_down = self.leads.is_some();
+                self.steps_down = self.own_generation.is_some();
             }
             Event::Leave => return self.leave(),
         }
@@ -337,8 +339,8 @@ impl Member {
 
     fn on_deleted(&mut self, revision: u64) {
         self.open = None;
-        // Whose key is there now, if it was another one's, the watch says.
-        if self.view.master().is_some_and(|master| Some(master.generation) == self.leads) {
+        // The watch will say whether another member has the key now.
+        if self.view.master().is_some_and(|master| Some(master.generation) == self.own_generation) {
             self.view.on_master(None, revision);
         }
     }
@@ -350,7 +352,7 @@ impl Member {
             Lease::Held { lease, .. } => Some(Action::Revoke(lease)),
             Lease::None(_) | Lease::Asked(_) => None,
         };
-        let follows = self.leads.take().map(|_| Action::Follow);
+        let follows = self.own_generation.take().map(|_| Action::Follow);
         follows.into_iter().chain(lease).collect()
     }
 
@@ -377,14 +379,14 @@ impl Member {
         };
         self.suspect = self.suspect.filter(|suspect| *suspect == master.generation);
         let (generation, is_own) = (master.generation, Some(master.lease) == self.lease());
-        match self.leads {
-            Some(leads) if leads >= generation => {}
+        match self.own_generation {
+            Some(own) if own >= generation => {}
             _ if is_own => {
-                self.leads = Some(generation);
+                self.own_generation = Some(generation);
                 out.push(Action::Lead(generation));
             }
             Some(_) => {
-                (self.leads, self.steps_down) = (None, false);
+                (self.own_generation, self.steps_down) = (None, false);
                 out.push(Action::Follow);
             }
             None => {}
@@ -426,12 +428,14 @@ impl Member {
         }
         self.lease()?;
         if !self.is_registered() {
-            // Who has the name is waited for.
+            // Another process has the name: wait until it is free.
             return self.view.member(&self.options.name).is_none().then_some(Request::Register);
         }
         match self.view.master() {
             None if now >= self.yields_until => Some(Request::Claim),
-            Some(master) if self.steps_down && Some(master.generation) == self.leads => Some(Request::StepDown),
+            Some(master) if self.steps_down && Some(master.generation) == self.own_generation => {
+                Some(Request::StepDown)
+            }
             Some(master) if self.suspect == Some(master.generation) => Some(Request::Depose),
             None | Some(_) => None,
         }
@@ -450,7 +454,9 @@ impl Member {
                 let former = self.suspect.unwrap_or_default();
                 Action::Write { key: self.keys.master(), value: name, lease, former }
             }
-            Request::StepDown => Action::Delete { key: self.keys.master(), former: self.leads.unwrap_or_default() },
+            Request::StepDown => {
+                Action::Delete { key: self.keys.master(), former: self.own_generation.unwrap_or_default() }
+            }
         }
     }
 }

@@ -75,7 +75,7 @@ fn a_member_takes_over_when_the_masters_key_is_gone() {
     assert_eq!(member.on_event(at(1), won), [Action::Lead(19)]);
     // What is older changes nothing.
     assert_eq!(member.on_event(at(1), put(record("master", "d", 16, 4))), []);
-    assert_eq!(member.leads(), Some(19));
+    assert_eq!(member.own_generation(), Some(19));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_master_goes_on_while_the_store_is_away() {
         assert_eq!(member.on_event(at(second + 1), Event::Woken), [Action::KeepAlive(1)]);
     }
     assert_eq!(member.lease_ends(), Some(at(6)), "where nothing else keeps it out, it may not act any more");
-    assert_eq!(member.leads(), Some(12));
+    assert_eq!(member.own_generation(), Some(12));
     // The store is back: the lease has ended, and nobody else was there.
     assert_eq!(member.on_event(at(601), Event::LeaseEnded), [Action::Grant(6 * SECOND)]);
     assert_eq!(member.on_event(at(601), Event::Granted { lease: 2, good_for: 6 * SECOND }), [Action::NameTaken]);
@@ -116,7 +116,7 @@ fn a_master_goes_on_while_the_store_is_away() {
     assert_eq!(member.on_event(at(601), delete("master", 20)), []);
     let created = Event::Written { record: Some(record("members/a", "a", 21, 2)), revision: 21 };
     assert_eq!(member.on_event(at(601), created), [create("master", 2)]);
-    assert_eq!(member.leads(), Some(12));
+    assert_eq!(member.own_generation(), Some(12));
     let created = Event::Written { record: Some(record("master", "a", 22, 2)), revision: 22 };
     assert_eq!(member.on_event(at(601), created), [Action::Lead(22)]);
 }
@@ -125,7 +125,7 @@ fn a_master_goes_on_while_the_store_is_away() {
 fn a_master_follows_when_another_one_is_there() {
     let mut member = master();
     assert_eq!(member.on_event(at(9), put(record("master", "b", 30, 9))), [Action::Follow, Action::KeepAlive(1)]);
-    assert_eq!(member.leads(), None);
+    assert_eq!(member.own_generation(), None);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_claim_of_which_nothing_is_known_is_looked_up() {
 #[test]
 fn the_key_of_a_former_life_is_no_own_one() {
     let (mut member, actions) = registered(vec![record("master", "a", 7, 9)]);
-    assert_eq!((actions, member.leads()), (vec![], None));
+    assert_eq!((actions, member.own_generation()), (vec![], None));
     assert_eq!(member.on_event(at(1), delete("master", 15)), [create("master", 1)]);
 }
 
@@ -164,7 +164,7 @@ fn a_master_that_steps_down_leaves_it_to_the_others_for_a_while() {
     let actions = member.on_event(at(1), Event::StepDown);
     assert_eq!(actions, [Action::Delete { key: b"c/master".to_vec(), former: 12 }]);
     assert_eq!(member.on_event(at(1), Event::Deleted { revision: 14 }), []);
-    assert_eq!(member.leads(), Some(12), "until another one is there, it goes on");
+    assert_eq!(member.own_generation(), Some(12), "until another one is there, it goes on");
     assert_eq!(member.on_event(at(1), delete("master", 14)), []);
     member.on_event(at(2), Event::Woken);
     member.on_event(at(2), Event::Kept { good_for: 60 * SECOND });
@@ -183,7 +183,7 @@ fn a_member_that_leaves_ends_its_lease_and_does_nothing_more() {
     let mut member = master();
     assert_eq!(member.on_event(at(1), Event::Leave), [Action::Follow, Action::Revoke(1)]);
     assert_eq!(member.on_event(at(9), Event::Woken), []);
-    assert_eq!((member.leads(), member.wakes_at()), (None, None));
+    assert_eq!((member.own_generation(), member.wakes_at()), (None, None));
 }
 
 #[test]

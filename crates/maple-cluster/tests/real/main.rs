@@ -48,7 +48,7 @@ struct Controller {
     fence: Fence,
     /// Role requests that are not answered.
     asked: Vec<u32>,
-    leads: Option<u64>,
+    own_generation: Option<u64>,
     view: View,
     /// Whether etcd failed since this was set back.
     has_failed: bool,
@@ -103,7 +103,7 @@ impl Controller {
             connection: bridge.connect(),
             fence,
             asked: Vec::new(),
-            leads: None,
+            own_generation: None,
             view: View::default(),
             has_failed: false,
             has_lease: false,
@@ -123,12 +123,12 @@ impl Controller {
         while let Ok(said) = self.said.try_recv() {
             match said {
                 Said::Lead(generation) => {
-                    self.leads = Some(generation);
+                    self.own_generation = Some(generation);
                     let (ask, _) = self.fence.lead(generation);
                     self.send(ask);
                 }
                 Said::Follow => {
-                    self.leads = None;
+                    self.own_generation = None;
                     let (ask, _) = self.fence.follow(self.view.master().map(|master| master.generation));
                     self.send(ask);
                 }
@@ -253,18 +253,20 @@ fn whoever_is_master_is_the_only_one_that_changes_the_switch() {
     assert_eq!(network.0[first].fence.mastery(), Some(generation), "it does not know yet");
     assert!(!network.0[first].adds_rule(), "what it decided before is refused");
     drop(wake);
-    network.until(None, |all| all[first].leads.is_none() && all[first].view.members().count() == 4);
+    network.until(None, |all| all[first].own_generation.is_none() && all[first].view.members().count() == 4);
 
     // A master that is replaced though it is there, and one that steps down, while one server of etcd is gone.
     etcd.servers[0].kill();
     let (second, later) = network.master(None);
     let (other, name) = ((second + 1) % 4, network.0[second].name.clone());
     runtime().block_on(network.0[other].handle.suspect(&name));
-    network.until(None, |all| all[second].leads.is_none() && all.iter().any(|one| one.fence.mastery().is_some()));
+    network
+        .until(None, |all| all[second].own_generation.is_none() && all.iter().any(|one| one.fence.mastery().is_some()));
     let (second, latest) = network.master(None);
     assert!(latest > later);
     runtime().block_on(network.0[second].handle.step_down());
-    network.until(None, |all| all[second].leads.is_none() && all.iter().any(|one| one.fence.mastery().is_some()));
+    network
+        .until(None, |all| all[second].own_generation.is_none() && all.iter().any(|one| one.fence.mastery().is_some()));
     assert!(network.master(None).1 > latest);
 
     // Without etcd the master goes on, longer than its lease.
@@ -282,9 +284,9 @@ fn whoever_is_master_is_the_only_one_that_changes_the_switch() {
     (0..3).for_each(|at| etcd.servers[at].start());
     network.until(None, |all| all.iter().all(|one| one.has_lease));
     network.until(None, |all| {
-        let leads: Vec<u64> = all.iter().filter_map(|one| one.leads).collect();
+        let leads: Vec<u64> = all.iter().filter_map(|one| one.own_generation).collect();
         let known = all.iter().all(|one| one.view.master().is_some_and(|master| leads == [master.generation]));
-        known && all.iter().all(|one| one.fence.mastery() == one.leads)
+        known && all.iter().all(|one| one.fence.mastery() == one.own_generation)
     });
     network.master(None);
 }

@@ -161,7 +161,7 @@ fn gauges(status: &Arc<Mutex<ClusterStatus>>) -> [Gauge; 5] {
     let writes =
         "1 if tables and variables can be written here, as at a master with etcd, otherwise 0. Only in a cluster.";
     [
-        gauge("maple_cluster_master", master, |status| f64::from(u8::from(status.role.leads.is_some()))),
+        gauge("maple_cluster_master", master, |status| f64::from(u8::from(status.role.own_generation.is_some()))),
         gauge("maple_cluster_members", members, |status| status.members.len() as f64),
         gauge("maple_cluster_lease", lease, |status| f64::from(u8::from(status.role.has_lease))),
         gauge("maple_cluster_etcd_failing", failing, |status| f64::from(u8::from(status.any_trouble().is_some()))),
@@ -229,7 +229,7 @@ fn follow(status: &mut ClusterStatus, news: News) -> Option<ClusterNews> {
             None
         }
         News::Follow => {
-            (status.elected, status.role.leads) = (None, None);
+            (status.elected, status.role.own_generation) = (None, None);
             None
         }
         News::NameTaken => Some(ClusterNews::NameTaken),
@@ -238,7 +238,7 @@ fn follow(status: &mut ClusterStatus, news: News) -> Option<ClusterNews> {
             status.role.latest = status.role.latest.max(master.map(|master| master.generation));
             status.members = view.members().map(str::to_owned).collect();
             let name = master.map(|master| master.name.clone());
-            let is_new = status.role.leads.is_none() && name != status.master;
+            let is_new = status.role.own_generation.is_none() && name != status.master;
             status.master = name.clone();
             name.filter(|_| is_new).map(ClusterNews::Follows)
         }

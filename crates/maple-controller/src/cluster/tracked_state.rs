@@ -51,7 +51,7 @@ impl TrackedState {
         if status.elected != Some(generation) {
             return;
         }
-        status.role.leads = Some(generation);
+        status.role.own_generation = Some(generation);
         let role = status.role;
         drop(status);
         self.tell(ClusterNews::Leads(generation));

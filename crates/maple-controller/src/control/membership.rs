@@ -109,7 +109,7 @@ pub(super) fn to_json(handle: &Handle) -> Value {
     json!({
         "cluster": joined.map(|of| &of.cluster),
         "name": joined.map(|of| &of.name),
-        "role": if role.leads.is_some() { "master" } else { "standby" },
+        "role": if role.own_generation.is_some() { "master" } else { "standby" },
         "master": master,
         "generation": role.latest,
         "members": members,
@@ -131,7 +131,7 @@ pub(super) fn change(handle: &Handle, request: ClusterRequest) -> Result<Value, 
     let joined = handle.cluster().ok_or_else(outside)?;
     let before = {
         let status = joined.status();
-        let Some(before) = status.role.leads else { return Err(conflict(only_master(&status))) };
+        let Some(before) = status.role.own_generation else { return Err(conflict(only_master(&status))) };
         if let Some(trouble) = &status.trouble {
             let text = format!("another controller becomes master with etcd only, and that does not answer: {trouble}");
             return Err(conflict(text));
@@ -147,7 +147,7 @@ pub(super) fn change(handle: &Handle, request: ClusterRequest) -> Result<Value, 
         {
             let status = joined.status();
             let is_another = status.master.as_ref().is_some_and(|master| *master != joined.name);
-            if status.role.leads != Some(before) && is_another {
+            if status.role.own_generation != Some(before) && is_another {
                 return Ok(json!({ "master": status.master }));
             }
         }
@@ -172,7 +172,7 @@ pub(super) fn check_answers(handle: &Handle, request: &Request) -> Result<(), Re
 /// # Errors
 /// [`RequestError`], which says who is master.
 pub(super) fn check_leads(handle: &Handle) -> Result<(), RequestError> {
-    if handle.role().is_none_or(|role| role.leads.is_some()) {
+    if handle.role().is_none_or(|role| role.own_generation.is_some()) {
         return Ok(());
     }
     Err(conflict(match handle.cluster() {

@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRole {
     /// The generation in which this controller is the network's master; `None` if it is not.
-    pub leads: Option<u64>,
+    pub own_generation: Option<u64>,
     /// The latest generation of a master that is known.
     pub latest: Option<u64>,
     /// Whether its lease is certainly good. A switch of OpenFlow 1.0 has no generations, so there a controller is master
@@ -46,7 +46,7 @@ pub struct ClusterRole {
 impl ClusterRole {
     /// Returns the generation in which the controller may ask to be master at a switch of this version.
     fn leads_at(self, version: Version) -> Option<u64> {
-        self.leads.filter(|_| version == Version::Of13 || self.has_lease)
+        self.own_generation.filter(|_| version == Version::Of13 || self.has_lease)
     }
 }
 

@@ -55,7 +55,11 @@ fn member() -> Maple {
 fn elect(members: &[Maple], leader: usize, generation: u64) {
     for (at, member) in members.iter().enumerate() {
         let leads = (at == leader).then_some(generation);
-        assert!(member.handle.set_role(ClusterRole { leads, latest: Some(generation), has_lease: true }));
+        assert!(member.handle.set_role(ClusterRole {
+            own_generation: leads,
+            latest: Some(generation),
+            has_lease: true
+        }));
     }
 }
 
@@ -144,7 +148,7 @@ fn the_switches_obey_one_of_three_controllers_after_the_other() {
 #[test]
 fn the_only_controller_has_no_role() {
     let maple = Maple::start();
-    assert!(!maple.handle.set_role(ClusterRole { leads: Some(5), latest: Some(5), has_lease: true }));
+    assert!(!maple.handle.set_role(ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true }));
     assert_eq!((maple.handle.role(), member().handle.role()), (None, Some(ClusterRole::default())));
 }
 
@@ -247,10 +251,10 @@ fn elected(all: &[(Maple, ClusterMember)]) -> usize {
     let mut found = None;
     in_time("one is master, and all know it", || {
         let statuses: Vec<_> = all.iter().map(|(_, member)| member.status()).collect();
-        let leads: Vec<usize> = (0..all.len()).filter(|at| statuses[*at].role.leads.is_some()).collect();
+        let leads: Vec<usize> = (0..all.len()).filter(|at| statuses[*at].role.own_generation.is_some()).collect();
         let [leader] = leads[..] else { return false };
         found = Some(leader);
-        let (master, latest) = (&statuses[leader].master, statuses[leader].role.leads);
+        let (master, latest) = (&statuses[leader].master, statuses[leader].role.own_generation);
         master.is_some() && statuses.iter().all(|one| one.master == *master && one.role.latest == latest)
     });
     found.expect("it was found")
@@ -301,7 +305,7 @@ fn controllers_elect_a_master_with_etcd_and_the_switches_follow() {
         // The computer is busy; it happens all the same.
         Err(why) => why.starts_with("only the master steps down"),
     });
-    in_time("it follows", || all[first].1.status().role.leads.is_none());
+    in_time("it follows", || all[first].1.status().role.own_generation.is_none());
     let second = elected(&all);
     assert_ne!(second, first);
     leads(&all[second].0);
@@ -317,7 +321,7 @@ fn controllers_elect_a_master_with_etcd_and_the_switches_follow() {
     assert!(findings.contains(&Some("etcd-away")) && !findings.contains(&Some("no-state-file")), "{doctor}");
     let refused = answered(&all[second].0, &step_down).expect_err("nobody can be elected");
     assert!(refused.starts_with("another controller becomes master with etcd only"), "{refused}");
-    assert!(all[second].1.status().role.leads.is_some());
+    assert!(all[second].1.status().role.own_generation.is_some());
     leads(&all[second].0);
     reaches(&emulation, "h1", "h2");
     etcd.servers.iter_mut().for_each(server::Server::start);
@@ -448,7 +452,7 @@ fn what_is_acknowledged_at_the_master_is_at_every_member_and_outlives_the_master
         refused,
         "the variable mode can't be written: etcd takes no writes now, so no other controller would know of it"
     );
-    assert!(all[last].1.status().role.leads.is_some(), "it goes on as master");
+    assert!(all[last].1.status().role.own_generation.is_some(), "it goes on as master");
     etcd.servers.iter_mut().for_each(server::Server::start);
     in_time("etcd is back", || all.iter().all(|(_, member)| member.status().any_trouble().is_none()));
     write(&all, &mode("morning"));

@@ -130,7 +130,7 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     // There is no etcd, so it is told that it leads.
     let etcd = maple_etcd::Config::new(vec!["127.0.0.1:1".parse().expect("an address")]);
     let member = ClusterMember::join(&maple.handle, ClusterOptions::new(etcd, "campus", "a")).expect("it has a thread");
-    assert!(maple.handle.set_role(ClusterRole { leads: Some(5), latest: Some(5), has_lease: true }));
+    assert!(maple.handle.set_role(ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true }));
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
     eventually("the link is found", || maple.handle.links().len() == 1);

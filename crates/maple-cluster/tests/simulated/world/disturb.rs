@@ -93,7 +93,7 @@ impl World {
         if self.failure.is_some() {
             return;
         }
-        let leads = |node: &Node| node.member.as_ref().and_then(Member::leads);
+        let leads = |node: &Node| node.member.as_ref().and_then(Member::own_generation);
         let masters: Vec<usize> = (0..self.nodes.len()).filter(|at| leads(&self.nodes[*at]).is_some()).collect();
         let [master] = masters[..] else { return self.fail(format!("masters at rest: {masters:?}")) };
         let generation = leads(&self.nodes[master]);

@@ -38,7 +38,7 @@ impl World {
     pub(super) fn crash(&mut self, at: usize) {
         self.nodes[at].life += 1;
         self.nodes[at].member = None;
-        (self.nodes[at].owner, self.nodes[at].leads) = (None, None);
+        (self.nodes[at].owner, self.nodes[at].own_generation) = (None, None);
         for switch in 0..self.switches.len() {
             self.nodes[at].links[switch] = None;
             self.cut(at, switch);
@@ -143,7 +143,7 @@ impl World {
                 self.after(delay, Coming::Told { node: at, life, what: Told::Decide(switch) });
                 let node = &self.nodes[at];
                 let Some(link) = &node.links[switch] else { return };
-                let leads = node.member.as_ref().and_then(Member::leads);
+                let leads = node.member.as_ref().and_then(Member::own_generation);
                 // With these the switch is told other generations than those that are compared.
                 let by_store = [Plant::AsksNoSwitch, Plant::OneGeneration, Plant::OwnGenerations];
                 let is_told_others = by_store.iter().any(|plant| self.plants.contains(plant));
@@ -179,7 +179,7 @@ impl World {
 
     /// The generation in which a member leads, as it tells switches.
     pub(super) fn lead_of(&self, at: usize) -> Option<u64> {
-        let leads = self.nodes[at].leads?;
+        let leads = self.nodes[at].own_generation?;
         let own = if self.plants.contains(&Plant::OwnGenerations) { self.nodes[at].counted } else { leads };
         Some(if self.plants.contains(&Plant::OneGeneration) { 0 } else { own })
     }
@@ -252,7 +252,7 @@ impl World {
                 return self.replica_event(at, ReplicaEvent::Lead(generation));
             }
             Action::Follow => {
-                self.nodes[at].leads = None;
+                self.nodes[at].own_generation = None;
                 let latest = self.nodes[at].member.as_ref().and_then(|m| m.view().master()).map(|m| m.generation);
                 for switch in 0..self.switches.len() {
                     if let Some(link) = &mut self.nodes[at].links[switch] {
@@ -331,7 +331,7 @@ impl World {
             self.fail(format!("{name} leads in generation {generation}, which the store did not give it"));
         }
         self.nodes[at].counted += 1;
-        self.nodes[at].leads = Some(generation);
+        self.nodes[at].own_generation = Some(generation);
         let told = self.lead_of(at).unwrap_or(generation);
         for switch in 0..self.switches.len() {
             if let Some(link) = &mut self.nodes[at].links[switch] {

@@ -144,7 +144,7 @@ struct Node {
     asked: BTreeMap<u64, Asker>,
     owner: Option<Owner>,
     /// The generation in which it leads, since it has the tracked state.
-    leads: Option<u64>,
+    own_generation: Option<u64>,
     /// The number of the watch, and the next revision that it wants.
     watch: (u64, u64),
     sees_store: bool,
@@ -199,7 +199,7 @@ impl World {
             links: (0..switches).map(|_| None).collect(),
             asked: BTreeMap::new(),
             owner: None,
-            leads: None,
+            own_generation: None,
             watch: (0, 0),
             sees_store: true,
             sees_switch: vec![true; switches],
@@ -398,7 +398,7 @@ impl World {
             let to = usize::from(controller.0);
             if let (Message::RoleReply(_), Some(told)) = (&message, asks_mastery) {
                 // As the store counts, whatever the switch was told.
-                let leads = self.nodes[at].member.as_ref().and_then(Member::leads);
+                let leads = self.nodes[at].member.as_ref().and_then(Member::own_generation);
                 let generation =
                     if self.generations.get(&told).is_some_and(|of| of.0 == at) { Some(told) } else { leads };
                 let granted = &mut self.switches[switch].granted;

@@ -42,7 +42,7 @@ fn master(version: Version) -> Peer {
 }
 
 fn follows(latest: u64) -> ClusterRole {
-    ClusterRole { leads: None, latest: Some(latest), has_lease: true }
+    ClusterRole { own_generation: None, latest: Some(latest), has_lease: true }
 }
 
 fn nicira(kind: u32, role: u32) -> Message {
@@ -60,7 +60,7 @@ fn is_slave() -> Message {
 
 impl Peer {
     fn leads(&mut self, number: u64, generation: u64) {
-        let role = ClusterRole { leads: Some(generation), latest: Some(generation), has_lease: true };
+        let role = ClusterRole { own_generation: Some(generation), latest: Some(generation), has_lease: true };
         self.session.set_role(self.now, (number, role), &mut self.out);
     }
 
@@ -146,7 +146,7 @@ fn who_knows_no_generation_asks_the_switch_before_it_is_slave() {
 #[test]
 fn whoever_leads_asks_to_be_master_when_the_claim_is_granted_and_describes_the_switch_then() {
     for version in BOTH {
-        let mut peer = begun(version, ClusterRole { leads: Some(5), latest: Some(5), has_lease: true });
+        let mut peer = begun(version, ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true });
         let sent = peer.sent();
         let [(slave, _), (_, Message::FeaturesRequest)] = &sent[..] else { panic!("{sent:?}") };
         peer.grants(*slave, Role::SLAVE, 5);
@@ -239,7 +239,7 @@ fn a_switch_that_has_seen_a_later_generation_is_left_alone_and_that_is_reported_
 
 #[test]
 fn a_switch_without_roles_is_left_alone() {
-    let mut peer = begun(Version::Of10, ClusterRole { leads: Some(5), latest: Some(5), has_lease: true });
+    let mut peer = begun(Version::Of10, ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true });
     let refused = Message::Error(ErrorMsg { kind: 1, code: 3, data: Vec::new() });
     let slave = peer.sent()[0].0;
     peer.says(Version::Of10, slave, &refused);
@@ -254,7 +254,7 @@ fn a_switch_without_roles_is_left_alone() {
 
 #[test]
 fn in_1_0_a_controller_without_a_lease_is_no_master() {
-    let unleased = |generation| ClusterRole { leads: Some(generation), latest: Some(5), has_lease: false };
+    let unleased = |generation| ClusterRole { own_generation: Some(generation), latest: Some(5), has_lease: false };
     let mut peer = master(Version::Of10);
     peer.session.set_role(peer.now, (3, unleased(5)), &mut peer.out);
     assert_eq!(peer.told(), [RoleNews::Lost]);

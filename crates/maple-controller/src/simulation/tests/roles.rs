@@ -96,7 +96,7 @@ impl Cluster {
         let latest = Some(self.generation);
         for (at, member) in self.members.iter_mut().enumerate() {
             let leads = latest.filter(|_| at == leader);
-            member.news.push_back(ClusterRole { leads, latest, has_lease: true });
+            member.news.push_back(ClusterRole { own_generation: leads, latest, has_lease: true });
         }
     }
 
