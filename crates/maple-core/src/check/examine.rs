@@ -31,10 +31,10 @@ use crate::state::{Snapshot, Store, Txn};
 
 /// The maximum number of pairs of hosts for which packets are made at first. Chosen: it covers each ordered pair of
 /// eight hosts, and the rest of the packets are made from what f asks of these.
-const PAIRS: usize = 64;
+const MAX_FIRST_PAIRS: usize = 64;
 /// The number of packets that are tried before the claim is judged again. Chosen: a judgement looks at all packets so
 /// far, so it must be rarer than a run; a counterexample ends the search soon all the same.
-const STEP: u64 = 256;
+const PACKETS_PER_JUDGEMENT: u64 = 256;
 
 /// A claim about all packets of a scope.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ pub fn examine(
     let mut counterexample = None;
     let mut limit = 0;
     while counterexample.is_none() && limit < packets {
-        limit = (limit + STEP).min(packets);
+        limit = (limit + PACKETS_PER_JUDGEMENT).min(packets);
         check.explore(limit);
         counterexample = judge.first_contradiction(&check);
         if check.coverage().packets < limit {
@@ -137,7 +137,7 @@ pub fn examine(
 fn seeds(scope: &PacketScope, hosts: &[Host]) -> Vec<Sample> {
     let to = scope.receivers.as_deref().unwrap_or(hosts);
     let pairs = scope.senders.iter().flat_map(|from| to.iter().map(move |to| (from, to)));
-    let pairs = pairs.filter(|(from, to)| from.0 != to.0).take(PAIRS);
+    let pairs = pairs.filter(|(from, to)| from.0 != to.0).take(MAX_FIRST_PAIRS);
     pairs.flat_map(|(from, to)| first_packets(&[from.clone(), to.clone()])).collect()
 }
 

@@ -83,7 +83,7 @@ use vary::{TriedValues, variants};
 const MAX_REPEATED: usize = 256;
 /// The maximum number of packets of the policy's own that are tried at each edge port. Chosen: enough for an access
 /// list of as many entries; beyond that the samples would leave no time for other packets.
-const SAMPLES: usize = 10_000;
+const MAX_SAMPLES_OF_PORT: usize = 10_000;
 /// The time that f should take for a packet at most. Chosen: meanwhile the engine decides nothing else, and ten
 /// milliseconds are a hundred new flows a second.
 pub const SLOW_RUN: Duration = Duration::from_millis(10);
@@ -231,7 +231,7 @@ impl Check {
     /// Queues the policy's own sample packets, at a port of each switch.
     fn offer_samples(&mut self) {
         let ports = edge_ports(&self.store.snapshot());
-        for sample in self.policy.samples().into_iter().take(SAMPLES) {
+        for sample in self.policy.samples().into_iter().take(MAX_SAMPLES_OF_PORT) {
             for at in &ports {
                 let at = Location { port: sample.port.unwrap_or(at.port), ..*at };
                 if sample.switch.is_none_or(|switch| switch == at.switch) {

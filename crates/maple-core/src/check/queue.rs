@@ -6,7 +6,7 @@ use super::sample_packets::Sample;
 
 /// The maximum number of times that packets are tried again because the state changed. Chosen: f may write in each run,
 /// so the check must end by itself, and each pass costs up to [`MAX_REPEATED`](super::MAX_REPEATED) runs.
-const PASSES: u32 = 4;
+const MAX_PASSES: u32 = 4;
 
 /// The packets to be tried, each once for each pass.
 pub(super) struct SampleQueue {
@@ -40,7 +40,7 @@ impl SampleQueue {
 
     /// Begins another pass if the state has another version now. Returns whether it does.
     pub fn begin_pass(&mut self, version: u64) -> bool {
-        if version == self.version || self.passes == PASSES {
+        if version == self.version || self.passes == MAX_PASSES {
             return false;
         }
         (self.version, self.passes) = (version, self.passes + 1);

@@ -22,13 +22,13 @@ use crate::trace::{Cond, Item, Range, TraceStep};
 
 /// The maximum number of known values that are tried for one read. Chosen: each becomes a packet, and the next packet
 /// of that kind begins at another value, so all have their turn.
-const VALUES: usize = 12;
+const MAX_VALUES_OF_READ: usize = 12;
 /// The maximum number of entries of a list that are tried for one answer. Chosen: each becomes a packet; of longer
 /// lists, entries at even distances are tried.
-const ENTRIES: usize = 64;
+const MAX_ENTRIES_OF_LIST: usize = 64;
 /// The maximum number of values of a kind that are remembered. Chosen: as many as a read of [`BITS`] bits can have, and
 /// a bound on memory.
-const REMEMBERED: usize = 256;
+const MAX_REMEMBERED: usize = 256;
 
 /// Values that may matter, by kind.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl TriedValues {
 
     fn note(&mut self, field: Field, value: u128) {
         let known = self.0.entry(kind(field)).or_default();
-        if known.len() < REMEMBERED {
+        if known.len() < MAX_REMEMBERED {
             known.insert(value);
         }
     }
@@ -97,7 +97,7 @@ impl TriedValues {
         let mut tables: Vec<_> = run.reads.iter().filter_map(table).collect();
         tables.dedup();
         for table in tables {
-            let keys = state.table(table).into_iter().flat_map(|table| table.keys()).take(REMEMBERED);
+            let keys = state.table(table).into_iter().flat_map(|table| table.keys()).take(MAX_REMEMBERED);
             keys.for_each(|key| self.learn_key(key));
         }
     }
@@ -128,7 +128,7 @@ impl TriedValues {
         let mut values = vec![0, field.full_mask(), random.u128(..) & field.full_mask()];
         let known: Vec<u128> = self.0.get(&kind(field)).into_iter().flatten().copied().collect();
         let start = random.usize(..known.len().max(1));
-        values.extend(known.iter().cycle().skip(start).take(known.len().min(VALUES)));
+        values.extend(known.iter().cycle().skip(start).take(known.len().min(MAX_VALUES_OF_READ)));
         values
     }
 }
@@ -161,7 +161,7 @@ pub(super) fn variants(
             TraceStep::Item(Item::Read(constraint), _) => other_values(constraint, values, random),
             TraceStep::List(answer) => {
                 let conds = answer.list.conds();
-                let spread = conds.iter().step_by(conds.len() / ENTRIES + 1);
+                let spread = conds.iter().step_by(conds.len() / MAX_ENTRIES_OF_LIST + 1);
                 spread.chain(answer.cond()).flat_map(|cond| fitting(cond, &headers)).collect()
             }
         };

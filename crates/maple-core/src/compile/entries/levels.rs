@@ -40,12 +40,12 @@ use super::{ChangeLog, Effort};
 use crate::tree::Tree;
 
 /// The distance between steps, in levels, in a table that has all priorities. Chosen: 2^6, so six entries in a row find
-/// a level halfway to the next step; and [`STEPS`] such steps fit the 64,998 priorities of compiled rules.
-const STEP: u32 = 64;
+/// a level halfway to the next step; and [`MIN_STEPS`] such steps fit the 64,998 priorities of compiled rules.
+const LEVELS_PER_STEP: u32 = 64;
 
 /// The minimum number of steps of a table, if it has enough levels. Chosen: a table with few priorities needs room for
 /// a long chain of tests first, and room between steps only after that.
-const STEPS: u32 = 1000;
+const MIN_STEPS: u32 = 1000;
 
 /// The mark in place of the level of an entry that has none.
 pub(super) const UNPLACED: u32 = u32::MAX;
@@ -86,7 +86,7 @@ impl Levels {
         Levels {
             highest: *priorities.end(),
             count,
-            step: (count / STEPS).clamp(1, STEP),
+            step: (count / MIN_STEPS).clamp(1, LEVELS_PER_STEP),
             levels: Vec::new(),
             seats: Vec::new(),
             used: BTreeMap::new(),
@@ -386,7 +386,7 @@ impl Levelling<'_> {
             self.place(*id, depth);
             deepest = deepest.max(depth);
         }
-        let step = (self.levels.count / deepest.saturating_mul(2).max(1)).clamp(1, STEP);
+        let step = (self.levels.count / deepest.saturating_mul(2).max(1)).clamp(1, LEVELS_PER_STEP);
         self.levels.step = step;
         self.levels.overflowed_at = (deepest >= self.levels.count).then_some(order.len());
         for (_, id) in order {

@@ -27,11 +27,11 @@ use super::packed::{PackedMatches, PackedRow};
 
 /// The number of entries at which a bucket is split for the first time, if that pays. Chosen: matches that lie one
 /// after the other are compared fast, while each split is a step through memory.
-const FULL: usize = 32;
+const FIRST_SPLIT_LEN: usize = 32;
 
-/// The maximum number of entries in the parts of a split that become one bucket again. It must be less than [`FULL`],
-/// so that a table that shrinks and grows by one entry does not join and split each time.
-const FEW: usize = FULL / 2;
+/// The maximum number of entries in the parts of a split that become one bucket again. It must be less than
+/// [`FIRST_SPLIT_LEN`], so that a table that shrinks and grows by one entry does not join and split each time.
+const MAX_LEN_TO_JOIN: usize = FIRST_SPLIT_LEN / 2;
 
 /// The minimum number of pairs that a split keeps apart, for each entry. Chosen: a split adds steps to each question,
 /// and must spare it more comparisons than that.
@@ -127,7 +127,7 @@ impl OverlapIndex {
             self.places[*moved as usize].at = at;
         }
         // Not each time, since that takes more steps than the removal.
-        if left == 0 || left == FEW / 2 {
+        if left == 0 || left == MAX_LEN_TO_JOIN / 2 {
             self.join(bucket);
         }
     }
@@ -199,7 +199,7 @@ impl OverlapIndex {
                 IndexKind::Bucket { entries, .. } => entries.items().len(),
                 IndexKind::Split { .. } => usize::MAX,
             });
-            if sizes.iter().fold(0, |all: usize, size| all.saturating_add(*size)) > FEW {
+            if sizes.iter().fold(0, |all: usize, size| all.saturating_add(*size)) > MAX_LEN_TO_JOIN {
                 return;
             }
             self.nodes[at as usize].kind = IndexKind::empty();
@@ -232,7 +232,7 @@ impl OverlapIndex {
 
 impl IndexKind {
     fn empty() -> IndexKind {
-        IndexKind::Bucket { entries: PackedRow::default(), full: FULL }
+        IndexKind::Bucket { entries: PackedRow::default(), full: FIRST_SPLIT_LEN }
     }
 }
 
@@ -313,12 +313,12 @@ mod tests {
         matches.widen(4, 0);
         (0..4096).for_each(|id| matches.set(id, &set(3, id.into())));
         (0..4096).for_each(|id| index.insert(&matches, id));
-        assert!(index.nodes.len() > 4096 / FULL);
+        assert!(index.nodes.len() > 4096 / FIRST_SPLIT_LEN);
         let sizes = index.nodes.iter().map(|node| match &node.kind {
             IndexKind::Bucket { entries, .. } => entries.items().len(),
             IndexKind::Split { .. } => 0,
         });
-        assert!(sizes.max() < Some(FULL));
+        assert!(sizes.max() < Some(FIRST_SPLIT_LEN));
         (0..4096).for_each(|id| index.remove(id));
         check(&index, &BTreeSet::new());
         assert!(matches!(index.nodes[0].kind, IndexKind::Bucket { .. }), "nothing is split");

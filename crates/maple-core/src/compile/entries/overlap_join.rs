@@ -21,13 +21,13 @@ use std::ops::Range;
 
 use super::packed::PackedRow;
 
-/// The maximum number of pairs that are compared without looking for a bit. Chosen: to find a bit, up to [`ASKED`]
+/// The maximum number of pairs that are compared without looking for a bit. Chosen: to find a bit, up to [`MAX_ASKED`]
 /// matches of each group are asked for each bit, and the bit must spare more than that.
 const FEW_PAIRS: usize = 4096;
 
 /// The maximum number of matches of a group that are asked for a bit. Chosen: a sample shows which bit divides best,
 /// and its price must not grow with the group.
-const ASKED: usize = 32;
+const MAX_ASKED: usize = 32;
 
 /// The divisor of the share of pairs that a bit must keep apart to divide groups: one in this many. Chosen: a bit that
 /// keeps fewer apart costs another pass over both groups and spares few comparisons.
@@ -122,7 +122,7 @@ impl<T, F: FnMut(u32, u32)> OverlapJoin<'_, T, F> {
     /// Returns the bit that keeps most pairs of two groups apart, if these are enough.
     fn dividing_bit(&self, some: &[u32], others: &[u32]) -> Option<DividingBit> {
         let [some, others] = [some, others].map(|group| {
-            let asked = group.iter().step_by(group.len().div_ceil(ASKED));
+            let asked = group.iter().step_by(group.len().div_ceil(MAX_ASKED));
             asked.map(|place| self.matches.get(*place as usize)).collect::<Vec<_>>()
         });
         let (mut best, mut most_apart) = (None, (some.len() * others.len()).div_ceil(KEPT_APART) - 1);

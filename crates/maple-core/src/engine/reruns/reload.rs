@@ -62,10 +62,10 @@ use crate::update::changes;
 
 /// The number of leaves that a candidate decides at a time, so that the old policy decides packets in between. Chosen:
 /// at some microseconds a run, packets that come meanwhile wait for about a millisecond.
-const BATCH: usize = 256;
+const MAX_LEAVES_AT_ONCE: usize = 256;
 /// The minimum time between two batches, while the old policy goes on deciding. Chosen: so short that it costs no time,
 /// and long enough that the engine handles what has come in between.
-const STEP: Duration = Duration::from_micros(100);
+const BATCH_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The maximum number of witness packets without leaves that are kept for the next adoption. Chosen: more than a switch
 /// has leaves in most networks, and a bound on memory; flows of others are decided when their packets come.
@@ -112,7 +112,7 @@ impl Reload {
     /// Lets the candidate decide the next leaves.
     pub fn decide_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         let Some(mut trying) = self.trying.take().expected() else { return };
-        let from = trying.todo.len().saturating_sub(BATCH);
+        let from = trying.todo.len().saturating_sub(MAX_LEAVES_AT_ONCE);
         let ids = trying.todo.split_off(from);
         let run = |id: LeafId| Some((Decisions::rerun(fabric, decisions.leaves.get(&id)?)?, id));
         let runs: Vec<(Run, LeafId)> = ids.into_iter().rev().filter_map(run).collect();
@@ -128,7 +128,7 @@ impl Reload {
             let trial = trying.trial.clone();
             fabric.ctx.add_effect(Effect::Tried { candidate, trial });
         } else {
-            fabric.ctx.wake_at(fabric.ctx.now() + STEP, Timer::Trial);
+            fabric.ctx.wake_at(fabric.ctx.now() + BATCH_INTERVAL, Timer::Trial);
         }
         self.trying = Some(trying);
     }

@@ -74,11 +74,11 @@ use crate::run::Run;
 
 /// The pause between two batches of leaves, in which the engine does other things. Chosen: with `BATCHES`
 /// (`one_switch/restoring.rs`) it spreads the runs of a switch over about a second.
-const PAUSE: Duration = Duration::from_millis(8);
+const BATCH_INTERVAL: Duration = Duration::from_millis(8);
 
 /// The time for which the ids of labels of the earlier run stay reserved after they became known. By the end all other
 /// switches have their new rules. It must exceed the longest wait of a switch that is restored, ten seconds.
-const RESERVATION: Duration = Duration::from_secs(30);
+const LABEL_RESERVATION: Duration = Duration::from_secs(30);
 
 /// The restore of this shard's switches, one at a time.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Restore {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return Restore::give_up(fabric, dpid) };
         let earlier = known.look_ups.iter().filter(|(of, _)| *of == dpid);
         earlier.for_each(|(_, look_ups)| switch.ingress.look_ups.adopt(look_ups));
-        let until = fabric.ctx.now() + RESERVATION;
+        let until = fabric.ctx.now() + LABEL_RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
             let key = |label: &RememberedLabel| {
@@ -236,7 +236,7 @@ impl Restore {
             fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
             fabric.mark_stale(dpid, Stale::ALL);
         } else {
-            fabric.ctx.wake_at(fabric.ctx.now() + PAUSE, Timer::Restore(dpid));
+            fabric.ctx.wake_at(fabric.ctx.now() + BATCH_INTERVAL, Timer::Restore(dpid));
         }
     }
 
@@ -309,7 +309,7 @@ impl Restore {
 /// Reserves the labels of a switch's rules, and at its neighbours those that its rules push: another switch may have
 /// lost the rules for them.
 fn reserve_labels(fabric: &mut Fabric, dpid: Dpid, own: Vec<LabelKey>, pushed: Vec<(PortNo, u16)>) {
-    let until = fabric.ctx.now() + RESERVATION;
+    let until = fabric.ctx.now() + LABEL_RESERVATION;
     fabric.ctx.store.with_label_ids(dpid, |ids| ids.reserve(own, until));
     let state = fabric.ctx.store.snapshot();
     for (port, id) in pushed {

@@ -17,11 +17,11 @@
 //!
 //! # Cost
 //!
-//! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches in turn, so that packets
-//! are served in between. When another port becomes an edge port, samples without a leaf are tried again, at most once
-//! in 10 seconds (`one_switch/ingress/sample_pass.rs`).
+//! A run for each sample and switch. A shard decides [`MAX_SAMPLES_AT_ONCE`] samples at a time, its switches in turn,
+//! so that packets are served in between. When another port becomes an edge port, samples without a leaf are tried
+//! again, at most once in 10 seconds (`one_switch/ingress/sample_pass.rs`).
 //!
-//! Passes that take longer than [`TELL`] are reported, and again each [`TELL`] while they go on.
+//! Passes that take longer than [`REPORT_INTERVAL`] are reported, and again each [`REPORT_INTERVAL`] while they go on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::ingress::sample_pass::STEP;
+use crate::engine::one_switch::ingress::sample_pass::BATCH_INTERVAL;
 use crate::ids::Time;
 use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;
@@ -45,11 +45,11 @@ use crate::trace::{Cond, Item, ListAnswer, Trace};
 
 /// The number of samples that a shard decides at a time, so that packets are served in between. Chosen: at some
 /// microseconds a run, packets that come meanwhile wait for less than a millisecond.
-const BATCH: usize = 128;
+const MAX_SAMPLES_AT_ONCE: usize = 128;
 
 /// The time between two reports on the progress of the passes. Chosen: shorter passes need no report, and in longer
 /// ones somebody who waits sees that they go on.
-const TELL: Duration = Duration::from_secs(2);
+const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The samples of a policy, and the passes over them.
 #[derive(Debug)]
@@ -108,14 +108,14 @@ impl Samples {
         if self.decided.0 != fabric.ctx.now() {
             self.decided = (fabric.ctx.now(), 0);
         }
-        while self.decided.1 < BATCH
+        while self.decided.1 < MAX_SAMPLES_AT_ONCE
             && let Some(dpid) = self.turns.pop_front()
         {
             // The switch may have connected again since, and not have begun a pass.
             if fabric.switches.get(&dpid).is_none_or(|switch| switch.ingress.sample_pass.next().is_none()) {
                 continue;
             }
-            match self.decide_samples_of(decisions, fabric, dpid, BATCH - self.decided.1) {
+            match self.decide_samples_of(decisions, fabric, dpid, MAX_SAMPLES_AT_ONCE - self.decided.1) {
                 0 => {
                     end_pass(fabric, dpid);
                     self.progress.iter_mut().for_each(|progress| progress.ended += 1);
@@ -128,7 +128,7 @@ impl Samples {
         }
         self.tell_progress(fabric);
         if !self.turns.is_empty() {
-            fabric.ctx.wake_at(fabric.ctx.now() + STEP, Timer::SampleTurn);
+            fabric.ctx.wake_at(fabric.ctx.now() + BATCH_INTERVAL, Timer::SampleTurn);
         }
     }
 
@@ -145,10 +145,10 @@ impl Samples {
             let (entries, switches) = (ended * packets.len(), ended);
             return fabric.ctx.report(Report::ListsInstalled { entries, switches, took });
         }
-        let new = || PassProgress { began: now, tell: now + TELL, is_told: false, ended: 0 };
+        let new = || PassProgress { began: now, tell: now + REPORT_INTERVAL, is_told: false, ended: 0 };
         let progress = progress.get_or_insert_with(new);
         if progress.tell <= now {
-            (progress.tell, progress.is_told) = (now + TELL, true);
+            (progress.tell, progress.is_told) = (now + REPORT_INTERVAL, true);
             let switches = progress.ended + turns.len();
             let entries = progress.ended * packets.len() + turns.iter().map(next).sum::<usize>();
             let of = switches * packets.len();

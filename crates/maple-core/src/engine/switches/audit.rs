@@ -30,16 +30,16 @@ use crate::rule::Rule;
 
 /// The pause before a switch that could not be asked is asked again. Chosen: it is far shorter than the period of
 /// audits, and long enough for a table to be read.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The number of steps over which the first audits of switches are spread within the period. A step comes from four
 /// bits of a hash of the datapath id.
-const STEPS: u32 = 16;
+const FIRST_AUDIT_STEPS: u32 = 16;
 
 impl Switches {
     /// Plans the first audit of a switch.
     pub fn plan_first_audit(&mut self, ctx: &mut Context, dpid: Dpid) {
         let step = 1 + (dpid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
-        self.plan_audit(ctx, dpid, ctx.options.audit * step / STEPS);
+        self.plan_audit(ctx, dpid, ctx.options.audit * step / FIRST_AUDIT_STEPS);
     }
 
     fn plan_audit(&mut self, ctx: &mut Context, dpid: Dpid, wait: Duration) {
@@ -56,7 +56,7 @@ impl Switches {
         // The timer may be one of an earlier connection.
         let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.counters.audits.is_due(now)) else { return };
         if !switch.tables.is_ready() || switch.restoring.is_some() {
-            return self.plan_audit(ctx, dpid, RETRY);
+            return self.plan_audit(ctx, dpid, RETRY_AFTER);
         }
         if switch.tables.is_audited() {
             // The switch takes longer than the period to answer.
@@ -78,7 +78,7 @@ impl Switches {
     pub fn on_audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
         if let Some(switch) = self.get_mut(&dpid) {
             switch.tables.give_up_audit();
-            self.plan_audit(ctx, dpid, if was_sent { ctx.options.audit } else { RETRY });
+            self.plan_audit(ctx, dpid, if was_sent { ctx.options.audit } else { RETRY_AFTER });
         }
     }
 
@@ -119,7 +119,7 @@ impl Switches {
         }
         match next {
             AfterAudit::Nothing => {}
-            AfterAudit::AskAgain => self.plan_audit(ctx, dpid, RETRY.max(rest)),
+            AfterAudit::AskAgain => self.plan_audit(ctx, dpid, RETRY_AFTER.max(rest)),
             AfterAudit::Repair(pause) => {
                 self.plan_audit(ctx, dpid, pause.max(rest));
                 self.reread(ctx, dpid);

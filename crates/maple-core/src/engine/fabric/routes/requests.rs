@@ -14,7 +14,7 @@ use crate::labels::{Holder, LabelEffect, News};
 
 /// The time for which a route waits before it asks again for labels that were refused once. Chosen: a switch that was
 /// about to change its labels has done so, and a route that waits is hardly held up.
-const RETRY: Duration = Duration::from_millis(250);
+const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// The maximum time that a route waits before it asks again: each refusal doubles the time.
 pub(super) const MAX_RETRY: Duration = Duration::from_secs(16);
 
@@ -93,7 +93,7 @@ impl Routes {
     /// Marks a route as refused: rules may not lead along the current path, and the next one is given up.
     pub(super) fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id).expected() else { return };
-        let retry = now + pause(route.refusals, RETRY, MAX_RETRY);
+        let retry = now + pause(route.refusals, FIRST_RETRY, MAX_RETRY);
         route.refusals += 1;
         let next = route.next.take();
         route.path.state = PathState::Refused { retry };

@@ -6,10 +6,10 @@ use crate::ids::Time;
 
 /// The minimum time between two batches of a shard, and before a pass that follows another one at once. Chosen: so
 /// short that it costs no time, and long enough that the engine handles what has come in between.
-pub(in crate::engine) const STEP: Duration = Duration::from_micros(100);
+pub(in crate::engine) const BATCH_INTERVAL: Duration = Duration::from_micros(100);
 /// The minimum time between the end of a pass and the next one. Chosen: a port that flaps would make a run for each
 /// sample each time; until then packets are decided when they come.
-const PAUSE: Duration = Duration::from_secs(10);
+const MIN_PASS_PAUSE: Duration = Duration::from_secs(10);
 
 /// The state of a switch's pass over the samples.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl SamplePass {
     /// Ends a pass. Returns when the next one begins, if another port became an edge port meanwhile.
     pub fn end(&mut self, now: Time) -> Option<Time> {
         // Ports that become edge ports together get their rules together: only the pass after that waits.
-        let wait = if self.again && !self.is_repeated { STEP } else { PAUSE };
+        let wait = if self.again && !self.is_repeated { BATCH_INTERVAL } else { MIN_PASS_PAUSE };
         let next = self.again.then_some(0);
         let not_before = now + wait;
         *self = SamplePass { next, not_before, again: false, is_repeated: self.again };

@@ -15,26 +15,25 @@
 //! * of a read of few bits, each value; of other reads, the values that other places of the tree have.
 //!
 //! A pass goes on until no packet is left to try. It follows when the tree, the classes of keys or the hosts of a switch
-//! have changed, and begins at most once in [`PAUSE`]. Where one decision is for all places that a look-up finds, a pass
-//! also wants the ways to these places. What stays open is kept for people ([`Exploration`]): reads of values that nobody
-//! knows, places that no packet was found for, and packets for which f writes, waits or fails.
+//! have changed, and begins at most once in [`MIN_PASS_PAUSE`]. Where one decision is for all places that a look-up
+//! finds, a pass also wants the ways to these places. What stays open is kept for people ([`Exploration`]): reads of
+//! values that nobody knows, places that no packet was found for, and packets for which f writes, waits or fails.
 //!
 //! # Why it is correct
 //!
 //! The leaf is that of an ordinary run on an ordinary packet, which enters at an edge port of the switch. A run that
-//! writes makes no leaf, and its writes are not committed; nor does one that prints, and its output is kept back. That the packet gets to the wanted place is not needed for
-//! that; it is only what makes the run useful.
+//! writes makes no leaf, and its writes are not committed; nor does one that prints, and its output is kept back. That
+//! the packet gets to the wanted place is not needed for that; it is only what makes the run useful.
 //!
 //! # Bounds
 //!
-//! A shard tries [`BATCH`] packets at a time, its switches in turn, so that packets are served in between. A turn that
-//! was long, because f is slow or others need the shard, is followed by a rest and by smaller ones. A switch that has
-//! not confirmed what was sent to it is left alone. Nothing is explored where the switch has
-//! [`Options::explored_leaves`](crate::engine::Options) leaves or half of its room for rules is used, and no way is wanted
-//! where it has as many: these are for packets that come, and so is the last table for look-ups. Packets without a leaf are
-//! tried again after ever longer rests.
-//! Switches without tables for look-ups are not explored, nor are policies with reads that are known not to be tracked, or
-//! that take too long.
+//! A shard tries [`MAX_PACKETS_AT_ONCE`] packets at a time, its switches in turn, so that packets are served in
+//! between. A turn that was long, because f is slow or others need the shard, is followed by a rest and by smaller
+//! ones. A switch that has not confirmed what was sent to it is left alone. Nothing is explored where the switch has
+//! [`Options::explored_leaves`](crate::engine::Options) leaves or half of its room for rules is used, and no way is
+//! wanted where it has as many: these are for packets that come, and so is the last table for look-ups. Packets without
+//! a leaf are tried again after ever longer rests. Switches without tables for look-ups are not explored, nor are
+//! policies with reads that are known not to be tracked, or that take too long.
 
 mod open_places;
 mod packets;
@@ -67,27 +66,27 @@ use packets::{Packets, received};
 
 /// The number of packets that a shard tries at a time, so that others are served in between. Chosen: at some
 /// microseconds a run, packets that come meanwhile wait for less than a millisecond.
-const BATCH: usize = 64;
+const MAX_PACKETS_AT_ONCE: usize = 64;
 /// The maximum number of packets of a pass that are tried for each leaf that a switch may have. Chosen: some runs give
 /// no leaf or one that is there already; a pass in which most do is not worth its time.
 const RUNS_OF_LEAF: usize = 4;
 /// The time between two batches of a shard. Chosen: so short that it costs no time, and long enough that the engine
 /// handles what has come in between.
-const STEP: Duration = Duration::from_micros(100);
+const BATCH_INTERVAL: Duration = Duration::from_micros(100);
 /// The time between a change and the pass that follows it: changes seldom come alone. Chosen: nobody notices it, and a
 /// burst of changes of one event is one pass.
-const SETTLE: Duration = Duration::from_millis(20);
+const DELAY_AFTER_CHANGE: Duration = Duration::from_millis(20);
 /// The minimum time between the end of a pass and the next one. Chosen: a network that changes all the time is explored
 /// once a second, and the rest of the shard is for packets.
-const PAUSE: Duration = Duration::from_secs(1);
+const MIN_PASS_PAUSE: Duration = Duration::from_secs(1);
 /// The delay beyond which a turn comes after a long one. Chosen: a turn that others notice as a delay; ordinary ones
 /// take far less.
-const LATE: Duration = Duration::from_millis(5);
+const LONG_TURN: Duration = Duration::from_millis(5);
 /// The rest after a long turn, as a multiple of it. So exploration takes at most a fifth of a shard that is busy.
-const REST: u32 = 4;
+const REST_PER_LONG_TURN: u32 = 4;
 /// The time after which switches are looked at again that had not confirmed what was sent to them. Chosen: a look costs
 /// little, and the switch's pass waits for nothing else.
-const UNCONFIRMED: Duration = Duration::from_millis(5);
+const CONFIRMATION_POLL: Duration = Duration::from_millis(5);
 /// The number of runs of a pass that may take too long. At that many the pass ends. Chosen: each holds up its shard for
 /// the whole limit of f, and three show that it was no accident.
 const MAX_TOO_LONG: usize = 3;
@@ -117,7 +116,7 @@ impl Explorer {
     /// Starts with nothing explored under a policy.
     pub fn new(policy: &dyn Policy, options: &Options) -> Explorer {
         let is_tracked = options.explored_leaves == 0 || policy.untracked_reads().is_empty();
-        let (batch, due, has_rested) = (BATCH, Time::default(), false);
+        let (batch, due, has_rested) = (MAX_PACKETS_AT_ONCE, Time::default(), false);
         Explorer { is_tracked, turns: VecDeque::new(), is_awake: false, batch, due, has_rested }
     }
 
@@ -144,7 +143,7 @@ impl Explorer {
             return;
         }
         exploration.is_due = true;
-        let from = exploration.not_before.max(now + SETTLE);
+        let from = exploration.not_before.max(now + DELAY_AFTER_CHANGE);
         fabric.ctx.wake_at(from, Timer::Explore(dpid));
     }
 
@@ -159,7 +158,7 @@ impl Explorer {
         }
         if exploration.again_at <= now {
             exploration.without_leaf.clear();
-            exploration.rest = (2 * exploration.rest).clamp(PAUSE, MAX_REST);
+            exploration.rest = (2 * exploration.rest).clamp(MIN_PASS_PAUSE, MAX_REST);
             exploration.again_at = now + exploration.rest;
         }
         let tried = exploration.without_leaf.keys().copied().collect();
@@ -174,15 +173,15 @@ impl Explorer {
     pub fn explore_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         self.is_awake = false;
         let late = Duration::from_nanos(fabric.ctx.now().0.saturating_sub(self.due.0));
-        if late > LATE && !self.has_rested {
+        if late > LONG_TURN && !self.has_rested {
             (self.batch, self.has_rested) = ((self.batch / 2).max(1), true);
-            return self.wake_after(fabric, REST * late);
+            return self.wake_after(fabric, REST_PER_LONG_TURN * late);
         }
         if !std::mem::take(&mut self.has_rested) {
-            self.batch = (2 * self.batch).min(BATCH);
+            self.batch = (2 * self.batch).min(MAX_PACKETS_AT_ONCE);
         }
         let Some(at) = self.turns.iter().position(|dpid| may_be_changed(fabric, *dpid)) else {
-            return self.wake_after(fabric, UNCONFIRMED);
+            return self.wake_after(fabric, CONFIRMATION_POLL);
         };
         if let Some(dpid) = self.turns.remove(at) {
             match explore(decisions, fabric, dpid, self.batch) {
@@ -195,7 +194,7 @@ impl Explorer {
     }
 
     fn wake(&mut self, fabric: &mut Fabric) {
-        self.wake_after(fabric, STEP);
+        self.wake_after(fabric, BATCH_INTERVAL);
     }
 
     fn wake_after(&mut self, fabric: &mut Fabric, span: Duration) {
@@ -398,5 +397,5 @@ fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let seen = seen_state(switch);
     let exploration = &mut switch.ingress.exploration;
-    (exploration.seen, exploration.pass, exploration.not_before) = (Some(seen), None, now + PAUSE);
+    (exploration.seen, exploration.pass, exploration.not_before) = (Some(seen), None, now + MIN_PASS_PAUSE);
 }

@@ -17,7 +17,7 @@ use crate::trace::{Cond, Fields, Item};
 
 /// The number of changes of a packet that are tried for an answer, and of values that no key has. Chosen: each costs a
 /// walk through the tree, and they are made for the answer, so few are needed.
-const TRIES: usize = 8;
+const MAX_TRIES: usize = 8;
 /// A hardware address, an IPv4 and an IPv6 address that are for documentation (RFC 7042 §2.1.2, RFC 5737, RFC 3849).
 const SPARE_MAC: u128 = 0x0000_5e00_5300;
 const SPARE_IPV4: u128 = 0xc633_6401;
@@ -83,7 +83,7 @@ impl<'a> Packets<'a> {
             }
             let changed = self.changes(&packet, &items[..index], item).into_iter();
             let changed = changed.filter_map(|changes| self.enter(packet.with(&changes), &changes));
-            packet = changed.take(TRIES).find(|packet| self.gives(packet, &items[..=index]))?;
+            packet = changed.take(MAX_TRIES).find(|packet| self.gives(packet, &items[..=index]))?;
         }
         Some(packet)
     }
@@ -214,18 +214,20 @@ impl<'a> Packets<'a> {
         } else {
             self.ports.iter().enumerate().map(|(at, port)| (u128::from(port.0), SPARE_MAC + at as u128)).collect()
         };
-        let tries = if is_of_source { sources.len() } else { TRIES };
+        let tries = if is_of_source { sources.len() } else { MAX_TRIES };
         let part = |number: usize| {
             let sources = &sources;
             move |field: Field| match field {
                 Field::InPort => sources.get(number).map(|(port, _)| *port),
                 Field::EthSrc => sources.get(number).map(|(_, mac)| *mac),
-                Field::EthDst | Field::ArpSha | Field::ArpTha => Some(SPARE_MAC + (number % TRIES) as u128),
+                Field::EthDst | Field::ArpSha | Field::ArpTha => Some(SPARE_MAC + (number % MAX_TRIES) as u128),
                 Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => {
-                    Some(SPARE_IPV4 + (number % TRIES) as u128)
+                    Some(SPARE_IPV4 + (number % MAX_TRIES) as u128)
                 }
-                Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Some(SPARE_IPV6 + (number % TRIES) as u128),
-                other => other.full_mask().checked_sub((number % TRIES) as u128),
+                Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => {
+                    Some(SPARE_IPV6 + (number % MAX_TRIES) as u128)
+                }
+                other => other.full_mask().checked_sub((number % MAX_TRIES) as u128),
             }
         };
         let key = |number| rules.look_up().fields().map(part(number)).collect::<Option<KeyBits>>();
