@@ -95,12 +95,12 @@ impl Change {
 /// sets, not on the order of the lists.
 pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
     let (old, new) = (by_entry(installed), by_entry(wanted));
-    let added = new.iter().rev().filter(|(entry, _)| !old.contains_key(entry));
+    let added = new.iter().filter(|(entry, _)| !old.contains_key(entry));
     let modified = new.iter().filter(|(entry, rule)| old.get(entry).is_some_and(|before| differs(before, rule)));
     let deleted = old.iter().filter(|(entry, _)| !new.contains_key(entry));
     let adds = added.map(|(_, rule)| Change::Add((*rule).clone()));
     let modifications = modified.map(|(_, rule)| Change::Modify((*rule).clone()));
-    let deletes = deleted.map(|(_, rule)| Change::Delete((*rule).clone()));
+    let deletes = deleted.rev().map(|(_, rule)| Change::Delete((*rule).clone()));
     adds.chain(modifications).chain(deletes).collect()
 }
 
@@ -300,21 +300,13 @@ pub(crate) fn entry_key(priority: u16, matching: &Match) -> EntryKey {
     EntryKey(bytes.into())
 }
 
+fn by_entry(rules: &[Rule]) -> BTreeMap<EntryKey, &Rule> {
+    rules.iter().map(|rule| (key_of(rule), rule)).collect()
+}
+
 /// Reports whether two rules of one entry differ in instructions or cookie.
 fn differs(a: &Rule, b: &Rule) -> bool {
     a.instructions != b.instructions || a.cookie != b.cookie
-}
-
-/// A rule's identity on a switch, ordered by priority: its match with known and unknown fields in a fixed order.
-type RuleIdentity<'a> = (u16, Vec<Constraint>, Vec<(u32, &'a [u8])>);
-
-fn by_entry(rules: &[Rule]) -> BTreeMap<RuleIdentity<'_>, &Rule> {
-    rules.iter().map(|rule| (entry(rule), rule)).collect()
-}
-
-fn entry(rule: &Rule) -> RuleIdentity<'_> {
-    let (known, unknown) = match_key(&rule.matching);
-    (rule.priority, known, unknown)
 }
 
 fn match_key(matching: &Match) -> (Vec<Constraint>, Vec<(u32, &[u8])>) {
