@@ -170,8 +170,8 @@ impl Decisions {
 
     /// Forgets the changes of paths at a switch that are over. Returns whether packets that enter there are changing to
     /// another path still.
-    pub fn forget_path_changes(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        self.barrier_waits.forget_path_changes(dpid, |change| goes_on(&self.leaves, &fabric.routes, change))
+    pub fn forget_path_changes(&mut self, routes: &Routes, dpid: Dpid) -> bool {
+        self.barrier_waits.forget_path_changes(dpid, |change| goes_on(&self.leaves, routes, change))
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.

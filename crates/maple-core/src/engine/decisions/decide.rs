@@ -88,15 +88,15 @@ impl Decisions {
             return self.undecided.add_misses([received]);
         };
         let is_active = self.leaves.get(&id).is_some_and(|leaf| leaf.state == LeafState::Active);
-        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        let Fabric { ctx, switches, .. } = fabric;
+        let Some(switch) = switches.get_mut(&dpid) else { return };
         let found = switch.ingress.look_ups.open_place(&received.packet());
         let destination = || received.packet().switch_value(Field::EthDst).map(Mac::from_bits);
-        let in_state = || fabric.ctx.store.snapshot().host(destination()?).map(|host| host.location);
+        let in_state = || ctx.store.snapshot().host(destination()?).map(|host| host.location);
         let Some(place) = found.or_else(in_state) else {
             // The host has gone, so the packet is of another leaf in the newest state.
             return self.undecided.add_misses([received]);
         };
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let is_wanted = switch.ingress.look_ups.want_way(place);
         let way = if is_wanted { self.way_to(fabric, dpid, place) } else { None };
         let is_taken = fabric.switches.get(&dpid).is_some_and(|switch| switch.ingress.look_ups.is_way_ready(place));

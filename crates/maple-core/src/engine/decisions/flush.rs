@@ -5,11 +5,11 @@
 use maple_wire::Dpid;
 
 use super::Decisions;
-use crate::compile::LeafAction;
+use crate::engine::context::Context;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
+use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::Switch;
-use crate::ids::LeafId;
 
 impl Decisions {
     /// Finds the changes for an update, and refuses or evicts what does not fit. Returns whether the update may go on.
@@ -34,11 +34,12 @@ impl Decisions {
     /// update may go on.
     pub fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.follow_tables(fabric, dpid);
-        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
+        let Fabric { ctx, switches, routes, .. } = fabric;
+        let Some(switch) = switches.known_mut(dpid) else { return false };
         let is_away = switch.is_unreachable();
-        let may_go_on = switch.begin_update(&mut fabric.ctx);
-        if may_go_on && !self.collect_look_ups(fabric, dpid) {
-            return fabric.switches.get(&dpid).is_some_and(|switch| switch.tables.is_for_look_ups());
+        let may_go_on = switch.begin_update(ctx);
+        if may_go_on && !self.collect_look_ups(ctx, routes, switch) {
+            return switch.tables.is_for_look_ups();
         }
         if is_away || may_go_on {
             self.collect(fabric, dpid);
@@ -48,30 +49,26 @@ impl Decisions {
 
     /// Takes the changes of all sources of a switch's rules.
     pub fn collect(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+        let Fabric { ctx, switches, routes, .. } = fabric;
+        let Some(switch) = switches.known_mut(dpid) else { return };
         let changed = std::mem::take(&mut switch.ingress.changed_actions);
-        let actions: Vec<(LeafId, LeafAction)> =
-            changed.into_iter().map(|leaf| (leaf, self.ingress_action(fabric, leaf))).collect();
-        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        switch.collect_labels(fabric.ctx.options.epoch);
-        switch.collect_ingress(fabric.ctx.now(), actions);
+        let actions = changed.into_iter().map(|leaf| (leaf, self.ingress_action(routes, leaf))).collect();
+        switch.collect_labels(ctx.options.epoch);
+        switch.collect_ingress(ctx.now(), actions);
         switch.tables.record_changes(switch.layout().routes(), switch.paths.route_rules.take_changes());
-        let own = switch.collect_own(&fabric.ctx);
-        let is_held = switch.has_further_hosts() && self.hold_hosts(fabric, dpid);
-        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        switch.collect_hosts(fabric.ctx.now(), own, is_held);
+        let own = switch.collect_own(ctx);
+        let is_held = switch.has_further_hosts() && self.hold_hosts(ctx, routes, switch);
+        switch.collect_hosts(ctx.now(), own, is_held);
         switch.compare_all();
     }
 
     /// Holds the rules that let further hosts into the ingress table if its rules are about to change. Returns whether it
     /// does.
-    fn hold_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        let is_moving = self.forget_path_changes(fabric, dpid);
-        let now = fabric.ctx.now();
-        let longest = fabric.ctx.options.reroute_timeout;
-        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
-        let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };
-        fabric.ctx.wake_at(until, Timer::RetryRules(dpid));
+    fn hold_hosts(&mut self, ctx: &mut Context, routes: &Routes, switch: &mut Switch) -> bool {
+        let is_moving = self.forget_path_changes(routes, switch.dpid());
+        let longest = ctx.options.reroute_timeout;
+        let Some(until) = switch.ports.host_rules.hold(ctx.now(), is_moving, longest) else { return false };
+        ctx.wake_at(until, Timer::RetryRules(switch.dpid()));
         true
     }
 

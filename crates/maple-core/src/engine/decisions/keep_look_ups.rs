@@ -6,8 +6,11 @@ use std::time::Duration;
 use maple_wire::{Dpid, Field, PortNo};
 
 use super::Decisions;
+use crate::engine::context::Context;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
+use crate::engine::fabric::routes::Routes;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::look_up_tables::LeafRules;
 use crate::ids::{DependentId, LeafId};
@@ -84,7 +87,6 @@ impl Decisions {
             _ => false,
         };
         let reads = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.trace.items.iter().any(is_key));
-        let Some(switch) = fabric.switches.known(dpid) else { return };
         let leaves: Vec<LeafId> = switch.tree().leaves().filter(reads).collect();
         fabric.switches.note_classes_changed();
         self.withdraw_all(fabric, leaves);
@@ -125,16 +127,15 @@ impl Decisions {
 
     /// Finds the classes of a look-up's keys in the newest state. Lowers it if its keys have too many rules.
     fn classify_keys(&mut self, fabric: &mut Fabric, dpid: Dpid, number: usize) {
-        let Some(switch) = fabric.switches.known(dpid) else { return };
-        let Some((dependent, look_up)) = switch.ingress.look_ups.dependent(number) else { return };
-        let look_up = look_up.clone();
-        let state = fabric.ctx.subscribe(dependent, |txn| {
+        let Fabric { ctx, switches, .. } = fabric;
+        let Some(switch) = switches.known_mut(dpid) else { return };
+        let look_ups = &mut switch.ingress.look_ups;
+        let Some((dependent, look_up)) = look_ups.dependent(number) else { return };
+        let state = ctx.subscribe(dependent, |txn| {
             look_up.all_cells().into_iter().for_each(|cell| drop(txn.read(cell)));
             txn.base()
         });
-        let max_rules = fabric.ctx.options.max_rules.map(|most| most / MAX_PART_OF_RULES);
-        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        let look_ups = &mut switch.ingress.look_ups;
+        let max_rules = ctx.options.max_rules.map(|most| most / MAX_PART_OF_RULES);
         let is_changed = look_ups.set_classes(number, &state);
         if max_rules.is_some_and(|most| look_ups.max_rules() > most) {
             return self.lower_look_up(fabric, dpid, number, Lowered::TooManyKeys);
@@ -293,9 +294,8 @@ impl Decisions {
 
     /// Takes the changes of keys' rules, if there are any. Returns whether the rules of leaves, and all others, may
     /// change in this update.
-    pub fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        let is_moving = self.forget_path_changes(fabric, dpid);
-        let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
+    pub fn collect_look_ups(&mut self, ctx: &mut Context, routes: &Routes, switch: &mut Switch) -> bool {
+        let is_moving = self.forget_path_changes(routes, switch.dpid());
         if switch.layout().look_ups().is_empty() {
             return true;
         }
@@ -307,7 +307,7 @@ impl Decisions {
             return false;
         }
         // Leaves may rest on what was read in a state before the one that keys are of, and nobody has said so yet.
-        let has_heard_all = fabric.ctx.has_heard_all();
+        let has_heard_all = ctx.has_heard_all();
         let ingress = &switch.ingress;
         let is_changing = is_moving
             || !has_heard_all
@@ -318,7 +318,7 @@ impl Decisions {
         let changes = switch.take_look_up_changes(if is_changing { LeafRules::Changing } else { LeafRules::AtRest });
         if changes.is_empty() {
             if switch.ingress.look_ups.are_changing() {
-                fabric.ctx.wake_at(fabric.ctx.now() + AT_REST_AGAIN, Timer::LookUps(dpid));
+                ctx.wake_at(ctx.now() + AT_REST_AGAIN, Timer::LookUps(switch.dpid()));
             }
             return switch.ingress.look_ups.let_leaves_change();
         }

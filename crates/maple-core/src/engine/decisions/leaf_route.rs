@@ -12,6 +12,7 @@ use super::leaf::{Leaf, LeafState};
 use crate::compile::LeafAction;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
+use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::action_sets::act_on_set;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, RouteId, Time};
@@ -41,13 +42,13 @@ impl Decisions {
     }
 
     /// Returns the action of the ingress switch for a leaf's packets.
-    pub fn ingress_action(&self, fabric: &Fabric, id: LeafId) -> LeafAction {
+    pub fn ingress_action(&self, routes: &Routes, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
         if leaf.is_some_and(|leaf| leaf.is_open()) {
             return LeafAction::Apply(act_on_set());
         }
-        let Some(route) = leaf.and_then(|leaf| fabric.routes.get(leaf.route_id?)) else {
+        let Some(route) = leaf.and_then(|leaf| routes.get(leaf.route_id?)) else {
             return LeafAction::Controller;
         };
         route.action()

@@ -327,7 +327,7 @@ fn has_own_leaf(decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket
 
 /// Puts a leaf into its switch's new tree. The new policy's answer is `goal`; the leaf may yet have another.
 fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &Goal) {
-    let action = decisions.ingress_action(fabric, id);
+    let action = decisions.ingress_action(&fabric.routes, id);
     let Some(mut leaf) = decisions.leaves.remove(&id).expected() else { return };
     let reads = leaf.extra_reads.clone();
     let Some(switch) = fabric.switches.known_mut(leaf.ingress()) else { return };

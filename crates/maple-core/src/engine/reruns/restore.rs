@@ -262,11 +262,11 @@ impl Restore {
     /// Takes the place of an update while a switch keeps the rules of an earlier run. Labels whose rules the switch has
     /// become ready. When there is nothing to wait for, builds the table, and ends the restore after the last switch.
     pub fn flush(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
-        let restoring = fabric.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
-        if !restoring.is_some_and(Restoring::are_rules_known) {
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        if !switch.restoring.as_ref().is_some_and(Restoring::are_rules_known) {
             return;
         }
-        if fabric.switches.get(&dpid).is_some_and(|switch| switch.layout().has_action_sets()) {
+        if switch.layout().has_action_sets() {
             // The ways of keys' rules need labels too.
             decisions.follow_tables(fabric, dpid);
         }

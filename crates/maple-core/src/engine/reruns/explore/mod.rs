@@ -266,13 +266,12 @@ fn seen_state(switch: &Switch) -> SeenState {
 
 /// Tries further packets at a switch. Returns how many; 0 if there is no pass, and `None` if the pass is over.
 fn explore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, batch: usize) -> Option<usize> {
-    let Some(switch) = fabric.switches.get(&dpid) else { return Some(0) };
+    let Some(switch) = fabric.switches.get_mut(&dpid) else { return Some(0) };
     if switch.ingress.exploration.pass.is_none() {
         return Some(0);
     }
     if !can_be_explored(switch) {
         // It begins again when the switch can be.
-        let switch = fabric.switches.known_mut(dpid)?;
         (switch.ingress.exploration.pass, switch.ingress.exploration.seen) = (None, None);
         return Some(0);
     }
