@@ -12,12 +12,11 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::own_cookie;
-use crate::engine::one_switch::look_up_tables::LeafRules;
+use crate::engine::one_switch::look_up_tables::{Involved, LeafRules};
 use crate::ids::{DependentId, LeafId};
 use crate::look_ups::{LookUp, SOURCE_IS_HERE};
 use crate::network::{Location, Mac};
 use crate::report::{Lowered, Report, ReportKind, ReportSubject};
-use crate::rule::Rule;
 use crate::state::Cell;
 use crate::trace::{Item, ReadMetadata};
 
@@ -219,22 +218,8 @@ impl Decisions {
         }
     }
 
-    /// Lowers what has to do with a rule that a switch has refused, if that is a look-up. Returns whether it is. If the
-    /// table of the rules of leaves or hosts is full, that says nothing about look-ups.
-    pub fn give_up_look_ups(
-        &mut self,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        (table, rule): (u8, &Rule),
-        full: bool,
-    ) -> bool {
-        let Some(switch) = fabric.switches.known(dpid) else { return false };
-        let is_of_key = switch.layout().look_ups().contains(&table);
-        let involved = switch.involved(table, rule);
-        if involved.is_nothing() || full && !is_of_key {
-            return false;
-        }
-        let why = if full { Lowered::TableFull } else { Lowered::Refused };
+    /// Lowers the look-ups that have to do with a refused rule.
+    pub fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid, involved: Involved, why: Lowered) {
         for number in involved.look_ups {
             self.lower_look_up(fabric, dpid, number, why);
         }
@@ -243,7 +228,6 @@ impl Decisions {
         }
         fabric.switches.reread(&mut fabric.ctx, dpid);
         report_lowered(fabric, dpid);
-        true
     }
 
     /// Lowers all look-ups of a switch if f wants the rates of pairs of hosts there.

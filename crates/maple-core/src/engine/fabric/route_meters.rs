@@ -1,6 +1,5 @@
 //! The meters of routes at the switch where their packets enter.
 
-use maple_wire::msg::ErrorMsg;
 use maple_wire::msg::stats::{ReplyBody, StatsReply};
 use maple_wire::{Dpid, Version};
 
@@ -80,19 +79,12 @@ impl Fabric {
         }
     }
 
-    /// Reports whether a rule was refused because its meter is missing. If so, the meter is made again.
-    pub fn on_meter_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
-        let Some(switch) = self.switches.known_mut(dpid) else { return false };
-        let is_it = error.kind == ErrorMsg::METER_MOD_FAILED
-            && switch
-                .paths
-                .meters
-                .lose(self.ctx.now(), rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
-        if is_it {
-            self.ctx.stats.meters_repaired += 1;
-            self.ctx.report(Report::MetersRepaired { switch: dpid, missing: 1, altered: 0 });
-            self.switches.reread(&mut self.ctx, dpid);
-        }
-        is_it
+    /// Makes the meter of a rule again that was refused because the meter is missing.
+    pub fn on_meter_lost(&mut self, dpid: Dpid, rule: &Rule) {
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
+        switch.paths.meters.lose(self.ctx.now(), rule);
+        self.ctx.stats.meters_repaired += 1;
+        self.ctx.report(Report::MetersRepaired { switch: dpid, missing: 1, altered: 0 });
+        self.switches.reread(&mut self.ctx, dpid);
     }
 }

@@ -27,6 +27,7 @@ use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::tables::Requests;
 use crate::ids::Time;
 use crate::route::{Limit, Unit};
+use crate::rule::Rule;
 
 /// The lowest number of our meters. Lower numbers are left to others, as people choose them by hand.
 const FIRST: u32 = 0x8000;
@@ -187,19 +188,20 @@ impl Meters {
         self.is_unreadable |= is_refused;
     }
 
-    /// Notes that these meters are missing, because a rule that names them was refused. Returns whether to make any
-    /// again.
-    pub fn lose(&mut self, now: Time, numbers: impl IntoIterator<Item = u32>) -> bool {
-        let mut is_news = false;
-        for number in numbers {
-            let is_old = self.lost.get(&number).is_none_or(|lost| *lost + LOST_FOR <= now);
-            if is_old && self.made.remove(&number) {
-                self.lost.insert(number, now);
-                is_news = true;
-            }
+    /// Returns the meters of a refused rule that are to be made again: those that were made, and not again just now.
+    pub fn lost_with(&self, now: Time, rule: &Rule) -> impl Iterator<Item = u32> {
+        let is_old = move |number: &u32| self.lost.get(number).is_none_or(|lost| *lost + LOST_FOR <= now);
+        let named = rule.instructions.iter().filter_map(metered);
+        named.filter(move |number| self.made.contains(number) && is_old(number))
+    }
+
+    /// Notes that the meters of a refused rule are missing.
+    pub fn lose(&mut self, now: Time, rule: &Rule) {
+        for number in self.lost_with(now, rule).collect::<Vec<_>>() {
+            self.made.remove(&number);
+            self.lost.insert(number, now);
         }
         self.lost.retain(|_, lost| now < *lost + LOST_FOR);
-        is_news
     }
 
     /// Reports whether the switch has refused a meter, so that it gets no more.
@@ -306,6 +308,10 @@ mod tests {
         vec![(1, Message::FlowMod(FlowMod::new(FlowModCommand::Add, 1, Match::any(), instructions)))]
     }
 
+    fn refused(number: u32) -> Rule {
+        Rule { priority: 1, matching: Match::any(), instructions: [Instruction::Meter(number)].into(), cookie: 0 }
+    }
+
     fn commands(requests: &[MeterMod]) -> Vec<(u16, u32)> {
         requests.iter().map(|request| (request.command, request.meter)).collect()
     }
@@ -354,13 +360,15 @@ mod tests {
     fn a_meter_that_a_refused_rule_lacks_is_made_again_once_in_a_while() {
         let (mut meters, mut now) = (Meters::default(), Time(1));
         let number = meters.number(&limit("a")).unwrap();
-        assert!(!meters.lose(now, [number]), "it was not made");
+        let lost = |meters: &Meters, now| meters.lost_with(now, &refused(number)).collect::<Vec<_>>();
+        assert_eq!(lost(&meters, now), [], "it was not made");
         assert_eq!(meters.missing_for(&rule(number)).len(), 2);
-        assert!(meters.lose(now, [number]));
+        assert_eq!(lost(&meters, now), [number]);
+        meters.lose(now, &refused(number));
         assert_eq!(meters.missing_for(&rule(number)).len(), 2);
-        assert!(!meters.lose(now, [number]), "it was made just now");
+        assert_eq!(lost(&meters, now), [], "it was made just now");
         now = now + LOST_FOR;
-        assert!(meters.lose(now, [number]));
+        assert_eq!(lost(&meters, now), [number]);
     }
 
     #[test]

@@ -270,16 +270,26 @@ impl HostRules {
         }
     }
 
-    /// Handles a rule that the switch has refused. Returns `false` if it is not one of these rules.
-    pub fn refuse(&mut self, rule: &Rule, until: Time) -> bool {
+    /// Finds a rule among these rules: its kind, its port, and its host if it is for one.
+    fn find(&self, rule: &Rule) -> Option<(RuleSet, PortNo, Option<Mac>)> {
         let exact = |field| rule.matching.get(field).filter(|c| c.is_exact()).map(|c| c.value);
-        let Some(port) = exact(Field::InPort).map(|port| PortNo(port as u32)) else { return false };
+        let port = PortNo(exact(Field::InPort)? as u32);
         let mac = exact(Field::EthSrc).map(Mac::from_bits);
         let is_it = |kind: &RuleSet| {
             let own = self.rule(*kind, port, mac.unwrap_or_default());
             (own.priority, own.cookie, &own.matching) == (rule.priority, rule.cookie, &rule.matching)
         };
-        let Some(kind) = ALL.into_iter().find(is_it) else { return false };
+        ALL.into_iter().find(is_it).map(|kind| (kind, port, mac))
+    }
+
+    /// Reports whether a rule is one of these rules.
+    pub fn contains(&self, rule: &Rule) -> bool {
+        self.find(rule).is_some()
+    }
+
+    /// Handles a rule among these that the switch has refused.
+    pub fn refuse(&mut self, rule: &Rule, until: Time) {
+        let Some((kind, port, mac)) = self.find(rule).expected() else { return };
         let entry = self.ports.entry(port).or_default();
         match mac.and_then(|mac| self.hosts.get_mut(&(port, mac))) {
             Some(host) if host.has.has(kind) => {
@@ -296,7 +306,6 @@ impl HostRules {
         self.pause.closed_until = Some(until);
         mac.into_iter().for_each(|mac| self.mark_dirty((port, mac)));
         self.mark_port_dirty(port);
-        true
     }
 
     /// Reports whether rules that were not added can be tried again now.

@@ -61,7 +61,8 @@ fn incremental_changes_add_up_to_the_current_rules() {
             {
                 // The switch has refused it after all.
                 table.remove(&key_of(&rule));
-                assert!(rules.refuse(&rule, Time(1)));
+                assert!(rules.contains(&rule));
+                rules.refuse(&rule, Time(1));
                 rules.reopen(Time(2));
             }
             if random.usize(..100) < 60 {
