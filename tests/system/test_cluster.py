@@ -14,6 +14,20 @@ from lab import Pinger
 from topologies import Ring
 
 POLICY = "builtin:shortest-path"
+# One with a table.
+BLOCKS = """
+from maple import Mac, Net, Packet, Route, Table, drop, flood, policy
+
+blocked = Table("blocked", key=Mac, value=bool)
+
+
+@policy
+def blocks(pkt: Packet, net: Net) -> Route:
+    if pkt.eth_src in blocked or pkt.eth_dst in blocked:
+        return drop()
+    dst = net.locate(pkt.eth_dst)
+    return flood() if dst is None else net.shortest_path(net.locate(pkt.eth_src), dst)
+"""
 # Where several tests share few processors, etcd may need as long to elect a leader of its own.
 PATIENCE = 90
 
@@ -70,14 +84,14 @@ def etcd(tmp_path):
 class Members:
     """The controllers of a cluster, by name."""
 
-    def __init__(self, controller, etcd):
-        self.controller, self.etcd, self.all = controller, etcd, {}
+    def __init__(self, controller, etcd, policy=POLICY):
+        self.controller, self.etcd, self.policy, self.all = controller, etcd, policy, {}
 
     def start(self, *names):
         for name in names:
             options = {"port": self.all[name].port} if name in self.all else {}
             arguments = ("--cluster", self.etcd.address("campus"), "--name", name)
-            self.all[name] = self.controller(POLICY, *arguments, **options)
+            self.all[name] = self.controller(self.policy, *arguments, **options)
 
     def known(self, name):
         """What a controller knows of the cluster; nothing until it has joined."""
@@ -97,6 +111,12 @@ class Members:
             return masters.pop() if len(said) == 1 and masters == said else None
 
         return wait_for("one master, whom all know", master, timeout=PATIENCE)
+
+    def state(self, name, *arguments):
+        """What `maple state` says at a controller: its output, and why it fails if it does."""
+        command = [MAPLE, "state", *arguments, "--control", str(self.all[name].control)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stdout.strip(), done.stderr.strip()
 
     def other(self, name):
         (other,) = set(self.all) - {name}
@@ -235,3 +255,48 @@ def test_etcd_away_changes_nothing(controller, lab, etcd, figure):
         net.wait_agreement(members.all[first])
         assert members.all[first].count("flow_mods") == changes
         assert {switch.name: net.flows(switch.name) for switch in net.switches} == before
+
+
+def test_a_standby_answers_by_a_row_that_was_written_at_the_master_that_died(controller, lab, etcd, tmp_path):
+    policy = tmp_path / "blocks.py"
+    policy.write_text(BLOCKS)
+    members = Members(controller, etcd, policy)
+    members.start("n1", "n2")
+    net = lab(Ring())
+    members.tell(net)
+    first = members.agree("n1", "n2")
+    second = members.other(first)
+    members.serves(first, net)
+    net.wait_answers()
+    address = net["h3"].MAC()
+    wait_for("the master to write", lambda: members.state(first, "list")[1] == "", timeout=PATIENCE)
+    assert members.state(first, "set", "blocked", address, "true", "--settled")[1] == ""
+    members.all[first].process.kill()
+    members.all[first].process.wait()
+    assert net.ping("h1", "h3") == 0
+    # It is there before another controller is master, and refuses to change it.
+    has_row = lambda: members.state(second, "get", "blocked", address)[0] == "true"  # noqa: E731
+    wait_for("the row at the standby", has_row, timeout=PATIENCE)
+    leads = lambda: (members.known(second) or {}).get("role") == "master"  # noqa: E731
+    wait_for("the standby to be master", leads, timeout=PATIENCE)
+    members.serves(second, net)
+    wait_for("an answer", lambda: net.ping("h1", "h2") or None, timeout=PATIENCE)
+    assert net.ping("h1", "h3") == 0
+    # The one that died is a standby, has the row and all that is written now, and writes nothing.
+    members.start(first)
+    assert members.agree("n1", "n2") == second
+    _, refused = members.state(first, "set", "blocked", address, "false")
+    assert f"{first} is a standby of the cluster campus: {second} is master" in refused
+    assert members.state(second, "delete", "blocked", address, "--settled")[1] == ""
+    wait_for("the row to go", lambda: members.state(first, "get", "blocked", address)[0] != "true", timeout=PATIENCE)
+    wait_for("an answer", lambda: net.ping("h1", "h3") or None, timeout=PATIENCE)
+    # Without etcd nothing is written, and packets go on.
+    etcd.kill()
+
+    def refusal():
+        _, refused = members.state(second, "set", "blocked", address, "true")
+        assert refused
+        return "etcd takes no writes now, so no other controller would know of it" in refused
+
+    wait_for("a refusal", refusal, timeout=PATIENCE)
+    assert net.ping("h1", "h2") == 1
