@@ -18,13 +18,6 @@ use std::collections::VecDeque;
 use maple_wire::msg::{Experimenter, Role};
 use maple_wire::{Message, Version};
 
-/// Nicira's experimenter id, and the types of its request and reply.
-const NICIRA: u32 = 0x2320;
-const NICIRA_REQUEST: u32 = 10;
-const NICIRA_REPLY: u32 = 11;
-/// The ONF's experimenter id, and the type of its role status in 1.3 (extension 191).
-const ONF: u32 = 0x4f4e_4600;
-const ROLE_STATUS: u32 = 1911;
 /// `OFPET_ROLE_REQUEST_FAILED` and `OFPRRFC_STALE`.
 const STALE: (u16, u16) = (11, 0);
 /// `OFPBRC_IS_SLAVE` of 1.3, and `OFPBRC_EPERM`, by which Open vSwitch says the same in 1.0.
@@ -153,8 +146,8 @@ impl Fence {
         out.push(match self.version {
             Version::Of13 => Message::RoleRequest(Role { role: number, generation_id }),
             Version::Of10 => {
-                let body = [NICIRA_REQUEST, nicira].iter().flat_map(|word| word.to_be_bytes()).collect();
-                Message::Experimenter(Experimenter { id: NICIRA, body })
+                let body = [Role::NICIRA_REQUEST, nicira].iter().flat_map(|word| word.to_be_bytes()).collect();
+                Message::Experimenter(Experimenter { id: Experimenter::NICIRA, body })
             }
         });
     }
@@ -166,12 +159,12 @@ impl Fence {
         let mut out = Vec::new();
         let change = match message {
             Message::RoleReply(role) => self.on_answer(role.role == Role::MASTER, Some(role.generation_id), &mut out),
-            Message::Experimenter(Experimenter { id: NICIRA, body }) => match words(body)[..] {
-                [NICIRA_REPLY, role] => self.on_answer(role == 1, None, &mut out),
+            Message::Experimenter(Experimenter { id: Experimenter::NICIRA, body }) => match words(body)[..] {
+                [Role::NICIRA_REPLY, role] => self.on_answer(role == 1, None, &mut out),
                 _ => None,
             },
-            Message::Experimenter(Experimenter { id: ONF, body }) => match words(body)[..] {
-                [ROLE_STATUS, Role::SLAVE | Role::EQUAL, _, high, low] => {
+            Message::Experimenter(Experimenter { id: Experimenter::ONF, body }) => match words(body)[..] {
+                [Role::ONF_STATUS, Role::SLAVE | Role::EQUAL, _, high, low] => {
                     self.on_lost(Some(u64::from(high) << 32 | u64::from(low)))
                 }
                 _ => None,

@@ -14,7 +14,7 @@ fn reply(role: u32, generation_id: u64) -> Message {
 
 fn nicira(kind: u32, role: u32) -> Message {
     let body = [kind, role].iter().flat_map(|word| word.to_be_bytes()).collect();
-    Message::Experimenter(Experimenter { id: NICIRA, body })
+    Message::Experimenter(Experimenter { id: Experimenter::NICIRA, body })
 }
 
 fn error((kind, code): (u16, u16)) -> Message {
@@ -73,10 +73,10 @@ fn a_master_in_a_new_generation_is_none_until_the_switch_has_granted_it() {
 #[test]
 fn whatever_says_that_another_one_is_master_ends_the_mastery() {
     let mut body = Vec::new();
-    for word in [ROLE_STATUS, Role::SLAVE, 0, 0, 6] {
+    for word in [Role::ONF_STATUS, Role::SLAVE, 0, 0, 6] {
         body.extend(word.to_be_bytes());
     }
-    let status = Message::Experimenter(Experimenter { id: ONF, body });
+    let status = Message::Experimenter(Experimenter { id: Experimenter::ONF, body });
     for message in [status, error(IS_SLAVE)] {
         let mut fence = master();
         assert_eq!(fence.on_message(&message, false), (vec![], Some(FenceChange::Lost)));
@@ -138,7 +138,7 @@ fn in_1_0_roles_are_niciras_and_have_no_generations() {
     assert_eq!(fence.on_message(&nicira(11, 1), false).1, Some(FenceChange::Master(7)));
     assert_eq!(fence.on_message(&error(EPERM), false).1, Some(FenceChange::Lost));
     // Whatever else experimenters say.
-    for message in [nicira(12, 1), Message::Experimenter(Experimenter { id: NICIRA, body: vec![1] })] {
+    for message in [nicira(12, 1), Message::Experimenter(Experimenter { id: Experimenter::NICIRA, body: vec![1] })] {
         assert_eq!(fence.on_message(&message, false), (vec![], None));
     }
 }

@@ -227,8 +227,16 @@ impl<'a> Play<'a> {
             // All switches follow the new policy at once.
             self.former.pop();
         }
+        let before = self.known_hosts();
         let reloaded = reload_as_rehearsed(&mut self.sim, &case.whole(), false);
-        if self.can_be_foreseen() { reloaded.map(drop) } else { Ok(()) }
+        // A host that was silent for long may be forgotten while everything comes to rest.
+        let is_foreseen = self.can_be_foreseen() && self.known_hosts() == before;
+        if is_foreseen { reloaded.map(drop) } else { Ok(()) }
+    }
+
+    /// Returns the hosts that the network knows.
+    fn known_hosts(&self) -> Vec<Mac> {
+        self.sim.store.snapshot().hosts().map(|(mac, _)| *mac).collect()
     }
 
     /// Reports whether a rehearsal can know which rules a reload ends with. It can't know the counters by which a full
