@@ -45,7 +45,8 @@ def main():
     parser.add_argument("--programs", type=int, default=2, help="programs at once [default: 2]")
     args, options = parser.parse_known_args()
     # Programs that this one starts don't inherit the files by which those of one `make` share its jobs.
-    os.environ.pop("MAKEFLAGS", None)
+    for variable in ("MAKEFLAGS", "MFLAGS"):
+        os.environ.pop(variable, None)
     programs = compiled(options)
     if programs is None:
         return 1

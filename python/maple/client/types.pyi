@@ -472,6 +472,7 @@ class ClusterAnswer(TypedDict):
     lease: bool
     etcd: list[str]
     trouble: str | None
+    closed: str | None
     connections: int
 
 class StepDownAnswer(TypedDict):

@@ -487,6 +487,7 @@ export type ClusterAnswer = {
   readonly lease: boolean;
   readonly etcd: readonly string[];
   readonly trouble: string | null;
+  readonly closed: string | null;
   readonly connections: number;
 };
 
