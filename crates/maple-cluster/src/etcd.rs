@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use maple_etcd::{
     Change as Told, Client, Compare, EtcdError, KeyValue, Keys, LeaseId, Operation, OperationAnswer, Refusal,
-    Transaction, WatchEvent,
+    Transaction, Watch, WatchEvent,
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
@@ -218,29 +218,40 @@ impl Task {
         }
         self.watches += 1;
         let (number, mail) = (self.watches, self.mail.clone());
-        let mut watch = self.client.watch(Keys::Prefix(prefix), from);
-        let task = tokio::spawn(async move {
-            loop {
-                let mail_event = match watch.next().await {
-                    Ok(WatchEvent::Progress(_)) => continue,
-                    Ok(WatchEvent::Changes(changes)) => {
-                        Mail::Watched(number, Event::Changed(changes.into_iter().map(Change::from).collect()))
-                    }
-                    Ok(WatchEvent::Missed) => {
-                        let _ = mail.send(Mail::Watched(number, Event::Missed)).await;
-                        return;
-                    }
-                    Err(error) => {
-                        tokio::time::sleep(RETRY).await;
-                        Mail::Failed(error)
-                    }
-                };
-                if mail.send(mail_event).await.is_err() {
-                    return;
-                }
-            }
-        });
+        let watch = self.client.watch(Keys::Prefix(prefix), from);
+        let task = tokio::spawn(follow(watch, mail, move |seen| match seen {
+            Seen::Changed(changes) => Mail::Watched(number, Event::Changed(changes)),
+            Seen::Missed => Mail::Watched(number, Event::Missed),
+            Seen::Failed(error) => Mail::Failed(error),
+        }));
         self.watch = Some(task.abort_handle());
+    }
+}
+
+/// What a watch sees of its keys.
+pub enum Seen {
+    Changed(Vec<Change>),
+    /// The store does not know all changes any more, so the watch ends.
+    Missed,
+    Failed(EtcdError),
+}
+
+/// Sends on what a watch sees, until changes were missed or nobody receives it.
+pub async fn follow<M>(mut watch: Watch, mail: Sender<M>, to_mail: impl Fn(Seen) -> M) {
+    loop {
+        let seen = match watch.next().await {
+            Ok(WatchEvent::Progress(_)) => continue,
+            Ok(WatchEvent::Changes(changes)) => Seen::Changed(changes.into_iter().map(Change::from).collect()),
+            Ok(WatchEvent::Missed) => Seen::Missed,
+            Err(error) => {
+                tokio::time::sleep(RETRY).await;
+                Seen::Failed(error)
+            }
+        };
+        let is_over = matches!(seen, Seen::Missed);
+        if mail.send(to_mail(seen)).await.is_err() || is_over {
+            return;
+        }
     }
 }
 

@@ -9,21 +9,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use maple_etcd::{Client, Compare, EtcdError, Keys, LeaseId, Operation, OperationAnswer, Transaction, WatchEvent};
+use maple_etcd::{Client, Compare, EtcdError, Keys, LeaseId, Operation, OperationAnswer, Transaction};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+use crate::etcd::{Seen, follow};
 use crate::keys::Record;
 use crate::replica::{ChangedRows, CommitRows, Gate, Replica, ReplicaAction, ReplicaEvent, StateBatch};
-use crate::view::Change;
 
 /// The maximum number of rows that are read.
 const MAX_KEYS: usize = 1_000_000;
 /// The maximum number of events that wait while the owner is busy. Then requests and the watch wait too.
 const MAIL: usize = 64;
-/// The time until a watch that broke off is begun again.
-const RETRY: Duration = Duration::from_millis(200);
 /// The time after which a copy that waits for nothing is woken.
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -239,29 +237,12 @@ impl<O: StateOwner> ReplicaTask<O> {
     fn watch(&mut self, prefix: Vec<u8>, from: u64) {
         self.unwatch();
         let (number, mail) = (self.watches, self.mail.clone());
-        let mut watch = self.client.watch(Keys::Prefix(prefix), from);
-        let task = tokio::spawn(async move {
-            loop {
-                let mail_event = match watch.next().await {
-                    Ok(WatchEvent::Progress(_)) => continue,
-                    Ok(WatchEvent::Changes(changes)) => {
-                        let changes = changes.into_iter().map(Change::from).collect();
-                        ReplicaMail::Watched(number, ReplicaEvent::Changed(changes))
-                    }
-                    Ok(WatchEvent::Missed) => {
-                        let _ = mail.send(ReplicaMail::Watched(number, ReplicaEvent::Missed)).await;
-                        return;
-                    }
-                    Err(error) => {
-                        tokio::time::sleep(RETRY).await;
-                        ReplicaMail::Failed(error)
-                    }
-                };
-                if mail.send(mail_event).await.is_err() {
-                    return;
-                }
-            }
-        });
+        let watch = self.client.watch(Keys::Prefix(prefix), from);
+        let task = tokio::spawn(follow(watch, mail, move |seen| match seen {
+            Seen::Changed(changes) => ReplicaMail::Watched(number, ReplicaEvent::Changed(changes)),
+            Seen::Missed => ReplicaMail::Watched(number, ReplicaEvent::Missed),
+            Seen::Failed(error) => ReplicaMail::Failed(error),
+        }));
         self.watch = Some(task.abort_handle());
     }
 }

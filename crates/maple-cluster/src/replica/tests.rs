@@ -1,3 +1,5 @@
+//! One copy of the tracked state, step by step.
+
 use std::time::Duration;
 
 use super::*;
