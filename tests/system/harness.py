@@ -33,6 +33,16 @@ def vsctl(*arguments):
     return sh("ovs-vsctl", "--timeout=20", *arguments)
 
 
+def wait_for_caches():
+    """Waits until Open vSwitch's switches forward by the rules that they have, and by none that they had.
+
+    They confirm a change before their caches follow (findings/ovs-barrier-before-its-cache.sh).
+    """
+    # A round may have begun before the change.
+    for _ in range(2):
+        sh("ovs-appctl", "revalidator/wait")
+
+
 @functools.cache
 def rust_example(name):
     """The program of an example in Rust, as `cargo test` has built it."""
@@ -132,6 +142,13 @@ class Controller:
         if "error" in answer:
             raise RuntimeError(f"{request}: {answer['error']}")
         return answer["ok"]
+
+    def state(self, *arguments):
+        """What `maple state` prints; with `--settled`, no switch forwards by an old rule any more."""
+        printed = sh(MAPLE, "state", *arguments, "--control", str(self.control))
+        if "--settled" in arguments:
+            wait_for_caches()
+        return printed
 
     def show(self, what):
         """`maple show WHAT --json`, decoded."""

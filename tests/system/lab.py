@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import sh, vsctl, wait_for
+from harness import sh, vsctl, wait_for, wait_for_caches
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch, RemoteController
@@ -119,7 +119,7 @@ class Lab:
 
     def settle(self):
         """Waits until switches forward by the rules that they have, and by none that they had."""
-        sh("ovs-appctl", "revalidator/wait")
+        wait_for_caches()
 
     @contextmanager
     def link_down(self, a, b):

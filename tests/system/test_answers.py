@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from harness import MAPLE, sh, wait_for
+from harness import wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from mininet.topo import LinearTopo
@@ -44,6 +44,6 @@ def test_the_controller_answers_arp_and_ping_itself_and_others_go_by_rules(contr
     decided = maple.count("misses")
     assert net.ping("h1", "h3", count=10) == 10
     assert maple.count("misses") - decided <= 4, "what is not answered goes by rules, but for ARP"
-    asked = sh(MAPLE, "state", "get", "asked", "--control", str(maple.control))
+    asked = maple.state("get", "asked")
     assert all(address in asked for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3")), asked
     assert maple.count("of_errors") == 0

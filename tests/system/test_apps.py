@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from harness import EXAMPLES, MAPLE, sh, vsctl, wait_for
+from harness import EXAMPLES, sh, vsctl, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import TOOL, Ears, Lab, Part, line_of
@@ -141,7 +141,7 @@ def test_who_has_not_logged_in_reaches_only_the_portal(under, ring, tmp_path):
         Ears(ring, ["h3", "h4"], MARK) as ears,
     ):
         assert portal.stdout.readline() == "listening on 10.0.0.1:80\n"
-        sh(MAPLE, "state", "set", "authenticated", MAC["h3"], "true", "--control", str(maple.control))
+        maple.state("set", "authenticated", MAC["h3"], "true")
 
         def post(path, form):
             command = [sys.executable, "-c", POST, f"http://10.0.0.1/{path}", form]
@@ -212,8 +212,7 @@ def test_clients_of_one_address_reach_several_servers(under, ring):
 
         assert asked() == ["h4 10.0.0.1", "h3 10.0.0.2"]
         assert ring.ping("h1", "10.0.0.100") == 1
-        change = [MAPLE, "state", "set", "web.down", '"10.0.3.1"', "true", "--settled"]
-        sh(*change, "--control", str(maple.control))
+        maple.state("set", "web.down", '"10.0.3.1"', "true", "--settled")
         assert asked() == ["h3 10.0.0.1", "h3 10.0.0.2"]
     fine(maple, ring)
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import MAPLE, free_port, sh, vsctl, wait_for
+from harness import MAPLE, free_port, sh, vsctl, wait_for, wait_for_caches
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import Pinger
@@ -116,6 +116,8 @@ class Members:
         """What `maple state` says at a controller: its output, and why it fails if it does."""
         command = [MAPLE, "state", *arguments, "--control", str(self.all[name].control)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "--settled" in arguments:
+            wait_for_caches()
         return done.stdout.strip(), done.stderr.strip()
 
     def other(self, name):

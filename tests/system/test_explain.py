@@ -25,10 +25,6 @@ def dropped(maple, net):
     return [one for one in json.loads(explain(maple, "--dropped", "--json")) if one["host"] in hosts]
 
 
-def state(maple, *arguments):
-    return sh(MAPLE, "state", *arguments, "--control", str(maple.control))
-
-
 @pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
 def test_a_blocked_host_is_found_by_its_drops_and_unblocked(controller, lab, tmp_path, figure, protocols):
     empty = tmp_path / "blocklist.txt"
@@ -39,7 +35,7 @@ def test_a_blocked_host_is_found_by_its_drops_and_unblocked(controller, lab, tmp
     assert net.ping_all()[0] == 0
     assert dropped(maple, net) == []
     mac = net["h1"].MAC()
-    state(maple, "set", "blocked", mac, "true", "--settled")
+    maple.state("set", "blocked", mac, "true", "--settled")
     sent = 40
     assert net.ping("h1", "h3", count=sent, timeout=1) == 0
 
@@ -58,9 +54,9 @@ def test_a_blocked_host_is_found_by_its_drops_and_unblocked(controller, lab, tmp
         assert int(one["at"]["switch"], 16) == 1, one
     table = explain(maple, "--dropped")
     assert f"{mac} at 1:" in table and "blocklist.py:" in table and "icmp" in table, table
-    who = state(maple, "get", "blocked", mac, "--who")
+    who = maple.state("get", "blocked", mac, "--who")
     assert re.search(r"true  written \S+Z by `maple state set` \(pid \d+\)", who), who
-    state(maple, "delete", "blocked", mac, "--settled")
+    maple.state("delete", "blocked", mac, "--settled")
     assert net.ping("h1", "h3") == 1
     counted = sum(one["packets"] for one in told())
     figure(f"{protocols}: {counted} drops of {mac} told for {sent} pings and ARP, all by line")
@@ -103,7 +99,7 @@ def test_real_packets_are_shown_and_nothing_stays_behind(controller, lab, tmp_pa
         assert maple.count("misses") == misses, "copies are no new packets"
         time.sleep(12)
         assert len(temporary(net)) == 1, "it is sent again while somebody watches"
-        state(maple, "set", "blocked", mac, "true", "--settled")
+        maple.state("set", "blocked", mac, "true", "--settled")
         assert net.ping("h1", "h3", count=3, timeout=0.3) == 0
         time.sleep(0.5)
         process.send_signal(signal.SIGKILL)
@@ -114,7 +110,7 @@ def test_real_packets_are_shown_and_nothing_stays_behind(controller, lab, tmp_pa
     assert verdicts.count("forwarded") == 5, packets
     assert verdicts.count("dropped") >= 2, packets
     assert all("blocklist.py:" in one["line"] for one in packets if one["verdict"] == "dropped")
-    state(maple, "delete", "blocked", mac, "--settled")
+    maple.state("delete", "blocked", mac, "--settled")
     assert net.ping_all()[0] == 0
     assert maple.count("rules_repaired") == 0 and len(net.flows("s1")) >= len(others) // 2
     # The rate is bounded, the packets are not.

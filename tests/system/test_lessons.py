@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from harness import EXAMPLES, MAPLE, sh, vsctl, wait_for
+from harness import EXAMPLES, sh, vsctl, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from mininet.node import OVSBridge
@@ -17,10 +17,6 @@ LESSONS = EXAMPLES / "lessons"
 BOTH = pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
 
 
-def state(maple, *arguments):
-    return sh(MAPLE, "state", *arguments, "--control", str(maple.control))
-
-
 @BOTH
 def test_switching_hub_sends_to_where_hosts_were_seen(controller, lab, protocols):
     maple = controller(LESSONS / "switching_hub.py")
@@ -29,7 +25,7 @@ def test_switching_hub_sends_to_where_hosts_were_seen(controller, lab, protocols
     before = net.port_packets("s2", 1)
     assert net.ping("h1", "h3", count=10) == 10
     assert net.port_packets("s2", 1) - before <= 4, "h2 hears at most ARP"
-    places = dict(json.loads(state(maple, "get", "places")))
+    places = dict(json.loads(maple.state("get", "places")))
     assert {host.MAC(): places[host.MAC()] for host in net.hosts} == {f"00:00:00:00:00:0{n}": [n, 1] for n in (1, 2, 3)}
 
 
@@ -59,9 +55,9 @@ def test_rules_are_changed_from_outside(controller, lab):
     maple = controller(LESSONS / "rules_from_outside.py")
     net = lab(SingleSwitchTopo(k=3), maple)
     assert net.ping("h1", "h2", count=2) == 0
-    state(maple, "set", "allowed", '["10.0.0.1", "10.0.0.2"]', "true", "--settled")
+    maple.state("set", "allowed", '["10.0.0.1", "10.0.0.2"]', "true", "--settled")
     assert (net.ping("h1", "h2", count=3), net.ping("h1", "h3")) == (3, 0)
-    state(maple, "delete", "allowed", '["10.0.0.1", "10.0.0.2"]', "--settled")
+    maple.state("delete", "allowed", '["10.0.0.1", "10.0.0.2"]', "--settled")
     assert net.ping("h2", "h1", count=2) == 0
 
 
@@ -87,7 +83,7 @@ def test_the_firewall_lets_through_what_its_list_says_and_the_list_may_change(co
         assert net.tcp("h1", "h2", 80)
         assert not net.tcp("h1", "h2", 22, timeout=1)
         only = [["10.0.0.1/32", "10.0.0.2/32", 22, "allow"]]
-        state(maple, "set", "firewall", json.dumps(only), "--var", "--settled")
+        maple.state("set", "firewall", json.dumps(only), "--var", "--settled")
         assert net.tcp("h1", "h2", 22)
         assert not net.tcp("h1", "h2", 80, timeout=1)
         assert net.ping("h1", "h2") == 0

@@ -19,11 +19,6 @@ PORT = 5001
 LANGUAGES = pytest.mark.parametrize("language", ["Python", "Rust"])
 
 
-def state(maple, *arguments):
-    """What `maple state` prints."""
-    return sh(MAPLE, "state", *arguments, "--control", str(maple.control))
-
-
 @contextmanager
 def stream(net, a, b):
     """A TCP connection on which a sends every 2 ms; gives a growing list of the times at which b's echoes came."""
@@ -89,7 +84,7 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controlle
         of_host = decided(net)
         flow_mods = maple.count("of_flow_mods")
         started = time.time()
-        state(maple, "set", "blocked", mac, "true", "--settled")
+        maple.state("set", "blocked", mac, "true", "--settled")
         returned = time.time()
         time.sleep(0.2)
         last = own[-1]
@@ -101,7 +96,7 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controlle
         flow_mods = maple.count("of_flow_mods") - flow_mods
         seen = [at for at in own if at >= started]
         figure(
-            f"a host is blocked, {language}: `maple state set --settled` took {1000 * (returned - started):.0f} ms, "
+            f"a host is blocked, {language}: settled, and caches follow, after {1000 * (returned - started):.0f} ms, "
             f"and the last of {len(seen)} echoes meanwhile came {1000 * (returned - own[-1]):.0f} ms before its end"
         )
         changed = [line for name in before for line in before[name] ^ after[name]]
@@ -113,7 +108,7 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controlle
         gaps = [b - a for a, b in itertools.pairwise(other) if b > started]
         assert max(gaps) < 1, "nobody else notices"
         # It may talk again as soon as it is taken off the list: TCP keeps trying.
-        state(maple, "delete", "blocked", mac)
+        maple.state("delete", "blocked", mac)
         wait_for("the stream to go on", lambda: own[-1] > returned + 1, timeout=30)
     assert maple.errors() == []
 
@@ -155,22 +150,22 @@ def test_state_is_read_written_and_watched_by_processes(controller, lab, tmp_pat
     )
     maple = controller(policy)
     net = lab(Ring(), maple)
-    assert json.loads(state(maple, "get", "mode", "--var")) == "day"
+    assert json.loads(maple.state("get", "mode", "--var")) == "day"
     assert net.ping("h1", "h2") == 1
-    seen = dict(json.loads(state(maple, "get", "seen")))
+    seen = dict(json.loads(maple.state("get", "seen")))
     assert seen[net["h1"].MAC()] == 1 and seen[net["h2"].MAC()] == 2
     # What a thread of the policy's own process writes is seen by others.
-    first = int(state(maple, "get", "ticks", "--var"))
-    wait_for("the thread's writes", lambda: int(state(maple, "get", "ticks", "--var")) > first)
+    first = int(maple.state("get", "ticks", "--var"))
+    wait_for("the thread's writes", lambda: int(maple.state("get", "ticks", "--var")) > first)
     with watching(maple, "mode", "--var") as watch:
         assert json.loads(said(watch)) == "day"
-        state(maple, "set", "mode", "night", "--var", "--settled")
+        maple.state("set", "mode", "night", "--var", "--settled")
         assert json.loads(said(watch)) == "night"
     assert net.ping("h1", "h2") == 0
-    state(maple, "set", "mode", "day", "--var", "--settled")
+    maple.state("set", "mode", "day", "--var", "--settled")
     assert net.ping("h1", "h2") == 1
     with pytest.raises(RuntimeError, match="there is no table sean"):
-        state(maple, "get", "sean")
+        maple.state("get", "sean")
 
 
 @LANGUAGES
@@ -184,15 +179,15 @@ def test_bandwidth_is_granted_when_it_is_free(controller, lab, figure, language)
         return json.dumps([net[a].IP(), net[b].IP()])
 
     def granted():
-        return [key for key, _ in json.loads(state(maple, "get", "granted"))]
+        return [key for key, _ in json.loads(maple.state("get", "granted"))]
 
     def has(*flows):
         return lambda: granted() == [json.loads(one) for one in flows]
 
     one, other = flow("h1s1", "h1s2"), flow("h2s1", "h2s2")
-    state(maple, "set", "demands", one, "60", "--settled")
+    maple.state("set", "demands", one, "60", "--settled")
     wait_for("the first to be granted", has(one))
-    state(maple, "set", "demands", other, "60", "--settled")
+    maple.state("set", "demands", other, "60", "--settled")
     assert net.ping("h1s1", "h1s2") == 1
     assert net.ping("h1s1", "h2s2") == 1, "others are best effort"
     before = time.time()
@@ -200,16 +195,16 @@ def test_bandwidth_is_granted_when_it_is_free(controller, lab, figure, language)
         time.sleep(1)
         assert answers == [] and granted() == [json.loads(one)], "it waits for capacity"
         released = time.time()
-        state(maple, "delete", "demands", one)
+        maple.state("delete", "demands", one)
         wait_for("the second to be granted", has(other))
         wait_for("answers", lambda: answers)
     figure(f"bandwidth, {language}: the first answer comes {1000 * (answers[0] - released):.0f} ms after the release")
     assert answers[0] > before
-    ((link, total),) = (pair for pair in json.loads(state(maple, "get", "used")) if pair[1] != 0)
+    ((link, total),) = (pair for pair in json.loads(maple.state("get", "used")) if pair[1] != 0)
     assert (link, total) == ([1, net.port_towards("s1", "s2")], 60)
-    state(maple, "delete", "demands", other)
+    maple.state("delete", "demands", other)
     wait_for("all to be given back", has())
-    assert all(total == 0 for _, total in json.loads(state(maple, "get", "used")))
+    assert all(total == 0 for _, total in json.loads(maple.state("get", "used")))
     assert maple.errors() == []
 
 
@@ -219,12 +214,12 @@ def test_handlers_share_the_networks_state(controller, lab, language):
     maple = controller(EXAMPLES / "learning_network_handler.py", program=program)
     net = lab(LinearTopo(k=3), port=maple.port)
     wait_for("hosts to reach each other", lambda: net.ping_all()[0] == 0)
-    text = state(maple, "get", "hosts")
+    text = maple.state("get", "hosts")
     # The switches' own interfaces may have spoken as well.
     assert all(host.MAC() in text for host in net.hosts)
     numbers = sorted(number for _, (number, *_) in json.loads(text))
     assert numbers == list(range(1, len(numbers) + 1)), "no two have one number"
-    state(maple, "set", "blocked", net["h1"].MAC() if language == "Python" else f"mac:{net['h1'].MAC()}", "true")
+    maple.state("set", "blocked", net["h1"].MAC() if language == "Python" else f"mac:{net['h1'].MAC()}", "true")
     # Rules that were there stay until they are not used for some seconds; so they are taken away here.
     for switch in net.switches:
         sh("ovs-ofctl", "-O", net.protocol, "del-flows", switch.name, f"dl_src={net['h1'].MAC()}")

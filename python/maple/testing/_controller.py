@@ -34,6 +34,27 @@ def wait_for(what: str, condition: Callable[[], _T], timeout: float = 20.0) -> _
         time.sleep(0.02)
 
 
+def sh(*command: str) -> str:
+    """The output of a command.
+
+    :raises RuntimeError: if it fails, with what it said.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def wait_for_caches() -> None:
+    """Waits until Open vSwitch's switches forward by the rules that they have, and by none that they had.
+
+    They confirm a change some milliseconds before their caches follow, on a busy machine longer.
+    """
+    # A round of the threads that compare the caches with the rules may have begun before the change.
+    for _ in range(2):
+        sh("ovs-appctl", "--timeout=20", "revalidator/wait")
+
+
 def free_port() -> int:
     """A free TCP port."""
     with socket.socket() as probe:
@@ -82,6 +103,14 @@ class Controller:
             raise RuntimeError(f"the controller: {answer['error']}")
         return answer["ok"]
 
+    def write(self, how: str, what: dict[str, Any]) -> None:
+        """Changes tracked state (``"set"`` or ``"delete"``); when it returns, no switch forwards by the old one.
+
+        :raises RuntimeError: if the controller refuses it, or Open vSwitch does not answer.
+        """
+        self.ask({"state": {how: {**what, "settled": True}}})
+        wait_for_caches()
+
     def knows(self, switches: int, links: int, edges: int) -> bool:
         """Whether the controller knows exactly these numbers of switches, links and edge ports."""
         there = self.ask({"show": "switches"})
@@ -127,10 +156,9 @@ class State(_state.State):
         return TableOf(self._place, table, self._controller)
 
     def set(self, variable: str, value: Any) -> None:
-        """Sets a variable; when it returns, no switch has a rule from before any more."""
+        """Sets a variable; when it returns, no switch forwards by the old value any more."""
         super().set(variable, value)
-        place = {"var": variable}
-        self._controller.ask({"state": {"set": {"place": place, "value": plain(value), "settled": True}}})
+        self._controller.write("set", {"place": {"var": variable}, "value": plain(value)})
 
 
 class TableOf(_state.TableOf):
@@ -142,12 +170,11 @@ class TableOf(_state.TableOf):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, value)
-        place = {"key": [self.name, plain(key)]}
-        self._controller.ask({"state": {"set": {"place": place, "value": plain(value), "settled": True}}})
+        self._controller.write("set", {"place": {"key": [self.name, plain(key)]}, "value": plain(value)})
 
     def __delitem__(self, key: Any) -> None:
         super().__delitem__(key)
-        self._controller.ask({"state": {"delete": {"place": {"key": [self.name, plain(key)]}, "settled": True}}})
+        self._controller.write("delete", {"place": {"key": [self.name, plain(key)]}})
 
 
 def plain(value: Any) -> Any:

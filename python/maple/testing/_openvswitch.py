@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from maple._emulate import Journey, Ping
-from maple.testing._controller import Controller, State, wait_for
+from maple.testing._controller import Controller, State, sh, wait_for, wait_for_caches
 from maple.testing._names import AnyHost, AnySwitch, Place
 from maple.testing._network import Network, OnlySimulated, Topology
 from maple.testing._packets import Addresses, frame_of
@@ -45,17 +45,6 @@ def missing() -> str | None:
     if subprocess.run(["ovs-vsctl", "--timeout=5", "show"], capture_output=True, check=False).returncode != 0:
         return "--maple-ovs needs Open vSwitch's daemons to run (ovs-ctl start)"
     return None
-
-
-def sh(*command: str) -> str:
-    """The output of a command.
-
-    :raises RuntimeError: if it fails, with what it said.
-    """
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 class OpenVSwitchNetwork(Network):
@@ -243,6 +232,7 @@ class OpenVSwitchNetwork(Network):
         up = sum(link.is_up for link in self.links)
         wait_for("the controller to follow the links", lambda: self._controller.links() == up)
         time.sleep(FOLLOWED)
+        wait_for_caches()
 
     def port_down(self, switch: AnySwitch, port: int | None = None) -> None:
         """Takes a port down, as its switch's operator would."""
@@ -259,6 +249,7 @@ class OpenVSwitchNetwork(Network):
         interface = self._plugged[(name, number)]
         sh("ovs-ofctl", "-O", "OpenFlow10,OpenFlow13", "mod-port", self._bridges[name], interface, state)
         time.sleep(FOLLOWED)
+        wait_for_caches()
 
     def advance(self, seconds: float) -> None:
         """Lets so much time pass, here and in the emulated network that goes along."""
