@@ -24,6 +24,8 @@ PAGE := crates/maple-controller/page/dist/index.html
 PAGE_SOURCES := $(shell find web/src -type f) web/index.html web/package.json web/package-lock.json web/tsconfig.json web/vite.config.ts
 NODE := $(shell node -e 'const [a, b] = process.versions.node.split(".").map(Number); if (a > 20 || (a === 20 && b >= 19)) console.log("node")' 2>/dev/null)
 PAGE_IF_NODE := $(if $(NODE),$(PAGE))
+# What the tests in Chromium need of npm; npm writes this file when it has installed the rest.
+BROWSER_MODULES := tests/browser/node_modules/.package-lock.json
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -73,6 +75,10 @@ $(PAGE): $(PAGE_SOURCES)
 	cd web && npm ci --silent --no-audit --no-fund && npm run --silent build
 	rm -rf $(dir $(PAGE)) && mv web/dist $(dir $(PAGE))
 
+$(BROWSER_MODULES): tests/browser/package-lock.json
+	cd tests/browser && npm ci --silent --no-audit --no-fund
+	touch $@
+
 # A virtual environment with what builds the wheels. Debian's Python may lack ensurepip; then another pip fills it.
 $(MATURIN): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
@@ -92,7 +98,8 @@ test:
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory system-packages; fi
 	@$(MAKE) --no-print-directory --jobs 2 test-programs $(TOOLS)
 	@$(MAKE) --no-print-directory --jobs 2 test-rust build PROFILE=$(TEST_PROFILE) FEATURES=$(TEST_FEATURES)
-	@$(MAKE) --no-print-directory --old-file build test-python test-browser test-system
+	@$(MAKE) --no-print-directory --old-file build test-python
+	@$(MAKE) --no-print-directory --old-file build --jobs 2 test-browser test-system
 
 # Two programs at a time, and of each three tests for two processors: those on sockets mostly wait.
 test-rust: $(PAGE_IF_NODE)
@@ -120,10 +127,10 @@ test-python test-browser test-system: PROFILE = $(TEST_PROFILE)
 test-python test-browser test-system: FEATURES = $(TEST_FEATURES)
 
 # The page in Debian's Chromium, and what it works out without one. Both are skipped where Node or Chromium is missing, but not in CI.
-test-browser: build
+test-browser: build $(if $(NODE),$(BROWSER_MODULES))
 	@if [ -n '$(NODE)' ] && which chromium >/dev/null; then \
 	    (cd web && { [ -d node_modules ] || npm ci --silent --no-audit --no-fund; } && npm test --silent) && \
-	    cd tests/browser && npm ci --silent --no-audit --no-fund && MAPLE=$(BIN)/maple npm test --silent; \
+	    cd tests/browser && MAPLE=$(BIN)/maple npm test --silent; \
 	elif [ "$$CI" = true ]; then \
 	    echo 'make: the tests of the page need Node 20.19 and Chromium, and may not be skipped in CI' >&2; exit 1; \
 	else \
@@ -131,19 +138,18 @@ test-browser: build
 	fi
 
 # The page on 1,000 switches and 10,000 hosts: the first picture, frames a second, from an event to the screen.
-bench-page: build
-	cd tests/browser && npm ci --silent --no-audit --no-fund && MAPLE=$(BIN)/maple node measure.js
+bench-page: build $(BROWSER_MODULES)
+	cd tests/browser && MAPLE=$(BIN)/maple node measure.js
 
 # The pictures of the page in docs/images.
-screenshots: build
-	cd tests/browser && npm ci --silent --no-audit --no-fund && MAPLE=$(BIN)/maple node screenshots.js
+screenshots: build $(BROWSER_MODULES)
+	cd tests/browser && MAPLE=$(BIN)/maple node screenshots.js
 
 # Six files at once, each with an Open vSwitch of its own. The examples in Rust are those that `cargo test` builds.
-test-system: build
+test-system: build $(if $(NODE),$(BROWSER_MODULES))
 	@if [ "$$(id -u)" = 0 ]; then \
 	    $(MAKE) --no-print-directory system-packages && \
 	    cargo test --no-run --quiet $(AS_IN_WHEEL) && \
-	    if [ -n '$(NODE)' ]; then (cd tests/browser && npm ci --silent --no-audit --no-fund); fi && \
 	    MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) tests/system/parallel.py; \
 	elif [ "$$CI" = true ]; then \
 	    echo 'make: the tests on Open vSwitch and Mininet need root, and may not be skipped in CI' >&2; exit 1; \
