@@ -139,6 +139,8 @@ MIRRORS = {"maple-wire": ("print/", "msg/stats/"), "maple-cli": ("options/",)}
 # A word of the field that two layers of a crate need.
 MODULES_TWICE = {
     "maple": {"state": "of the network, and the part of an app that keeps it"},
+    "maple-core": {"unreachable": "one state of a switch, in the network and in its tables"},
+    "maple-controller": {"unreachable": "one state of a switch, for discovery and for its shard"},
     "maple-wire": {
         "bytes": "how packets are read, and how messages are",
         "error": "of this crate, and OpenFlow's message",

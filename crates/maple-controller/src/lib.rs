@@ -56,7 +56,7 @@ pub mod notice;
 
 pub mod program;
 
-mod memory;
+mod storage;
 
 mod shard;
 
@@ -78,8 +78,8 @@ pub use controller::{
 };
 pub use counters::Counters;
 pub use gauge::Gauge;
-pub use memory::{PersistenceError, history, last_policy, offline, record, replay, takeover};
 pub use notice::Notice;
 pub use session::{CloseReason, ClusterRole, Deadlines, OPENFLOW_PORT, RoleNews};
 pub use shard::{FORGET_SWITCH_AFTER, QueueLimits};
+pub use storage::{PersistenceError, history, last_policy, offline, record, replay, takeover};
 pub use time::{after, timestamp, until};

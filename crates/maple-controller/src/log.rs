@@ -341,7 +341,7 @@ mod tests {
         for (module, area) in [
             ("maple_controller::shard::io", "session"),
             ("maple_controller::control::socket", "control"),
-            ("maple_controller::memory::persistence", "state"),
+            ("maple_controller::storage::persistence", "state"),
             ("maple_cli::run::past_states", "run"),
         ] {
             assert_eq!(area_of_module(module), area);

@@ -15,7 +15,7 @@ use maple_wire::Dpid;
 
 use crate::route::Route;
 use crate::run::PacketHandle;
-use crate::sample::SamplePacket;
+use crate::sample_packet::SamplePacket;
 use crate::trace::{Cond, CondList, ListAnswer, Source};
 
 /// The action of a rule of a list.

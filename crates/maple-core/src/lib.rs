@@ -37,13 +37,13 @@ pub mod run;
 pub mod query;
 
 mod measured_load;
-mod sample;
-pub mod snooped;
+mod sample_packet;
+pub mod snooping;
 
 mod forwarding;
 mod labels;
 
-pub mod remembered;
+pub mod memory;
 
 pub mod check;
 pub mod explain;

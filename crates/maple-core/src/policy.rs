@@ -12,7 +12,7 @@ use crate::run::Run;
 pub use crate::measured_load::Load;
 pub use crate::policy_error::PolicyError;
 pub use crate::run::{Net, PacketHandle};
-pub use crate::sample::SamplePacket;
+pub use crate::sample_packet::SamplePacket;
 
 /// The user's f.
 pub trait Policy: Send + Sync {

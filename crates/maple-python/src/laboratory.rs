@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_controller::control::explain::{Explain, to_text};
-use maple_core::snooped;
+use maple_core::snooping;
 use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 use maple_emulator::commands::{CommandError, CommandRunner, Ground as _};
@@ -210,7 +210,7 @@ impl PyLaboratory {
 /// Creates a place for a new network, with the tables, variables and costs of the network before.
 fn with_users_state() -> Arc<Stage> {
     let mut users = host::store().snapshot().of_users();
-    users.retain(|write| !snooped::is_learned(write));
+    users.retain(|write| !snooping::is_learned(write));
     let store = Store::new();
     store.update(|_| users);
     Stage::from_store(store)

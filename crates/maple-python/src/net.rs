@@ -7,7 +7,7 @@ use maple_core::network::{Location, Mac as CoreMac};
 use maple_core::policy::PolicyError;
 use maple_core::route::Route;
 use maple_core::run::HostLocation;
-use maple_core::snooped::{Lease, MulticastGroup};
+use maple_core::snooping::{Lease, MulticastGroup};
 use maple_wire::{Constraint, Dpid, Field, PortNo};
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -8,7 +8,7 @@ use maple_core::network::{Gauge, HostInfo, Location, PortInfo, PortKind};
 use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
-use maple_core::snooped::{self, Lease};
+use maple_core::snooping::{self, Lease};
 use maple_core::state::{Cell, DeclareError, Snapshot, Store, SwitchInfo, Write};
 use maple_core::{Mac as CoreMac, ShardId};
 use maple_wire::{Dpid, PortNo, Version};
@@ -66,7 +66,7 @@ impl Bench {
     /// Writes groups or leases as snooping would.
     fn learn(&self, groups: bool, writes: impl FnOnce(&Snapshot) -> Vec<Write> + Send) -> PyResult<()> {
         let learn = || {
-            snooped::declare(&self.store, groups, !groups)?;
+            snooping::declare(&self.store, groups, !groups)?;
             self.store.update(writes);
             Ok(())
         };
@@ -215,7 +215,7 @@ impl Bench {
         let mut members = ports.iter().map(PyLocation::from_object).collect::<PyResult<Vec<Location>>>()?;
         members.iter().try_for_each(|at| self.need_edge_port(*at))?;
         members.sort();
-        self.learn(true, |state| snooped::members(state, group, &members))
+        self.learn(true, |state| snooping::members(state, group, &members))
     }
 
     /// Gives a host at an edge port a DHCP lease. `ends` is in seconds since 1970, `None` is never.
@@ -234,7 +234,7 @@ impl Bench {
         };
         let location = PyLocation::from_arguments(switch, port)?;
         self.need_edge_port(location)?;
-        self.learn(false, |_| snooped::lease(&Lease { mac, ip, location, ends }))
+        self.learn(false, |_| snooping::lease(&Lease { mac, ip, location, ends }))
     }
 
     /// Runs `policy` on a frame that enters at a port, port 1 or switch 1 where none is given, and commits its writes. A

@@ -48,7 +48,7 @@ pub use maple_controller::snoop::SnoopingError;
 /// assert_ne!(one, all);
 /// ```
 #[doc(inline)]
-pub use maple_core::snooped::MulticastGroup;
+pub use maple_core::snooping::MulticastGroup;
 
 /// An IP address that a host has by DHCP, and where the host is.
 ///
@@ -64,4 +64,4 @@ pub use maple_core::snooped::MulticastGroup;
 /// assert_eq!(Lease::from_value(&lease.to_value()), Some(lease), "tables can hold leases");
 /// ```
 #[doc(inline)]
-pub use maple_core::snooped::Lease;
+pub use maple_core::snooping::Lease;

@@ -23,9 +23,9 @@ use crate::control::Handle;
 pub use crate::control::membership::ClusterStatus;
 use crate::control::membership::JoinedCluster;
 use crate::gauge::Gauge;
-use crate::memory::STATE_FORMAT;
-use crate::memory::cluster_writes::ClusterWrites;
 use crate::notice::{ClusterNews, Notice};
+use crate::storage::STATE_FORMAT;
+use crate::storage::cluster_writes::ClusterWrites;
 use tracked_state::{NOT_MASTER, TrackedState};
 
 /// The time that a controller that ends waits until etcd knows that its member has left. After that the others wait for

@@ -13,8 +13,8 @@ use maple_core::state::{Snapshot, Write, Writer, Written};
 use super::lock;
 use crate::control::Handle;
 use crate::control::membership::ClusterStatus;
-use crate::memory::cluster_writes::{ClusterWrites, all_rows, difference, write_of};
 use crate::notice::{ClusterNews, Notice};
+use crate::storage::cluster_writes::{ClusterWrites, all_rows, difference, write_of};
 
 /// The state of a controller, for the task that follows etcd.
 pub(super) struct TrackedState {

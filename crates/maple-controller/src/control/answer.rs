@@ -9,7 +9,7 @@ use maple_core::engine::{
     Trial,
 };
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
-use maple_core::snooped::{self, Lease};
+use maple_core::snooping::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
 use maple_core::trace::Source;
 use maple_wire::msg::FlowMod;
@@ -431,7 +431,7 @@ pub(super) fn host(mac: Mac, info: &HostInfo) -> Value {
 
 /// Encodes the members of each multicast group. Empty without snooping.
 fn groups(state: &Snapshot) -> Value {
-    let rows = state.table(snooped::MEMBERS).into_iter().flatten();
+    let rows = state.table(snooping::MEMBERS).into_iter().flatten();
     let group = |(group, members): (&TableValue, &TableValue)| {
         let at: Vec<Value> = Vec::from_value(members).unwrap_or_default().into_iter().map(location).collect();
         json!({ "group": group.to_string(), "at": at })
@@ -441,7 +441,7 @@ fn groups(state: &Snapshot) -> Value {
 
 /// Encodes the leases, ordered by address. Empty without snooping.
 fn leases(state: &Snapshot) -> Value {
-    let rows = state.table(snooped::LEASES).into_iter().flatten();
+    let rows = state.table(snooping::LEASES).into_iter().flatten();
     let lease = |lease: Lease| {
         json!({
             "mac": lease.mac.to_string(),

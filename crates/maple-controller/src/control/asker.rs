@@ -5,7 +5,7 @@ use std::sync::Arc;
 use maple_core::state::Writer;
 
 use super::socket_access::PeerProcess;
-use crate::memory::history::Changer;
+use crate::storage::history::Changer;
 
 /// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

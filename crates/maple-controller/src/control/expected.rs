@@ -7,7 +7,7 @@ use super::Handle;
 use super::request::{RefusalKind, RequestError};
 use super::rows::{value_of, var_of};
 use super::state::{StatePlace, Target, is_known, target, unknown};
-use crate::memory::to_json;
+use crate::storage::to_json;
 
 /// The values that places have to hold.
 #[derive(Default)]

@@ -6,8 +6,8 @@ use nix::unistd::{Uid, User};
 use serde_json::Value;
 
 use super::Handle;
-use crate::memory::history::{Changer, PolicyAct};
 use crate::policy_record::PolicyIdentity;
+use crate::storage::history::{Changer, PolicyAct};
 
 impl Handle {
     /// Notes in the history that another policy runs.

@@ -59,15 +59,15 @@ use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listener::SendError;
 use crate::log::LogEntry;
-use crate::memory::cluster_writes::ClusterWrites;
-use crate::memory::record::Recording;
-use crate::memory::{Archive, ChangeHistory, PendingWrites};
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
 use crate::session::ClusterRole;
 use crate::shard::mailbox::{Mailbox, ShardMessage};
 use crate::shard::registry::Registry;
+use crate::storage::cluster_writes::ClusterWrites;
+use crate::storage::record::Recording;
+use crate::storage::{Archive, ChangeHistory, PendingWrites};
 
 /// The time for which an answer waits for the switches' counters. After that it has the last known ones. Chosen: people
 /// wait for it, and most switches answer within a second.

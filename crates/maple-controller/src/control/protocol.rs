@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use super::plan;
-use crate::memory::{FORMAT, STATE_FORMAT};
+use crate::storage::{FORMAT, STATE_FORMAT};
 
 /// The version of this program's requests and answers.
 pub const PROTOCOL: Protocol = Protocol { major: 1, minor: 1 };

@@ -23,9 +23,9 @@ use super::Handle;
 use super::plan::{Fingerprint, Plan};
 use super::queries::LateShard;
 use super::schema::{percent, some};
-use crate::memory::history::Changer;
 use crate::names::Names;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
+use crate::storage::history::Changer;
 
 /// The time that the switches may take to confirm the new rules. Chosen: people wait for it, and a switch that takes
 /// longer is named as not settled.

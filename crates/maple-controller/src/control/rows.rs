@@ -1,6 +1,6 @@
 //! Keys and values as people write them, by the types of their tables; and rows that a configuration declares.
 //!
-//! Values are JSON as in `memory/state_json.rs`. `{"word": "…"}` is a word of a command line, or a key of a
+//! Values are JSON as in `storage/state_json.rs`. `{"word": "…"}` is a word of a command line, or a key of a
 //! configuration. It takes the type that the place was declared with; without a declared type it is JSON if it parses,
 //! and otherwise text.
 
@@ -8,8 +8,8 @@ use maple_core::network::{HostInfo, split_place};
 use maple_core::state::{Name, Snapshot, Store, Value as Stored, Write};
 use serde_json::{Value, json};
 
-use crate::memory::{from_json, parse_dpid};
 use crate::names::Names;
+use crate::storage::{from_json, parse_dpid};
 
 /// A row of a table, or the value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use super::socket_access::PeerProcess;
 pub use super::state::{StatePlace, StateRequest};
 use super::{Handle, live, membership, socket_access, state};
 use crate::kept_files::KeptFile;
-use crate::memory::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
+use crate::storage::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
 /// The maximum number of clients at a time. Chosen: each has a thread, and an operator has a few terminals.
 const MAX_CLIENTS: usize = 16;

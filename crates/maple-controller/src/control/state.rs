@@ -1,6 +1,6 @@
 //! `maple state`: other programs read, write and watch tracked state.
 //!
-//! Values are JSON as in `memory/state_json.rs`. `{"word": "…"}` is a word of a command line. It takes the type that the
+//! Values are JSON as in `storage/state_json.rs`. `{"word": "…"}` is a word of a command line. It takes the type that the
 //! place was declared with; without a declared type it is JSON if it parses, and otherwise text.
 
 use std::time::{Duration, SystemTime};
@@ -21,7 +21,7 @@ use super::request::{RefusalKind, RequestError};
 use super::rows::{key_of, value_of, var_of};
 use super::schema::StateValue;
 use super::transactions::{ChangeError, ThreadWaiter};
-use crate::memory::to_json;
+use crate::storage::to_json;
 
 /// The time for which a request with `settled` waits for the switches. It must be less than the time that a client
 /// waits for its answer, 30 seconds.

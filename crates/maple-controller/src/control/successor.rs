@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use maple_core::state::Snapshot;
 
 use super::Handle;
-use crate::memory::takeover::{Copied, Successor, send_copy};
 use crate::shard::mailbox::ShardQuery;
+use crate::storage::takeover::{Copied, Successor, send_copy};
 
 /// The state of takeovers by other processes.
 #[derive(Debug, Default)]

@@ -18,8 +18,8 @@ use maple_core::network::Facts;
 use maple_core::state::{Commit, Mismatch, Patience, Snapshot, Stop, Stopped, Tx, Write, Writer, Written};
 
 use super::Handle;
-use crate::memory::cluster_writes::Outcome;
 use crate::shard::mailbox::ShardMessage;
+use crate::storage::cluster_writes::Outcome;
 
 /// The reason why a change of tracked state failed, or is not known to have taken effect.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -7,19 +7,19 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use maple_core::engine::{Event, ShardId};
-use maple_core::remembered::{Surroundings, Witness};
+use maple_core::memory::{Surroundings, Witness};
 use maple_core::state::{Commit, Name, Store, Write, Writer, Written};
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
 use super::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use super::{Controller, ControllerOptions, StartError};
-use crate::memory::takeover::{CopiedSwitch, Copy, HandedOver, Successor, Takeover, names_of, place};
-use crate::memory::{
-    Archived, Departed, KnownSwitches, Persistence, PersistenceError, Release, Restart, departed, next_epoch,
-};
 use crate::priority;
 use crate::shard::mailbox::{ReleasedSockets, ShardMessage};
+use crate::storage::takeover::{CopiedSwitch, Copy, HandedOver, Successor, Takeover, names_of, place};
+use crate::storage::{
+    Archived, Departed, KnownSwitches, Persistence, PersistenceError, Release, Restart, departed, next_epoch,
+};
 use crate::time::Clock;
 
 /// The time that a shard may take to stop before its connections are handed over. It must exceed a turn and what the

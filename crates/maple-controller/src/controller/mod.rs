@@ -20,9 +20,9 @@ use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, HttpError, HttpServer, MetricsServer, TimelineWriter};
 use crate::listener::TooManyConditions;
-use crate::memory::record::{RecordWriter, RecordingError};
-use crate::memory::{Persistence, PersistenceError};
 use crate::shard::ListeningSocket;
+use crate::storage::record::{RecordWriter, RecordingError};
+use crate::storage::{Persistence, PersistenceError};
 use crate::time::Clock;
 
 /// The maximum number of connections that wait to be accepted: Linux allows no more by default (`net.core.somaxconn`).

@@ -15,12 +15,12 @@ use crate::control::{HttpOptions, ShardDeadlines};
 use crate::discovery::Timing;
 use crate::kept_files::KeptFiles;
 use crate::listener::Subscription;
-use crate::memory::record::RecordOptions;
 use crate::names::Names;
 use crate::program::ProgramFactory;
 use crate::session::{Deadlines, OPENFLOW_PORT};
 use crate::shard::{FORGET_SWITCH_AFTER, QueueLimits};
 use crate::snoop::Snooping;
+use crate::storage::record::RecordOptions;
 use crate::tls::Tls;
 
 /// The options of a controller.

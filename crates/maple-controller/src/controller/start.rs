@@ -12,7 +12,7 @@ use crossbeam_channel::Receiver;
 use maple_core::Store;
 use maple_core::engine::{Engine, ShardId, Time};
 use maple_core::network::Facts;
-use maple_core::snooped::LEASES;
+use maple_core::snooping::LEASES;
 use maple_core::state::{Journal, Write, WriteLog};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -30,11 +30,6 @@ use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listener::{Listener, Subscriptions, subscribe};
-use crate::memory::cluster_writes::ClusterWrites;
-use crate::memory::record::{RecordWriter, Recording};
-use crate::memory::{
-    Archive, ChangeHistory, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart,
-};
 use crate::metrics::scrape;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
@@ -44,6 +39,11 @@ use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 use crate::shard::registry::Registry;
 use crate::shard::{Context, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, Shard, ShardParts, WAKER};
 use crate::snoop::Snooper;
+use crate::storage::cluster_writes::ClusterWrites;
+use crate::storage::record::{RecordWriter, Recording};
+use crate::storage::{
+    Archive, ChangeHistory, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart,
+};
 use crate::time::Clock;
 use crate::tls::Tls;
 

@@ -15,7 +15,7 @@
 //! one other port, a bridge may be between them. If it has several peers, there certainly is one
 //! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/topology/segments/`).
 //!
-//! A switch without a connection is *suspended*: nothing is concluded from probes that do not arrive there or come from
+//! A switch without a connection is *unreachable*: nothing is concluded from probes that do not arrive there or come from
 //! there. Its links end by what their other ends report. If a port had a link with that switch, went down and came up
 //! again, it stays new: the other end can't be asked. When the switch is back, its waits begin anew.
 //!
@@ -36,7 +36,7 @@ mod declare;
 mod discovery_output;
 mod frame;
 mod port;
-mod unconnected;
+mod unreachable;
 
 #[cfg(test)]
 mod tests;
@@ -58,7 +58,7 @@ pub use port::Attachment;
 use port::PortState;
 
 use crate::time::after;
-pub use unconnected::IsAway;
+pub use unreachable::IsUnreachable;
 
 /// The intervals of probes, and the times for which findings are valid.
 #[derive(Clone, Copy, Debug)]
@@ -108,9 +108,9 @@ pub struct Discovery {
     timing: Timing,
     ports: BTreeMap<Location, PortState>,
     /// Switches without a connection: no probe leaves or arrives there, which says nothing about their links.
-    suspended: BTreeSet<Dpid>,
-    /// Asks whether any shard has suspended a switch.
-    is_away: IsAway,
+    unreachable: BTreeSet<Dpid>,
+    /// Asks whether a switch is unreachable at any shard.
+    is_unreachable: IsUnreachable,
     /// The peers of ports that went down or lost their link, until something else is found there.
     former_peers: BTreeMap<Location, BTreeSet<Location>>,
     /// Ports that are never probed, because what is attached would forward probes.
@@ -133,8 +133,8 @@ impl Discovery {
             former: None,
             timing,
             ports: BTreeMap::new(),
-            suspended: BTreeSet::new(),
-            is_away: IsAway::default(),
+            unreachable: BTreeSet::new(),
+            is_unreachable: IsUnreachable::default(),
             former_peers: BTreeMap::new(),
             unprobed: BTreeSet::new(),
             facts: Arc::default(),
@@ -149,10 +149,10 @@ impl Discovery {
         Discovery { unprobed, ..self }
     }
 
-    /// Asks `is_away` whether any shard has suspended a switch.
+    /// Asks `is_unreachable` whether a switch is unreachable at any shard.
     #[must_use]
-    pub fn asking(self, is_away: IsAway) -> Discovery {
-        Discovery { is_away, ..self }
+    pub fn asking(self, is_unreachable: IsUnreachable) -> Discovery {
+        Discovery { is_unreachable, ..self }
     }
 
     /// Takes over from a controller with this key, if there is one. Its probes that still arrive soon after a switch
@@ -204,7 +204,7 @@ impl Discovery {
 
     /// Removes a switch that is gone.
     pub fn on_switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
-        self.suspended.remove(&dpid);
+        self.unreachable.remove(&dpid);
         for at in self.ports_of(dpid) {
             self.on_port_down(now, at, out);
         }
@@ -324,7 +324,7 @@ impl Discovery {
             }
             PeerMessage::Unanswered { peer, sent } => {
                 // While the switch had no connection, probes that arrived there could not be reported.
-                if port.received_after(peer, sent) || port.is_deaf(now) || self.suspended.contains(&at.switch) {
+                if port.received_after(peer, sent) || port.is_deaf(now) || self.unreachable.contains(&at.switch) {
                     return;
                 }
                 // A port that ends a link sends this message by itself.
@@ -357,7 +357,7 @@ impl Discovery {
                 break;
             }
             self.schedule.pop();
-            let is_asleep = self.suspended.contains(&at.switch);
+            let is_asleep = self.unreachable.contains(&at.switch);
             if !is_asleep && self.ports.get(&at).is_some_and(|port| port.next == time) {
                 self.conclude(now, at, out);
                 self.ask_peers(now, at, out);
@@ -434,7 +434,7 @@ impl Discovery {
 
     /// Sends a probe and schedules the next one.
     fn probe(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
-        if self.suspended.contains(&at.switch) {
+        if self.unreachable.contains(&at.switch) {
             return;
         }
         let interval = self.next_interval();
@@ -461,7 +461,7 @@ impl Discovery {
         }
         let former = self.former_peers.get(&at);
         if attachment == Attachment::Edge
-            && former.is_some_and(|all| all.iter().any(|peer| self.is_away.ask(peer.switch)))
+            && former.is_some_and(|all| all.iter().any(|peer| self.is_unreachable.ask(peer.switch)))
         {
             attachment = Attachment::New;
         }

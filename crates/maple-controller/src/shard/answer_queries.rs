@@ -17,9 +17,9 @@ use super::registry::{ConnectionId, Registry};
 use super::shard_metrics;
 use super::switches::Switches;
 use super::turn::EngineTurn;
-use crate::memory::takeover::CopiedSwitch;
 use crate::session::{SwitchAnswer, SwitchInfo, SwitchQuestion, TableSize};
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
+use crate::storage::takeover::CopiedSwitch;
 use crate::time::until;
 
 /// The maximum number of open questions about rules' counters, and about table sizes, that a shard keeps. Chosen:

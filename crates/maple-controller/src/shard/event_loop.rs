@@ -45,15 +45,15 @@ use super::sync::{self, CONGESTION_RETRY};
 use super::turn::EngineTurn;
 #[cfg(feature = "simulation")]
 use crate::counters::Counters;
-use crate::discovery::IsAway;
-#[cfg(test)]
-use crate::memory::KnownSwitches;
-#[cfg(feature = "simulation")]
-use crate::memory::record::ShardRecorder;
-use crate::memory::takeover::HandedConnection;
+use crate::discovery::IsUnreachable;
 use crate::notice::Notice;
 use crate::program::Progress;
 use crate::session::{CloseReason, ClusterRole, Output};
+#[cfg(test)]
+use crate::storage::KnownSwitches;
+#[cfg(feature = "simulation")]
+use crate::storage::record::ShardRecorder;
+use crate::storage::takeover::HandedConnection;
 use crate::time::until;
 
 /// The maximum number of connections accepted in one turn. Chosen: a storm of connections delays switches by no more
@@ -81,7 +81,7 @@ impl Shard {
         let ShardParts { ctx, io, tls, discovery, subscriptions, forget_after, known, recorder } = parts;
         let registry = Arc::clone(&ctx.registry);
         let io = Io::new(io, ctx.id)?;
-        let links = Links::new(discovery.asking(IsAway::by(move |dpid| registry.is_away(dpid))));
+        let links = Links::new(discovery.asking(IsUnreachable::by(move |dpid| registry.is_away(dpid))));
         Ok(Shard {
             ctx,
             io,

@@ -32,9 +32,9 @@ use super::release_sockets;
 use super::slots::Slots;
 use super::sync::{self, Fault};
 use crate::framing::READ_SHARE;
-use crate::memory::takeover::HandedConnection;
 use crate::program::{Balancer, Program, ProgramConnection, ProgramErrors, ProgramFactory, Progress};
 use crate::session::{CloseReason, Deadlines, Output, Session};
+use crate::storage::takeover::HandedConnection;
 use crate::time::{after, before, until};
 
 /// The maximum number of socket events that one turn takes from the poll. The others come with the next turn. Chosen:

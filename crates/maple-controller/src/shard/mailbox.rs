@@ -28,9 +28,9 @@ use super::memory_socket::{self, SwitchEnd};
 use super::registry::ConnectionId;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
-use crate::memory::takeover::{CopiedSwitch, HandedConnection};
 use crate::session::{ClusterRole, SwitchAnswer, SwitchQuestion, TableSize};
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
+use crate::storage::takeover::{CopiedSwitch, HandedConnection};
 
 /// The maximum number of batches in a mailbox. Chosen: a shard sends at most one batch a turn, so the owner of a full
 /// mailbox is many turns late.

@@ -11,8 +11,8 @@ use super::connection_socket::Socket;
 use super::context::Context;
 use super::listeners::owned;
 use super::slots::Slots;
-use crate::memory::takeover::HandedConnection;
 use crate::session::MAX_EARLY;
+use crate::storage::takeover::HandedConnection;
 use crate::time::until;
 
 /// The time for which waiting output is written before connections are handed over, for all connections together. It

@@ -7,8 +7,8 @@ use super::context::Context;
 use super::io::IoParts;
 use crate::discovery::Discovery;
 use crate::listener::Subscriptions;
-use crate::memory::KnownSwitches;
-use crate::memory::record::ShardRecorder;
+use crate::storage::KnownSwitches;
+use crate::storage::record::ShardRecorder;
 use crate::tls::Tls;
 
 /// The parts of a shard, except its engine.

@@ -13,8 +13,8 @@ use super::backlog::Backlog;
 use super::context::Context;
 use super::io::Io;
 use crate::listener::Subscriptions;
-use crate::memory::record::ShardRecorder;
 use crate::notice::{Notice, Notices};
+use crate::storage::record::ShardRecorder;
 use crate::time::until;
 
 /// The time after which a turn counts as long: echoes and other switches have to wait. It must be far less than the

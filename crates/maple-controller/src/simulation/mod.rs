@@ -26,13 +26,13 @@ use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
 use crate::kept_files::KeptFiles;
 use crate::listener::{Subscription, Subscriptions};
-use crate::memory::record::{RecordOptions, RecordWriter, Recording, RecordingError};
 use crate::notice::{Notice, Notices};
 use crate::session::{ClusterRole, Deadlines};
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 pub use crate::shard::memory_socket::SwitchEnd;
 use crate::shard::registry::Registry;
 use crate::shard::{Context, IoParts, QueueLimits, Shard, ShardParts, WAKER};
+use crate::storage::record::{RecordOptions, RecordWriter, Recording, RecordingError};
 use crate::time::{Clock, after};
 
 /// The messages of one turn from one shard to another.

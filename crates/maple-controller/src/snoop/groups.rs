@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use maple_core::engine::Time;
-use maple_core::snooped::{self, group_key, group_mac};
+use maple_core::snooping::{self, group_key, group_mac};
 use maple_core::state::{Stored, Write};
 use maple_core::{Location, Mac};
 use maple_wire::Dpid;
@@ -187,11 +187,11 @@ impl Groups {
         let macs: BTreeSet<Mac> = changed.iter().map(|group| group_mac(*group)).collect();
         for group in changed {
             let members = self.members.get(&group).map(|members| members.keys().copied().collect());
-            out.push(table_write(snooped::MEMBERS, group_key(group), members));
+            out.push(table_write(snooping::MEMBERS, group_key(group), members));
         }
         for mac in macs {
             let members = self.by_mac.get(&mac).map(|members| members.keys().copied().collect());
-            out.push(table_write(snooped::MEMBERS_BY_MAC, mac.into(), members));
+            out.push(table_write(snooping::MEMBERS_BY_MAC, mac.into(), members));
         }
     }
 
@@ -310,7 +310,7 @@ mod tests {
         }
 
         fn members(&self, group: IpAddr) -> &[Location] {
-            self.0.get(&(snooped::MEMBERS.into(), group_key(group).to_string())).map_or(&[], Vec::as_slice)
+            self.0.get(&(snooping::MEMBERS.into(), group_key(group).to_string())).map_or(&[], Vec::as_slice)
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
             groups.report(at(0), group, port, &ALL).unwrap();
         }
         written.take(&mut groups);
-        let by_mac = (snooped::MEMBERS_BY_MAC.to_owned(), group_mac(twin).to_string());
+        let by_mac = (snooping::MEMBERS_BY_MAC.to_owned(), group_mac(twin).to_string());
         assert_eq!(written.0[&by_mac], [port(1), port(2)]);
         groups.forget_port(port(2));
         groups.report(at(1), twin, port(1), &NONE).unwrap();

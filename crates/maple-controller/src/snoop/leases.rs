@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use maple_core::engine::Time;
-use maple_core::snooped::{self, Lease};
+use maple_core::snooping::{self, Lease};
 use maple_core::state::{Stored, Write};
 use maple_core::{Location, Mac};
 use maple_wire::packet::dhcp::{Dhcp, DhcpMessageKind};
@@ -118,11 +118,11 @@ impl Leases {
     /// Writes the changes since the last call.
     pub fn write(&mut self, out: &mut Vec<SnoopEffect>) {
         for ip in std::mem::take(&mut self.changed) {
-            out.push(table_write(snooped::LEASES, ip.into(), self.lease(ip)));
+            out.push(table_write(snooping::LEASES, ip.into(), self.lease(ip)));
         }
         for mac in std::mem::take(&mut self.changed_macs) {
             let newest = self.of_mac.get(&mac).and_then(|all| all.last());
-            out.push(table_write(snooped::LEASES_BY_MAC, mac.into(), newest.and_then(|ip| self.lease(*ip))));
+            out.push(table_write(snooping::LEASES_BY_MAC, mac.into(), newest.and_then(|ip| self.lease(*ip))));
         }
     }
 

@@ -4,7 +4,7 @@
 //!
 //! A [`Snooper`] receives these packets as a listener does ([`crate::listener`]): each one comes to the controller, and
 //! the policy decides where it goes. The snooper writes what it learns into tables of tracked state
-//! ([`maple_core::snooped`]), which `net.members` and `net.lease` read. So a leaf depends exactly on the groups and
+//! ([`maple_core::snooping`]), which `net.members` and `net.lease` read. So a leaf depends exactly on the groups and
 //! leases that the policy asked for.
 //!
 //! It is a state machine: it does no I/O and reads no clock. The controller drives it in a thread of its own; an
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use maple_core::engine::{ListenerPacket, Time};
 use maple_core::network::{OwnFrame, PortKind};
-use maple_core::snooped::{self, Lease};
+use maple_core::snooping::{self, Lease};
 use maple_core::state::{Commit, DeclareError, Snapshot, Store, Stored, Write};
 use maple_core::trace::Cond;
 use maple_core::{Location, Mac};
@@ -184,7 +184,7 @@ impl Snooping {
     /// # Errors
     /// [`DeclareError`] if the policy has a table of the same name with other types.
     pub fn declare(&self, store: &Store) -> Result<Vec<Commit>, DeclareError> {
-        snooped::declare(store, self.on_groups(), self.on_leases())
+        snooping::declare(store, self.on_groups(), self.on_leases())
     }
 
     /// Returns the conditions of packets that the snooper needs.
@@ -269,7 +269,7 @@ impl Snooper {
     /// Creates a snooper. `epoch` is the Unix time at which the clock of [`Time`] started. Leases in the state
     /// continue.
     pub fn new(snooping: Snooping, epoch: Duration, state: &Snapshot) -> Snooper {
-        let rows = state.table(snooped::LEASES).into_iter().flatten();
+        let rows = state.table(snooping::LEASES).into_iter().flatten();
         let kept: Vec<Lease> = rows.filter_map(|(_, value)| Lease::from_value(value)).collect();
         let queries = |protocol: bool| protocol && snooping.querier;
         Snooper {

@@ -7,7 +7,7 @@ use maple_core::engine::ShardId;
 use maple_core::ids::{DependentId, LeafId};
 use maple_core::network::PortInfo;
 use maple_core::run::Run;
-use maple_core::snooped::MulticastGroup;
+use maple_core::snooping::MulticastGroup;
 use maple_core::state::SwitchInfo;
 use maple_wire::packet::Frame;
 use maple_wire::packet::dhcp::{Dhcp, DhcpMessageKind};
@@ -112,7 +112,7 @@ fn members_of_both_families_come_and_go() {
     world.hear(1, report(ONE, true));
     world.hear(3, mld::report(HOST, IN_V6, true));
     assert_eq!(world.members(IpAddr::from(ONE)), [1, 2]);
-    assert_eq!(world.members(snooped::group_mac(ONE.into())), [1, 2]);
+    assert_eq!(world.members(snooping::group_mac(ONE.into())), [1, 2]);
     assert_eq!((world.members(IpAddr::from(IN_V6)), world.members(IpAddr::from(OTHER))), (vec![3], vec![]));
     world.hear(1, report(ONE, false));
     world.hear(3, mld::report(HOST, IN_V6, false));
@@ -143,7 +143,7 @@ fn only_who_asked_for_a_group_or_a_lease_is_asked_again_when_that_changes() {
     let leaf = |n| LeafId(n);
     world.ask(Some(leaf(1)), |net| net.members(IpAddr::from(ONE)));
     world.ask(Some(leaf(2)), |net| net.members(IpAddr::from(OTHER)));
-    world.ask(Some(leaf(3)), |net| net.members(snooped::group_mac(ONE.into())));
+    world.ask(Some(leaf(3)), |net| net.members(snooping::group_mac(ONE.into())));
     world.ask(Some(leaf(4)), |net| net.lease([10, 0, 0, 5].into()));
     world.ask(Some(leaf(5)), |net| net.lease([10, 0, 0, 6].into()));
     world.ask(Some(leaf(6)), |net| net.hosts());
@@ -243,7 +243,7 @@ fn a_host_that_floods_groups_is_reported_and_leaves_room() {
     assert_eq!(world.warnings, [(IgnoreReason::GroupsOfPort(port(1)), 1), (IgnoreReason::GroupsOfPort(port(1)), 10)]);
     world.hear(2, report(ONE, true));
     assert_eq!(world.members(IpAddr::from(ONE)), [2]);
-    let rows = world.store.snapshot().table(snooped::MEMBERS).map_or(0, |rows| rows.len());
+    let rows = world.store.snapshot().table(snooping::MEMBERS).map_or(0, |rows| rows.len());
     assert_eq!(rows, groups::MAX_PER_PORT + 1);
 }
 

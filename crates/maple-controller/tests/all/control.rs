@@ -19,7 +19,7 @@ use maple_controller::{Handle, LateShard};
 use maple_core::engine::CounterKind;
 use maple_core::explain::EnteringPacket;
 use maple_core::policy::{Net, PacketHandle};
-use maple_core::snooped::{self, Lease};
+use maple_core::snooping::{self, Lease};
 use maple_core::state::{Table, Types, Value as Stored, Write};
 use maple_core::{Location, Mac, Route};
 use maple_emulator::host::FlowKind;
@@ -128,8 +128,8 @@ pub fn fill(maple: &Maple) -> Emulation {
     maple.handle.store().declare_types("blocked", types).expect("nothing is there");
     let at = Location::new(Dpid(1), PortNo(1));
     let lease = Lease { mac: Mac([2; 6]), ip: [10, 0, 0, 9].into(), location: at, ends: None };
-    let members = snooped::members(&maple.handle.snapshot(), [239, 1, 1, 1].into(), &[at]);
-    maple.handle.change([members, snooped::lease(&lease)].concat()).expect("it is acknowledged");
+    let members = snooping::members(&maple.handle.snapshot(), [239, 1, 1, 1].into(), &[at]);
+    maple.handle.change([members, snooping::lease(&lease)].concat()).expect("it is acknowledged");
     let (reloads, handle) = (maple.handle.serve_reloads(), maple.handle.clone());
     std::thread::spawn(move || {
         for request in reloads {

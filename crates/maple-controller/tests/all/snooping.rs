@@ -7,9 +7,9 @@ use crate::common::{Maple, SHORT, eventually};
 use maple_controller::listener::{NetworkEvent, subscribe};
 use maple_controller::snoop::{SnoopedProtocol, Snooping};
 use maple_core::Mac;
-use maple_core::snooped::{LEASES, Lease, MEMBERS, group_key};
+use maple_core::snooping::{LEASES, Lease, MEMBERS, group_key};
 use maple_core::state::{Snapshot, Stored};
-use maple_core::{Location, snooped};
+use maple_core::{Location, snooping};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::packet::dhcp::{self, Dhcp, DhcpMessageKind};
 use maple_wire::packet::{Frame, igmp, mld};
@@ -117,7 +117,7 @@ fn leases_survive_a_restart_where_state_is_kept() {
     drop(maple);
     let again = start();
     let by_mac = |state: &Snapshot| {
-        let value = state.table(snooped::LEASES_BY_MAC).and_then(|rows| rows.get(&Mac(mac).into())).cloned();
+        let value = state.table(snooping::LEASES_BY_MAC).and_then(|rows| rows.get(&Mac(mac).into())).cloned();
         value.and_then(|value| Lease::from_value(&value))
     };
     eventually("the lease is there again", || {

@@ -10,6 +10,10 @@
 //! the methods of its struct. A file there has one concern of the part, which its first line states.
 
 // Layers, the lowest first.
+mod tools;
+
+mod messages;
+
 mod context;
 
 mod one_switch;
@@ -21,6 +25,8 @@ mod fabric;
 mod topology;
 
 mod decisions;
+
+mod beforehand;
 
 mod reruns;
 
@@ -35,18 +41,10 @@ pub mod testing;
 
 pub use crate::report::CounterKind;
 pub use crate::state::Selection;
-pub use context::cause::{DropCause, Origin};
-pub use context::event::{Effect, Event, ListenerPacket, ReportedRule, RuleCount};
-pub use context::histogram::Histogram;
-pub use context::messages::Mail;
 pub use context::options::{LOOK_UP_TABLES, Options};
 pub use context::reports::ViolationKey;
 pub use context::stats::Stats;
-pub use context::trial::{
-    Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial,
-};
 pub use context::uses::{BadUses, Conductor, Due};
-pub use context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
 pub use decisions::await_barriers::{BARRIER_ROUNDS, Unsettled};
 pub use decisions::hit::{AnsweredHits, Hits, MAX_HITS};
 pub use decisions::line_view::LineUse;
@@ -56,6 +54,13 @@ pub use dispatch::copy::EngineCopy;
 pub use dispatch::engine_view::EngineView;
 pub use explained_network::Engines;
 pub use live::{COPIES_A_SECOND, MAX_WATCHES};
+pub use messages::cause::{DropCause, Origin};
+pub use messages::event::{Effect, Event, ListenerPacket, ReportedRule, RuleCount};
+pub use messages::mail::Mail;
+pub use messages::trial::{
+    Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial,
+};
+pub use messages::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
 pub use one_switch::classifier::{PROBE_MAC, is_the_controllers};
 pub use one_switch::cookies::OWN_COOKIES;
 pub use one_switch::counters::drops::{Dropped, KEPT_MINUTES};
@@ -65,6 +70,7 @@ pub use one_switch::switch_counts::SwitchCounts;
 pub use rehearsal::{Rehearsal, Rehearsed, RuleDifference};
 pub use reruns::comparison::Comparison;
 pub use switches::traffic::{Party, PortCount, Traffic};
+pub use tools::histogram::Histogram;
 
 pub use crate::ids::{ShardId, Time};
 pub use crate::labels::{LabelRange, LabelRangeError, LabelStage, LabelView};

@@ -27,18 +27,18 @@ use maple_wire::msg::Message;
 use maple_wire::{Dpid, Port, Version};
 
 use crate::access::AccessList;
-use crate::engine::context::event::{Effect, Event, ReportedRule};
 use crate::engine::context::options::Options;
-use crate::engine::context::trial::{Candidate, DecidedPacket, Trial};
 use crate::engine::context::uses::EngineStore;
 use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::dispatch::Engine;
 use crate::engine::dispatch::copy::EngineCopy;
+use crate::engine::messages::event::{Effect, Event, ReportedRule};
+use crate::engine::messages::trial::{Candidate, DecidedPacket, Trial};
 use crate::engine::one_switch::Switch;
 use crate::ids::{DependentId, ShardId, Time};
 use crate::labels::RehearsedLabel;
+use crate::memory::{Surroundings, SwitchModel, Witness};
 use crate::policy::Policy;
-use crate::remembered::{Surroundings, SwitchModel, Witness};
 use crate::state::{KeptLabel, Store};
 use crate::update::entry_key;
 

@@ -10,7 +10,7 @@ use maple_wire::Field;
 
 use super::{KeyBits, KeyField, KeyForm, LookUp, LookUpTable};
 use crate::network::Mac;
-use crate::state::learned::{LEASES_BY_MAC, Lease};
+use crate::state::snooping_tables::{LEASES_BY_MAC, Lease};
 use crate::state::{Cell, CellValue, Snapshot, Stored, Value};
 
 /// The name of the pairs that hosts have announced.

@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::Name;
 use crate::network::Mac;
-use crate::state::learned::LEASES_BY_MAC;
+use crate::state::snooping_tables::LEASES_BY_MAC;
 use crate::state::{Cell, CellValue, Snapshot, Value};
 use crate::trace::Fields;
 

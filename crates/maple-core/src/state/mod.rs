@@ -46,13 +46,13 @@ mod history;
 mod kind;
 mod known_hosts;
 mod known_ports;
-pub(crate) mod learned;
 mod nesting_limit;
 mod query_answers;
 mod recent_keys;
 mod rows;
 mod selection;
 mod snapshot;
+pub(crate) mod snooping_tables;
 mod txn;
 mod value;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use maple_core::engine::{Engine, Event, Options, ReportedRule, ShardId};
 use maple_core::ids::LeafId;
+use maple_core::memory::{Surroundings, Witness};
 use maple_core::policy::Policy;
-use maple_core::remembered::{Surroundings, Witness};
 use maple_core::state::Write;
 use maple_wire::Dpid;
 

@@ -10,7 +10,7 @@ use maple_core::engine::{Event, Options, ReportedRule};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
-use maple_core::snooped::{self, Lease};
+use maple_core::snooping::{self, Lease};
 use maple_sim::{SimNetwork, SimSwitch};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
@@ -43,7 +43,7 @@ fn packet(from: u32, src: Ipv4Addr, to: Mac, dst: Ipv4Addr) -> Vec<u8> {
 fn network(policy: Arc<dyn Policy>, look_up_tables: u8, explored_leaves: usize) -> SimNetwork {
     let options = Options { look_up_tables, explored_leaves, ..Options::default() };
     let mut sim = SimNetwork::new(policy, 1, &options, 11);
-    snooped::declare(&sim.store, true, true).expect("nothing else has these names");
+    snooping::declare(&sim.store, true, true).expect("nothing else has these names");
     sim.connect(SimSwitch::new(ONE, Version::Of13), (1..=PORTS).map(PortNo));
     sim.run();
     sim.settle_ports();
@@ -214,7 +214,7 @@ fn a_guard_of_leases_follows_leases_and_hosts() {
     let mut sim = network(Arc::new(policy), 4, 0);
     check_all(&mut sim, |_, _| None);
     let leases =
-        (0..HOSTS).filter(|host| host % 5 > 0).flat_map(|host| snooped::lease(&lease(host, at(1, port(host)))));
+        (0..HOSTS).filter(|host| host % 5 > 0).flat_map(|host| snooping::lease(&lease(host, at(1, port(host)))));
     sim.tell(Event::Write(leases.collect()));
     sim.run();
     let wanted = |from, to| Some(port(to)).filter(|_| from % 5 > 0);
@@ -223,8 +223,8 @@ fn a_guard_of_leases_follows_leases_and_hosts() {
     assert!(leaves <= 12, "{leaves} leaves:\n{}", sim.engines()[0].view().tree(ONE));
     assert_eq!(check_all(&mut sim, wanted), 0, "rules carry the packets");
     // One address was given at another port, and one goes to another host.
-    let mut writes = snooped::lease(&lease(1, at(1, port(2))));
-    writes.extend(snooped::lease(&Lease { ip: ip(3), ..lease(2, at(1, port(2))) }));
+    let mut writes = snooping::lease(&lease(1, at(1, port(2))));
+    writes.extend(snooping::lease(&Lease { ip: ip(3), ..lease(2, at(1, port(2))) }));
     sim.tell(Event::Write(writes));
     sim.run();
     check_all(&mut sim, |from, to| Some(port(to)).filter(|_| from % 5 > 0 && from > 2 || from == 4));
@@ -242,7 +242,7 @@ fn groups_without_members_share_a_decision_and_those_of_others_follow_their_memb
     let group = |number: u32| Ipv4Addr::new(239, 0, 0, number as u8);
     let state = sim.store.snapshot();
     let ports = |number: u32| [at(1, 2), at(1, 3 + number % 2)];
-    let writes = (0..20).flat_map(|number| snooped::members(&state, group(number).into(), &ports(number)));
+    let writes = (0..20).flat_map(|number| snooping::members(&state, group(number).into(), &ports(number)));
     sim.tell(Event::Write(writes.collect()));
     sim.run();
     let check = |sim: &mut SimNetwork| {
@@ -258,7 +258,7 @@ fn groups_without_members_share_a_decision_and_those_of_others_follow_their_memb
     assert!(sim.stats().packet_ins - before <= 21, "a decision for each of 20 groups, and one for all others");
     // The members of one group change, and its stream does not come to the controller.
     let state = sim.store.snapshot();
-    sim.tell(Event::Write(snooped::members(&state, group(7).into(), &ports(8))));
+    sim.tell(Event::Write(snooping::members(&state, group(7).into(), &ports(8))));
     sim.run();
     let to = Mac([1, 0, 0x5e, 0, 0, 7]);
     let before = sim.stats().packet_ins;

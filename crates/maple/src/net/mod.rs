@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use maple_core::Net as CoreNet;
 use maple_core::policy::PolicyError;
 use maple_core::route::Route;
-use maple_core::snooped::{Lease, MulticastGroup};
+use maple_core::snooping::{Lease, MulticastGroup};
 use maple_core::state::Stop;
 use maple_core::trace::Source;
 

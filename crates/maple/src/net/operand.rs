@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_core::network::Mac;
-use maple_core::snooped::MulticastGroup;
+use maple_core::snooping::MulticastGroup;
 use maple_wire::Field;
 
 use crate::field::{FieldValue, PacketField};

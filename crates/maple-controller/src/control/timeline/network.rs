@@ -7,7 +7,7 @@ use maple_wire::Dpid;
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
-use crate::memory::format::bytes;
+use crate::storage::format::bytes;
 
 /// The network at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

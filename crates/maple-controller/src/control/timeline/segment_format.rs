@@ -3,7 +3,7 @@
 //! Segments are only appended to. So a crash can only cut the last entries off, and what is before them is whole.
 
 use super::entry::Stamped;
-use crate::memory::format::{Damaged, put, read};
+use crate::storage::format::{Damaged, put, read};
 
 /// The start of each segment: four bytes that say what it is, and the number of its format.
 pub(super) const MAGIC: [u8; 8] = *b"MTL\0\0\0\0\x03";

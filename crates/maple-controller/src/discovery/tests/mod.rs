@@ -45,7 +45,7 @@ struct ProbedNetwork {
     probe_delay: Duration,
     /// Switches without a connection: no frame leaves or arrives there.
     away: BTreeSet<Dpid>,
-    /// The switches that [`IsAway`] reports as suspended, for all shards.
+    /// The switches that [`IsUnreachable`] reports as unreachable, for all shards.
     kept: Arc<Mutex<BTreeSet<Dpid>>>,
     /// A blocked shard: it reads nothing and does nothing.
     blocked: Option<usize>,
@@ -61,8 +61,8 @@ impl ProbedNetwork {
         let kept = Arc::<Mutex<BTreeSet<Dpid>>>::default();
         let discovery = |n| {
             let kept = Arc::clone(&kept);
-            let is_away = IsAway::by(move |dpid| kept.lock().expect("no panic").contains(&dpid));
-            Discovery::new(KEY, Timing::default(), n as u64).asking(is_away)
+            let is_unreachable = IsUnreachable::by(move |dpid| kept.lock().expect("no panic").contains(&dpid));
+            Discovery::new(KEY, Timing::default(), n as u64).asking(is_unreachable)
         };
         ProbedNetwork {
             now: Time(1_000_000_000),

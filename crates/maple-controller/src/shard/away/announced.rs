@@ -1,4 +1,4 @@
-//! Switches whose connections another process will hand over (`memory/takeover/`).
+//! Switches whose connections another process will hand over (`storage/takeover/`).
 //!
 //! The engine has such a switch before its connection comes, as the switch has described itself to the other process,
 //! and restores it (`returns.rs`). When the connection is there, the switch is asked again. If its answer is unchanged,
@@ -10,9 +10,9 @@ use maple_core::engine::{Event, ReportedRule};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Port, PortNo};
 
-use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
 use crate::shard::registry::ConnectionId;
+use crate::storage::takeover::CopiedSwitch;
 
 /// The maximum number of packets that wait for a switch to be up. Chosen: they wait for one handshake, and memory is
 /// bounded.

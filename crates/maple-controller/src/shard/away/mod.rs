@@ -23,7 +23,6 @@ use std::sync::Arc;
 use maple_core::engine::{Engine, Event, ReportedRule, Time};
 use maple_wire::Dpid;
 
-use crate::memory::Departed;
 use crate::session::SwitchInfo;
 use crate::shard::connection::Connection;
 use crate::shard::context::Context;
@@ -32,6 +31,7 @@ use crate::shard::links::Links;
 use crate::shard::mailbox::ShardMessage;
 use crate::shard::registry::ConnectionId;
 use crate::shard::to_switch;
+use crate::storage::Departed;
 use announced::{AnnouncedSwitch, AnnouncedSwitches, up};
 use returns::{ExpectedSwitch, attachment};
 

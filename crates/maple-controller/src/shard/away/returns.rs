@@ -1,4 +1,4 @@
-//! Switches that come back: after a restart of the controller, or after they disconnected (`memory/known_switches.rs`).
+//! Switches that come back: after a restart of the controller, or after they disconnected (`storage/known_switches.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
 //! engine has done so, the shard tells all shards, after the mail of that turn. Each shard asks its engine to restore
@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use maple_core::engine::{Event, ReportedRule, Time};
 use maple_core::ids::LeafId;
+use maple_core::memory::{Surroundings, Witness};
 use maple_core::network::{Location, PortKind};
-use maple_core::remembered::{Surroundings, Witness};
 use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
 use crate::discovery::Attachment;
-use crate::memory::{Departed, KnownSwitches, RestoreWay};
 use crate::shard::context::Context;
 use crate::shard::mailbox::ShardMessage;
 use crate::shard::registry::ConnectionId;
+use crate::storage::{Departed, KnownSwitches, RestoreWay};
 
 /// The switches of this shard that come back.
 #[derive(Debug, Default)]

@@ -13,9 +13,9 @@ use std::time::Duration;
 use maple_core::engine::{ReportedRule, ShardId, Time};
 use maple_wire::Dpid;
 
-use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
 use crate::status::{SwitchPort, SwitchStatus};
+use crate::storage::takeover::CopiedSwitch;
 use crate::time::{after, until};
 
 /// The time for which a switch without a connection is kept by default. Chosen: most switches boot in less than five

@@ -1,12 +1,12 @@
 //! Switches of an earlier run that come back while shards take turns in every order.
 
+use maple_core::memory::{ReadMetadata, Surroundings, Witness};
 use maple_core::network::{HostInfo, Location, Mac};
-use maple_core::remembered::{ReadMetadata, Surroundings, Witness};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::{Departed, KnownSwitches, LeafJournal, Restart};
+use crate::storage::{Departed, KnownSwitches, LeafJournal, Restart};
 
 /// The switches, each with a host and a leaf.
 const SWITCHES: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];

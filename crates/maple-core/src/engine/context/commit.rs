@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Context;
-use super::event::{Effect, ListenerPacket};
-use super::received_packet::ReceivedPacket;
 use super::uses::EngineStore;
+use crate::engine::messages::event::{Effect, ListenerPacket};
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::ids::DependentId;
 use crate::network::{Location, Mac, PortKind};
 use crate::report::{Report, ReportKind, ReportSubject};

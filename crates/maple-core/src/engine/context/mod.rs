@@ -5,22 +5,13 @@
 //! ([`Context::add_effect`]); what is to happen later gets a timer ([`Context::wake_at`]).
 
 pub(super) mod access_hits;
-pub(super) mod backoff;
-pub(super) mod cause;
 pub(super) mod commit;
-pub(super) mod event;
-pub(super) mod expected;
-pub(super) mod histogram;
-pub(super) mod messages;
 pub(super) mod options;
-pub(super) mod received_packet;
 pub(super) mod reports;
 pub(super) mod stats;
 pub(super) mod timers;
-pub(super) mod trial;
+pub(super) mod to_shards;
 pub(super) mod uses;
-pub(super) mod versioned_cache;
-pub(super) mod watched;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,12 +19,12 @@ use std::time::Duration;
 
 use maple_wire::Dpid;
 
+use crate::engine::messages::event::Effect;
+use crate::engine::messages::mail::EngineMessage;
+use crate::engine::tools::histogram::Histogram;
 use crate::ids::{DependentId, ShardId, Time};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Store;
-use event::Effect;
-use histogram::Histogram;
-use messages::EngineMessage;
 use options::Options;
 use reports::{Novelty, Reports};
 use stats::Stats;

@@ -32,8 +32,8 @@ use maple_wire::Dpid;
 use crate::capabilities::SwitchModel;
 use crate::ids::{DependentId, ShardId, Time};
 use crate::labels::LabelIds;
+use crate::memory::Surroundings;
 use crate::network::Gauge;
-use crate::remembered::Surroundings;
 use crate::state::{
     AddressKinds, Author, Cell, Commit, Conflict, ExclusiveCommit, Memorable, Snapshot, Store, Txn, UseMoment, Write,
     Written,

@@ -3,12 +3,12 @@
 use super::Decisions;
 use super::leaf::{Leaf, LeafState, shown};
 use crate::compile::{LeafAction, RuleTable};
-use crate::engine::context::cause::Origin;
-use crate::engine::context::expected::Expected;
-use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::reports::Novelty;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::cause::Origin;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::look_up_tables::WithMetadata;
+use crate::engine::tools::expected::Expected;
 use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::Goal;

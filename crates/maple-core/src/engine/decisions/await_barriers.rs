@@ -12,9 +12,9 @@ use maple_wire::Dpid;
 
 use super::Decisions;
 use super::leaves::Leaves;
-use crate::engine::context::event::Effect;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
+use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, Time};

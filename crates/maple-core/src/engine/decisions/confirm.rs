@@ -6,8 +6,8 @@ use maple_wire::Dpid;
 use maple_wire::msg::FlowRemoved;
 
 use super::Decisions;
-use crate::engine::context::event::Effect;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::is_ours;
 use crate::engine::one_switch::look_up_tables::LookUps;

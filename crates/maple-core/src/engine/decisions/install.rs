@@ -5,8 +5,8 @@
 
 use super::Decisions;
 use super::leaf::LeafState;
-use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{LeafId, RouteId};
 
 impl Decisions {

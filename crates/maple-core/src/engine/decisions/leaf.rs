@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use maple_wire::{Constraint, Dpid, Field};
 
-use crate::engine::context::cause::Origin;
-use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::messages::cause::Origin;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::ids::{RouteId, Time};
+use crate::memory::Witness;
 use crate::network::Mac;
-use crate::remembered::Witness;
 use crate::route::{Goal, Resolved};
 use crate::state::Snapshot;
 use crate::trace::{ReadMetadata, Trace};

@@ -10,11 +10,11 @@ use maple_wire::Dpid;
 use super::Decisions;
 use super::leaf::{Leaf, LeafState};
 use crate::compile::LeafAction;
-use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::action_sets::act_on_set;
 use crate::engine::one_switch::tables::Waiter;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId, RouteId, Time};
 use crate::route::Resolved;
 

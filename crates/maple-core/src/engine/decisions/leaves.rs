@@ -12,10 +12,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Decisions;
 use super::leaf::Leaf;
-use crate::engine::context::cause::Origin;
-use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::versioned_cache::VersionedCache;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::cause::Origin;
+use crate::engine::messages::received_packet::ReceivedPacket;
+use crate::engine::tools::versioned_cache::VersionedCache;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::trace::{Source, Trace};
 

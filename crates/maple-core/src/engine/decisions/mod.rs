@@ -53,7 +53,7 @@ use std::sync::Arc;
 
 use crate::engine::context::Context;
 use crate::engine::context::access_hits::AccessHits;
-use crate::engine::context::event::Effect;
+use crate::engine::messages::event::Effect;
 use crate::policy::Policy;
 use await_barriers::BarrierWaits;
 use leaves::Leaves;

@@ -14,9 +14,9 @@ use super::Decisions;
 use super::leaf::{Leaf, shown};
 use super::leaves::Leaves;
 use crate::check::Observation;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{LeafId, Time};
 use crate::trace::Trace;
 

@@ -20,11 +20,11 @@ use maple_wire::Field;
 
 use super::Decisions;
 use super::runs::RunOutcome;
-use crate::engine::context::cause::Origin;
-use crate::engine::context::expected::Expected;
-use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
+use crate::engine::messages::cause::Origin;
+use crate::engine::messages::received_packet::ReceivedPacket;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId};
 use crate::network::{Mac, PortKind};
 use crate::run::Finished;

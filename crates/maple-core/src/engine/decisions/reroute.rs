@@ -9,9 +9,9 @@
 use super::Decisions;
 use super::await_barriers::PathChange;
 use super::leaf::{LeafState, Reroute};
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
+use crate::engine::tools::expected::Expected;
 use crate::ids::LeafId;
 use crate::route::Goal;
 

@@ -4,8 +4,8 @@ use maple_wire::Dpid;
 
 use super::Decisions;
 use super::leaf::{Leaf, source_lines};
-use crate::engine::context::event::RuleCount;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::event::RuleCount;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::classifier::reason;
 use crate::engine::one_switch::cookies::{Subject, subject_of};

@@ -6,9 +6,9 @@ use maple_wire::Version;
 
 use super::Decisions;
 use super::leaf::Leaf;
-use crate::engine::context::cause::DropCause;
-use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::cause::DropCause;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::look_ups::SOURCE_IS_HERE;
 use crate::policy::Policy;
 use crate::policy_error::PolicyError;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::Decisions;
 use super::leaf::LeafState;
-use crate::engine::context::cause::{DropCause, Origin};
-use crate::engine::context::expected::Expected;
-use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::cause::{DropCause, Origin};
+use crate::engine::messages::received_packet::ReceivedPacket;
+use crate::engine::tools::expected::Expected;
 use crate::ids::LeafId;
 use crate::route::Resolved;
 use crate::state::Snapshot;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
-use crate::engine::context::cause::Origin;
-use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::messages::cause::Origin;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::ids::DependentId;
 
 /// The number of rounds in one batch after which f's decisions are not cached. If f observes what is not tracked, each

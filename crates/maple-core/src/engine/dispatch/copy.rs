@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::Engine;
+use crate::engine::beforehand::samples::Samples;
 use crate::engine::live::LiveWatches;
 use crate::engine::reruns::restore::Restore;
-use crate::engine::reruns::samples::Samples;
 
 /// A copy of an engine, which does nothing by itself.
 pub struct EngineCopy(pub(in crate::engine) Engine);

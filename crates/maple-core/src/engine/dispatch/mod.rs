@@ -18,24 +18,24 @@ use maple_wire::msg::stats::StatsReply;
 use maple_wire::msg::{ErrorMsg, PacketIn};
 
 use crate::capabilities::Capabilities;
+use crate::engine::beforehand::explore::Explorer;
+use crate::engine::beforehand::samples::Samples;
 use crate::engine::context::Context;
-use crate::engine::context::event::{Effect, Event};
-use crate::engine::context::messages::{EngineMessage, Refreshed};
 use crate::engine::context::options::Options;
-use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::uses::{BadUses, Conductor};
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::hit::Hits;
 use crate::engine::fabric::Fabric;
 use crate::engine::live::LiveWatches;
+use crate::engine::messages::event::{Effect, Event};
+use crate::engine::messages::mail::{EngineMessage, Refreshed};
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::cookies::is_of_watch;
 use crate::engine::one_switch::counters::statistics::{Reply, StatisticsQuestion};
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
-use crate::engine::reruns::explore::Explorer;
 use crate::engine::reruns::reload::Reload;
 use crate::engine::reruns::restore::Restore;
-use crate::engine::reruns::samples::Samples;
 use crate::engine::topology::Topology;
 use crate::engine::topology::presume::presume;
 use crate::ids::{ShardId, Time};
@@ -134,7 +134,7 @@ impl Engine {
         self.decide_and_update();
         self.fabric.switches.check_demand(&mut self.fabric.ctx);
         self.decisions.publish(&mut self.fabric.ctx);
-        for dpid in self.fabric.switches.away_for_too_long() {
+        for dpid in self.fabric.switches.with_too_many_waits() {
             self.on_switch_down(dpid);
         }
         self.fabric.withhold_from_unreachable();

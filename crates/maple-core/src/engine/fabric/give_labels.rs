@@ -3,8 +3,8 @@
 use maple_wire::{Constraint, Dpid};
 
 use super::Fabric;
-use crate::engine::context::messages::EngineMessage;
 use crate::engine::context::timers::Timer;
+use crate::engine::messages::mail::EngineMessage;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::engine::one_switch::restoring::RESTORE_POLL;

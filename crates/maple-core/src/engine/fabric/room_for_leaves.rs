@@ -5,8 +5,8 @@ use maple_wire::msg::Message;
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 
 use super::Fabric;
-use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
+use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::room::capacity::UsageQuery;
 
 impl Fabric {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::Fabric;
 use super::routes::{Routes, SharedRoute};
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::cookies::dependent_cookie;
 use crate::engine::one_switch::tables::Waiter;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::labels::LabelEffect;
 

@@ -26,12 +26,12 @@
 //!
 //! # Bounds
 //!
-//! At most `MAX_WAITING` (`switches/away.rs`) waits are kept for a switch. If more come, the switch counts as gone.
+//! At most `MAX_WAITING` (`switches/mod.rs`) waits are kept for a switch. If more come, the switch counts as gone.
 
 use maple_wire::{Dpid, Message};
 
 use super::Fabric;
-use crate::engine::context::event::Effect;
+use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::Stale;
 use crate::labels::Refusal;
 use crate::report::Report;

@@ -7,7 +7,7 @@ use super::Switch;
 use super::layout::{ENTRY, Layout};
 use super::priorities;
 use crate::engine::context::options::Options;
-use crate::engine::context::received_packet::from_port;
+use crate::engine::messages::received_packet::from_port;
 use crate::engine::one_switch::counters::senders::Entrance;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::forwarding::to_controller;

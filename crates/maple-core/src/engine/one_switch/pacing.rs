@@ -13,8 +13,8 @@ use maple_wire::Message;
 use super::Switch;
 use super::tables::Requests;
 use crate::engine::context::Context;
-use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
+use crate::engine::messages::event::Effect;
 use crate::ids::Time;
 
 /// The span of time whose share of changes may be sent at once. Chosen: timers do not fire more often than that, and a

@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 
 use crate::ids::Time;
 use crate::labels::LabelKey;
-use crate::remembered::Witness;
+use crate::memory::Witness;
 
 /// The number of batches in which the leaves of a switch are decided. With the pauses between them they take about a
 /// second. Chosen: packets that come meanwhile wait for one batch at most.
@@ -205,8 +205,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::memory::ReadMetadata;
     use crate::network::Location;
-    use crate::remembered::ReadMetadata;
 
     fn witnesses(count: usize) -> Vec<Witness> {
         let at = Location::new(maple_wire::Dpid(1), maple_wire::PortNo(1));

@@ -1,7 +1,7 @@
 //! A switch in numbers, and the rules that it has.
 
 use super::Switch;
-use crate::engine::context::event::ReportedRule;
+use crate::engine::messages::event::ReportedRule;
 use crate::rule::Rule;
 
 impl Switch {

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
-use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::trial::{DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
 use crate::engine::decisions::leaf::source_lines;
 use crate::engine::decisions::runs::{RunOutcome, outcome};
+use crate::engine::messages::received_packet::ReceivedPacket;
+use crate::engine::messages::trial::{DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
 use crate::network::Location;
 use crate::policy::{Policy, PolicyError};
 use crate::route::{Resolved, Route};

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::counted;
 
-use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::trial::{DecidedPacket, DecisionSummary, Difference, DifferenceKind};
 use crate::engine::decisions::leaf::{Leaf, source_lines};
+use crate::engine::messages::received_packet::ReceivedPacket;
+use crate::engine::messages::trial::{DecidedPacket, DecisionSummary, Difference, DifferenceKind};
 use crate::labels::outline;
 use crate::network::{Location, Mac};
 use crate::route::{Resolved, RouteView};

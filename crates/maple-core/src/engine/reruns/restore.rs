@@ -53,22 +53,22 @@ use std::time::Duration;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 use rustc_hash::FxHashSet;
 
-use super::samples::Samples;
-use crate::engine::context::event::{Effect, ReportedRule};
-use crate::engine::context::expected::Expected;
-use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::beforehand::samples::Samples;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::event::{Effect, ReportedRule};
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::restoring::{RESTORE_POLL, Restoring};
+use crate::engine::tools::expected::Expected;
 use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
+use crate::memory::{RememberedLabel, Surroundings, Witness};
 use crate::network::Location;
-use crate::remembered::{RememberedLabel, Surroundings, Witness};
 use crate::rule::Rule;
 use crate::run::Run;
 

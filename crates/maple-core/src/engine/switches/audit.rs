@@ -19,8 +19,8 @@ use maple_wire::{Constraint, Dpid, Match, Message};
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
+use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::cookies::{is_of_watch, is_ours};
 use crate::engine::one_switch::counters::audit_state::{AfterAudit, Judgement, WrongRules};
 use crate::engine::one_switch::counters::polls::REST_FACTOR;

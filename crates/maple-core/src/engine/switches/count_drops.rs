@@ -6,8 +6,8 @@ use maple_wire::Dpid;
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::context::cause::DropCause;
-use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::messages::cause::DropCause;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::counters::drops::Dropped;
 
 impl Switches {

@@ -9,7 +9,7 @@ use maple_wire::{Dpid, Message, Version};
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::context::event::Effect;
+use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::counters::rule_counts::OpenCount;
 use crate::rule::Rule;

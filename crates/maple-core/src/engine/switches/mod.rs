@@ -1,7 +1,6 @@
 //! The switches of this shard.
 
 pub(super) mod audit;
-pub(super) mod away;
 pub(super) mod count_drops;
 pub(super) mod count_rule;
 pub(super) mod measure;
@@ -17,14 +16,14 @@ use rustc_hash::FxHashMap;
 
 use crate::capabilities::Capabilities;
 use crate::engine::context::Context;
-use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::options::Options;
-use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
+use crate::engine::messages::event::Effect;
+use crate::engine::messages::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::look_up_tables::WithMetadata;
 use crate::engine::one_switch::restoring::Restoring;
 use crate::engine::one_switch::tables::Waiter;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::Mac;
@@ -34,6 +33,10 @@ use measure::Demand;
 /// The maximum number of switches that are remembered because they have fewer tables than they announce, or no action
 /// sets. Chosen: more than a network has; whoever reaches the controller's port can claim datapath ids.
 const MAX_WITH_FEWER_TABLES: usize = 4096;
+
+/// The maximum number of waits for changes of an unreachable switch's rules. A route that changes its path adds one.
+/// Chosen: a bound on memory that a network reaches only if paths change for hours.
+const MAX_WAITING: usize = 1 << 18;
 
 /// The switches of this shard, in order.
 #[derive(Default)]
@@ -213,5 +216,21 @@ impl Switches {
         let metadata = found & !assumed.mask | assumed.value;
         let leaf = switch.tree().search(&WithMetadata { packet: &fields, metadata });
         leaf.filter(|_| !fields.read_uncaptured.get())
+    }
+
+    /// Returns the unreachable switches for which too much waits. They count as gone.
+    pub fn with_too_many_waits(&self) -> Vec<Dpid> {
+        let is_full = |switch: &Switch| switch.is_unreachable() && switch.tables.count_waiters() > MAX_WAITING;
+        self.values().filter(|switch| is_full(switch)).map(|switch| switch.dpid()).collect()
+    }
+
+    /// Reports whether this shard has the switch, and the switch has no connection.
+    pub fn is_unreachable(&self, dpid: Dpid) -> bool {
+        self.get(&dpid).is_some_and(|switch| switch.is_unreachable())
+    }
+
+    /// Reports whether some shard has the switch, and the switch has no connection.
+    pub fn is_unreachable_anywhere(ctx: &Context, dpid: Dpid) -> bool {
+        ctx.store.restoring(|all| all.unreachable.contains(&dpid))
     }
 }

@@ -7,10 +7,10 @@ use maple_wire::{Action, Dpid};
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::context::cause::{DropCause, Origin};
-use crate::engine::context::event::Effect;
-use crate::engine::context::messages::EngineMessage;
-use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::messages::cause::{DropCause, Origin};
+use crate::engine::messages::event::Effect;
+use crate::engine::messages::mail::EngineMessage;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::forwarding;
 use crate::network::{OwnFrame, PortKind};
 use crate::report::{Report, ReportKind, ReportSubject};

@@ -6,7 +6,7 @@ use maple_wire::{Constraint, Dpid};
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::context::event::{Effect, Event, ReportedRule};
+use crate::engine::messages::event::{Effect, Event, ReportedRule};
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::{is_ours, watch_number};
 use crate::engine::one_switch::tables::Requests;

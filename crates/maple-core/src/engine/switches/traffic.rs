@@ -8,7 +8,7 @@ use maple_wire::{Dpid, Field, Match, PortNo};
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::context::event::RuleCount;
+use crate::engine::messages::event::RuleCount;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::counters::polls::{CountedRule, StatisticsReading};

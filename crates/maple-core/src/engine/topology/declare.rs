@@ -20,8 +20,8 @@ use maple_wire::{Constraint, Field};
 
 use super::Topology;
 use super::segments::{disjoin, is_segments_port};
-use crate::engine::context::received_packet::from_port;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::received_packet::from_port;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::network::{Facts, HostInfo, Location, Mac, PortKind, PortRole};

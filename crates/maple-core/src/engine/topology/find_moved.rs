@@ -8,8 +8,8 @@ use maple_wire::PortNo;
 
 use super::Topology;
 use super::hosts::{HostAction, RECENTLY_UP, hosts_to_ask_for, probe_host};
-use crate::engine::context::messages::EngineMessage;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::mail::EngineMessage;
 use crate::ids::{ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::{Report, ReportKind, ReportSubject};

@@ -11,11 +11,11 @@ use maple_wire::{Action, Dpid, Field, Match, PortNo};
 
 use super::Topology;
 use super::hosts::{HostAction, Sender, SourceCheck, announcement, is_announcement};
-use crate::engine::context::cause::DropCause;
-use crate::engine::context::event::Effect;
-use crate::engine::context::messages::{EngineMessage, FindHost, SearchResult};
-use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::cause::DropCause;
+use crate::engine::messages::event::Effect;
+use crate::engine::messages::mail::{EngineMessage, FindHost, SearchResult};
+use crate::engine::messages::received_packet::{ReceivedPacket, from_port};
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::layout::CLASSIFIER;
 use crate::ids::ShardId;

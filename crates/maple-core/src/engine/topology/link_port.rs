@@ -8,9 +8,9 @@
 use maple_wire::{Field, Instruction};
 
 use super::Topology;
-use crate::engine::context::cause::DropCause;
-use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::cause::DropCause;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::forwarding::TAG_PRESENT;
 
 impl Topology {

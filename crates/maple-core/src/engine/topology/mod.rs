@@ -18,9 +18,9 @@ use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port, Version};
 
 use crate::capabilities::{Capabilities, SwitchModel};
-use crate::engine::context::event::Effect;
 use crate::engine::context::options::Options;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::ports::{is_physical, is_virtual};
 use crate::engine::one_switch::{Stale, Switch};
 use crate::engine::switches::measure::speed;

@@ -11,10 +11,10 @@
 use maple_wire::Dpid;
 
 use super::Topology;
-use crate::engine::context::cause::DropCause;
-use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::cause::DropCause;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::ids::Time;
 use crate::network::{Location, PortKind};
 

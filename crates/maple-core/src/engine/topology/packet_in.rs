@@ -4,11 +4,11 @@ use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Field};
 
 use super::Topology;
-use crate::engine::context::cause::DropCause;
-use crate::engine::context::event::Effect;
-use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::stats::Stats;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::cause::DropCause;
+use crate::engine::messages::event::Effect;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::classifier::{is_discovery_frame, is_the_controllers};
 use crate::engine::one_switch::cookies::is_copy;
 use crate::network::{Location, Mac, PortKind, PortRole};

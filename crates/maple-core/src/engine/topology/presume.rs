@@ -9,8 +9,8 @@ use crate::engine::context::Context;
 use crate::engine::context::options::Options;
 use crate::engine::topology::may_be_edge;
 use crate::engine::topology::segments::may_be_joined;
+use crate::memory::Surroundings;
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
-use crate::remembered::Surroundings;
 use crate::report::Report;
 use crate::state::{Snapshot, Write};
 

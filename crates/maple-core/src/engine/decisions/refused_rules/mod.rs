@@ -14,9 +14,9 @@ use maple_wire::msg::{ErrorMsg, Experimenter};
 use maple_wire::{Dpid, Version, print};
 
 use super::Decisions;
-use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::paths::RouteTable;

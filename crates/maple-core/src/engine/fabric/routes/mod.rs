@@ -47,7 +47,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::engine::context::expected::Expected;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId, RouteId, ShardId, Time};
 use crate::labels::{LabelEffect, Refusal};
 use crate::route::{Meter, Resolved};

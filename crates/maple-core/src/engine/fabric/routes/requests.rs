@@ -7,8 +7,8 @@ use maple_wire::PortNo;
 
 use super::path::{LabelledPath, PathState};
 use super::{RouteNews, Routes, SharedRoute};
-use crate::engine::context::backoff::pause;
-use crate::engine::context::expected::Expected;
+use crate::engine::tools::backoff::pause;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{RouteId, ShardId, Time};
 use crate::labels::{Holder, LabelEffect, News};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use maple_wire::Version;
 
-use crate::engine::context::backoff::Backoff;
 use crate::engine::one_switch::tables::AuditFindings;
+use crate::engine::tools::backoff::Backoff;
 use crate::ids::Time;
 use crate::report::rule_line;
 use crate::rule::Rule;

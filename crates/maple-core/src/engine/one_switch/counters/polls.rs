@@ -15,9 +15,9 @@ use maple_wire::msg::stats::{FlowStats, PortStats, ReplyBody, StatsReply};
 use maple_wire::{PortNo, Version};
 use rustc_hash::FxHashMap;
 
-use crate::engine::context::event::RuleCount;
-use crate::engine::context::expected::Expected;
+use crate::engine::messages::event::RuleCount;
 use crate::engine::one_switch::cookies::is_ours;
+use crate::engine::tools::expected::Expected;
 use crate::ids::Time;
 use crate::network::Gauge;
 use crate::report::CounterKind;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use maple_wire::msg::stats::FlowStats;
 
-use crate::engine::context::event::RuleCount;
-use crate::engine::context::expected::Expected;
+use crate::engine::messages::event::RuleCount;
+use crate::engine::tools::expected::Expected;
 use crate::update::{EntryKey, entry_key};
 
 /// The open questions to a switch.

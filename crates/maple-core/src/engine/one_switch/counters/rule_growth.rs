@@ -13,8 +13,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::engine::context::access_hits::AskedRule;
-use crate::engine::context::cause::Origin;
-use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::messages::cause::Origin;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::tables::place;
 use crate::ids::LeafId;
 use crate::update::EntryKey;

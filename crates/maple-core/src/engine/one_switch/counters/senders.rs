@@ -16,7 +16,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field, Match, PortNo};
 
 use super::drops::{class_of, exact};
-use crate::engine::context::cause::{DropCause, Origin};
+use crate::engine::messages::cause::{DropCause, Origin};
 use crate::engine::one_switch::Switch;
 use crate::ids::Time;
 use crate::network::Mac;

@@ -13,7 +13,7 @@ use crate::trace::Source;
 /// and moves of hosts.
 pub(in crate::engine) type SeenState = (u64, u64, u64);
 
-/// The exploration of a switch. `engine/reruns/explore/` drives it.
+/// The exploration of a switch. `engine/beforehand/explore/` drives it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct ExplorationState {
     /// The state at the end of the last pass.

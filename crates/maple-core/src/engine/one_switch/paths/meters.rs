@@ -22,9 +22,9 @@ use maple_wire::msg::command::{ADD, DELETE, MODIFY};
 use maple_wire::msg::stats::{MeterConfig, RequestBody, StatsRequest};
 use maple_wire::msg::{Band, BandKind, ErrorMsg, Message, MeterMod};
 
-use crate::engine::context::expected::Expected;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::tables::Requests;
+use crate::engine::tools::expected::Expected;
 use crate::ids::Time;
 use crate::route::{Limit, Unit};
 use crate::rule::Rule;

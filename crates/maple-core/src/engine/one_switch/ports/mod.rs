@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use maple_wire::{Dpid, PortNo};
 
-use crate::engine::context::backoff::Backoff;
 use crate::engine::context::options::Options;
 use crate::engine::one_switch::cookies::{copy_cookie, own_cookie};
 use crate::engine::one_switch::layout::Layout;
+use crate::engine::tools::backoff::Backoff;
 use crate::ids::Time;
 use crate::network::Mac;
 use host_rules::{HostCookies, HostRules};

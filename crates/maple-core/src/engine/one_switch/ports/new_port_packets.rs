@@ -1,6 +1,6 @@
 //! The packets that wait until it is known what their port leads to.
 
-use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::ids::Time;
 
 /// The packets that wait at one switch, each with its deadline.

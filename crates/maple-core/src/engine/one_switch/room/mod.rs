@@ -4,9 +4,9 @@ pub(in crate::engine) mod capacity;
 
 use std::time::Duration;
 
-use crate::engine::context::backoff::pause;
 use crate::engine::context::options::Options;
 use crate::engine::one_switch::tables::Postponed;
+use crate::engine::tools::backoff::pause;
 use crate::ids::Time;
 use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};

@@ -68,7 +68,7 @@ mod postponed;
 mod removals;
 mod reported_rules;
 mod shared_table;
-mod suspended;
+mod unreachable;
 
 /// The maximum number of entries that are noted because they began to drop packets, or ceased to. Chosen: more than an
 /// update changes in most networks; the drops of further ones are known from the next report on.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::context::backoff::Backoff;
+use crate::engine::tools::backoff::Backoff;
 use crate::ids::Time;
 use crate::update::EntryKey;
 

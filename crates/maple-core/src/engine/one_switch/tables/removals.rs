@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::engine::context::expected::Expected;
+use crate::engine::tools::expected::Expected;
 use crate::ids::Time;
 use crate::update::EntryKey;
 

@@ -23,8 +23,8 @@ use maple_wire::{Dpid, Field, PortNo};
 
 use super::probe::probe;
 use super::{HostAction, Hosts};
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
+use crate::engine::tools::expected::Expected;
 use crate::ids::Time;
 use crate::network::{Location, Mac};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use maple_wire::Dpid;
 
 use super::{HostAction, Hosts, Limits, Sender};
-use crate::engine::context::messages::SearchResult;
+use crate::engine::messages::mail::SearchResult;
 use crate::ids::Time;
 use crate::network::{Location, Mac};
 use crate::report::{MoveReason, Report};

@@ -44,10 +44,10 @@ use std::time::Duration;
 
 use maple_wire::{Dpid, PortNo};
 
-use crate::engine::context::expected::Expected;
-use crate::engine::context::messages::SearchResult;
 use crate::engine::context::options::Options;
 use crate::engine::context::timers::Timer;
+use crate::engine::messages::mail::SearchResult;
+use crate::engine::tools::expected::Expected;
 use crate::ids::{ShardId, Time};
 use crate::network::{Facts, HostInfo, Location, Mac, PortKind};
 use crate::report::{MoveReason, Report};

@@ -8,8 +8,8 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Packet, Version};
 
 use super::*;
-use crate::engine::context::messages::FindHost;
-use crate::engine::context::received_packet::from_port;
+use crate::engine::messages::mail::FindHost;
+use crate::engine::messages::received_packet::from_port;
 use crate::network::{Facts, HostFacts, PortInfo};
 use crate::state::{Store, SwitchInfo, Write};
 

@@ -33,8 +33,8 @@ use maple_wire::icmpv6_type::value::NEIGHBOR_SOLICIT;
 use maple_wire::{Field, Packet};
 
 use super::Topology;
-use crate::engine::context::messages::EngineMessage;
 use crate::engine::fabric::Fabric;
+use crate::engine::messages::mail::EngineMessage;
 use crate::forwarding::TAG_PRESENT;
 use crate::ids::Time;
 use crate::network::{Facts, Location, Mac, PortKind, PortRole};

@@ -21,12 +21,12 @@ use maple_wire::packet::text::summary;
 use maple_wire::{Dpid, Field, Match, Packet, PortNo};
 use rustc_hash::FxHashMap;
 
-use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::ids::Time;
 use crate::network::Mac;
 pub(super) use class::class_of;
 
-use crate::engine::context::cause::{DropCause, Origin};
+use crate::engine::messages::cause::{DropCause, Origin};
 
 /// The number of minutes that are kept. Chosen: somebody who is told that something does not work asks within a quarter
 /// of an hour, and memory is bounded by it.

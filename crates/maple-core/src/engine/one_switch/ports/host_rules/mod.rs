@@ -50,10 +50,10 @@ use maple_wire::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
 use maple_wire::ip_proto::value::ICMPV6;
 use maple_wire::{Action, Field, Instruction, Match, PortNo};
 
-use crate::engine::context::expected::Expected;
-use crate::engine::context::received_packet::from_port;
+use crate::engine::messages::received_packet::from_port;
 use crate::engine::one_switch::layout::{ENTRY, Layout};
 use crate::engine::one_switch::priorities;
+use crate::engine::tools::expected::Expected;
 use crate::forwarding::to_controller;
 use crate::ids::Time;
 use crate::look_ups::SOURCE_IS_HERE;

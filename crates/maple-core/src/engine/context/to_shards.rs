@@ -1,0 +1,118 @@
+//! What the engine tells shards, itself among them: messages, and the work that a commit causes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_wire::Dpid;
+
+use super::Context;
+use crate::engine::messages::event::Effect;
+use crate::engine::messages::mail::{EngineMessage, Mail, Refreshed};
+use crate::ids::{DependentId, ShardId};
+use crate::network::Location;
+use crate::state::{Commit, Selection, Snapshot, Write};
+
+impl Context {
+    /// Writes what `decide` returns for the newest state, and does what follows from that.
+    pub fn write(&mut self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) {
+        let commit = self.store.update(decide);
+        self.apply_commit(commit);
+    }
+
+    /// Carries out what a commit requires, here and at other shards.
+    pub fn apply_commit(&mut self, commit: Commit) {
+        let mut by_shard: BTreeMap<ShardId, BTreeSet<DependentId>> = BTreeMap::new();
+        for dependent in commit.withdraw {
+            by_shard.entry(ShardId::owning(dependent)).or_default().insert(dependent);
+        }
+        for (shard, dependents) in by_shard {
+            if shard == self.shard {
+                self.hear(dependents);
+            } else {
+                self.send_to_shard(shard, EngineMessage::Reconsider(dependents));
+            }
+        }
+        let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();
+        let state = self.store.snapshot();
+        let shard_of = |at: &Location| state.shard_of(at.switch);
+        for at in commit.ports {
+            if let Some(to) = shard_of(&at) {
+                refreshed.entry(to).or_default().ports.insert(at);
+            }
+        }
+        for (at, mac) in commit.hosts {
+            if let Some(to) = shard_of(&at) {
+                refreshed.entry(to).or_default().hosts.insert((at, mac));
+            }
+        }
+        for (shard, refreshed) in refreshed {
+            self.send_to_shard(shard, EngineMessage::Refresh(refreshed));
+        }
+        commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
+    }
+
+    /// Notes which dependents of this shard a commit has made stale.
+    pub fn hear(&mut self, dependents: BTreeSet<DependentId>) {
+        self.heard += 1;
+        self.stale.extend(dependents);
+    }
+
+    /// Reports whether some dependents of this shard are stale.
+    pub fn has_stale(&self) -> bool {
+        !self.stale.is_empty()
+    }
+
+    /// Removes and returns the stale dependents of this shard.
+    pub fn take_stale(&mut self) -> BTreeSet<DependentId> {
+        std::mem::take(&mut self.stale)
+    }
+
+    /// Notes all dependents of this shard that commits so far have made stale, where no message has named them.
+    pub fn catch_up(&mut self, stale: impl IntoIterator<Item = DependentId>) {
+        self.stale.extend(stale);
+        self.heard = self.store.ended(self.shard);
+    }
+
+    /// Reports whether this shard knows which dependents are stale. If not, another shard has changed the state, and
+    /// its message is on the way.
+    pub fn has_heard_all(&self) -> bool {
+        self.heard >= self.store.ended(self.shard)
+    }
+
+    /// Withdraws the selected leaves at every shard.
+    pub fn invalidate(&mut self, selection: &Selection) {
+        let state = self.store.snapshot();
+        let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
+        for shard in shards {
+            self.send_to_shard(shard, EngineMessage::Withdraw(selection.clone()));
+        }
+    }
+
+    /// Takes in a message from another shard.
+    pub fn receive(&mut self, message: EngineMessage) {
+        self.inbox.push_back(message);
+    }
+
+    /// Removes and returns the next message to this shard.
+    pub fn next_message(&mut self) -> Option<EngineMessage> {
+        self.inbox.pop_front()
+    }
+
+    /// Sends a message to a shard.
+    pub fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
+        if to == self.shard {
+            self.inbox.push_back(message);
+        } else {
+            let mail = Mail::new(self.shard, self.mails, message);
+            self.mails += 1;
+            self.out.push(Effect::Mail { to, mail });
+        }
+    }
+
+    /// Sends a message to the shard that serves a switch. A switch that is gone needs no message: its links are gone
+    /// too, and with them every leaf whose route used them.
+    pub fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
+        if let Some(shard) = self.store.snapshot().shard_of(dpid) {
+            self.send_to_shard(shard, message);
+        }
+    }
+}
