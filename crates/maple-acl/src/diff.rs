@@ -36,7 +36,7 @@ pub struct Comparison {
 }
 
 /// The identity of an entry: its packets and the list's action for them.
-type RuleKey<'a> = (&'a Cube, AccessAction);
+type EntryKey<'a> = (&'a Cube, AccessAction);
 
 impl List {
     /// Compares this list with another one that would take its place.
@@ -65,7 +65,7 @@ impl List {
         Comparison { differences: found.into_values().collect(), complete }
     }
 
-    fn keys(&self) -> Vec<RuleKey<'_>> {
+    fn keys(&self) -> Vec<EntryKey<'_>> {
         (0..self.entries().len()).map(|at| (&self.entries()[at].cube, self.action(self.rule_of(at)))).collect()
     }
 
@@ -121,12 +121,12 @@ impl WrittenList for List {
 }
 
 /// Pairs equal entries, ascending in both lists: a longest such sequence among entries that occur once.
-fn common(ours: &[RuleKey<'_>], theirs: &[RuleKey<'_>]) -> Vec<(usize, usize)> {
+fn common(ours: &[EntryKey<'_>], theirs: &[EntryKey<'_>]) -> Vec<(usize, usize)> {
     let begin = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
     let (a, b) = (&ours[begin..], &theirs[begin..]);
     let end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[..a.len() - end], &b[..b.len() - end]);
-    let mut places: HashMap<&RuleKey<'_>, Option<usize>> = HashMap::new();
+    let mut places: HashMap<&EntryKey<'_>, Option<usize>> = HashMap::new();
     for (at, key) in b.iter().enumerate() {
         places.entry(key).and_modify(|place| *place = None).or_insert(Some(at));
     }

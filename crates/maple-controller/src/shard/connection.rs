@@ -62,13 +62,13 @@ pub(crate) struct Input {
     /// Bytes read so far.
     pub bytes: u64,
     /// Whether the socket may have more to read.
-    pub readable: bool,
+    pub is_readable: bool,
     /// The earliest time at which unread data can have arrived; `None` if everything is read.
     pub waiting_since: Option<Time>,
     /// Whether the peer has closed its side. Then reading continues to the end of the stream.
     pub is_closed: bool,
     /// Whether it is not read, because too much output waits.
-    pub paused: bool,
+    pub is_paused: bool,
     /// The overdue deadline, while data that may be the answer lies unread.
     overdue: Option<Overdue>,
 }
@@ -128,7 +128,7 @@ pub(crate) struct ConnectedSwitch {
     /// The switch's ports as of the latest port-status.
     pub ports: Arc<Vec<Port>>,
     /// Whether its rules were read, so that discovery and the engine use it.
-    pub in_use: bool,
+    pub is_in_use: bool,
 }
 
 impl ConnectedSwitch {
@@ -141,7 +141,7 @@ impl ConnectedSwitch {
             description: info.text(),
             info: SwitchInfo { ports: Vec::new(), ..info.clone() },
             ports: Arc::new(info.ports.clone()),
-            in_use: false,
+            is_in_use: false,
         }
     }
 
@@ -183,7 +183,7 @@ impl Connection {
             program,
             switch: None,
             counters: SwitchCounters::default(),
-            input: Input { readable: true, ..Input::default() },
+            input: Input { is_readable: true, ..Input::default() },
             queued: Queued::default(),
             moves: MigrationState::default(),
             is_unencodable_told: false,
@@ -227,14 +227,14 @@ impl Connection {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.input.readable = self.socket.has_more();
+                self.input.is_readable = self.socket.has_more();
                 return Ok(0);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
             Err(error) => return Err(error),
         };
         // The end of the stream may follow.
-        self.input.readable = !self.socket.is_drained_by(read, buffer.len()) || self.input.is_closed;
+        self.input.is_readable = !self.socket.is_drained_by(read, buffer.len()) || self.input.is_closed;
         self.input.bytes += read as u64;
         Ok(read)
     }
@@ -310,7 +310,7 @@ impl Connection {
         })?;
         counters.of_bytes_out += taken as u64;
         match &mut self.state {
-            ConnectionState::Open { session, .. } if taken > 0 && self.input.paused => session.on_progress(now),
+            ConnectionState::Open { session, .. } if taken > 0 && self.input.is_paused => session.on_progress(now),
             ConnectionState::Lingering(_) if waited > 0 && self.outbox.is_empty() => self.close_writing(),
             _ => {}
         }
@@ -320,11 +320,11 @@ impl Connection {
         }
         // A program's switch is paused as soon as any answer waits.
         let pause = if self.is_served() { 0 } else { limits.pause };
-        if !self.input.paused && waiting > pause {
-            self.input.paused = true;
+        if !self.input.is_paused && waiting > pause {
+            self.input.is_paused = true;
             counters.of_paused += 1;
-        } else if self.input.paused && waiting <= pause / 2 {
-            self.input.paused = false;
+        } else if self.input.is_paused && waiting <= pause / 2 {
+            self.input.is_paused = false;
         }
         Ok(())
     }
@@ -404,7 +404,7 @@ impl Connection {
     pub fn may_enforce_deadline(&mut self, now: Time) -> bool {
         let deadline = self.session().and_then(|session| session.deadline());
         // A paused connection is not read, so its unread data does not count.
-        if self.input.paused || deadline.is_none_or(|deadline| deadline > now) {
+        if self.input.is_paused || deadline.is_none_or(|deadline| deadline > now) {
             return true;
         }
         let up_to = match self.input.overdue {

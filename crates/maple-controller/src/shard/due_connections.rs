@@ -32,7 +32,7 @@ pub(super) struct ReadShare {
 impl DueConnections {
     /// Queues a connection for reading, if it has data.
     pub fn want_read(&mut self, connection: &mut Connection) {
-        let is_due = connection.input.readable && !connection.input.paused;
+        let is_due = connection.input.is_readable && !connection.input.is_paused;
         if is_due && !std::mem::replace(&mut connection.queued.to_read, true) {
             self.to_read.push_back(connection.id.slot);
         }
@@ -81,7 +81,7 @@ impl DueConnections {
                 share.handshakes -= 1;
             }
             connection.queued.to_read = false;
-            if connection.input.readable && !connection.input.paused {
+            if connection.input.is_readable && !connection.input.is_paused {
                 return Some(slot);
             }
         }

@@ -166,7 +166,7 @@ impl Io {
     /// Records that a connection has data to read, which arrived after `since`, and whether the stream has ended.
     fn note_readable(&mut self, slot: usize, since: Time, is_over: bool) {
         if let Some(connection) = self.connections.get(slot) {
-            connection.input.readable = true;
+            connection.input.is_readable = true;
             connection.input.waiting_since.get_or_insert(since);
             connection.input.is_closed |= is_over;
             self.due.want_read(connection);
@@ -275,7 +275,7 @@ impl Io {
         }
         // The other shard's list had it. Data may have arrived meanwhile, so read whatever the poll reports.
         connection.queued = Queued::default();
-        connection.input.readable = true;
+        connection.input.is_readable = true;
         let claims = connection.claims.take();
         if claims.is_none() {
             let took = until(connection.moves.last.unwrap_or(ctx.now), ctx.now);
@@ -307,7 +307,7 @@ impl Io {
     pub fn linger(&mut self, slot: usize, now: Time) {
         let Some(connection) = self.connections.present(slot) else { return };
         connection.linger(after(now, LINGER));
-        connection.input.paused = false;
+        connection.input.is_paused = false;
         self.due.want_write(connection);
         self.due.want_read(connection);
         self.due.arm(connection);
@@ -427,7 +427,7 @@ impl Io {
     pub fn end_read(&mut self, now: Time, slot: usize) {
         // It may have migrated, to the shard that has its switch.
         let Some(connection) = self.connections.get(slot) else { return };
-        if !connection.input.readable && self.programs.is_none() {
+        if !connection.input.is_readable && self.programs.is_none() {
             connection.input.waiting_since = None;
         }
         if !connection.socket.is_tls() {
@@ -536,10 +536,10 @@ impl Io {
         // It may have ended since it was queued.
         let Some(connection) = self.connections.get(slot) else { return Ok(()) };
         connection.queued.to_write = false;
-        let was_paused = connection.input.paused;
+        let was_paused = connection.input.is_paused;
         connection.write(ctx.now, self.limits, &mut ctx.counters)?;
         connection.outbox.give_back(&mut self.spare_buffer);
-        if was_paused && !connection.input.paused {
+        if was_paused && !connection.input.is_paused {
             self.due.want_read(connection);
         }
         Ok(())

@@ -185,7 +185,8 @@ impl Switches {
         ctx.counters.of_dp_disconnections += 1;
         connection.counters.disconnections += 1;
         self.closed.counters.add(dpid, std::mem::take(&mut connection.counters));
-        let info = connection.switch.take().filter(|switch| switch.in_use).map(|switch| Box::new(switch.into_info()));
+        let info =
+            connection.switch.take().filter(|switch| switch.is_in_use).map(|switch| Box::new(switch.into_info()));
         ctx.registry.set_silent(dpid, true);
         self.away.depart(DepartedSwitch { info, ..DepartedSwitch::forgotten(dpid) }, true, ctx);
     }
@@ -200,9 +201,9 @@ impl Switches {
     pub fn on_rules(&mut self, slot: usize, rules: Vec<ReportedRule>, io: &mut Io, ctx: &mut Context) {
         let Some((id, dpid, switch)) = io.up(slot) else { return };
         // Rules that are held reach the engine when it restores the switch.
-        let rules = if switch.in_use { Some(rules) } else { self.away.hold(id, dpid, rules, ctx) };
+        let rules = if switch.is_in_use { Some(rules) } else { self.away.hold(id, dpid, rules, ctx) };
         if let Some(rules) = rules {
-            if !std::mem::replace(&mut switch.in_use, true) {
+            if !std::mem::replace(&mut switch.is_in_use, true) {
                 self.links.on_switch_up(ctx.now, dpid, &switch.ports);
             }
             ctx.events.push(Event::RulesRead { dpid, rules });
@@ -220,7 +221,7 @@ impl Switches {
         count(connection, &message, ctx);
         if let (Message::PortStatus(status), Some(switch)) = (&message, &mut connection.switch) {
             apply_port_status(Arc::make_mut(&mut switch.ports), status.clone());
-            if switch.in_use {
+            if switch.is_in_use {
                 self.links.on_port_status(ctx.now, dpid, status);
             }
         }
@@ -257,7 +258,7 @@ impl Switches {
     /// Records whether a connected switch is silent. While it is, missing probes say nothing about the wires.
     pub fn set_silent(&mut self, slot: usize, is_silent: bool, io: &mut Io, ctx: &mut Context) {
         // A switch that is not in use yet, perhaps because its handshake is not done, is not probed.
-        if let Some((_, dpid, ConnectedSwitch { in_use: true, .. })) = io.present(slot).and_then(Connection::up) {
+        if let Some((_, dpid, ConnectedSwitch { is_in_use: true, .. })) = io.present(slot).and_then(Connection::up) {
             ctx.registry.set_silent(dpid, is_silent);
             if is_silent { self.links.suspend(dpid) } else { self.links.resume(ctx.now, dpid) }
         }
@@ -333,7 +334,7 @@ impl Switches {
 
     /// Records that the engine knows a connected switch, and has asked for its rules.
     pub fn on_flows_asked(&mut self, slot: usize, io: &mut Io, ctx: &mut Context) {
-        if let Some((id, dpid, ConnectedSwitch { in_use: false, .. })) = io.up(slot) {
+        if let Some((id, dpid, ConnectedSwitch { is_in_use: false, .. })) = io.up(slot) {
             self.away.on_switch_known(Some(id), dpid, ctx);
         }
     }
@@ -374,7 +375,7 @@ impl Switches {
         let facts = Arc::clone(engine.store().snapshot().facts());
         let ports_in_use = |connection: &Connection| {
             let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
-            let is_known = switch.in_use && io.connections().slot_of(dpid) == Some(connection.id.slot);
+            let is_known = switch.is_in_use && io.connections().slot_of(dpid) == Some(connection.id.slot);
             is_known.then(|| (dpid, Arc::clone(&switch.ports)))
         };
         let mut switches: Vec<_> = io.connections().iter().filter_map(ports_in_use).collect();
@@ -443,7 +444,7 @@ impl Switches {
         let claimants = std::mem::take(&mut connection.claimants);
         connection.end_program();
         if let Some(dpid) = dpid {
-            let info = switch.filter(|switch| switch.in_use).map(|switch| Box::new(switch.into_info()));
+            let info = switch.filter(|switch| switch.is_in_use).map(|switch| Box::new(switch.into_info()));
             let departure = DepartedSwitch { dpid, connection: Some(id), info, claimants };
             if up {
                 io.connections_mut().disconnect(dpid);
@@ -468,7 +469,7 @@ impl Switches {
 fn refined(reason: CloseReason, connection: &Connection) -> CloseReason {
     match (reason, connection.dpid) {
         (CloseReason::EchoTimeout(_), Some(dpid)) if !connection.claimants.is_empty() => CloseReason::Replaced(dpid),
-        (CloseReason::EchoTimeout(_) | CloseReason::RequestTimeout(_), _) if connection.input.paused => {
+        (CloseReason::EchoTimeout(_) | CloseReason::RequestTimeout(_), _) if connection.input.is_paused => {
             CloseReason::NotReading(connection.outbox.len())
         }
         (reason, _) => reason,

@@ -48,7 +48,7 @@ pub(super) fn reads_all_rules(message: &Message) -> bool {
 
 /// Reports whether a request that can wait should wait, because much output does.
 pub(super) fn is_busy(slot: usize, io: &mut Io) -> bool {
-    io.get(slot).is_some_and(|connection| connection.input.paused || connection.outbox.len() > MAX_BYTES_BEFORE_POLL)
+    io.get(slot).is_some_and(|connection| connection.input.is_paused || connection.outbox.len() > MAX_BYTES_BEFORE_POLL)
 }
 
 /// Sends a packet-out with more outputs than fit one message.

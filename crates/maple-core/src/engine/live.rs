@@ -92,7 +92,7 @@ struct LiveWatch {
     due: Time,
     /// The time and the transaction ids with which the rule was last sent; `None` if the switch is not to have the
     /// rule.
-    sent: Option<SentRules>,
+    sent: Option<SentRule>,
     /// The start of the second that is counted, and the copies in it.
     second: Time,
     copies: u32,
@@ -100,7 +100,7 @@ struct LiveWatch {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct SentRules {
+struct SentRule {
     at: Time,
     xid: u32,
 }
@@ -242,7 +242,7 @@ impl LiveWatches {
         // A deletion in this batch comes after it.
         fabric.ctx.add_effect(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
         if let Some(watch) = self.0.get_mut(&number) {
-            watch.sent = Some(SentRules { at: now, xid });
+            watch.sent = Some(SentRule { at: now, xid });
         }
         self.tell(fabric, number, LiveNews::Watching);
     }

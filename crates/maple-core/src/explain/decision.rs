@@ -6,7 +6,7 @@ use super::{EnteringPacket, PolicyTrial};
 use crate::network::Location;
 use crate::policy_error::PolicyError;
 use crate::route::Route;
-use crate::run::{AccountStep, Finished, Violation};
+use crate::run::{AccountStep, RunResult, Violation};
 use crate::state::{Cell, Write};
 use crate::trace::{Source, Trace};
 
@@ -69,7 +69,7 @@ impl Decision {
         let Some(finished) = run.finish() else {
             return Decision::failed(PolicyError::Exception("the policy ended its own run".into()));
         };
-        let Finished { trace, txn, error, account, violations, .. } = finished;
+        let RunResult { trace, txn, error, account, violations, .. } = finished;
         let resolved = match (resolved, error) {
             // The policy's error is more precise about the place than the error that was recorded for it.
             (Err(error), _) | (_, Some(error)) => Err(error),

@@ -169,7 +169,7 @@ impl RunState {
     ) -> Option<Location> {
         let found = self.read_place(field, source);
         // f may have used the place before, and the trace does not say that one.
-        self.each |= found.is_none() || found != before;
+        self.needs_controller |= found.is_none() || found != before;
         found
     }
 
@@ -249,7 +249,7 @@ impl RunState {
             (None, Component::Presence, _) => CellValue::Value(Some(Value::None)),
             (None, Component::Value, _) => {
                 // No answer agrees with what is known of the packets, so this one is for none of them.
-                self.each = true;
+                self.needs_controller = true;
                 own.cell_value(None)
             }
         };
@@ -264,7 +264,7 @@ impl RunState {
                 let source = self.in_tier(source);
                 self.recorder.read_class(class, source);
             }
-            Classified::TooMany => self.each = true,
+            Classified::TooMany => self.needs_controller = true,
         }
         let value = match (&self.slice, value) {
             (Some(slice), CellValue::Location(at)) => CellValue::Location(at.filter(|at| slice.has_port(*at))),

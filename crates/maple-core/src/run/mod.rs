@@ -74,26 +74,34 @@ struct RunState {
     slice: Option<Scope>,
     read_switch: bool,
     /// Whether every packet that this trace matches must come to the controller.
-    each: bool,
+    needs_controller: bool,
     routes: RunRoutes,
     /// The account of all that the run observes, if it keeps one.
     account: Option<Box<account::Account>>,
     /// The result so far. Its trace and its account come when the run ends.
-    result: Finished,
+    result: RunResult,
 }
 
 /// The routes that f requested, and what constraints make of the one that it returns.
 #[derive(Default)]
 struct RunRoutes {
-    /// The paths that f requested, each with what f read of the result, and whether the run has observed where it ends,
-    /// if a look-up found that.
-    paths: Vec<(Cell, Arc<PathReads>, bool)>,
+    /// The paths that f requested.
+    paths: Vec<RequestedPath>,
     /// Whether a constraint has judged the hops. The leaf then keeps exactly these.
     is_judged: bool,
     /// Whether a constraint demands that the packet passes the switches of its route.
     keeps_way: bool,
     /// The route that a user's constraint judges at the moment.
     view: Option<Arc<RouteView>>,
+}
+
+/// A path that f requested.
+struct RequestedPath {
+    cell: Cell,
+    /// What f read of the result.
+    reads: Arc<PathReads>,
+    /// Whether the run has observed where the path ends. It does so only if f uses more of it than the path.
+    is_end_observed: bool,
 }
 
 /// A frame's captured bytes, its length on the wire, and where it came in.
@@ -116,7 +124,7 @@ enum SubjectView<'a> {
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Finished {
+pub struct RunResult {
     /// The observations of the packet.
     pub trace: Trace,
     /// The cells that f read and wrote.
@@ -148,10 +156,10 @@ pub struct Finished {
     pub took: Duration,
 }
 
-impl Finished {
+impl RunResult {
     /// Creates the result of a run that has done nothing yet, in this transaction.
-    fn nothing(txn: Txn) -> Finished {
-        Finished {
+    fn nothing(txn: Txn) -> RunResult {
+        RunResult {
             trace: Trace::default(),
             txn,
             error: None,
@@ -209,10 +217,10 @@ impl Run {
             tier: None,
             slice: None,
             read_switch: false,
-            each: false,
+            needs_controller: false,
             routes: RunRoutes::default(),
             account: None,
-            result: Finished::nothing(txn),
+            result: RunResult::nothing(txn),
         };
         Run { state: Rc::new(RefCell::new(Some(state))), stopwatch: None }
     }
@@ -276,7 +284,7 @@ impl Run {
     }
 
     /// Marks the packet as one that nobody has sent. Then the answer does not last if f prints, or if it is not allowed.
-    pub(crate) fn on_made_up(self) -> Run {
+    pub(crate) fn made_up(self) -> Run {
         self.state().is_made_up = true;
         self
     }
@@ -310,7 +318,7 @@ impl Run {
     /// and, if a label replaces its VLAN id (`vlan`), that id.
     pub(crate) fn read_location(&self, vlan: bool) {
         let mut state = self.state();
-        let RunState { subject, ingress, recorder, result: Finished { txn, .. }, track_hosts, .. } = &mut *state;
+        let RunState { subject, ingress, recorder, result: RunResult { txn, .. }, track_hosts, .. } = &mut *state;
         let packet = subject.view(*ingress);
         recorder.read(&packet, Field::InPort, Field::InPort.full_mask(), None);
         txn.read(Cell::Port(*ingress));
@@ -333,7 +341,7 @@ impl Run {
             heard |= u64::from(recorder.matches(&packet, cond, None)) << number;
         }
         state.result.heard = heard;
-        state.each |= heard != 0;
+        state.needs_controller |= heard != 0;
     }
 
     /// Checks f's answer against the packet and the network. Returns the part of this answer that lasts, and where the
@@ -348,7 +356,7 @@ impl Run {
         if let Some(open) = state.open_goal(route) {
             return open.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() });
         }
-        let RunState { subject, ingress, recorder, result: Finished { txn, .. }, routes, .. } = &mut *state;
+        let RunState { subject, ingress, recorder, result: RunResult { txn, .. }, routes, .. } = &mut *state;
         let packet = subject.view(*ingress);
         // These are reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match
         // (1.3 §7.2.5). It is not enough that they follow from failed tests.
@@ -369,7 +377,7 @@ impl Run {
             if own.is_empty() && !keeps_way {
                 return Ok(planned);
             }
-            state.each |= !own.is_empty();
+            state.needs_controller |= !own.is_empty();
             let resolved = Arc::new(Resolved { own, keeps_way, ..(*planned.1).clone() });
             Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
         });
@@ -396,20 +404,20 @@ impl Run {
     }
 
     /// Ends the run. Returns `None` if the run has already ended.
-    pub fn finish(&self) -> Option<Finished> {
+    pub fn finish(&self) -> Option<RunResult> {
         let mut state = self.state.borrow_mut().take()?;
-        let each = state.each || state.has_unobserved_reads();
-        for cell in state.routes.paths.iter().flat_map(|(path, reads, _)| reads.at(path)) {
+        let needs_controller = state.needs_controller || state.has_unobserved_reads();
+        for cell in state.routes.paths.iter().flat_map(|path| path.reads.at(&path.cell)) {
             state.result.txn.read(cell);
         }
         let account = state.take_account();
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
         // What f prints, and what it is not allowed, people take for the doing of a packet that came.
-        let Finished { has_output, violations, asks_first, .. } = &state.result;
+        let RunResult { has_output, violations, asks_first, .. } = &state.result;
         let is_for_people = *has_output || !violations.is_empty();
-        trace.needs_controller = each || state.is_made_up && (is_for_people || *asks_first);
-        Some(Finished { trace, account, ..state.result })
+        trace.needs_controller = needs_controller || state.is_made_up && (is_for_people || *asks_first);
+        Some(RunResult { trace, account, ..state.result })
     }
 
     fn state(&self) -> RefMut<'_, RunState> {

@@ -6,7 +6,7 @@ use std::panic::Location as Caller;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::{AccountItem, HostLocation, Run, open_paths, slice};
+use super::{AccountItem, HostLocation, RequestedPath, Run, open_paths, slice};
 use crate::network::{Location, Mac, OwnFrame};
 use crate::policy_error::PolicyError;
 use crate::route::{OpenEnd, Route};
@@ -256,7 +256,7 @@ impl Net {
                 let is_there = found.is_some().then(|| state.is_there(to));
                 let (route, reads) = Route::path(&cell, to, found, is_there, open);
                 state.note_state(Caller::caller(), || AccountItem::Path(cell.clone(), is_there == Some(true)));
-                state.routes.paths.push((cell, reads, false));
+                state.routes.paths.push(RequestedPath { cell, reads, is_end_observed: false });
                 return Some(route);
             }
             state.result.txn.read(cell);

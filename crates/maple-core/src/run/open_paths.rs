@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use super::{Run, RunState};
+use super::{RequestedPath, Run, RunState};
 use crate::route::PathReads;
 
 /// The maximum number of runs of a thread that are noted. Runs of a batch may be under way at the same time. Chosen:
@@ -50,16 +50,15 @@ pub(super) fn on_read(reads: &Arc<PathReads>) {
 impl RunState {
     /// Observes the end of a path that f made in this run. Returns whether it did so by now.
     fn observe_end(&mut self, of: &Arc<PathReads>) -> bool {
-        let is_it = |(_, reads, _): &(_, Arc<PathReads>, bool)| Arc::ptr_eq(reads, of);
-        let Some(index) = self.routes.paths.iter().position(is_it) else { return false };
+        let Some(index) = self.routes.paths.iter().position(|path| Arc::ptr_eq(&path.reads, of)) else { return false };
         self.observe_end_of(index);
         true
     }
 
     fn observe_end_of(&mut self, index: usize) {
-        let (_, reads, is_observed) = &mut self.routes.paths[index];
-        if let Some(open) = reads.open_end().filter(|_| !*is_observed) {
-            *is_observed = true;
+        let path = &mut self.routes.paths[index];
+        if let Some(open) = path.reads.open_end().filter(|_| !path.is_end_observed) {
+            path.is_end_observed = true;
             let (field, place) = (open.field, open.place);
             self.read_found(field, place, None);
         }
@@ -73,9 +72,7 @@ impl RunState {
     /// Reports whether f has read a path whose end the run has not observed, because that happened elsewhere than in the
     /// run's thread. Then the trace says too little.
     pub(super) fn has_unobserved_reads(&self) -> bool {
-        self.routes
-            .paths
-            .iter()
-            .any(|(_, reads, is_observed)| reads.open_end().is_some() && reads.are_any() && !is_observed)
+        let is_read = |path: &RequestedPath| path.reads.open_end().is_some() && path.reads.are_any();
+        self.routes.paths.iter().any(|path| is_read(path) && !path.is_end_observed)
     }
 }

@@ -179,7 +179,7 @@ impl PacketHandle {
     #[track_caller]
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         let mut state = self.0.state();
-        state.each = true;
+        state.needs_controller = true;
         state.note_state(Caller::caller(), || AccountItem::Frame);
         match &state.subject {
             RunSubject::Frame { bytes, total_len } if bytes.len() >= *total_len => state.changes.frame(bytes),
@@ -191,7 +191,7 @@ impl PacketHandle {
     /// this kind comes to the controller.
     pub(crate) fn log(&self, action: impl fmt::Display, rule: Option<&Source>) {
         let mut state = self.0.state();
-        state.each = true;
+        state.needs_controller = true;
         let rule = rule.map_or_else(|| "a rule".to_owned(), ToString::to_string);
         state.result.logged.push(format!("{action} by {rule}").into());
     }

@@ -12,7 +12,7 @@ use maple_core::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind}
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::route::{Route, rewritten};
 use maple_core::route_plan::RouteError;
-use maple_core::run::{Finished, Run};
+use maple_core::run::{Run, RunResult};
 use maple_core::state::{Cell, CellValue, Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::{Cond, Trace};
 use maple_sim::Choices;
@@ -240,7 +240,7 @@ impl Setting {
     }
 
     /// The composition's answer for a frame, and the records of the run.
-    fn decide(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> (Result<Route, PolicyError>, Finished) {
+    fn decide(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> (Result<Route, PolicyError>, RunResult) {
         let run = self.run(came_in, frame);
         let composition = tree.composition();
         let answer = composition.decide_by(&run.packet(), &run.net(), &mut |part, pkt, net| part.decide(pkt, net));

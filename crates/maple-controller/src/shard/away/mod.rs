@@ -95,7 +95,7 @@ impl AwaySwitches {
         let Some((id, _, switch)) = io.up(slot) else { return };
         match self.returns.state().filter(|_| announced.is_restored) {
             Some(state) => {
-                switch.in_use = true;
+                switch.is_in_use = true;
                 links.on_switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
             }
             None => self.returns.connect(dpid, id),
@@ -164,7 +164,7 @@ impl AwaySwitches {
             let connection = connection.and_then(|connection| io.connections_mut().get_exactly(connection));
             let switch = connection.and_then(Connection::up);
             if let Some(((.., switch), state)) = switch.zip(self.returns.state()) {
-                switch.in_use = true;
+                switch.is_in_use = true;
                 links.on_switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
             }
             let Departed { leaves: witnesses, surroundings, .. } = departed;
@@ -275,7 +275,7 @@ fn on_unreachable_back(
         ctx.events.push(Event::PortStatus { dpid, status });
     }
     if let Some((.., switch)) = io.up(slot) {
-        switch.in_use = true;
+        switch.is_in_use = true;
     }
     if let Some((session, outputs)) = io.session(slot) {
         session.read_flows(ctx.now, outputs);

@@ -12,7 +12,7 @@ use crate::engine::tools::expected::Expected;
 use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::Goal;
-use crate::run::Finished;
+use crate::run::RunResult;
 use crate::trace::Trace;
 use crate::tree::Augmented;
 
@@ -32,12 +32,12 @@ impl Decisions {
         &mut self,
         fabric: &mut Fabric,
         goal: Goal,
-        finished: Finished,
+        finished: RunResult,
         witness: ReceivedPacket,
     ) -> Option<AdoptedLeaf> {
         let id = self.new_leaf_id(fabric);
-        let origin = Origin::from_finished(&finished);
-        let Finished { trace, txn, violations, left_out, made_at, .. } = finished;
+        let origin = Origin::from_result(&finished);
+        let RunResult { trace, txn, violations, left_out, made_at, .. } = finished;
         fabric.ctx.store.commit(txn, Some(id.into())).ok()?;
         fabric.ctx.report_left_out(left_out, made_at.as_ref());
         fabric.ctx.report_violations(violations, witness.at);

@@ -24,7 +24,7 @@ use crate::network::Mac;
 use crate::policy_error::PolicyError;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Goal, Resolved};
-use crate::run::{Finished, Run};
+use crate::run::{Run, RunResult};
 use crate::state::{ExclusiveCommit, Txn};
 use crate::trace::Trace;
 
@@ -244,12 +244,12 @@ impl Decisions {
         &mut self,
         fabric: &mut Fabric,
         (goal, route): (Goal, Arc<Resolved>),
-        finished: Finished,
+        finished: RunResult,
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
-        let origin = Origin::from_finished(&finished);
-        let Finished { trace, txn, wrote_at, made_at, goes_back, left_out, heard, violations, logged, .. } = finished;
+        let origin = Origin::from_result(&finished);
+        let RunResult { trace, txn, wrote_at, made_at, goes_back, left_out, heard, violations, logged, .. } = finished;
         let ingress = received.at.switch;
         let is_cached = self.is_cacheable(fabric, &trace, &txn, ingress) && fabric.make_room_for_trace(ingress);
         let id = is_cached.then(|| self.new_leaf_id(fabric));
@@ -303,12 +303,12 @@ impl Decisions {
     fn park(
         &mut self,
         fabric: &mut Fabric,
-        finished: Finished,
+        finished: RunResult,
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let id = self.new_dependent_id(fabric);
-        let origin = self.leaves.intern_origin(Origin::from_finished(&finished));
+        let origin = self.leaves.intern_origin(Origin::from_result(&finished));
         if fabric.ctx.commit_txn(finished.txn.without_writes().depending_on_all(), Some(id), exclusive).is_err() {
             return false;
         }

@@ -27,7 +27,7 @@ use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId};
 use crate::network::{Mac, PortKind};
-use crate::run::Finished;
+use crate::run::RunResult;
 
 impl Decisions {
     /// Reconsiders all stale leaves.
@@ -84,8 +84,8 @@ impl Decisions {
 
     fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, outcome: RunOutcome) {
         let RunOutcome::Answer((route, _), finished) = outcome else { return self.withdraw(fabric, id) };
-        let origin = self.leaves.intern_origin(Origin::from_finished(&finished));
-        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
+        let origin = self.leaves.intern_origin(Origin::from_result(&finished));
+        let RunResult { trace, txn, violations, left_out, made_at, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();

@@ -13,15 +13,15 @@ use crate::look_ups::SOURCE_IS_HERE;
 use crate::policy::Policy;
 use crate::policy_error::PolicyError;
 use crate::route::{Goal, Resolved, Route};
-use crate::run::{Finished, Run};
+use crate::run::{Run, RunResult};
 use crate::trace::ReadMetadata;
 
 /// The result of a run.
 pub(in crate::engine) enum RunOutcome {
     /// f's answer, and what f observed.
-    Answer((Goal, Arc<Resolved>), Box<Finished>),
+    Answer((Goal, Arc<Resolved>), Box<RunResult>),
     /// f has no answer until something that it read changes.
-    Waits(Box<Finished>),
+    Waits(Box<RunResult>),
     /// The error, and the listeners that want the packet, as bits.
     Failed(PolicyError, u64),
 }
@@ -58,7 +58,7 @@ impl Decisions {
         }
         run.hear(&fabric.ctx.options.listener_filters);
         let run = run.timed_by(fabric.ctx.options.stopwatch);
-        Some(if received.is_made_up { run.on_made_up() } else { run })
+        Some(if received.is_made_up { run.made_up() } else { run })
     }
 
     /// Runs f on a batch, and counts the runs by line. Yields the tag of each run with its result.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 
 use crate::network::Location;
-use crate::run::Finished;
+use crate::run::RunResult;
 use crate::trace::Source;
 
 /// The maximum length of an error's text that is kept, in bytes. Chosen: a line for people to read. One text is kept
@@ -61,7 +61,7 @@ pub struct Origin {
 
 impl Origin {
     /// Returns the origin of a run's decision.
-    pub fn from_finished(finished: &Finished) -> Origin {
+    pub fn from_result(finished: &RunResult) -> Origin {
         let asked = || finished.trace.steps().filter_map(|step| step.source().cloned()).last();
         let refused = finished.violations.last();
         let by_refused = refused.and_then(|violation| violation.place.clone());

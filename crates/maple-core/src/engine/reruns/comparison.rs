@@ -125,7 +125,7 @@ impl Comparison {
         let is_made_up = run.is_made_up();
         let again = |state| {
             let run = Run::new(Arc::clone(&frame), total_len, at, Txn::new(state), track_hosts);
-            if is_made_up { run.on_made_up() } else { run }
+            if is_made_up { run.made_up() } else { run }
         };
         let (before, after) = (again(Arc::clone(&state)), again(self.overlaid(state)));
         Some((ReceivedPacket { is_made_up, ..ReceivedPacket::new(frame, total_len, at) }, before, after))

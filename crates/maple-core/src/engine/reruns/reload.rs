@@ -55,7 +55,7 @@ use crate::engine::one_switch::ingress::table;
 use crate::engine::tools::expected::Expected;
 use crate::ids::LeafId;
 use crate::route::Goal;
-use crate::run::{Finished, Run};
+use crate::run::{Run, RunResult};
 use crate::state::Snapshot;
 use crate::tree::Augmented;
 use crate::update::changes;
@@ -254,8 +254,8 @@ fn change_over(
         }
         return decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf);
     }
-    let origin = Origin::from_finished(&finished);
-    let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
+    let origin = Origin::from_result(&finished);
+    let RunResult { trace, txn, violations, left_out, made_at, .. } = *finished;
     if fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
         decisions.withdraw(fabric, id);
         return None;

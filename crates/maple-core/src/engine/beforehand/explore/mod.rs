@@ -60,7 +60,7 @@ use crate::engine::one_switch::ingress::exploration::{
 use crate::ids::{LeafId, Time};
 use crate::look_ups::KeyRules;
 use crate::policy::Policy;
-use crate::run::{Finished, Run};
+use crate::run::{Run, RunResult};
 use open_places::{open_questions, wanted};
 use packets::{Packets, received};
 
@@ -377,7 +377,7 @@ fn cache(
     why
 }
 
-fn why_not(finished: &Finished) -> Option<NoLeaf> {
+fn why_not(finished: &RunResult) -> Option<NoLeaf> {
     if finished.txn.wrote() {
         Some(NoLeaf::Writes)
     } else if finished.has_output {

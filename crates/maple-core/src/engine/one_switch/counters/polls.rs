@@ -94,7 +94,7 @@ struct OpenRequest {
 pub(in crate::engine) struct Polls {
     ports: PollSeries,
     rules: PollSeries,
-    asked: Option<OpenRequest>,
+    open_request: Option<OpenRequest>,
     /// The time until which the switch is left alone.
     rest: Time,
     /// The time when the timer for the next poll fires.
@@ -161,7 +161,14 @@ impl PollSeries {
 }
 
 impl Polls {
-    fn series(&mut self, what: CounterKind) -> &mut PollSeries {
+    fn series(&self, what: CounterKind) -> &PollSeries {
+        match what {
+            CounterKind::Ports => &self.ports,
+            CounterKind::Rules => &self.rules,
+        }
+    }
+
+    fn series_mut(&mut self, what: CounterKind) -> &mut PollSeries {
         match what {
             CounterKind::Ports => &mut self.ports,
             CounterKind::Rules => &mut self.rules,
@@ -170,16 +177,13 @@ impl Polls {
 
     /// Returns the two newest readings, the newest first.
     pub fn readings(&self, what: CounterKind) -> (Option<&Arc<StatisticsReading>>, Option<&Arc<StatisticsReading>>) {
-        let series = match what {
-            CounterKind::Ports => &self.ports,
-            CounterKind::Rules => &self.rules,
-        };
+        let series = self.series(what);
         (series.newest.as_ref(), series.before.as_ref())
     }
 
     /// Sets the gauges that f wants. If f wanted none so far, the switch is not asked before `from`.
     pub fn set_wanted(&mut self, what: CounterKind, wanted: BTreeSet<Gauge>, from: Time) {
-        let series = self.series(what);
+        let series = self.series_mut(what);
         if !series.is_wanted() {
             series.from = from;
         }
@@ -193,12 +197,12 @@ impl Polls {
 
     /// Notes that a person looks at these counters.
     pub fn show(&mut self, now: Time, what: CounterKind) {
-        self.series(what).shown = Some(now);
+        self.series_mut(what).shown = Some(now);
     }
 
     /// Returns what to ask the switch next, and when; `None` while a request is open or if nothing is wanted.
     pub fn next(&self, now: Time, period: Duration) -> Option<(Time, CounterKind)> {
-        if self.asked.is_some() {
+        if self.open_request.is_some() {
             return None;
         }
         let due = |what, series: &PollSeries| series.due(now, period).map(|due| (due.max(self.rest), what));
@@ -232,14 +236,14 @@ impl Polls {
 
     /// Notes that the switch was asked.
     pub fn on_asked(&mut self, now: Time, xid: u32, what: CounterKind) {
-        self.series(what).asked = Some(now);
-        self.asked = Some(OpenRequest { xid, what, at: now, reading: StatisticsReading::default() });
+        self.series_mut(what).asked = Some(now);
+        self.open_request = Some(OpenRequest { xid, what, at: now, reading: StatisticsReading::default() });
         self.is_postponed = false;
     }
 
     /// Reports whether a reply with this transaction id answers the open request.
     pub fn is_answer(&self, xid: u32) -> bool {
-        self.asked.as_ref().is_some_and(|asked| asked.xid == xid)
+        self.open_request.as_ref().is_some_and(|request| request.xid == xid)
     }
 
     /// Adds a part of an answer. Returns the complete answer with its last part.
@@ -250,17 +254,17 @@ impl Polls {
         version: Version,
         reply: &StatsReply,
     ) -> Option<CompleteAnswer> {
-        let asked = self.asked.as_mut()?;
-        asked.reading.add_part(version, &reply.body);
+        let request = self.open_request.as_mut()?;
+        request.reading.add_part(version, &reply.body);
         if reply.more() {
             return None;
         }
-        let OpenRequest { what, at, mut reading, .. } = self.asked.take()?;
+        let OpenRequest { what, at, mut reading, .. } = self.open_request.take()?;
         let took = now.0.saturating_sub(at.0);
         self.rest = Time(now.0.saturating_add(took.saturating_mul(u64::from(REST_FACTOR))));
         reading.at = now;
         let reading = Arc::new(reading);
-        let series = self.series(what);
+        let series = self.series_mut(what);
         series.is_refused = false;
         series.before = series.newest.replace(Arc::clone(&reading));
         // A poll comes no sooner than after the rest.
@@ -271,8 +275,10 @@ impl Polls {
     /// Notes that the switch refuses to report its counters. Returns the gauges whose rates have become unknown, and
     /// what the switch was asked for unless that was reported before.
     pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<CounterKind>) {
-        let Some(OpenRequest { what, .. }) = self.asked.take().expected() else { return (BTreeSet::new(), None) };
-        let series = self.series(what);
+        let Some(OpenRequest { what, .. }) = self.open_request.take().expected() else {
+            return (BTreeSet::new(), None);
+        };
+        let series = self.series_mut(what);
         let is_news = !std::mem::replace(&mut series.is_refused, true);
         series.sample = None;
         series.wanted_before.clear();
@@ -291,7 +297,7 @@ impl Polls {
 
     /// Forgets a request that was not sent. The switch is asked when it is due again.
     pub fn on_unsent(&mut self) {
-        self.asked = None;
+        self.open_request = None;
     }
 }
 

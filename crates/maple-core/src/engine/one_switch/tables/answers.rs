@@ -59,7 +59,7 @@ impl Tables {
             }
             Unconfirmed::FlowMod { table, change } if !of_bundle => RefusedRequest::Rule(table, change.into_rule()),
             // A commit also fails because of a change whose own refusal came before.
-            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle if !self.reading.ready => return None,
+            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle if !self.reading.is_known => return None,
             Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle => RefusedRequest::Bundle,
             Unconfirmed::Barrier(_) => return None,
         };
@@ -77,7 +77,7 @@ impl Tables {
 
     /// Begins to read the rules of the switch, because they are not known. Returns whether the switch has to be asked.
     pub fn begin_reread(&mut self, out: &mut Requests) -> bool {
-        if self.reading.suspended || !std::mem::take(&mut self.reading.ready) {
+        if self.reading.is_unreachable || !std::mem::take(&mut self.reading.is_known) {
             return false;
         }
         self.reading.audit = None;
@@ -103,7 +103,7 @@ impl Tables {
                 installed.remove(&key);
             }
         }
-        (self.reading.ready, self.reading.synchronised) = (true, false);
+        (self.reading.is_known, self.reading.is_synchronised) = (true, false);
     }
 
     /// Handles the switch's report that it has removed a rule. Returns whether that rule is missing: we did not delete
@@ -114,7 +114,7 @@ impl Tables {
         if self.deletions.lately.take_expected(now, &removal) {
             return false;
         }
-        if !self.reading.ready {
+        if !self.reading.is_known {
             if self.reading.removed_meanwhile.len() < MAX_REMOVED {
                 self.reading.removed_meanwhile.push(removal);
             }
@@ -124,7 +124,7 @@ impl Tables {
         let is_there = installed.get(&removal.2).is_some_and(|rule| rule.cookie == cookie);
         if is_there {
             installed.remove(&removal.2);
-            self.reading.synchronised = false;
+            self.reading.is_synchronised = false;
             self.changes_during_audit(table, &removal.2);
         }
         is_there

@@ -50,7 +50,7 @@ impl Tables {
     /// Selects the deletions among these changes that are made by cookie. All others are strict.
     pub(super) fn deletions_by_cookie(&self, changes: &[(u8, Change)]) -> ByCookie {
         let mut by_cookie = ByCookie::default();
-        if !self.reading.after_reading || self.version == Version::Of10 {
+        if !self.reading.is_after_reading || self.version == Version::Of10 {
             return by_cookie;
         }
         let mut deleted = Cookies::default();

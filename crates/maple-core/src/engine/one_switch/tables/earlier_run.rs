@@ -53,7 +53,7 @@ impl Tables {
 
     /// Lets all rules be compared with those of the switch again, those of keys before the others.
     pub fn compare_again(&mut self) {
-        self.reading.synchronised = false;
+        self.reading.is_synchronised = false;
     }
 
     /// Replaces the cookies of all rules that the switch has by those of this run.

@@ -101,13 +101,13 @@ pub(in crate::engine) struct Tables {
 #[derive(Clone, Default)]
 struct RuleReading {
     /// Whether `installed` is known. Nothing is sent before.
-    ready: bool,
+    is_known: bool,
     /// Whether the switch has no connection. Nothing is sent meanwhile.
-    suspended: bool,
+    is_unreachable: bool,
     /// Whether `pending` has all that may differ.
-    synchronised: bool,
+    is_synchronised: bool,
     /// Whether the pending changes follow from a reading, so that the switch may have rules of others' making.
-    after_reading: bool,
+    is_after_reading: bool,
     /// The rules that were removed while the rules are read.
     removed_meanwhile: Vec<(u8, u64, EntryKey)>,
     audit: Option<RuleAudit>,
@@ -235,12 +235,12 @@ impl Tables {
 
     /// Reports whether it is known which rules the switch has, and it can be sent others.
     pub fn is_ready(&self) -> bool {
-        self.reading.ready && !self.reading.suspended
+        self.reading.is_known && !self.reading.is_unreachable
     }
 
     /// Reports whether it is known which rules the switch has, or had when its connection ended.
     pub fn is_known(&self) -> bool {
-        self.reading.ready
+        self.reading.is_known
     }
 
     /// Reports whether the second step of an update is still to come.
@@ -250,11 +250,11 @@ impl Tables {
 
     /// Reports whether something was sent, or is to be sent, that the switch has not confirmed.
     pub fn is_unconfirmed(&self) -> bool {
-        let is_held_back = || self.reading.suspended && self.has_changes();
+        let is_held_back = || self.reading.is_unreachable && self.has_changes();
         !self.sent.unconfirmed.is_empty()
             || !self.sent.waiters.is_empty()
             || !self.sent.held_back.is_empty()
-            || !self.reading.ready
+            || !self.reading.is_known
             || self.has_second_step()
             || is_held_back()
     }
@@ -392,7 +392,7 @@ impl Tables {
     /// Reports whether the switch has the rules that it was thought to have, so that only recorded changes have to be
     /// compared.
     pub fn is_synchronised(&self) -> bool {
-        self.reading.synchronised
+        self.reading.is_synchronised
     }
 
     /// Compares the rules of the switch with these rules, the engine's own, and in `shared_table` the rules of its
@@ -407,13 +407,13 @@ impl Tables {
             (table, PendingRules::all(rules, self.installed.entry(table).or_default()))
         };
         self.pending = all.into_iter().map(compare).collect();
-        (self.reading.synchronised, self.reading.after_reading) = (true, true);
+        (self.reading.is_synchronised, self.reading.is_after_reading) = (true, true);
     }
 
     /// Forgets the pending changes, all of which were sent.
     fn end_pending(&mut self) {
         self.pending.clear();
-        self.reading.after_reading = false;
+        self.reading.is_after_reading = false;
     }
 
     /// Postpones a deletion that the switch has refused. Returns when it is tried again.
@@ -424,7 +424,7 @@ impl Tables {
     /// Lets refused deletions be tried again if their pause is over. Returns whether there are any.
     pub fn retry_deletions(&mut self, now: Time) -> bool {
         let is_due = self.deletions.refused.end(now);
-        self.reading.synchronised &= !is_due;
+        self.reading.is_synchronised &= !is_due;
         is_due
     }
 

@@ -13,10 +13,10 @@ impl Tables {
     /// Suspends the tables of a switch whose connection has ended; its rules stand. Until [`Tables::resume`], changes
     /// are recorded and not sent.
     pub fn suspend(&mut self) {
-        self.reading.suspended = true;
+        self.reading.is_unreachable = true;
         self.reading.audit = None;
         // It is not known which changes the switch has made.
-        self.reading.ready &= self.sent.unconfirmed.iter().all(|(_, sent)| matches!(sent, Unconfirmed::Barrier(_)));
+        self.reading.is_known &= self.sent.unconfirmed.iter().all(|(_, sent)| matches!(sent, Unconfirmed::Barrier(_)));
         let mut waiters: Vec<Waiter> =
             self.sent.unconfirmed.drain(..).flat_map(|(_, sent)| sent.waiters().to_vec()).collect();
         if let UpdatePhase::First(_, step) | UpdatePhase::Second(step) = std::mem::take(&mut self.sent.phase) {
@@ -31,13 +31,13 @@ impl Tables {
     pub fn resume(&mut self) {
         // What the switch had to report on the last connection is lost.
         self.deletions.lately = Removals::default();
-        (self.reading.suspended, self.reading.ready) = (false, false);
+        (self.reading.is_unreachable, self.reading.is_known) = (false, false);
     }
 
     /// Copies the tables as if the switch had a connection, and the rules that it had at the end of the last one.
     pub fn presumed_reachable(&self) -> Tables {
         let mut copy = self.clone();
-        copy.reading.suspended = false;
+        copy.reading.is_unreachable = false;
         copy
     }
 
