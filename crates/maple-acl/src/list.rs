@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use maple_core::access::{AccessAction, AccessEntry, AccessList, AccessRule};
-use maple_core::check::frame_of;
 use maple_core::policy::SamplePacket;
 use maple_core::trace::{CondList, Source};
 use maple_core::{Location, Route};
+use maple_wire::packet::build::frame_of;
 use maple_wire::{Dpid, Field, Packet, PortNo};
 use rustc_hash::FxHashMap;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use maple::net::Mac;
-use maple_core::check::frame_of;
 use maple_emulator::topology::HostSpec;
 use maple_wire::eth_type::value::{ARP, IPV4};
+use maple_wire::packet::build::frame_of;
 use maple_wire::{Dpid, Field, Packet};
 
 /// The client's port in packets for which the test names none.

@@ -1,7 +1,7 @@
 //! Random lists against direct evaluation of what their author wrote.
 
-use maple_core::check::frame_of;
 use maple_wire::PortNo;
+use maple_wire::packet::build::frame_of;
 use proptest::prelude::*;
 
 use super::*;

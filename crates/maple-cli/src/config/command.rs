@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Subcommand};
 use maple_core::network::{Facts, PortSet};
-use maple_wire::Dpid;
+use maple_wire::{Dpid, counted};
 
 use super::arguments::is_flag;
 use super::{Config, arguments};
@@ -47,11 +47,11 @@ pub fn check(file: &Path) -> anyhow::Result<u8> {
             print_line(format_args!(
                 "{}: {}, {}, {}, {}, {}",
                 file.display(),
-                count(config.settings.len(), "option"),
-                count(facts.switches().count(), "switch"),
-                count(facts.hosts().count(), "host"),
-                count(costs.len(), "cost"),
-                count(rows.len(), "row"),
+                counted(config.settings.len(), "option"),
+                counted(facts.switches().count(), "switch"),
+                counted(facts.hosts().count(), "host"),
+                counted(costs.len(), "cost"),
+                counted(rows.len(), "row"),
             ));
             Ok(0)
         }
@@ -60,15 +60,6 @@ pub fn check(file: &Path) -> anyhow::Result<u8> {
             Ok(1)
         }
     }
-}
-
-fn count(number: usize, what: &str) -> String {
-    let plural = match what {
-        _ if number == 1 => "",
-        "switch" => "es",
-        _ => "s",
-    };
-    format!("{number} {what}{plural}")
 }
 
 /// The options of `maple run` with their sources, and the declarations of a file.

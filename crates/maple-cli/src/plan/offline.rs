@@ -44,6 +44,8 @@ pub fn plan(state: &Path, from: &str, name: &str, loader: Option<&dyn PolicyLoad
         Ok(plan.with_warnings(suspicions(name, loader)).to_json())
     };
     let plan = made();
-    loader.into_iter().for_each(PolicyLoader::refused);
+    if let Some(loader) = loader {
+        loader.refused();
+    }
     plan
 }

@@ -170,14 +170,14 @@ impl Switches {
             return debug_assert!(false, "a session tells nothing of its role before its claim is granted");
         };
         if news == RoleNews::Lost {
-            self.lose(slot, io, ctx);
+            self.on_mastery_lost(slot, io, ctx);
         }
         ctx.notices.publish(Notice::Role { dpid, peer, news });
     }
 
     /// Handles that this controller is not master of a switch any more. For the engine and for discovery the switch has no
     /// connection from now on; but the connection stays, and the claim.
-    fn lose(&mut self, slot: usize, io: &mut Io, ctx: &mut Context) {
+    fn on_mastery_lost(&mut self, slot: usize, io: &mut Io, ctx: &mut Context) {
         let Some((id, dpid, _)) = io.up(slot) else { return };
         self.away.on_connection_end(id, &mut self.links, ctx);
         io.connections_mut().disconnect(dpid);

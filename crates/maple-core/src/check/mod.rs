@@ -65,7 +65,7 @@ pub use faults::{Counted, Faults, Finding};
 pub use observe::{Observation, RunDifference};
 pub use packet_scope::PacketScope;
 pub use proof::Open;
-pub use sample_packets::{Sample, frame_of};
+pub use sample_packets::Sample;
 
 pub(crate) use sample_packets::Headers;
 pub(crate) use vary::{failing, fitting};

@@ -4,13 +4,11 @@
 //! (Ethernet type, VLAN tag, protocol) and as many of the others as fit.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use maple_wire::eth_type::value::{ARP, IPV4, IPV6, MPLS, MPLS_MULTICAST};
-use maple_wire::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
-use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
-use maple_wire::packet::build::{Frame, IpFrame};
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
+use maple_wire::ip_proto::value::{ICMP, TCP, UDP};
+use maple_wire::packet::build::frame_of;
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Field, Packet};
 
@@ -53,62 +51,9 @@ impl Sample {
         if !set.all(|set| rewrite::set_field(&mut frame, &set).is_ok()) {
             let mut headers = self.headers();
             headers.extend(changes);
-            frame = build(&headers);
+            frame = frame_of(&headers);
         }
         Sample { at, frame: frame.into() }
-    }
-}
-
-/// Builds a frame that has as many of these fields as fit together.
-///
-/// ```
-/// use maple_wire::{Field, Packet};
-///
-/// let frame = maple_core::check::frame_of(&[(Field::EthType, 0x806), (Field::ArpOp, 2)].into());
-/// assert_eq!(Packet::new(&frame, 1).get(Field::ArpOp), Some(2));
-/// ```
-pub fn frame_of(headers: &BTreeMap<Field, u128>) -> Vec<u8> {
-    build(headers)
-}
-
-/// Builds a frame with these fields. A field that does not fit the others is left as it is.
-pub(super) fn build(headers: &Headers) -> Vec<u8> {
-    let mut frame = skeleton(headers);
-    for (field, value) in headers {
-        if !matches!(field, Field::EthType | Field::IpProto | Field::MplsBos) {
-            // A field that does not fit the others stays as it is.
-            let _ = rewrite::set_field(&mut frame, &Constraint::exact(*field, *value));
-        }
-    }
-    frame
-}
-
-/// Builds a frame with the right headers, whose values are arbitrary.
-fn skeleton(headers: &Headers) -> Vec<u8> {
-    let get = |field| headers.get(&field).copied();
-    let mut frame = Frame::ethernet([0; 6], [0; 6]);
-    if get(Field::VlanVid).is_some_and(|vid| vid & 0x1000 != 0) {
-        frame = frame.vlan(0);
-    }
-    match get(Field::EthType) {
-        Some(ARP) => frame.arp_request(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED),
-        Some(IPV4) => transport(frame.ipv4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED), headers),
-        Some(IPV6) if matches!(get(Field::Icmpv6Type), Some(NEIGHBOR_SOLICIT | NEIGHBOR_ADVERT)) => {
-            frame.neighbor_solicit(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED)
-        }
-        Some(IPV6) => transport(frame.ipv6(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED), headers),
-        Some(MPLS | MPLS_MULTICAST) => frame.mpls(&[get(Field::MplsLabel).unwrap_or(0) as u32], &[0; 20]),
-        other => frame.raw(other.unwrap_or(0x88b5) as u16, &[0; 46]),
-    }
-}
-
-fn transport(ip: IpFrame, headers: &Headers) -> Vec<u8> {
-    match headers.get(&Field::IpProto).copied() {
-        Some(TCP) => ip.tcp(0, 0).build(),
-        Some(UDP) => ip.udp(0, 0).build(),
-        Some(SCTP) => ip.sctp(0, 0).build(),
-        Some(ICMP | ICMPV6) => ip.echo_request(1, 1).build(),
-        other => ip.proto(other.map_or(253, |proto| proto as u8)).build(),
     }
 }
 
@@ -126,7 +71,7 @@ pub(super) fn first_packets(hosts: &[Host]) -> Vec<Sample> {
         let mut add = |to: u128, rest: &[&[(Field, u128)]]| {
             let mut headers = Headers::from([(Field::EthSrc, mac.bits()), (Field::EthDst, to)]);
             headers.extend(rest.concat());
-            all.push(Sample { at: info.location, frame: build(&headers).into() });
+            all.push(Sample { at: info.location, frame: frame_of(&headers).into() });
         };
         let arp = [(Field::EthType, ARP), (Field::ArpOp, 1), (Field::ArpSpa, v4(info)), (Field::ArpTpa, v4(there))];
         add(0xffff_ffff_ffff, &[&arp]);
@@ -148,7 +93,7 @@ mod tests {
     const AT: Location = Location::new(Dpid(1), PortNo(1));
 
     fn sample(headers: &[(Field, u128)]) -> Sample {
-        Sample { at: AT, frame: build(&headers.iter().copied().collect()).into() }
+        Sample { at: AT, frame: frame_of(&headers.iter().copied().collect()).into() }
     }
 
     #[test]

@@ -51,7 +51,6 @@ use crate::engine::one_switch::layout::{CLASSIFIER, ENTRY};
 use crate::engine::one_switch::priorities;
 use crate::engine::tools::expected::Expected;
 use crate::ids::Time;
-use crate::network::Location;
 use crate::update::entry_key;
 
 /// The maximum number of watches of a shard. Cookies and priorities have 32 numbers for them. Chosen: each watch costs
@@ -108,10 +107,21 @@ struct SentRule {
 impl LiveWatch {
     /// Returns the match of its rule. `None` if no packet can have all its fields.
     fn matching(&self, track_hosts: bool) -> Option<Match> {
-        let mut all = vec![from_port(self.filter.at.port)];
-        all.extend(track_hosts.then(|| Constraint::exact(Field::EthSrc, self.filter.from.bits())));
-        all.extend(self.filter.fields.iter().copied());
-        with_prerequisites(all).map(Match::from_constraints)
+        with_prerequisites(self.entrance(track_hosts).chain(self.filter.fields.iter().copied()).collect())
+            .map(Match::from_constraints)
+    }
+
+    /// Returns the constraints of the packets that enter where the watched ones do.
+    fn entrance(&self, track_hosts: bool) -> impl Iterator<Item = Constraint> + use<> {
+        let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, self.filter.from.bits()));
+        [from_port(self.filter.at.port)].into_iter().chain(source)
+    }
+
+    /// Counts from zero if the second that is counted is over.
+    fn begin_second(&mut self, now: Time) {
+        if self.second + PERIOD <= now {
+            (self.second, self.copies) = (now, 0);
+        }
     }
 
     /// Returns the messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
@@ -177,10 +187,7 @@ impl LiveWatches {
             let token = watch.token;
             return self.end(fabric, token);
         }
-        let next_second = watch.second + PERIOD;
-        if next_second <= now {
-            (watch.second, watch.copies) = (now, 0);
-        }
+        watch.begin_second(now);
         let renewal = Duration::from_secs(u64::from(TIMEOUT) / 2);
         let is_fresh = watch.sent.is_some_and(|sent| now < sent.at + renewal);
         if watch.copies < COPIES_A_SECOND && !is_fresh {
@@ -190,9 +197,10 @@ impl LiveWatches {
                     self.delete_rule(fabric, number);
                     self.tell(fabric, number, LiveNews::NotNow(obstacle));
                     if obstacle == LiveObstacle::OneTable {
-                        let token = self.0.remove(&number).map(|watch| watch.token);
-                        let news = LiveNews::Refused(obstacle);
-                        return token.into_iter().for_each(|token| report(fabric, token, news.clone()));
+                        if let Some(watch) = self.0.remove(&number) {
+                            report(fabric, watch.token, LiveNews::Refused(obstacle));
+                        }
+                        return;
                     }
                 }
             }
@@ -211,8 +219,7 @@ impl LiveWatches {
             return Err(LiveObstacle::Changing);
         }
         let track_hosts = fabric.ctx.options.track_hosts;
-        let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
-        let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
+        let below = Match::from_constraints(watch.entrance(track_hosts));
         if !switch.tables.has_instructions(
             CLASSIFIER,
             &entry_key(priorities::HOSTS, &below),
@@ -294,11 +301,8 @@ impl LiveWatches {
     /// take it, one rule has copied it, so all of these watches get the copy.
     pub(super) fn on_packet_in(&mut self, decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) {
         let rule = watch_number(fabric.ctx.options.epoch, packet_in.cookie);
-        let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
-        let PacketIn { total_len, data, buffer_id, .. } = packet_in;
-        let total_len = usize::from(total_len).max(data.len());
-        let at = Location::new(dpid, in_port);
-        let received = ReceivedPacket { buffer_id, ..ReceivedPacket::new(data.into(), total_len, at) };
+        let (Some(rule), Some(received)) = (rule, ReceivedPacket::from_packet_in(dpid, packet_in)) else { return };
+        let (at, total_len) = (received.at, received.total_len);
         let leaf = fabric.switches.find_leaf(&received).and_then(|id| decisions.leaves.get(&id));
         let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
         let track_hosts = fabric.ctx.options.track_hosts;
@@ -315,9 +319,7 @@ impl LiveWatches {
     fn tell_copy(&mut self, fabric: &mut Fabric, number: u8, packet: LiveNews) {
         let now = fabric.ctx.now();
         let Some(watch) = self.0.get_mut(&number).expected() else { return };
-        if watch.second + PERIOD <= now {
-            (watch.second, watch.copies) = (now, 0);
-        }
+        watch.begin_second(now);
         watch.copies += 1;
         let (copies, token) = (watch.copies, watch.token);
         if copies <= COPIES_A_SECOND {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-use maple_core::check::frame_of;
 use maple_core::explain::EnteringPacket;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::state::Snapshot;
@@ -12,6 +11,7 @@ use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::field::Prerequisite;
 use maple_wire::field::VLAN_PRESENT;
 use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
+use maple_wire::packet::build::frame_of;
 use maple_wire::packet::text::parse_field_value;
 use maple_wire::{Field, Packet, nearest};
 

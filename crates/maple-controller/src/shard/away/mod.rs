@@ -112,7 +112,7 @@ impl AwaySwitches {
     /// others stops waiting.
     pub fn on_connection_end(&mut self, connection: ConnectionId, links: &mut Links, ctx: &mut Context) {
         self.forget_announced(Some(connection), links, ctx);
-        self.returns.leave(connection);
+        self.returns.on_connection_end(connection);
     }
 
     /// Takes the rules of a switch that is not in use yet. They are held, and not returned, until what was around the

@@ -83,7 +83,7 @@ impl ReturningSwitches {
 
     /// Handles the end of a connection. If its switch waits for others, it stops waiting. Otherwise it stays expected,
     /// because the engine has to learn that it will not be restored.
-    pub fn leave(&mut self, connection: ConnectionId) {
+    pub fn on_connection_end(&mut self, connection: ConnectionId) {
         if let Some(KnownSwitches { restart, .. }) = &self.known {
             self.expected.retain(|expected| expected.connection != Some(connection) || !restart.leave(expected.dpid));
         }

@@ -190,7 +190,9 @@ impl IncrementalCompiler {
     fn remove_node(&mut self, node: NodeId) {
         let Some(info) = self.nodes[node.index()].take() else { return };
         info.entries.ids().iter().for_each(|id| self.entries.remove(*id));
-        info.behaviour.action.into_iter().for_each(|action| self.entries.release(action));
+        if let Some(action) = info.behaviour.action {
+            self.entries.release(action);
+        }
         self.classes.remove_node(info.class);
     }
 
@@ -425,7 +427,9 @@ impl TableBackend for IncrementalCompiler {
         if let Some(test) = self.update_leaf(node) {
             self.update_test(test, None);
         }
-        old.action.into_iter().for_each(|action| self.entries.release(action));
+        if let Some(action) = old.action {
+            self.entries.release(action);
+        }
         self.recompute(Checks::Now);
     }
 

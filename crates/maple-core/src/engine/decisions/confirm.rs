@@ -21,7 +21,7 @@ impl Decisions {
     pub fn on_barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         // Nothing waits for the barrier after the rule of a watch.
-        let Some(ConfirmedRequests { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
+        let Some(ConfirmedRequests { waiters, has_second_step }) = switch.tables.on_barrier_reply(xid) else { return };
         switch.use_route_table();
         waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
         let switch = fabric.switches.get(&dpid);

@@ -182,9 +182,9 @@ impl Leaves {
     /// Reports whether an answer was remembered under any version, and if so remembers it under this one too. The caller
     /// has checked that the leaf is current.
     pub fn renew(&mut self, id: LeafId) -> bool {
-        let number = self.answers.get_any_version(id.0);
-        number.into_iter().for_each(|number| self.answers.put(id.0, number));
-        number.is_some()
+        let Some(number) = self.answers.get_any_version(id.0) else { return false };
+        self.answers.put(id.0, number);
+        true
     }
 
     /// Remembers a leaf's answer.

@@ -76,9 +76,11 @@ impl Decisions {
         routes.into_iter().for_each(|route| self.follow_plan(fabric, route));
         for id in stale.iter().map(|dependent| dependent.possible_leaf()) {
             // A label may have been lost while the leaf was stale.
-            let lost = self.leaves.get(&id).and_then(|leaf| leaf.route_id);
-            let lost = lost.filter(|route| fabric.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
-            lost.into_iter().for_each(|route| self.stop_using_lost_route(fabric, id, route));
+            if let Some(route) = self.leaves.get(&id).and_then(|leaf| leaf.route_id)
+                && fabric.routes.get(route).is_some_and(SharedRoute::has_lost_label)
+            {
+                self.stop_using_lost_route(fabric, id, route);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use maple_wire::msg::{NO_BUFFER, PacketIn};
-use maple_wire::{Constraint, Field, Packet, PortNo};
+use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
 use crate::network::Location;
 use crate::trace::Fields;
@@ -27,6 +27,14 @@ impl ReceivedPacket {
     /// Creates a packet that came in by a port, of which the switch keeps no copy.
     pub fn new(frame: Arc<[u8]>, total_len: usize, at: Location) -> ReceivedPacket {
         ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at, is_made_up: false }
+    }
+
+    /// Creates the packet of a switch's packet-in; `None` if that does not say where it came in.
+    pub fn from_packet_in(dpid: Dpid, packet_in: PacketIn) -> Option<ReceivedPacket> {
+        let at = Location::new(dpid, packet_in.in_port()?);
+        let PacketIn { buffer_id, total_len, data, .. } = packet_in;
+        let total_len = usize::from(total_len).max(data.len());
+        Some(ReceivedPacket { buffer_id, ..ReceivedPacket::new(data.into(), total_len, at) })
     }
 
     /// Creates a packet that could come in by a port, and that nobody has sent.

@@ -359,7 +359,9 @@ fn restore_leaf(
 /// Ends the restore of a switch, which gets the rules of this run afterwards.
 fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
     fabric.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
-    fabric.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.restoring = None);
+    if let Some(switch) = fabric.switches.get_mut(&dpid) {
+        switch.restoring = None;
+    }
     // The paths that had an open look-up in the earlier run need not be those that the policy follows.
     decisions.ways.note_ended_leaf(dpid);
     // Rules that follow from what has just become ready.

@@ -11,21 +11,20 @@ use crate::engine::messages::event::Effect;
 use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::classifier::{is_discovery_frame, is_the_controllers};
 use crate::engine::one_switch::cookies::is_copy;
-use crate::network::{Location, Mac, PortKind, PortRole};
+use crate::network::{Mac, PortKind, PortRole};
 
 impl Topology {
     /// Handles a packet-in by the kind of its port. Returns the packet if it enters the network there.
     pub fn on_packet_in(&mut self, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) -> Option<ReceivedPacket> {
-        let Some(in_port) = packet_in.in_port().filter(|_| fabric.switches.contains_key(&dpid)) else {
+        let cookie = packet_in.cookie;
+        let received = ReceivedPacket::from_packet_in(dpid, packet_in);
+        let Some(received) = received.filter(|_| fabric.switches.contains_key(&dpid)) else {
             fabric.ctx.stats.bad_packet_ins += 1;
             return None;
         };
-        let at = Location::new(dpid, in_port);
-        let PacketIn { buffer_id, total_len, data, cookie, .. } = packet_in;
-        let total_len = usize::from(total_len).max(data.len());
-        let received = ReceivedPacket::new(data.into(), total_len, at);
+        let at = received.at;
         // A packet whose bytes are all here is sent from them. The switch's buffered copy, if any, expires there.
-        let buffer_id = if received.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
+        let buffer_id = if received.is_whole() { maple_wire::msg::NO_BUFFER } else { received.buffer_id };
         let received = ReceivedPacket { buffer_id, ..received };
         let port = fabric.ctx.store.snapshot().port(at);
         if port.is_some_and(|port| !port.up) {

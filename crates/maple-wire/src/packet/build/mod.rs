@@ -10,6 +10,7 @@
 //! Sources come before destinations, except in [`Frame::ethernet`], which has them in the order of the wire. Lengths
 //! and checksums are filled in at the end.
 
+mod from_fields;
 mod ip;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -19,6 +20,7 @@ use super::mpls::Entry;
 use super::{arp, lldp};
 use crate::{eth_type, icmpv6_type};
 
+pub use from_fields::frame_of;
 pub use ip::{IpFrame, TransportFrame};
 
 /// The address of all hosts.

@@ -59,7 +59,7 @@ impl<'a> Packets<'a> {
     pub fn first(&self) -> Option<Sample> {
         let port = *self.ports.first()?;
         let headers = Headers::from([(Field::EthType, 0x800), (Field::EthDst, SPARE_MAC), (Field::IpProto, 6)]);
-        let frame = crate::check::frame_of(&headers).into();
+        let frame = maple_wire::packet::build::frame_of(&headers).into();
         self.enter(Sample { at: Location::new(self.switch.dpid(), port), frame }, &Headers::new())
     }
 

@@ -243,7 +243,9 @@ impl<'a> Hits<'a> {
         ctx.stats.hits += 1;
         ctx.stats.sent_by_controller += u64::from(template.by_controller);
         if !access_hits.is_empty() {
-            leaves.get(&leaf).into_iter().for_each(|leaf| access_hits.count_packet(&leaf.trace));
+            if let Some(leaf) = leaves.get(&leaf) {
+                access_hits.count_packet(&leaf.trace);
+            }
         }
         let switch = switches.get_mut(&self.dpid)?;
         if template.bytes.is_empty() {

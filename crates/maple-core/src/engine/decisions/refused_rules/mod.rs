@@ -51,7 +51,7 @@ impl Decisions {
             return true;
         }
         let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
-        match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
+        match switch.tables.on_refused(xid, is_of_bundle(error, switch.version())) {
             Some(RefusedRequest::Rule(table, rule)) => self.on_rule_refused(fabric, dpid, table, &rule, error),
             Some(RefusedRequest::Deletion(table, rule)) => on_deletion_refused(fabric, dpid, table, &rule, error),
             Some(RefusedRequest::Bundle) => on_bundle_refused(fabric, dpid, error),
@@ -174,7 +174,7 @@ impl Decisions {
     /// and the switch gets no more meters.
     fn on_meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
-        let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
+        let Some(is_news) = switch.paths.meters.on_error(xid, error) else { return false };
         if is_news {
             fabric.report_no_meter(dpid, &format!("it refused one: {}", print::error_name(Version::Of13, error)));
             self.withdraw_all(fabric, fabric.routes.limited_leaves_at(dpid));
@@ -198,7 +198,7 @@ fn on_deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, 
 fn on_host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, is_full: bool, what: String) {
     let until = fabric.ctx.now() + HOSTS_CLOSED_FOR;
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-    switch.ports.host_rules.refuse(rule, until);
+    switch.ports.host_rules.on_refused(rule, until);
     if is_full {
         switch.room.capacity.on_table_full(table);
     }

@@ -222,7 +222,7 @@ impl Meters {
     }
 
     /// Handles an error. Returns `None` if it is not about a meter, and else whether it is to be reported.
-    pub fn refuse(&mut self, xid: u32, error: &ErrorMsg) -> Option<bool> {
+    pub fn on_error(&mut self, xid: u32, error: &ErrorMsg) -> Option<bool> {
         let at = self.asked.iter().position(|(asked, _)| *asked == xid)?;
         let (_, adds) = self.asked.remove(at);
         if adds && error.number() == ErrorMsg::METER_EXISTS {
@@ -385,11 +385,11 @@ mod tests {
         let number = meters.number(&limit("a"));
         (1..=3).for_each(|xid| meters.note(xid, xid < 3));
         let error = |kind, code| ErrorMsg { kind, code, data: Vec::new() };
-        assert_eq!(meters.refuse(9, &error(12, 1)), None);
-        assert_eq!(meters.refuse(1, &error(12, 1)), Some(false));
+        assert_eq!(meters.on_error(9, &error(12, 1)), None);
+        assert_eq!(meters.on_error(1, &error(12, 1)), Some(false));
         assert_eq!(meters.number(&limit("a")), number);
-        assert_eq!(meters.refuse(2, &error(12, 8)), Some(true));
-        assert_eq!(meters.refuse(3, &error(12, 3)), Some(false));
+        assert_eq!(meters.on_error(2, &error(12, 8)), Some(true));
+        assert_eq!(meters.on_error(3, &error(12, 3)), Some(false));
         assert_eq!(meters.number(&limit("a")), None);
     }
 }

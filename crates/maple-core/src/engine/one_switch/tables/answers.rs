@@ -32,7 +32,7 @@ pub(in crate::engine) enum RefusedRequest {
 impl Tables {
     /// Handles the reply to the barrier request with this id: everything sent before is done. Returns `None` if there
     /// was no such request.
-    pub fn confirm(&mut self, xid: u32) -> Option<ConfirmedRequests> {
+    pub fn on_barrier_reply(&mut self, xid: u32) -> Option<ConfirmedRequests> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
         let index = self.sent.unconfirmed.iter().position(is_it)?;
         let done = self.sent.unconfirmed.drain(..=index);
@@ -48,7 +48,7 @@ impl Tables {
 
     /// Handles the refusal of the message with this id. `of_bundle`: the error says that a bundle was refused, and not
     /// the change in it. Returns what was refused, if that was not known.
-    pub fn refuse(&mut self, xid: u32, of_bundle: bool) -> Option<RefusedRequest> {
+    pub fn on_refused(&mut self, xid: u32, of_bundle: bool) -> Option<RefusedRequest> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && !matches!(sent, Unconfirmed::Barrier(_));
         // The message leaves the list, so further refusals of it have no effect.
         let index = self.sent.unconfirmed.iter().position(is_it)?;

@@ -199,7 +199,7 @@ mod tests {
                 }
                 for (xid, message) in sent {
                     if !obey(&mut switch, &message) {
-                        tables.confirm(xid);
+                        tables.on_barrier_reply(xid);
                         continue;
                     }
                     for kind in 0..KINDS {

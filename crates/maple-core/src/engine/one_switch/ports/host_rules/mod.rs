@@ -288,7 +288,7 @@ impl HostRules {
     }
 
     /// Handles a rule among these that the switch has refused.
-    pub fn refuse(&mut self, rule: &Rule, until: Time) {
+    pub fn on_refused(&mut self, rule: &Rule, until: Time) {
         let Some((kind, port, mac)) = self.find(rule).expected() else { return };
         let entry = self.ports.entry(port).or_default();
         match mac.and_then(|mac| self.hosts.get_mut(&(port, mac))) {

@@ -62,7 +62,7 @@ fn incremental_changes_add_up_to_the_current_rules() {
                 // The switch has refused it after all.
                 table.remove(&key_of(&rule));
                 assert!(rules.contains(&rule));
-                rules.refuse(&rule, Time(1));
+                rules.on_refused(&rule, Time(1));
                 rules.reopen(Time(2));
             }
             if random.usize(..100) < 60 {

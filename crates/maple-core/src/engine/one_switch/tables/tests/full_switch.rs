@@ -143,14 +143,14 @@ impl Play {
     fn at_engine(&mut self) {
         match self.answers.pop_front() {
             Some(Answer::Barrier(xid)) => {
-                let confirmed = self.tables.confirm(xid).expect("it was asked for");
+                let confirmed = self.tables.on_barrier_reply(xid).expect("it was asked for");
                 for waiter in confirmed.waiters {
                     let Waiter::Barriers(update) = waiter else { continue };
                     self.wanted.retain(|(other, _)| *other >= update);
                 }
             }
             Some(Answer::Error(xid, error)) => {
-                let Some(refused) = self.tables.refuse(xid, error.kind == 0xffff) else { return };
+                let Some(refused) = self.tables.on_refused(xid, error.kind == 0xffff) else { return };
                 assert_ne!(refused, RefusedRequest::Bundle);
                 let mut out = Requests::new();
                 if self.tables.begin_reread(&mut out) {

@@ -62,11 +62,12 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
     let first = update(&mut tables, Some(Waiter::Barriers(1)), vec![add, delete]);
     assert_eq!(shown(&first), [Some((1, FlowModCommand::Add)), None]);
     assert!(update(&mut tables, Some(Waiter::Barriers(2)), vec![]).is_empty(), "changes recorded meanwhile wait");
-    let confirmed = tables.confirm(first[1].0);
+    let confirmed = tables.on_barrier_reply(first[1].0);
     assert_eq!(confirmed, Some(ConfirmedRequests { waiters: vec![], has_second_step: true }));
     let second = update(&mut tables, None, vec![]);
     assert_eq!(shown(&second), [Some((1, FlowModCommand::Delete)), None, None]);
-    let waiters = |tables: &mut Tables, at: usize| tables.confirm(second[at].0).map(|confirmed| confirmed.waiters);
+    let waiters =
+        |tables: &mut Tables, at: usize| tables.on_barrier_reply(second[at].0).map(|confirmed| confirmed.waiters);
     assert_eq!(waiters(&mut tables, 1), Some(vec![Waiter::Barriers(1)]));
     assert_eq!(waiters(&mut tables, 2), Some(vec![Waiter::Barriers(2)]));
     assert!(!tables.is_unconfirmed());
@@ -76,15 +77,15 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
 fn a_barrier_reply_does_not_confirm_a_refused_rule() {
     let mut tables = tables();
     let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
-    assert_eq!(tables.refuse(sent[0].0, false), Some(RefusedRequest::Rule(1, rule(2, 2))));
-    assert_eq!(tables.refuse(sent[0].0, false), None, "repeated refusals have no effect");
+    assert_eq!(tables.on_refused(sent[0].0, false), Some(RefusedRequest::Rule(1, rule(2, 2))));
+    assert_eq!(tables.on_refused(sent[0].0, false), None, "repeated refusals have no effect");
     let mut out = Requests::new();
     assert!(tables.begin_reread(&mut out) && !tables.begin_reread(&mut out) && out.is_empty());
-    assert_eq!(tables.confirm(sent[1].0).map(|confirmed| confirmed.waiters), Some(vec![]));
+    assert_eq!(tables.on_barrier_reply(sent[1].0).map(|confirmed| confirmed.waiters), Some(vec![]));
     tables.read([(1, rule(1, 1))].into_iter());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
     let sent = update(&mut tables, None, vec![]);
-    assert_eq!(tables.confirm(sent[0].0).map(|confirmed| confirmed.waiters), Some(vec![Waiter::Barriers(1)]));
+    assert_eq!(tables.on_barrier_reply(sent[0].0).map(|confirmed| confirmed.waiters), Some(vec![Waiter::Barriers(1)]));
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn a_rule_that_the_switch_lost_is_sent_again() {
 fn a_removal_that_was_not_reported_before_the_connection_ended_explains_none_after_it() {
     let mut tables = tables();
     let sent = update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
-    sent.iter().for_each(|(xid, _)| drop(tables.confirm(*xid)));
+    sent.iter().for_each(|(xid, _)| drop(tables.on_barrier_reply(*xid)));
     // The switch's report is lost with the connection. Then the switch gets the rule again, and loses it.
     tables.suspend();
     tables.resume();
@@ -127,11 +128,11 @@ fn different_changes_are_a_bundle_that_is_committed_when_the_switch_has_all_of_i
     let mut tables = tables_with(true);
     let first = prepared(&mut tables);
     assert!(update(&mut tables, None, vec![]).is_empty(), "changes recorded meanwhile wait");
-    assert_eq!(tables.confirm(first[3].0), Some(ConfirmedRequests { waiters: vec![], has_second_step: true }));
+    assert_eq!(tables.on_barrier_reply(first[3].0), Some(ConfirmedRequests { waiters: vec![], has_second_step: true }));
     let second = update(&mut tables, None, vec![Change::Add(rule(3, 3))]);
     assert_eq!(bundled(&second), [Some(BundleControl::COMMIT)]);
     assert_eq!(shown(&second), [None, None, Some((1, FlowModCommand::Add)), None]);
-    let confirmed = tables.confirm(second[1].0).map(|confirmed| confirmed.waiters);
+    let confirmed = tables.on_barrier_reply(second[1].0).map(|confirmed| confirmed.waiters);
     assert_eq!((confirmed, tables.count(None)), (Some(vec![Waiter::Barriers(1)]), 2));
 }
 
@@ -143,7 +144,7 @@ fn changes_of_one_kind_are_a_bundle_only_while_an_addition_is_not_confirmed() {
     assert_eq!((bundled(&sent), bundled(&update(&mut tables, None, delete()))), (vec![], vec![Some(0), None]));
     let mut tables = tables_with(true);
     let sent = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
-    tables.confirm(sent[1].0);
+    tables.on_barrier_reply(sent[1].0);
     assert_eq!(shown(&update(&mut tables, None, delete())), [Some((1, FlowModCommand::DeleteStrict)), None]);
 }
 
@@ -151,28 +152,28 @@ fn changes_of_one_kind_are_a_bundle_only_while_an_addition_is_not_confirmed() {
 fn a_change_refused_at_the_commit_leaves_everything_as_it_was() {
     let mut tables = tables_with(true);
     let first = prepared(&mut tables);
-    tables.confirm(first[3].0);
+    tables.on_barrier_reply(first[3].0);
     let second = update(&mut tables, None, vec![]);
-    assert_eq!(tables.refuse(first[1].0, false), Some(RefusedRequest::Rule(1, rule(2, 2))));
+    assert_eq!(tables.on_refused(first[1].0, false), Some(RefusedRequest::Rule(1, rule(2, 2))));
     let mut out = Requests::new();
     assert!(tables.begin_reread(&mut out) && out.is_empty());
-    assert_eq!(tables.refuse(second[0].0, true), None, "the commit failed for that reason");
-    assert_eq!(tables.confirm(second[1].0).map(|confirmed| confirmed.waiters), Some(vec![]));
+    assert_eq!(tables.on_refused(second[0].0, true), None, "the commit failed for that reason");
+    assert_eq!(tables.on_barrier_reply(second[1].0).map(|confirmed| confirmed.waiters), Some(vec![]));
     tables.read([(1, rule(1, 1))].into_iter());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
     let sent = update(&mut tables, None, vec![]);
-    assert_eq!(tables.confirm(sent[0].0).map(|confirmed| confirmed.waiters), Some(vec![Waiter::Barriers(1)]));
+    assert_eq!(tables.on_barrier_reply(sent[0].0).map(|confirmed| confirmed.waiters), Some(vec![Waiter::Barriers(1)]));
 }
 
 #[test]
 fn a_bundle_without_one_of_its_changes_is_discarded() {
     let mut tables = tables_with(true);
     let first = prepared(&mut tables);
-    assert_eq!(tables.refuse(first[2].0, false), Some(RefusedRequest::Deletion(1, rule(1, 1))));
+    assert_eq!(tables.on_refused(first[2].0, false), Some(RefusedRequest::Deletion(1, rule(1, 1))));
     let mut out = Requests::new();
     assert!(tables.begin_reread(&mut out));
     assert_eq!(bundled(&out), [Some(BundleControl::DISCARD)]);
-    let confirmed = tables.confirm(first[3].0);
+    let confirmed = tables.on_barrier_reply(first[3].0);
     assert_eq!(confirmed, Some(ConfirmedRequests { waiters: vec![], has_second_step: false }));
 }
 
@@ -208,7 +209,7 @@ fn a_switch_that_refuses_a_bundle_gets_two_steps_from_then_on() {
     for at in [0, 1] {
         let mut tables = tables_with(true);
         let first = prepared(&mut tables);
-        assert_eq!(tables.refuse(first[at].0, true), Some(RefusedRequest::Bundle));
+        assert_eq!(tables.on_refused(first[at].0, true), Some(RefusedRequest::Bundle));
         assert!(tables.begin_reread(&mut Requests::new()));
         tables.read([(1, rule(1, 1))].into_iter());
         tables.compare_all(2, BTreeMap::from([(1, vec![rule(2, 2)])]));
