@@ -41,7 +41,6 @@ TWICE = {
         "Events",
         "Known",
         "Listed",
-        "Listening",
         "Part",
         "Reader",
         "Ring",

@@ -1,13 +1,12 @@
 //! The interface to a service manager such as systemd: sd_notify(3), sd_listen_fds(3).
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use listenfd::ListenFd;
-use maple_controller::Handle;
+use maple_controller::{HandedListener, Handle};
 use sd_notify::NotifyState;
 
 /// The time after which shards that did not answer in time are asked again. It must be a small part of the period of a
@@ -21,12 +20,12 @@ pub fn tell(state: &str) {
     }
 }
 
-/// Returns the sockets that the service manager has opened for this program, each with whether connections to it begin
-/// with TLS: those with the name `tls` (`FileDescriptorName=`). They replace `--listen`.
+/// Returns the sockets that the service manager has opened for this program. Connections to those with the name `tls`
+/// (`FileDescriptorName=`) begin with TLS. They replace `--listen`.
 ///
 /// # Errors
 /// If one is not a listening TCP socket.
-pub fn listeners() -> anyhow::Result<Vec<(TcpListener, bool)>> {
+pub fn listeners() -> anyhow::Result<Vec<HandedListener>> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
     let mut given = ListenFd::from_env();
@@ -34,7 +33,7 @@ pub fn listeners() -> anyhow::Result<Vec<(TcpListener, bool)>> {
     let mut take = |index| {
         let socket = given.take_tcp_listener(index).context("a socket of the service manager")?;
         let socket = socket.context("a socket of the service manager is missing")?;
-        Ok((socket, names.next() == Some("tls")))
+        Ok(HandedListener { socket, has_tls: names.next() == Some("tls") })
     };
     (0..count).map(&mut take).collect()
 }

@@ -27,6 +27,7 @@
 #![warn(missing_debug_implementations)]
 #![warn(clippy::match_bool)]
 
+mod endpoint;
 pub mod file_limit;
 mod fingerprint;
 pub mod policy_record;
@@ -77,6 +78,7 @@ pub use controller::{
     WorkerOptions, check_versions,
 };
 pub use counters::Counters;
+pub use endpoint::{Endpoint, HandedListener};
 pub use gauge::Gauge;
 pub use notice::Notice;
 pub use session::{CloseReason, ClusterRole, Deadlines, OPENFLOW_PORT, RoleNews};

@@ -10,7 +10,8 @@ use maple_controller::tls::{SwitchesError, Tls, TlsError};
 use crate::config::{self, DEFAULT_FILE};
 use crate::options::RunOptions;
 use crate::run::tls;
-use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Listening, Severity, quoted};
+use maple_controller::Endpoint;
+use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Severity, quoted};
 
 /// The options of a configuration, if there is a readable one.
 #[derive(Debug, Default)]
@@ -72,17 +73,17 @@ impl ConfiguredOptions {
 
     /// Returns the addresses on which a controller with this configuration listens; without one, the default of `maple
     /// run`.
-    pub fn listening(&self) -> Vec<Listening> {
+    pub fn listening(&self) -> Vec<Endpoint> {
         let given = self.given_listening();
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, OPENFLOW_PORT));
         let tls = self.0.as_ref().is_some_and(|options| options.tls.tls_cert.is_some());
-        if given.is_empty() { vec![Listening { address, tls }] } else { given }
+        if given.is_empty() { vec![Endpoint { address, has_tls: tls }] } else { given }
     }
 
     /// Returns the addresses on which the configuration says to listen.
-    pub fn given_listening(&self) -> Vec<Listening> {
+    pub fn given_listening(&self) -> Vec<Endpoint> {
         let listen = self.0.iter().flat_map(|options| &options.listen);
-        listen.map(|one| Listening { address: one.address, tls: one.is_tls }).collect()
+        listen.map(|one| Endpoint { address: one.address, has_tls: one.is_tls }).collect()
     }
 
     /// Returns the certificate files that it names.
@@ -145,7 +146,7 @@ mod tests {
         let (configured, report) = read(text);
         assert!(report.findings().is_empty() && configured.is_given());
         let address = "127.0.0.1:6633".parse().expect("an address");
-        assert_eq!(configured.listening(), [Listening { address, tls: false }]);
+        assert_eq!(configured.listening(), [Endpoint { address, has_tls: false }]);
         assert_eq!(configured.state_file(), Some(Path::new("/var/lib/maple/s")));
         assert_eq!(configured.control(), Some(Path::new("/run/c")));
         let none = ConfiguredOptions::default();

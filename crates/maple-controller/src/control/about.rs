@@ -1,7 +1,6 @@
 //! The controller's account of itself: which process it is, where it listens, which files it uses, and how its clocks
 //! go.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::discovery::Key;
+use crate::endpoint::Endpoint;
 use crate::policy_record::PolicyRecord;
 use crate::tls::Tls;
 
 /// The controller's account of itself, from its start on.
 pub(crate) struct About {
-    /// The addresses that it listens on, and whether connections begin with TLS there.
-    listening: Vec<(SocketAddr, bool)>,
+    listening: Vec<Endpoint>,
     tls: Option<Arc<Tls>>,
     /// The certificate of the HTTP API, if that has TLS.
     http_tls: Option<Arc<Tls>>,
@@ -33,8 +32,9 @@ pub(crate) struct About {
 impl About {
     /// Describes a controller that starts at this moment, with the certificates of its listeners and of its HTTP API.
     pub fn new(
-        listening: Vec<(SocketAddr, bool)>,
-        (tls, http_tls): (Option<Arc<Tls>>, Option<Arc<Tls>>),
+        listening: Vec<Endpoint>,
+        tls: Option<Arc<Tls>>,
+        http_tls: Option<Arc<Tls>>,
         state_file: Option<PathBuf>,
         probe_key: Key,
     ) -> About {
@@ -75,8 +75,8 @@ impl About {
         *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
     }
 
-    /// Returns the addresses that it listens on, and whether connections begin with TLS there.
-    pub fn listening(&self) -> &[(SocketAddr, bool)] {
+    /// Returns the addresses that it listens on.
+    pub fn listening(&self) -> &[Endpoint] {
         &self.listening
     }
 
@@ -93,8 +93,9 @@ impl About {
     /// Encodes the account of a controller with this number of shards.
     pub fn to_json(&self, shards: usize) -> Value {
         let (begun, started) = self.started;
+        let listening = self.listening.iter();
         let listening: Value =
-            self.listening.iter().map(|(address, tls)| json!({ "address": address.to_string(), "tls": tls })).collect();
+            listening.map(|one| json!({ "address": one.address.to_string(), "tls": one.has_tls })).collect();
         let expires = |tls: &Option<Arc<Tls>>| tls.as_ref().map(|tls| seconds_since_1970(tls.expires()));
         json!({
             "version": env!("CARGO_PKG_VERSION"),

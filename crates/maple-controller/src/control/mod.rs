@@ -55,6 +55,7 @@ pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;
 pub(crate) use self::timeline::{Timeline, TimelineWriter};
+use crate::endpoint::Endpoint;
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listener::SendError;
@@ -148,8 +149,8 @@ pub(crate) struct Endpoints {
     pub switches: Vec<SocketAddr>,
     /// The address at which metrics are exported.
     pub metrics: OnceLock<SocketAddr>,
-    /// The address at which the HTTP API is served, and whether connections begin with TLS there.
-    pub http: OnceLock<(SocketAddr, bool)>,
+    /// The endpoint of the HTTP API.
+    pub http: OnceLock<Endpoint>,
 }
 
 /// The figures that other parts of the program measure for the controller.
@@ -310,18 +311,18 @@ impl Handle {
 
     /// Returns the address of the HTTP API, if it is served.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.shared.endpoints.http.get().map(|(address, _)| *address)
+        self.shared.endpoints.http.get().map(|endpoint| endpoint.address)
     }
 
     /// Reports whether the HTTP API is served with TLS.
     pub fn http_has_tls(&self) -> bool {
-        self.shared.endpoints.http.get().is_some_and(|(_, has_tls)| *has_tls)
+        self.shared.endpoints.http.get().is_some_and(|endpoint| endpoint.has_tls)
     }
 
     /// Records the address of the HTTP API, and whether connections begin with TLS there.
     pub(crate) fn serves_http_at(&self, address: SocketAddr, has_tls: bool) {
         // There is one server at most.
-        let _ = self.shared.endpoints.http.set((address, has_tls));
+        let _ = self.shared.endpoints.http.set(Endpoint { address, has_tls });
     }
 
     /// Returns the timeline, if one is kept.

@@ -131,7 +131,7 @@ impl PreparingTakeover {
     /// Takes over what the other controller knows. Returns its switches.
     fn new(basics: CheckedOptions, copy: &Copy) -> Result<(PreparingTakeover, Vec<CopiedSwitch>), StartError> {
         let options = &basics.options;
-        if options.openflow.tls.is_some() && !copy.listening.iter().any(|(_, is_tls)| *is_tls) {
+        if options.openflow.tls.is_some() && !copy.listening.iter().any(|endpoint| endpoint.has_tls) {
             return Err(StartError::NoSocketWithTls);
         }
         let clock = Clock::start();

@@ -7,7 +7,7 @@ mod start;
 
 use std::fmt;
 use std::io;
-use std::net::{self, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
@@ -19,6 +19,7 @@ pub use self::start::check_versions;
 use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, HttpError, HttpServer, MetricsServer, TimelineWriter};
+use crate::endpoint::{Endpoint, HandedListener};
 use crate::listener::TooManyConditions;
 use crate::shard::ListeningSocket;
 use crate::storage::record::{RecordWriter, RecordingError};
@@ -181,19 +182,17 @@ impl Controller {
         Controller::start_on(options, Vec::new())
     }
 
-    /// Starts a controller on these listening sockets, each with whether its connections begin with TLS. They take the
-    /// place of [`OpenFlowOptions::listen`], unless there are none.
+    /// Starts a controller on these listening sockets. They take the place of [`OpenFlowOptions::listen`], unless there
+    /// are none.
     ///
     /// # Errors
     /// [`StartError`], as [`Controller::start`]; also if TLS is on and no socket begins with it.
-    pub fn start_on(
-        options: ControllerOptions,
-        inherited: Vec<(net::TcpListener, bool)>,
-    ) -> Result<Controller, StartError> {
+    pub fn start_on(options: ControllerOptions, inherited: Vec<HandedListener>) -> Result<Controller, StartError> {
         let basics = CheckedOptions::new(options)?;
         let listeners = listeners(&basics.options, inherited)?;
-        let address = |one: &ListeningSocket| Ok((one.listener.local_addr()?, one.tls.is_some()));
-        let listening = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
+        let endpoint =
+            |one: &ListeningSocket| Ok(Endpoint { address: one.listener.local_addr()?, has_tls: one.tls.is_some() });
+        let listening = listeners.iter().map(endpoint).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
         let memory = EarlierRun::open(&basics.options, clock.now())?;
         // No shard runs yet, so the commit needs no distribution.

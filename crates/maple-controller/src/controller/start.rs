@@ -1,7 +1,7 @@
 //! Starts a controller: from options to running shards.
 
 use std::io;
-use std::net::{self, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -27,6 +27,7 @@ use crate::control::{
     TimelineWriter,
 };
 use crate::discovery::{Discovery, Key};
+use crate::endpoint::{Endpoint, HandedListener};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listener::{Listener, Subscriptions, subscribe};
@@ -183,7 +184,7 @@ impl StartingController {
     /// [`StartError`] if the recording can't begin, or the system refuses a poll or random bytes.
     pub fn new(
         basics: CheckedOptions,
-        listening: Vec<(SocketAddr, bool)>,
+        listening: Vec<Endpoint>,
         clock: Clock,
         memory: EarlierRun,
         former_key: Option<Key>,
@@ -212,10 +213,10 @@ impl StartingController {
         }
         let (registry, key) = (Arc::new(Registry::new(workers)), Key::new()?);
         let http_tls = options.control.http.as_ref().and_then(|http| http.tls.clone());
-        let certificates = (options.openflow.tls.clone(), http_tls);
+        let tls = options.openflow.tls.clone();
         let shared = Shared {
             endpoints: Endpoints {
-                switches: listening.iter().map(|(address, _)| *address).collect(),
+                switches: listening.iter().map(|endpoint| endpoint.address).collect(),
                 ..Endpoints::default()
             },
             deadlines: options.control.deadlines,
@@ -235,7 +236,7 @@ impl StartingController {
                 recording: recording.clone(),
             },
             reloads: ReloadQueue::default(),
-            about: About::new(listening, certificates, options.memory.state_file.clone(), key),
+            about: About::new(listening, tls, http_tls, options.memory.state_file.clone(), key),
             succession: Succession {
                 takeover: TakeoverState::default(),
                 role: options.openflow.in_cluster.then(Mutex::default),
@@ -422,9 +423,9 @@ fn expiry_gauge(name: &'static str, meaning: &'static str, tls: Arc<Tls>) -> Gau
 /// begin with TLS, or new ones.
 pub(super) fn listeners(
     options: &ControllerOptions,
-    taken: Vec<(net::TcpListener, bool)>,
+    taken: Vec<HandedListener>,
 ) -> Result<Vec<ListeningSocket>, StartError> {
-    let with = |address: SocketAddr, is_tls: bool| match (is_tls, &options.openflow.tls) {
+    let certificates = |address: SocketAddr, has_tls: bool| match (has_tls, &options.openflow.tls) {
         (false, _) => Ok(None),
         (true, Some(tls)) => Ok(Some(Arc::clone(tls))),
         (true, None) => Err(StartError::NoCertificate(address)),
@@ -432,16 +433,18 @@ pub(super) fn listeners(
     if taken.is_empty() {
         let plain = options.openflow.listen.iter().map(|address| (*address, false));
         let all = plain.chain(options.openflow.listen_tls.iter().map(|address| (*address, true)));
-        let new = |(address, is_tls)| Ok(ListeningSocket { listener: listen(address)?, tls: with(address, is_tls)? });
+        let new = |(address, has_tls)| {
+            Ok(ListeningSocket { listener: listen(address)?, tls: certificates(address, has_tls)? })
+        };
         return all.map(new).collect();
     }
-    if options.openflow.tls.is_some() && !taken.iter().any(|(_, is_tls)| *is_tls) {
+    if options.openflow.tls.is_some() && !taken.iter().any(|listener| listener.has_tls) {
         return Err(StartError::NoSocketWithTls);
     }
-    let taken = taken.into_iter().map(|(listener, is_tls)| {
-        listener.set_nonblocking(true)?;
-        let tls = with(listener.local_addr()?, is_tls)?;
-        Ok(ListeningSocket { listener: TcpListener::from_std(listener), tls })
+    let taken = taken.into_iter().map(|HandedListener { socket, has_tls }| {
+        socket.set_nonblocking(true)?;
+        let tls = certificates(socket.local_addr()?, has_tls)?;
+        Ok(ListeningSocket { listener: TcpListener::from_std(socket), tls })
     });
     taken.collect()
 }

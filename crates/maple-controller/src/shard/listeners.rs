@@ -2,7 +2,7 @@
 //! serves.
 
 use std::io;
-use std::net::{self, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use mio::{Interest, Token};
 
 use super::connection_socket::Socket;
 use super::tls_socket::TlsSocket;
+use crate::endpoint::HandedListener;
 use crate::time::after;
 use crate::tls::Tls;
 
@@ -61,12 +62,12 @@ impl Listeners {
         Ok(())
     }
 
-    /// Takes the sockets, each with whether its connections begin with TLS. Accepting ends with that.
-    pub fn release(&mut self, registry: &mio::Registry) -> Vec<(net::TcpListener, bool)> {
+    /// Takes the sockets. Accepting ends with that.
+    pub fn release(&mut self, registry: &mio::Registry) -> Vec<HandedListener> {
         let sockets = std::mem::take(&mut self.sockets).into_iter();
         let released = sockets.filter_map(|ListeningSocket { mut listener, tls }| {
             registry.deregister(&mut listener).ok()?;
-            Some((owned(&listener).ok()?.into(), tls.is_some()))
+            Some(HandedListener { socket: owned(&listener).ok()?.into(), has_tls: tls.is_some() })
         });
         released.collect()
     }

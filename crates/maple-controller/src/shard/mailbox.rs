@@ -28,6 +28,7 @@ use super::memory_socket::{self, SwitchEnd};
 use super::registry::ConnectionId;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
+use crate::endpoint::HandedListener;
 use crate::session::{ClusterRole, SwitchAnswer, SwitchQuestion, TableSize};
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
 use crate::storage::takeover::{CopiedSwitch, HandedConnection};
@@ -113,8 +114,7 @@ impl ShardMessage {
 /// The sockets that a shard does not close when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct ReleasedSockets {
-    /// The listening sockets, each with whether its connections begin with TLS.
-    pub listeners: Vec<(std::net::TcpListener, bool)>,
+    pub listeners: Vec<HandedListener>,
     pub connections: Vec<HandedConnection>,
 }
 

@@ -4,8 +4,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use maple_controller::Endpoint;
 use maple_controller::control::doctor::{
-    ControllerAnswers, DoctorReport, Finding, FindingId, Listening, Severity, is_open_vswitch, is_standby, items, text,
+    ControllerAnswers, DoctorReport, Finding, FindingId, Severity, is_open_vswitch, is_standby, items, text,
 };
 use maple_controller::control::socket::{AskError, Request, Show, ask, process};
 use maple_controller::names::Names;
@@ -121,7 +122,7 @@ impl Controller {
     }
 
     /// Returns the addresses on which it listens; `None` if it is too old to report them.
-    pub fn listening(&self) -> Option<Vec<Listening>> {
+    pub fn listening(&self) -> Option<Vec<Endpoint>> {
         self.answers.listening()
     }
 

@@ -14,7 +14,7 @@ fn what_a_controller_says_is_found_in_its_answers() {
     assert_eq!((one.pid(), one.shards(), one.connections()), (Some(7), 2, 1));
     assert_eq!(one.state_file(), Some(Path::new("/var/lib/maple/state.redb")));
     let address = "0.0.0.0:6653".parse().expect("an address");
-    assert_eq!(one.listening(), Some(vec![Listening { address, tls: false }]));
+    assert_eq!(one.listening(), Some(vec![Endpoint { address, has_tls: false }]));
     assert_eq!((one.switches(), one.open_vswitches()), (vec![1], vec![(1, "0000000000000001".to_owned())]));
     assert_eq!((one.ports(1, "edge"), one.ports(1, "link")), (vec![3], vec![]));
 }

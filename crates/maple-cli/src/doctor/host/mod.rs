@@ -18,7 +18,8 @@ pub use surroundings::{look as look_at_service, look_at_python};
 
 use super::controller::Controller;
 use maple_controller::BACKLOG;
-use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Listening, Severity};
+use maple_controller::Endpoint;
+use maple_controller::control::doctor::{DoctorReport, Finding, FindingId, Severity};
 
 /// The number of a controller's descriptors that are not connections of switches: standard streams, polls of shards,
 /// files. Chosen: with room to spare.

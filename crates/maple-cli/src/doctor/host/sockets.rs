@@ -7,11 +7,11 @@ use std::path::Path;
 use procfs::net::TcpState;
 use procfs::process::{FDTarget, Process};
 
-use super::{DoctorReport, Finding, FindingId, Listening, Severity};
+use super::{DoctorReport, Endpoint, Finding, FindingId, Severity};
 use maple_controller::control::doctor::quoted;
 
 /// Finds other programs on the addresses on which a controller would listen. `own`: the controller's own process.
-pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut DoctorReport) {
+pub fn look(wanted: &[Endpoint], own: Option<u32>, report: &mut DoctorReport) {
     let addresses = wanted.iter().map(|one| one.address.to_string()).collect::<Vec<_>>().join(", ");
     let Ok(sockets) = procfs::net::tcp() else {
         return report.add_unchecked(format!("who listens on {addresses}"), "/proc/net/tcp can't be read");
@@ -30,8 +30,8 @@ pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut DoctorReport) {
     }
 }
 
-fn in_use(wanted: &Listening, taken: SocketAddr, owner: Option<(u32, String)>) -> Finding {
-    let Listening { address, tls } = *wanted;
+fn in_use(wanted: &Endpoint, taken: SocketAddr, owner: Option<(u32, String)>) -> Finding {
+    let Endpoint { address, has_tls } = *wanted;
     let found = |severity, who: &str| {
         Finding::new(severity, FindingId::PortInUse, format!("address {address}"))
             .what(format!("{who} listens on {taken}"))
@@ -43,7 +43,7 @@ fn in_use(wanted: &Listening, taken: SocketAddr, owner: Option<(u32, String)>) -
             .mend("maple doctor --control SOCKET"),
         Some((pid, name)) => {
             let other = SocketAddr::new(address.ip(), if address.port() == 6653 { 6633 } else { 6653 });
-            let tls = if tls { "tls:" } else { "" };
+            let tls = if has_tls { "tls:" } else { "" };
             found(Severity::Error, &format!("process {pid} ({name})"))
                 .consequence(lost)
                 .mend(format!("maple run POLICY --listen {}", quoted(format!("{tls}{other}"))))
@@ -106,11 +106,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it has one");
         let mut report = DoctorReport::default();
-        look(&[Listening { address, tls: false }], None, &mut report);
+        look(&[Endpoint { address, has_tls: false }], None, &mut report);
         let text = report.findings()[0].plain();
         assert!(text.contains(&format!("process {} (", std::process::id())), "{text}");
         let mut report = DoctorReport::default();
-        look(&[Listening { address, tls: false }], Some(std::process::id()), &mut report);
+        look(&[Endpoint { address, has_tls: false }], Some(std::process::id()), &mut report);
         assert!(report.findings().is_empty(), "it is the controller itself");
     }
 }

@@ -3,7 +3,7 @@
 use maple_controller::OPENFLOW_PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::{Bridge, ControllerTarget, Expected, Finding, Listening, at};
+use super::{Bridge, ControllerTarget, Endpoint, Expected, Finding, at};
 use maple_controller::control::doctor::{FindingId, Severity, quoted};
 
 /// The relation of a target to a controller.
@@ -154,7 +154,7 @@ fn of_target(bridge: &Bridge, target: &ControllerTarget, expected: &Expected) ->
                 TargetFit::Yes { .. } if expected.runs => "maple show errors".to_owned(),
                 TargetFit::Yes { .. } => run(&expected.listening),
                 TargetFit::OtherPort => {
-                    let own = parse(address).map(|own| Listening { address: own, tls: address.starts_with("ssl:") });
+                    let own = parse(address).map(|own| Endpoint { address: own, has_tls: address.starts_with("ssl:") });
                     run(own.as_slice())
                 }
                 TargetFit::Elsewhere if expected.runs => mend(),
@@ -199,13 +199,13 @@ fn several(bridge: &Bridge, expected: &Expected) -> Finding {
 
 fn fit(target: &ControllerTarget, expected: &Expected) -> TargetFit {
     let Some(address) = parse(&target.target) else { return TargetFit::Elsewhere };
-    let is_it = |listening: &&Listening| {
+    let is_it = |listening: &&Endpoint| {
         let own = listening.address;
         own.port() == address.port()
             && (own.ip() == address.ip() || own.ip().is_unspecified() && is_local(address.ip()))
     };
     match expected.listening.iter().find(is_it) {
-        Some(listening) => TargetFit::Yes { tls: listening.tls },
+        Some(listening) => TargetFit::Yes { tls: listening.has_tls },
         None if is_local(address.ip()) => TargetFit::OtherPort,
         None => TargetFit::Elsewhere,
     }
@@ -239,22 +239,22 @@ fn binds_others(ip: IpAddr) -> bool {
 fn wanted(expected: &Expected) -> String {
     let first = expected.listening.first().filter(|_| expected.runs || expected.is_known);
     // Without a controller on this host it may be anywhere.
-    let Some(Listening { address, tls }) = first else { return format!("tcp:ADDRESS:{OPENFLOW_PORT}") };
+    let Some(Endpoint { address, has_tls }) = first else { return format!("tcp:ADDRESS:{OPENFLOW_PORT}") };
     let address = match address.ip() {
         IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
         ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
         _ => *address,
     };
-    format!("{}:{address}", if *tls { "ssl" } else { "tcp" })
+    format!("{}:{address}", if *has_tls { "ssl" } else { "tcp" })
 }
 
 /// Returns the command that starts the controller.
-fn run(listening: &[Listening]) -> String {
-    let one = |one: &Listening| format!(" --listen {}{}", if one.tls { "tls:" } else { "" }, one.address);
+fn run(listening: &[Endpoint]) -> String {
+    let one = |one: &Endpoint| format!(" --listen {}{}", if one.has_tls { "tls:" } else { "" }, one.address);
     format!("maple run POLICY{}", listening.iter().map(one).collect::<String>())
 }
 
-fn listening_in_words(listening: &[Listening]) -> String {
+fn listening_in_words(listening: &[Endpoint]) -> String {
     listening.iter().map(|one| one.address.to_string()).collect::<Vec<_>>().join(", ")
 }
 
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_controller_is_started_where_bridges_look_for_it() {
-        let at = |address: &str, tls| Listening { address: address.parse().expect("an address"), tls };
+        let at = |address: &str, tls| Endpoint { address: address.parse().expect("an address"), has_tls: tls };
         let command = run(&[at("127.0.0.1:6633", false), at("[::]:6653", true)]);
         assert_eq!(command, "maple run POLICY --listen 127.0.0.1:6633 --listen tls:[::]:6653");
     }
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_bridge_is_told_the_address_that_it_can_reach() {
         let with = |address: &str, tls| Expected {
-            listening: vec![Listening { address: address.parse().expect("an address"), tls }],
+            listening: vec![Endpoint { address: address.parse().expect("an address"), has_tls: tls }],
             is_known: true,
             ..Expected::default()
         };

@@ -16,7 +16,8 @@ use self::connection::is_ours;
 use self::database::{DatabaseRow, rows};
 use super::ask_programs::output;
 use super::controller::Controller;
-use maple_controller::control::doctor::{DoctorReport, Finding, Listening};
+use maple_controller::Endpoint;
+use maple_controller::control::doctor::{DoctorReport, Finding};
 
 /// The tables that are rarely used.
 const SSL: &str = "SSL";
@@ -28,7 +29,7 @@ const KERNEL: &str = "/sys/module/openvswitch";
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     /// The addresses on which it listens.
-    pub listening: Vec<Listening>,
+    pub listening: Vec<Endpoint>,
     /// Whether the controller runs.
     pub runs: bool,
     /// Whether `listening` is certain: the controller runs, or a configuration names the addresses.

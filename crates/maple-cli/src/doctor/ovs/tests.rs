@@ -35,7 +35,7 @@ fn database(changes: &[Change], more: [&str; 2]) -> Database {
 
 /// Returns the facts about a controller that listens at an address.
 fn at(address: &str, tls: bool) -> Expected {
-    let listening = vec![Listening { address: address.parse().expect("an address"), tls }];
+    let listening = vec![Endpoint { address: address.parse().expect("an address"), has_tls: tls }];
     Expected { listening, runs: true, is_known: true, connected: Vec::new(), in_cluster: false }
 }
 

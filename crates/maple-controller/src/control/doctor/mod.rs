@@ -12,7 +12,6 @@ mod switch_faults;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,7 @@ use super::Handle;
 use super::answer::answer_to;
 use super::asker::Asker;
 use super::request::{Request, RequestError, Show};
+use crate::endpoint::Endpoint;
 
 /// The time after which no further switch is asked for its tables. Chosen: a person waits for the findings, and those
 /// of the other switches are worth telling.
@@ -30,15 +30,6 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// The share of a table's capacity, in percent, from which it is nearly full. Chosen: there is time to act before flows
 /// go through the controller, and ordinary growth raises no alarm.
 const NEARLY_FULL: u64 = 90;
-
-/// An address that the controller listens on, or would.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listening {
-    /// The address.
-    pub address: SocketAddr,
-    /// Whether connections begin with TLS there.
-    pub tls: bool,
-}
 
 /// The answers of a controller to requests of its control socket.
 #[derive(Clone, Debug, Default)]
@@ -97,11 +88,11 @@ impl ControllerAnswers {
     }
 
     /// Returns the addresses on which it listens; `None` if it is too old to report them.
-    pub fn listening(&self) -> Option<Vec<Listening>> {
+    pub fn listening(&self) -> Option<Vec<Endpoint>> {
         let one = |value: &Value| {
-            Some(Listening {
+            Some(Endpoint {
                 address: value["address"].as_str()?.parse().ok()?,
-                tls: value["tls"] == Value::Bool(true),
+                has_tls: value["tls"] == Value::Bool(true),
             })
         };
         Some(self.about["listening"].as_array()?.iter().filter_map(one).collect())

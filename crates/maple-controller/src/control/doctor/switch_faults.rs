@@ -3,7 +3,8 @@
 use crate::session::OPENFLOW_PORT;
 use serde_json::Value;
 
-use super::{Finding, FindingId, Listening, Severity, items, text};
+use super::{Finding, FindingId, Severity, items, text};
+use crate::endpoint::Endpoint;
 
 /// The tables that Maple uses: classifier, ingress, labels, routes.
 const TABLES: u64 = 4;
@@ -12,7 +13,7 @@ const TABLES: u64 = 4;
 const WAITING: u64 = 1 << 20;
 
 /// Returns the faults, for all switches of a kind together. `listening`: the address where the controller expects them.
-pub fn findings(switches: &Value, listening: Option<Listening>) -> Vec<Finding> {
+pub fn findings(switches: &Value, listening: Option<Endpoint>) -> Vec<Finding> {
     let none = items(switches).all(is_away).then(|| no_switch(listening));
     let found = none.into_iter().chain(unreachable(switches));
     found.chain(limitations(switches)).chain(slow(switches)).collect()
@@ -22,9 +23,9 @@ fn is_away(switch: &Value) -> bool {
     switch["unreachable"].is_number()
 }
 
-fn no_switch(listening: Option<Listening>) -> Finding {
+fn no_switch(listening: Option<Endpoint>) -> Finding {
     let (kind, port) =
-        listening.map_or(("tcp", OPENFLOW_PORT), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
+        listening.map_or(("tcp", OPENFLOW_PORT), |one| (if one.has_tls { "ssl" } else { "tcp" }, one.address.port()));
     Finding::new(Severity::Warning, FindingId::NoSwitch, "the controller")
         .what("no switch is connected")
         .consequence("the policy runs for nobody")

@@ -45,7 +45,7 @@ fn a_controller_in_order_has_no_finding_and_says_where_it_is() {
     let one = answered(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
     assert_eq!(one.state_file(), Some(Path::new("/var/lib/maple/state.redb")));
     let listening = one.listening().expect("it says so");
-    assert_eq!(listening, [Listening { address: "0.0.0.0:6653".parse().expect("an address"), tls: false }]);
+    assert_eq!(listening, [Endpoint { address: "0.0.0.0:6653".parse().expect("an address"), has_tls: false }]);
     let mut report = DoctorReport::default();
     one.look(Some(Path::new("/run/c")), &mut report);
     assert_eq!(report.checked(), ["the controller (process 7) with 1 switch: its counters, errors and switches"]);

@@ -44,7 +44,7 @@ mod socket_values;
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::discovery::Key;
+use crate::endpoint::{Endpoint, HandedListener};
 use crate::storage::format::{Damaged, bytes, read};
 use crate::storage::remember::{Archive, Archived, Rows};
 pub(crate) use socket_values::CopiedSwitch;
@@ -97,8 +98,7 @@ pub struct Takeover {
 /// The copied knowledge of the other controller.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Copy {
-    /// The addresses on which it listens, each with whether connections begin with TLS there.
-    pub listening: Vec<(SocketAddr, bool)>,
+    pub listening: Vec<Endpoint>,
     pub state_file: Option<PathBuf>,
     /// The tables and variables that are known.
     pub names: Vec<Name>,
@@ -116,8 +116,7 @@ pub(crate) struct Copy {
 /// The sockets and changes that one process hands over to another.
 #[derive(Debug, Default)]
 pub(crate) struct HandedOver {
-    /// Each listener with whether its connections begin with TLS.
-    pub listeners: Vec<(TcpListener, bool)>,
+    pub listeners: Vec<HandedListener>,
     pub connections: Vec<HandedConnection>,
     /// The tables and variables that are known.
     pub names: Vec<Name>,
@@ -175,8 +174,9 @@ impl Takeover {
         let mut sockets = descriptors::receive(&self.stream, listeners.len() + connections.len())?;
         let of_switches = sockets.split_off(listeners.len());
         let connection = |(row, socket): (ConnectionRow<'_>, OwnedFd)| row.connection(TcpStream::from(socket));
+        let listener = |(socket, has_tls)| HandedListener { socket, has_tls };
         let handed = HandedOver {
-            listeners: sockets.into_iter().map(TcpListener::from).zip(listeners).collect(),
+            listeners: sockets.into_iter().map(TcpListener::from).zip(listeners).map(listener).collect(),
             connections: connections.into_iter().zip(of_switches).map(connection).collect(),
             names: names.into_owned(),
             state: state.into_owned(),
@@ -199,7 +199,7 @@ impl Successor {
     /// The system's error if that process has gone.
     pub(crate) fn send(&mut self, handed: &HandedOver) -> io::Result<()> {
         let row = HandedRow {
-            listeners: handed.listeners.iter().map(|(_, is_tls)| *is_tls).collect(),
+            listeners: handed.listeners.iter().map(|listener| listener.has_tls).collect(),
             connections: handed.connections.iter().map(ConnectionRow::from_connection).collect(),
             names: Cow::Borrowed(&handed.names),
             state: Cow::Borrowed(&handed.state),
@@ -207,7 +207,7 @@ impl Successor {
             surroundings: Cow::Borrowed(&handed.surroundings),
         };
         send(&mut self.stream, &row)?;
-        let listeners = handed.listeners.iter().map(|(listener, _)| listener.as_fd());
+        let listeners = handed.listeners.iter().map(|listener| listener.socket.as_fd());
         let sockets: Vec<BorrowedFd<'_>> =
             listeners.chain(handed.connections.iter().map(|one| one.socket.as_fd())).collect();
         descriptors::send(&self.stream, &sockets)
@@ -216,7 +216,7 @@ impl Successor {
 
 /// The copied knowledge of a controller, apart from its store.
 pub(crate) struct Copied<'a> {
-    pub listening: Vec<(SocketAddr, bool)>,
+    pub listening: Vec<Endpoint>,
     pub state_file: Option<PathBuf>,
     pub archive: Option<&'a Archive>,
     pub probe_key: Key,

@@ -11,6 +11,7 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::{Action, Field, Instruction, Match, Port, PortNo};
 
 use super::*;
+use crate::endpoint::HandedListener;
 use crate::session::SwitchInfo;
 
 const KEY: Key = Key([3; 16]);
@@ -139,7 +140,7 @@ fn sockets_arrive_open_and_in_order_with_what_is_to_be_known_of_them() {
         is_made_up: false,
     };
     let sent = HandedOver {
-        listeners: vec![(listener, true)],
+        listeners: vec![HandedListener { socket: listener, has_tls: true }],
         connections,
         names: vec!["empty".into(), "t".into(), "v".into()],
         state: state.clone(),
@@ -151,8 +152,8 @@ fn sockets_arrive_open_and_in_order_with_what_is_to_be_known_of_them() {
     assert_eq!((names.len(), changed), (3, state));
     assert_eq!(leaves, [(5, Some(witness)), (6, None)].into());
     assert_eq!(surroundings.expect("they are told").edges, [at]);
-    assert!(listeners[0].1);
-    assert_eq!(listeners[0].0.local_addr().expect("an address"), address);
+    assert!(listeners[0].has_tls);
+    assert_eq!(listeners[0].socket.local_addr().expect("an address"), address);
     TcpStream::connect(address).expect("it listens still");
     for (n, (connection, mut far)) in (0u8..).zip(connections.into_iter().zip(far)) {
         let is_old = connection.version == Version::Of10;
