@@ -57,6 +57,7 @@ WRAPPED = {"Composed", "HostGroup", "Net", "Packet", "Policy", "Query", "RouteCo
 # two crates that know nothing of each other: etcd and the cluster have their own events, members and changes.
 LAYERS = {
     "Comparison": "of two lists (acl), of two policies (core)",
+    "Endpoint": "where the controller listens (controller), one of the servers (etcd)",
     "Difference": "of two lists (acl), of two policies (core)",
     "Decision": "f's account (core), that of a bench of policies (maple)",
     "Effect": "of an engine's event (core), of an action on a packet (wire)",

@@ -79,7 +79,7 @@ impl Emulated<'_> {
         let network = emulation.snapshot()?;
         print_results(controller, &network, verdicts.as_ref(), !commands);
         let is_stopped = stop.load(Ordering::SeqCst) || controller.failure().is_some();
-        let result = done.and_then(|()| self.result(controller, &network, verdicts.as_ref(), (traffic, is_stopped)));
+        let result = done.and_then(|()| self.result(controller, &network, verdicts.as_ref(), traffic, is_stopped));
         if !commands {
             watch.until_read(result.as_ref().err(), stop);
         }
@@ -93,7 +93,8 @@ impl Emulated<'_> {
         controller: &Handle,
         network: &Stats,
         verdicts: Option<&Verdicts>,
-        (traffic, is_stopped): (Option<Duration>, bool),
+        traffic: Option<Duration>,
+        is_stopped: bool,
     ) -> anyhow::Result<()> {
         if let Some(traffic) = traffic.filter(|_| !network.traffic_started && !is_stopped) {
             bail!(

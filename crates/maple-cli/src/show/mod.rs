@@ -50,7 +50,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::Controller => Show::Controller,
         ShowWhat::Cluster => Show::Cluster,
         ShowWhat::History { .. } => Show::History,
-        ShowWhat::Time { at, from, to } => time::question(at.as_deref(), (from.as_deref(), to.as_deref()))?,
+        ShowWhat::Time { at, from, to } => time::question(at.as_deref(), from.as_deref(), to.as_deref())?,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
         ShowWhat::Version => Show::Version,

@@ -15,7 +15,7 @@ use crate::moment;
 ///
 /// # Errors
 /// If one of them is not a moment.
-pub fn question(at: Option<&str>, (from, to): (Option<&str>, Option<&str>)) -> anyhow::Result<Show> {
+pub fn question(at: Option<&str>, from: Option<&str>, to: Option<&str>) -> anyhow::Result<Show> {
     let now = SystemTime::now();
     let read = |text: Option<&str>| -> anyhow::Result<Option<u64>> {
         let moment = text.map(|text| moment::before(text, now)).transpose()?;
@@ -182,12 +182,12 @@ mod tests {
 
     #[test]
     fn the_moments_of_a_question_are_read() {
-        assert_eq!(question(None, (None, None)).expect("none"), Show::Time);
-        let second = question(Some("1970-01-01T00:00:01Z"), (None, None));
+        assert_eq!(question(None, None, None).expect("none"), Show::Time);
+        let second = question(Some("1970-01-01T00:00:01Z"), None, None);
         assert_eq!(second.expect("a moment"), Show::TimeAt(Some(1000)));
-        let span = question(None, (Some("1970-01-01T00:00:01Z"), None)).expect("a span");
+        let span = question(None, Some("1970-01-01T00:00:01Z"), None).expect("a span");
         assert_eq!(span, Show::TimeChanges(TimeSpan { from: Some(1000), to: None }));
-        assert!(question(Some("soon"), (None, None)).is_err());
+        assert!(question(Some("soon"), None, None).is_err());
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Session {
 
     /// Takes what the cluster says of this controller, with a number that grows, unless something later is known. Nothing
     /// happens in a session of no cluster.
-    pub fn set_role(&mut self, now: Time, (number, cluster): (u64, ClusterRole), out: &mut Vec<Output>) {
+    pub fn set_role(&mut self, now: Time, number: u64, cluster: ClusterRole, out: &mut Vec<Output>) {
         match &mut self.role {
             Some(role) if number > role.number => (role.number, role.cluster) = (number, cluster),
             _ => return,

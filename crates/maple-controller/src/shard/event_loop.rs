@@ -232,10 +232,10 @@ impl Shard {
 
     /// Tells a session what the cluster says of this controller.
     fn follow_cluster(&mut self, slot: usize) {
-        if let Some(role) = self.ctx.role
+        if let Some((number, role)) = self.ctx.role
             && let Some((session, outputs)) = self.io.session(slot)
         {
-            session.set_role(self.ctx.now, role, outputs);
+            session.set_role(self.ctx.now, number, role, outputs);
             self.act(slot);
         }
     }

@@ -135,7 +135,7 @@ pub(super) fn router(api: Arc<Api>, ryu: bool) -> Router {
                             Extension(connection): Extension<Arc<Connection>>,
                             in_path: InPath,
                             request: Request| async move {
-            serve(api, route, (peer, connection), in_path, request)
+            serve(api, route, peer, connection, in_path, request)
                 .await
                 .unwrap_or_else(|problem| problem.into_response())
         };
@@ -212,7 +212,7 @@ pub(super) fn admitted_head(api: &Api, peer: SocketAddr, head: &Parts) -> Result
 
 /// Notes a change that a client has asked for in the log.
 pub(super) fn note(api: &Api, client: &Client, peer: SocketAddr, what: &str, refused: Option<&Problem>) {
-    note_as(api, &client.name, peer, what, (refused, true));
+    note_as(api, &client.name, peer, what, refused, true);
 }
 
 /// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal. That an address
@@ -222,18 +222,12 @@ pub(super) fn noted(api: &Api, peer: SocketAddr, head: &Parts, problem: Problem)
         return problem;
     }
     let name = api.access.name(&head.headers);
-    note_as(api, &name, peer, &what_is_asked(head, &Value::Null), (Some(&problem), false));
+    note_as(api, &name, peer, &what_is_asked(head, &Value::Null), Some(&problem), false);
     problem
 }
 
 /// Notes in the log what a client has asked for, which its role may not allow.
-fn note_as(
-    api: &Api,
-    client: &Arc<str>,
-    peer: SocketAddr,
-    what: &str,
-    (refused, is_allowed): (Option<&Problem>, bool),
-) {
+fn note_as(api: &Api, client: &Arc<str>, peer: SocketAddr, what: &str, refused: Option<&Problem>, is_allowed: bool) {
     let news = ClientNews::Asked {
         client: Arc::clone(client),
         peer: peer.ip(),
@@ -267,7 +261,8 @@ pub(super) async fn wrong_method() -> Problem {
 async fn serve(
     api: Arc<Api>,
     route: &'static Route,
-    (Peer(peer), connection): (Peer, Arc<Connection>),
+    Peer(peer): Peer,
+    connection: Arc<Connection>,
     in_path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -278,7 +273,7 @@ async fn serve(
     };
     client.check(route.role).map_err(|problem| noted(&api, peer, &head, problem))?;
     let mut given = Given::default();
-    let ready = prepared(&api, route, (&head, body), in_path, &mut given).await;
+    let ready = prepared(&api, route, &head, body, in_path, &mut given).await;
     let (page, permit) = ready.inspect_err(|problem| {
         if route.changes() {
             note(&api, &client, peer, &what_is_asked(&head, &given.body), Some(problem));
@@ -304,7 +299,8 @@ async fn serve(
 async fn prepared(
     api: &Api,
     route: &Route,
-    (head, body): (&Parts, Body),
+    head: &Parts,
+    body: Body,
     in_path: Result<RawPathParams, RawPathParamsRejection>,
     given: &mut Given,
 ) -> Result<(Option<Page>, OwnedSemaphorePermit), Problem> {

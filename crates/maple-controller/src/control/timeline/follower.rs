@@ -74,7 +74,8 @@ impl Follower {
     /// has changed.
     pub fn look(
         &mut self,
-        (now, is_free): (u64, bool),
+        now: u64,
+        is_free: bool,
         network: &mut NetworkThen,
         state: &Snapshot,
         is_away: impl Fn(Dpid) -> bool,

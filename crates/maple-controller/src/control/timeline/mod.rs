@@ -238,7 +238,7 @@ impl Timeline {
             match self.kept().as_mut() {
                 Ok(kept) => {
                     kept.advance(reading());
-                    kept.look_and_read((&state, |dpid| handle.shared().registry.is_away(dpid)), &lines, &mut line);
+                    kept.look_and_read(&state, |dpid| handle.shared().registry.is_away(dpid), &lines, &mut line);
                     kept.note(progress);
                 }
                 Err(_) => break,

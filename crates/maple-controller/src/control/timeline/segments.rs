@@ -124,6 +124,21 @@ pub(super) struct Segments {
     deleted: Vec<u32>,
 }
 
+/// A segment that an earlier run has written.
+pub(super) struct EarlierSegment {
+    pub number: u32,
+    pub began: u64,
+    /// The pause before it, if there was one.
+    pub after: Option<Pause>,
+    pub ended: u64,
+    /// The number of bytes of its file that it has, from the first on.
+    pub size: usize,
+    /// The number of bytes after these.
+    pub unused: usize,
+    /// The damage to its file.
+    pub damage: Option<String>,
+}
+
 impl Segments {
     /// Creates a timeline without segments.
     pub fn new(in_files: bool, bounds: Bounds) -> Segments {
@@ -131,16 +146,9 @@ impl Segments {
         Segments { in_files, bounds, all, next: 1, unreadable, refused, deleted }
     }
 
-    /// Adds the segment of an earlier run, which has the first `size` bytes of its file, `unused` bytes before its end.
-    /// Numbers ascend.
-    pub fn add(
-        &mut self,
-        number: u32,
-        (began, after): (u64, Option<Pause>),
-        ended: u64,
-        (size, unused): (usize, usize),
-        damage: Option<String>,
-    ) {
+    /// Adds the segment of an earlier run. Numbers ascend.
+    pub fn add(&mut self, earlier: EarlierSegment) {
+        let EarlierSegment { number, began, after, ended, size, unused, damage } = earlier;
         let written = Written { blocks: 0, bytes: size, until: ended, is_safe: true };
         self.next = number.saturating_add(1);
         let (network, blocks) = (0, None);

@@ -13,7 +13,7 @@ use super::entry::{Begin, CountsThen, DropThen, Entry, Growth, Known, LineThen, 
 use super::follower::{FollowLimits, Follower};
 use super::network::{NetworkChange, NetworkThen};
 use super::segment_format::{MAGIC, each_entry};
-use super::segments::{Bounds, Segments, UnreadableKind};
+use super::segments::{Bounds, EarlierSegment, Segments, UnreadableKind};
 use crate::control::answer::milliseconds;
 use crate::log::{Level, LogEntry};
 
@@ -163,7 +163,9 @@ impl TimelineState {
         };
         self.clock = OrderedClock::resume(self.clock.ahead(), ended);
         self.now = ended;
-        self.segments.add(number, begin, ended, (whole, bytes.len() - whole), damage.clone());
+        let (began, after) = begin;
+        let (size, unused) = (whole, bytes.len() - whole);
+        self.segments.add(EarlierSegment { number, began, after, ended, size, unused, damage: damage.clone() });
         damage.map(|why| format!("{why}; what comes after that is left as it is, and not used"))
     }
 
@@ -207,7 +209,8 @@ impl TimelineState {
     /// Follows the network to a snapshot, and keeps the lines from this number on.
     pub fn look_and_read(
         &mut self,
-        (state, is_away): (&Snapshot, impl Fn(Dpid) -> bool),
+        state: &Snapshot,
+        is_away: impl Fn(Dpid) -> bool,
         lines: &[LogEntry],
         next: &mut u64,
     ) {
@@ -253,7 +256,7 @@ impl TimelineState {
         }
         // A segment begins with the whole network, so what has changed takes no further room there.
         let begins = is_first || self.pause.is_some() || self.segments.is_full(self.now);
-        let (changes, known) = self.follower.look((self.now, begins), &mut self.network, state, is_away);
+        let (changes, known) = self.follower.look(self.now, begins, &mut self.network, state, is_away);
         self.known = Known { late: self.rates.late, ..known };
         self.rates.next.pending = known.pending + known.beyond;
         self.rates.next.changes = self.rates.next.changes.saturating_add(changes.len() as u32);

@@ -61,7 +61,7 @@ fn is_slave() -> Message {
 impl Peer {
     fn leads(&mut self, number: u64, generation: u64) {
         let role = ClusterRole { own_generation: Some(generation), latest: Some(generation), has_lease: true };
-        self.session.set_role(self.now, (number, role), &mut self.out);
+        self.session.set_role(self.now, number, role, &mut self.out);
     }
 
     /// Returns the id of the one message that was sent, which asks to be master in this generation.
@@ -189,7 +189,7 @@ fn a_master_that_is_refused_a_change_is_a_standby_and_forgets_what_it_asked() {
 fn a_master_that_follows_is_a_standby_before_the_switch_says_so() {
     for version in BOTH {
         let mut peer = master(version);
-        peer.session.set_role(peer.now, (3, follows(6)), &mut peer.out);
+        peer.session.set_role(peer.now, 3, follows(6), &mut peer.out);
         assert!(!peer.session.is_up());
         assert_eq!(peer.told(), [RoleNews::Lost]);
         assert!(matches!(&peer.sent()[..], [(_, Message::RoleRequest(_) | Message::Experimenter(_))]));
@@ -256,12 +256,12 @@ fn a_switch_without_roles_is_left_alone() {
 fn in_1_0_a_controller_without_a_lease_is_no_master() {
     let unleased = |generation| ClusterRole { own_generation: Some(generation), latest: Some(5), has_lease: false };
     let mut peer = master(Version::Of10);
-    peer.session.set_role(peer.now, (3, unleased(5)), &mut peer.out);
+    peer.session.set_role(peer.now, 3, unleased(5), &mut peer.out);
     assert_eq!(peer.told(), [RoleNews::Lost]);
     assert!(matches!(&peer.sent()[..], [(_, ask)] if is_for_slave(ask)));
     // In 1.3 the switch decides.
     let mut peer = master(Version::Of13);
-    peer.session.set_role(peer.now, (3, unleased(5)), &mut peer.out);
+    peer.session.set_role(peer.now, 3, unleased(5), &mut peer.out);
     assert!(peer.session.is_up() && peer.out.is_empty(), "{:?}", peer.out);
 }
 

@@ -130,7 +130,7 @@ impl Decisions {
                 let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
                 let grown = switch.counters.growth.grown(&report);
                 if let Some((origin, witness)) = leaf.drop.as_ref().filter(|_| grown.as_it_is > 0) {
-                    count_drop(switch, now, (origin, witness), counted, grown.as_it_is);
+                    count_drop(switch, now, origin, witness, counted, grown.as_it_is);
                 }
                 self.access_hits.count(&leaf.asked, grown.packets);
             }
@@ -161,7 +161,8 @@ impl Decisions {
 fn count_drop(
     switch: &mut Switch,
     now: Time,
-    (origin, witness): (&Arc<Origin>, &ReceivedPacket),
+    origin: &Arc<Origin>,
+    witness: &ReceivedPacket,
     counted: &RuleCounter<'_>,
     packets: u64,
 ) {

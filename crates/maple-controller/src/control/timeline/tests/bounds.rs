@@ -8,7 +8,7 @@ use super::*;
 use crate::control::timeline::entry::{CountsThen, DropThen, Entry, Growth, Known, LineThen, RatesThen, Stamped};
 use crate::control::timeline::network::NetworkChange;
 use crate::control::timeline::segment_format::encode;
-use crate::control::timeline::segments::{Bounds, Segments, UnreadableKind, Work, Written};
+use crate::control::timeline::segments::{Bounds, EarlierSegment, Segments, UnreadableKind, Work, Written};
 use crate::control::timeline::timeline_state::{IN_MEMORY, Limits, ON_DISK};
 use crate::control::timeline::view::GapReason;
 
@@ -272,15 +272,24 @@ fn damaged_files_count_and_give_way_before_anything_else_and_those_of_others_do_
     segments.add_unreadable(3, UnreadableKind::Refused, 90_000, "permission denied".to_owned());
     damaged(4, &mut segments);
     // The first one has a damaged end.
-    segments.add(5, (BEGIN, None), BEGIN + 1, (10_000, 20_000), Some("a checksum is wrong".to_owned()));
+    let earlier = |number, began, size, unused, damage| EarlierSegment {
+        number,
+        began,
+        after: None,
+        ended: began + 1,
+        size,
+        unused,
+        damage,
+    };
+    segments.add(earlier(5, BEGIN, 10_000, 20_000, Some("a checksum is wrong".to_owned())));
     assert_eq!(segments.size().0, 90_000);
     segments.trim(BEGIN);
     assert_eq!(segments.unreadable.len(), 4, "there is room");
-    segments.add(6, (BEGIN + 1, None), BEGIN + 2, (30_000, 0), None);
+    segments.add(earlier(6, BEGIN + 1, 30_000, 0, None));
     segments.trim(BEGIN);
     assert_eq!(segments.unreadable.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!((segments.all.len(), segments.size().0), (2, 90_000));
-    segments.add(7, (BEGIN + 2, None), BEGIN + 3, (70_000, 0), None);
+    segments.add(earlier(7, BEGIN + 2, 70_000, 0, None));
     segments.trim(BEGIN);
     assert_eq!(segments.unreadable.keys().copied().collect::<Vec<_>>(), [2, 3]);
     assert_eq!(segments.all.iter().map(|one| one.number).collect::<Vec<_>>(), [6, 7]);

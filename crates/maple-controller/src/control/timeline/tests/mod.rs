@@ -450,7 +450,7 @@ fn lines_that_were_lost_before_the_first_look_are_counted() {
     lab.change(linked());
     let (state, mut next) = (lab.store.snapshot(), 0);
     let lines = [line(7, lab.wall, Level::Info, "control", "x"), line(9, lab.wall, Level::Error, "run", "y")];
-    lab.kept(|kept| kept.look_and_read((&state, |_| false), &lines, &mut next));
+    lab.kept(|kept| kept.look_and_read(&state, |_| false, &lines, &mut next));
     lab.rate();
     let left_out = lab.kept(|kept| kept.rates.all.back().map(|(_, rates)| rates.left_out));
     assert_eq!((left_out, next), (Some(8), 10), "0 to 6, and 8");
