@@ -49,7 +49,7 @@ pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
         if !entry.is_table() {
             settings.extend(setting(&command, arg, &entry, folder));
         } else if !TABLES.contains(&key.as_str()) && !is_group() {
-            entry.wrong("this is a value, not a table");
+            entry.wrong("must be a value, not a table");
         }
     }
     for name in SECTIONS {
@@ -95,12 +95,12 @@ fn grouped<'a>(keys: &'a [(String, &'a Arg)], name: &str) -> Vec<(&'a str, &'a A
 fn setting(command: &Command, arg: &Arg, entry: &ConfigEntry<'_>, folder: &Path) -> Option<Setting> {
     let values: Vec<String> =
         entry.items().into_iter().map(|value| text(arg, value)).collect::<Option<_>>().or_else(|| {
-            entry.wrong("this is text, a number, true or false, or an array of these");
+            entry.wrong("must be text, a number, true or false, or an array of these");
             None
         })?;
     let arguments: Vec<OsString> = if !is_flag(arg) {
         if entry.is_array() && !matches!(arg.get_action(), ArgAction::Append) {
-            entry.wrong("this is one value, not an array");
+            entry.wrong("must be one value, not an array");
             return None;
         }
         values.iter().map(|value| argument(arg, &placed(arg, value, folder))).collect()
@@ -109,7 +109,7 @@ fn setting(command: &Command, arg: &Arg, entry: &ConfigEntry<'_>, folder: &Path)
             ["true"] => vec![format!("--{}", arg.get_long()?).into()],
             ["false"] => Vec::new(),
             _ => {
-                entry.wrong("this is true or false");
+                entry.wrong("must be true or false");
                 return None;
             }
         }

@@ -50,7 +50,7 @@ fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<ConfigEntry<'a>> {
     if !entry.is_table() {
         // An option may have this name; then its value was read before.
         if !arguments::is_option(name) {
-            entry.wrong(format!("this is a table: [{name}.NAME]"));
+            entry.wrong(format!("must be a table: [{name}.NAME]"));
         }
         return Vec::new();
     }
@@ -170,7 +170,7 @@ fn cost(name: &str, entry: &ConfigEntry<'_>, mut section: Section<'_>, names: &N
     let one_way = one_way.is_some_and(|entry| match entry.json() {
         Some(serde_json::Value::Bool(one_way)) => one_way,
         _ => {
-            entry.wrong("this is true or false");
+            entry.wrong("must be true or false");
             false
         }
     });

@@ -153,7 +153,7 @@ impl<'a> ConfigEntry<'a> {
     /// Returns the entry as a table.
     pub fn section(&self) -> Option<Section<'a>> {
         let Some(table) = self.item.as_table_like() else {
-            self.wrong("this is a table with keys and values, not one value");
+            self.wrong("must be a table with keys and values, not one value");
             return None;
         };
         Some(Section { document: self.document, name: self.key.clone(), table, known: Vec::new() })
@@ -173,7 +173,7 @@ impl<'a> ConfigEntry<'a> {
                 all.iter().filter_map(table).collect()
             }
             _ => {
-                self.wrong(format!("this is an array of tables: [[{}]]", self.key));
+                self.wrong(format!("must be an array of tables: [[{}]]", self.key));
                 Vec::new()
             }
         };
@@ -189,7 +189,7 @@ impl<'a> ConfigEntry<'a> {
     pub fn text(&self) -> Option<&'a str> {
         let text = self.item.as_str();
         if text.is_none() {
-            self.wrong("this is text in quotes");
+            self.wrong("must be text in quotes");
         }
         text
     }
@@ -198,7 +198,7 @@ impl<'a> ConfigEntry<'a> {
     pub fn number(&self, least: u32) -> Option<u32> {
         let number = self.item.as_integer().and_then(|n| u32::try_from(n).ok()).filter(|n| *n >= least);
         if number.is_none() {
-            self.wrong(format!("this is a whole number from {least} to {}", u32::MAX));
+            self.wrong(format!("must be a whole number from {least} to {}", u32::MAX));
         }
         number
     }
@@ -209,7 +209,7 @@ impl<'a> ConfigEntry<'a> {
             Item::Value(Value::Array(all)) => all.iter().collect(),
             Item::Value(value) => vec![value],
             _ => {
-                self.wrong("this is a value or an array of values");
+                self.wrong("must be a value or an array of values");
                 Vec::new()
             }
         }
@@ -225,7 +225,7 @@ impl<'a> ConfigEntry<'a> {
         match self.item {
             Item::Value(value) => Some(to_json(value)),
             _ => {
-                self.wrong("this is a value");
+                self.wrong("must be a value");
                 None
             }
         }

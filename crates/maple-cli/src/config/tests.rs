@@ -212,8 +212,8 @@ fn what_is_wrong_has_file_line_and_key() {
         wrong("unreachable = \"kepe\""),
         ["/etc/m.toml:1: unreachable: \"kepe\" is not known; it is one of keep, forget"]
     );
-    assert_eq!(wrong("watch = 3"), ["/etc/m.toml:1: watch: this is true or false"]);
-    assert_eq!(wrong("workers = [1, 2]"), ["/etc/m.toml:1: workers: this is one value, not an array"]);
+    assert_eq!(wrong("watch = 3"), ["/etc/m.toml:1: watch: must be true or false"]);
+    assert_eq!(wrong("workers = [1, 2]"), ["/etc/m.toml:1: workers: must be one value, not an array"]);
     assert_eq!(wrong("[max]\nrules = 100\n[log]\nz = 1\n"), ["/etc/m.toml:4: log.z: unknown key"]);
     assert_eq!(
         wrong("max-rules = 100\n[max]\nrules = 200\n"),
@@ -223,12 +223,12 @@ fn what_is_wrong_has_file_line_and_key() {
 
 #[test]
 fn nothing_is_ignored_because_it_is_no_table_or_one() {
-    assert_eq!(wrong("hosts = 1"), ["/etc/m.toml:1: hosts: this is a table: [hosts.NAME]"]);
-    assert_eq!(wrong("[workers]\nn = 1"), ["/etc/m.toml:1: workers: this is a value, not a table"]);
-    assert_eq!(wrong("listen = { port = 1 }"), ["/etc/m.toml:1: listen: this is a value, not a table"]);
+    assert_eq!(wrong("hosts = 1"), ["/etc/m.toml:1: hosts: must be a table: [hosts.NAME]"]);
+    assert_eq!(wrong("[workers]\nn = 1"), ["/etc/m.toml:1: workers: must be a value, not a table"]);
+    assert_eq!(wrong("listen = { port = 1 }"), ["/etc/m.toml:1: listen: must be a value, not a table"]);
     assert_eq!(
         wrong("weights = 1.5\n[tables]\nblocked = true\n"),
-        ["/etc/m.toml:3: tables.blocked: this is a table with keys and values, not one value"]
+        ["/etc/m.toml:3: tables.blocked: must be a table with keys and values, not one value"]
     );
 }
 
@@ -274,7 +274,7 @@ fn facts_that_contradict_each_other_are_refused() {
         ("edge = \"5-1\"\n", "\"5-1\" is not a port"),
         ("[switches.t]\ndpid = \"01\"\n", "m.toml:3: switches.t: \"s\" has the same id"),
         ("[switches.t]\n", "switches.t: dpid is missing"),
-        ("[switches.t]\ndpid = 10\n", "switches.t.dpid: this is text in quotes"),
+        ("[switches.t]\ndpid = 10\n", "switches.t.dpid: must be text in quotes"),
         ("link = 1\n[hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"s:1\"\n", "port s:1 is declared a link port"),
         (
             "ports = 1\n[hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"s:2\"\n",

@@ -159,8 +159,8 @@ impl RunState {
         Some(Some(self.value_of(&look_up, of_packet).flatten().and_then(place_of)))
     }
 
-    /// Observes where the host is whose address a field has, and which was at this place when the run learned that there
-    /// is one. Returns the place. `None`: the packet stands for others, and its own host has gone.
+    /// Observes the location of the host whose address `field` has. `before`: its location when the run learned that
+    /// there is such a host. Returns the location; `None` if the packet stands for others and its own host has gone.
     pub(super) fn read_found(
         &mut self,
         field: Field,

@@ -110,8 +110,8 @@ impl ChainQuestions {
         (count, until - places.start)
     }
 
-    /// Returns the place in a list of the condition that a question is, if a run that asks for the condition at `place`
-    /// next comes to this question.
+    /// Returns the place in `list` of the condition that `question` asks, for a run that asks for the condition at
+    /// `place` next; `None` if the run does not come to this question.
     fn place_of(&self, question: usize, list: &Arc<CondList>, place: usize) -> Option<usize> {
         let asked = self.questions.get(question)?;
         let is_asked = |place: &usize| list.conds().get(*place).is_some_and(|cond| Arc::ptr_eq(cond, asked));

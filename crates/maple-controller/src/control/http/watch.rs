@@ -40,10 +40,10 @@ const SPACING: Duration = Duration::from_millis(100);
 /// The divisor of the share of time that making answers takes: at most one part in this many. Chosen: a large table
 /// that changes all the time must not take a core.
 const SHARE: u32 = 10;
-/// The time after which a watch looks again whether its reader may go on, while nothing changes. Chosen: a token that
+/// The time after which a watch checks again whether its reader may go on, while nothing changes. Chosen: a token that
 /// is withdrawn ends its watches within about a second.
 const READER_POLL: Duration = Duration::from_secs(1);
-/// The maximum number of such looks for which a watch is silent: then a comment shows that it is open. Chosen: 15
+/// The maximum number of such checks for which a watch is silent: then a comment shows that it is open. Chosen: 15
 /// seconds, less than the idle time after which common proxies end a connection.
 const SILENCE: u32 = 15;
 

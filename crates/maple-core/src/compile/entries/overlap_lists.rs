@@ -42,10 +42,10 @@ const ENTRIES_AT_A_TIME: usize = 128;
 /// takes at most six steps, of which trying the beginning would spare few.
 const MIN_LEN_TO_TRY_FRONT: usize = 64;
 
-/// The minimum number of waiting entries with which all lists are built anew. Chosen: below it, one question for each
-/// entry costs less than any preparation.
+/// All lists are built anew only if at least this many entries wait. Chosen: below it, one question for each entry costs
+/// less than any preparation.
 const MIN_WAITING_TO_REBUILD: usize = 4;
-/// The maximum number of entries with lists, for each waiting one, with which all lists are built anew. Chosen:
+/// All lists are built anew only if there are at most this many entries with lists for each waiting one. Chosen:
 /// building them again must not cost more than the questions of the entries that wait.
 const SETTLED_PER_WAITING: usize = 4;
 
