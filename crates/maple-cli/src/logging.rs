@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use clap::ValueEnum;
 use maple_controller::log::{AREAS, Level, area_of_module, printable_lines};
 use maple_controller::timestamp;
+use parking_lot::RwLock;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
@@ -120,14 +121,14 @@ impl Logging {
         use tracing_subscriber::EnvFilter;
         let selected = EnvFilter::try_from_default_env().ok();
         let messages = Messages { is_selected: selected.is_some() };
-        *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self.clone()));
+        *CURRENT.write() = Some(Arc::new(self.clone()));
         // A subscriber may be installed already.
         let _ = tracing_subscriber::registry().with(selected).with(messages).try_init();
     }
 
     /// Replaces the installed log.
     pub fn replace(&self) {
-        *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self.clone()));
+        *CURRENT.write() = Some(Arc::new(self.clone()));
         tracing::callsite::rebuild_interest_cache();
     }
 }
@@ -163,7 +164,7 @@ pub fn take_lost() -> u64 {
 static CURRENT: RwLock<Option<Arc<Logging>>> = RwLock::new(None);
 
 fn current() -> Arc<Logging> {
-    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    CURRENT.read().clone().unwrap_or_default()
 }
 
 /// The subscriber that writes the messages of the program's parts.

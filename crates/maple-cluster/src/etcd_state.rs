@@ -6,10 +6,11 @@
 //! before whatever follows from that.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_etcd::{Client, Compare, EtcdError, Keys, LeaseId, Operation, OperationAnswer, Transaction};
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
@@ -107,7 +108,7 @@ impl ReplicaHandle {
     }
 
     fn tell(&self, event: ReplicaEvent) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
+        self.told.lock().push_back(event);
         self.look();
     }
 }
@@ -167,7 +168,7 @@ impl<O: StateOwner> ReplicaTask<O> {
     }
 
     fn next_told(&self) -> Option<ReplicaEvent> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.told.lock().pop_front()
     }
 
     /// Tells the copy something, after all that was committed before.

@@ -1,7 +1,8 @@
 //! Gauges that other parts of the program export as metrics, read when metrics are exported.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The maximum number of gauges. Chosen: more than programs measure, and a bound on the text of a scrape.
 const MAX_GAUGES: usize = 64;
@@ -48,7 +49,7 @@ impl Gauges {
     /// Adds a gauge, or replaces the one with this name. Beyond [`MAX_GAUGES`] a gauge is not added, and the log says
     /// so.
     pub fn add(&self, gauge: Gauge) {
-        let mut gauges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gauges = self.0.lock();
         gauges.retain(|there| there.name != gauge.name);
         if gauges.len() < MAX_GAUGES {
             gauges.push(gauge);
@@ -59,7 +60,7 @@ impl Gauges {
 
     /// Calls `each` with each gauge and its values, until it fails.
     pub fn read<E>(&self, mut each: impl FnMut(&Gauge, Vec<(String, f64)>) -> Result<(), E>) -> Result<(), E> {
-        let gauges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let gauges = self.0.lock();
         gauges.iter().try_for_each(|gauge| {
             let mut values = (gauge.read)();
             values.truncate(MAX_VALUES);

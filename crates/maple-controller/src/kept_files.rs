@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// A file that Maple writes, or reads again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -248,7 +250,7 @@ impl KeptFiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<KeptFile, KeptEntry>> {
-        self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.files.lock()
     }
 }
 
@@ -264,7 +266,7 @@ mod tests {
         files.mended(KeptFile::State, "");
         files.fails(KeptFile::State, path, "full");
         let to = Arc::clone(&told);
-        files.report_to(move |news| to.lock().expect("no panic").push(news.to_string()));
+        files.report_to(move |news| to.lock().push(news.to_string()));
         files.fails(KeptFile::State, path, "still full");
         let status = files.all().remove(0);
         assert_eq!((status.file, status.trouble.map(|(why, _)| why)), (KeptFile::State, Some("still full".into())));
@@ -274,7 +276,7 @@ mod tests {
         files.fails(KeptFile::Recording, Path::new("/r"), "full");
         files.ended(KeptFile::Recording, Path::new("/r"), "no room");
         files.ended(KeptFile::Recording, Path::new("/r"), "no room");
-        let told = told.lock().expect("no panic");
+        let told = told.lock();
         assert_eq!(
             told[0],
             "the state file /s: full; what changes waits in memory; a restart before it is written loses it"

@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use maple_core::Location;
 use maple_wire::Dpid;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::printable::{self, printable};
@@ -191,13 +192,13 @@ impl Log {
             if left.is_zero() {
                 return Vec::new();
             }
-            ring = self.changed.wait_timeout(ring, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut ring, left);
         }
         ring.entries.iter().filter(|entry| entry.number >= number).cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Requests: which server gets them, and what becomes of them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Request, Response};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -273,7 +274,7 @@ impl Client {
         let deadline = deadline.min(Instant::now() + limits.request);
         let timed_out = |_| Err(Attempt::Lost(FailureReason::TimedOut(limits.request)));
         let bytes = timeout_at(deadline, answer).await.unwrap_or_else(timed_out)?;
-        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.shared.idle.lock();
         if idle[at].len() < MAX_IDLE {
             idle[at].push(connection);
         }
@@ -303,7 +304,7 @@ impl Client {
     /// Returns a connection on which nothing is asked.
     async fn connection(&self, at: usize) -> Result<Connection, Attempt> {
         loop {
-            let kept = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)[at].pop();
+            let kept = self.shared.idle.lock()[at].pop();
             let Some(mut connection) = kept else { break };
             // One that the server closed meanwhile says so.
             if connection.ready().await.is_ok() {

@@ -1,8 +1,7 @@
 //! Tokens, which show a server who asks.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use hyper::header::HeaderValue;
+use parking_lot::{Mutex, MutexGuard};
 
 /// A token for all servers: each knows what another one gave out.
 #[derive(Debug)]
@@ -28,7 +27,7 @@ impl Tokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, Token> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+        self.token.lock()
     }
 
     /// Returns the token, if there is one.

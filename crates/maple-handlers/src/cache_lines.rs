@@ -13,9 +13,9 @@
 //! `unsafe`: a block lives as long as the process, so its chunks are plain slices, split off with `split_at_mut`.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::MmapMut;
+use parking_lot::{Mutex, MutexGuard};
 
 /// One cache line: four rows of eight numbers, aligned to its length.
 pub(crate) type Line = [[u16; 8]; 4];
@@ -76,7 +76,7 @@ impl Drop for Lines {
 }
 
 fn pool() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+    POOL.lock()
 }
 
 /// Returns the size class of this many lines, rounded down.

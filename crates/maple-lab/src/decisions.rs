@@ -1,7 +1,7 @@
 //! Counts of a policy's tests and answers in a laboratory, line by line.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use maple_core::network::RESERVED;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
@@ -9,6 +9,7 @@ use maple_core::route::Route;
 use maple_core::run::Run;
 use maple_core::trace::{Cond, Item, Source, TraceStep};
 use maple_wire::{Constraint, Field};
+use parking_lot::Mutex;
 
 /// The maximum number of tests, and of lines, that are counted separately, which bounds memory.
 const MAX_COUNTED: usize = 10_000;
@@ -113,11 +114,11 @@ impl CountedPolicy {
     }
 
     pub fn decisions(&self) -> Decisions {
-        self.decisions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.decisions.lock().clone()
     }
 
     pub fn forget(&self) {
-        *self.decisions.lock().unwrap_or_else(PoisonError::into_inner) = Decisions::default();
+        *self.decisions.lock() = Decisions::default();
     }
 
     /// Returns the policy itself; runs through it are not counted.
@@ -133,7 +134,7 @@ impl Policy for CountedPolicy {
 
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
         let routes = self.policy.decide_batch(runs);
-        let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut decisions = self.decisions.lock();
         runs.iter().zip(&routes).for_each(|(run, route)| decisions.take(run, route));
         routes
     }

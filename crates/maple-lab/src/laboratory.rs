@@ -1,7 +1,7 @@
 //! A policy and an emulated network in a thread of their own, which sleeps between calls.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use maple_core::check::{self, Examined, Host, Observation, ScopedClaim};
@@ -12,6 +12,7 @@ use maple_core::state::{Commit, Snapshot, Store};
 use maple_emulator::Topology;
 use maple_emulator::commands::{CommandError, CommandRunner};
 use maple_emulator::time::Nanoseconds;
+use parking_lot::Mutex;
 
 use crate::costs::costs_of;
 use crate::decisions::{CountedPolicy, Decisions};
@@ -146,7 +147,7 @@ impl Laboratory {
             let _ = answer.send(f(&CommandRunner::new((*topology).clone()), world));
         });
         // If no thread takes the job, the result's channel closes, which the caller sees.
-        let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
+        let _ = self.jobs.lock().send(job);
         answered
     }
 

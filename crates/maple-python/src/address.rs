@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
+use std::sync::{LazyLock, OnceLock};
 
 use maple_wire::packet::text::parse_mac;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -100,7 +101,7 @@ impl<K: Eq + Hash + 'static, T: 'static> Cache<K, T> {
     }
 
     fn objects(&self) -> MutexGuard<'_, HashMap<K, Py<T>>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock()
     }
 
     fn get<'py>(&self, py: Python<'py>, key: &K) -> Option<Bound<'py, T>> {
@@ -150,7 +151,7 @@ impl Mac {
     /// # Errors
     /// The error of Python if it can't make the object.
     pub fn cached(py: Python<'_>, value: u64) -> PyResult<Bound<'_, Mac>> {
-        let macs = || MACS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let macs = || MACS.lock();
         if let Some(mac) = &macs()[place(value)]
             && mac.get().0 == value
         {

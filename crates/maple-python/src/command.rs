@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_cli::{Loaded, PolicyLoader, Suspicion, print_plain};
@@ -12,6 +12,7 @@ use maple_controller::{ControllerOptions, Handle};
 use maple_core::state::Store;
 use maple_core::trace::Cond;
 use maple_handlers::Handlers;
+use parking_lot::Mutex;
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -188,13 +189,13 @@ fn listening(py: Python<'_>) -> anyhow::Result<Option<Subscription>> {
     let wanted = wanted().map_err(|error| anyhow::anyhow!("@on: {error}"))?;
     let Some(wanted) = wanted else { return Ok(None) };
     let (listening, listener) = subscribe(wanted)?;
-    *LISTENER.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    *LISTENER.lock() = Some(listener);
     Ok(Some(listening))
 }
 
 /// Starts a thread that calls the `@on` functions.
 fn start_listening() {
-    let Some(listener) = LISTENER.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    let Some(listener) = LISTENER.lock().take() else { return };
     let start = |py: Python<'_>| py.import("maple._on")?.call_method1("start", (PyListener::new(listener),)).map(drop);
     if let Err(error) = Python::attach(start) {
         print_plain(Level::Error, &format!("can't start the functions that listen: {error}"));

@@ -1,9 +1,10 @@
 //! Errors of Python code as text: with a traceback, and one text for all errors of a place.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::interrupt::PolicyTimeout;
@@ -35,7 +36,7 @@ impl ErrorTexts {
     /// Returns the error with its traceback, in the words of the first error from this place.
     pub fn text(&self, py: Python<'_>, error: &PyErr) -> Arc<str> {
         let place = place(py, error);
-        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = self.texts.lock();
         if let Some(text) = texts.get(&place) {
             return text.clone();
         }
@@ -45,7 +46,7 @@ impl ErrorTexts {
         if error.is_instance_of::<PolicyTimeout>(py) {
             text.push_str(&format!(": {} ran longer than {} ms", self.whose, self.limit.as_millis()));
         }
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = self.texts.lock();
         if texts.len() >= REMEMBERED {
             return text.into();
         }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use maple_controller::Handle;
@@ -10,6 +10,7 @@ use maple_controller::control::transactions::ChangeError;
 use maple_core::state::{Commit, Store, Write, Written};
 use maple_emulator::commands::CommandError;
 use maple_lab::Laboratory;
+use parking_lot::RwLock;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -45,11 +46,11 @@ impl Stage {
 
     /// Makes this laboratory, which uses the same store, follow writes to the store.
     pub fn use_laboratory(&self, laboratory: &Arc<Laboratory>) {
-        *self.laboratory.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(laboratory);
+        *self.laboratory.write() = Arc::downgrade(laboratory);
     }
 
     fn laboratory(&self) -> Option<Arc<Laboratory>> {
-        self.laboratory.read().unwrap_or_else(PoisonError::into_inner).upgrade()
+        self.laboratory.read().upgrade()
     }
 }
 
@@ -76,7 +77,7 @@ pub fn starting() {
 
 /// Reports that the controller runs, and makes it follow all further commits.
 pub fn started(controller: Handle) {
-    let mut host = HOST.write().unwrap_or_else(PoisonError::into_inner);
+    let mut host = HOST.write();
     // A stopped controller answers no packets, so it needs no commits.
     for commit in host.early.drain(..) {
         controller.committed(commit);
@@ -103,7 +104,7 @@ pub fn store() -> Arc<Store> {
     if !is_worker() {
         GATE.pass();
     }
-    Arc::clone(HOST.read().unwrap_or_else(PoisonError::into_inner).place.store())
+    Arc::clone(HOST.read().place.store())
 }
 
 /// Makes `store` hold the tables and variables.
@@ -113,12 +114,12 @@ pub fn use_store(store: Arc<Store>) {
 
 /// Makes this place hold the tables and variables of all threads that have not entered another place.
 pub fn use_place(place: Arc<Stage>) {
-    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::on_stage(place);
+    *HOST.write() = Host::on_stage(place);
 }
 
 /// Returns the place of threads that have not entered another place.
 pub fn current_place() -> Arc<Stage> {
-    Arc::clone(&HOST.read().unwrap_or_else(PoisonError::into_inner).place)
+    Arc::clone(&HOST.read().place)
 }
 
 /// Makes this place hold this thread's tables and variables until it leaves, whatever other threads use.
@@ -209,7 +210,7 @@ fn follow(commit: Commit) {
         return;
     }
     let controller = controller().or_else(|| {
-        let mut host = HOST.write().unwrap_or_else(PoisonError::into_inner);
+        let mut host = HOST.write();
         if host.controller.is_none() {
             host.early.push(commit.clone());
         }
@@ -273,5 +274,5 @@ pub fn controller() -> Option<Handle> {
     if is_aside() || entered().is_some() {
         return None;
     }
-    HOST.read().unwrap_or_else(PoisonError::into_inner).controller.clone()
+    HOST.read().controller.clone()
 }

@@ -9,10 +9,11 @@
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use pyo3::create_exception;
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
@@ -114,7 +115,7 @@ impl Watchdog {
     fn join(&self) -> Arc<Slot> {
         let slot =
             Arc::new(Slot { ident: AtomicU64::new(0), deadline: AtomicU64::new(0), fired: AtomicBool::new(false) });
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock();
         // Slots of threads that ended have no other owner.
         slots.retain(|slot| Arc::strong_count(slot) > 1);
         slots.push(slot.clone());
@@ -128,7 +129,7 @@ fn watch(began: Instant, slots: &Mutex<Vec<Arc<Slot>>>, asleep: &AtomicBool) {
         // Set before the check, so that a run that begins after the check wakes the watchdog.
         asleep.store(idle, Ordering::SeqCst);
         let running: Vec<Arc<Slot>> = {
-            let slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let slots = slots.lock();
             slots.iter().filter(|slot| slot.deadline.load(Ordering::SeqCst) != 0).cloned().collect()
         };
         let now = began.elapsed().as_nanos() as u64;

@@ -1,6 +1,6 @@
 //! Events for `@on` functions, and their frames: `maple._on` calls them from its own thread.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_cli::print_plain;
@@ -12,6 +12,7 @@ use maple_core::engine::{CounterKind, ListenerPacket, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
 use maple_wire::{Field, Packet};
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -53,7 +54,7 @@ impl PyListener {
     /// was none, and `("end",)` when the controller has stopped.
     fn next<'py>(&self, py: Python<'py>, timeout: f64) -> PyResult<Bound<'py, PyTuple>> {
         let timeout = Duration::try_from_secs_f64(timeout).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        let next = py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).next(timeout));
+        let next = py.detach(|| self.0.lock().next(timeout));
         match next {
             Err(ListenerError::Timeout) => ("nothing",).into_pyobject(py),
             Err(ListenerError::Ended) => ("end",).into_pyobject(py),

@@ -5,12 +5,12 @@
 //! would follow its commits. So its first use of state waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
 use maple_cli::print_plain;
 use maple_controller::log::Level;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use pyo3::prelude::*;
 
 /// The time after which a waiting thread warns: a policy that waits for its own thread while it is loaded never ends.
@@ -53,19 +53,18 @@ impl Gate {
     fn wait(&self) {
         let me = std::thread::current();
         let is_held = |passes: &mut Option<ThreadId>| passes.is_some_and(|other| other != me.id());
-        let wait = self.opened.wait_timeout_while(self.lock(), PATIENCE, is_held);
-        let (passes, result) = wait.unwrap_or_else(PoisonError::into_inner);
-        if result.timed_out() {
+        let mut passes = self.lock();
+        if self.opened.wait_while_for(&mut passes, is_held, PATIENCE).timed_out() {
             print_plain(
                 Level::Warning,
                 "a thread that the policy has started uses state and waits for the controller, which starts \
                  when the policy's file has been loaded; don't wait for the thread there",
             );
-            drop(self.opened.wait_while(passes, is_held).unwrap_or_else(PoisonError::into_inner));
+            self.opened.wait_while(&mut passes, is_held);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<ThreadId>> {
-        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.passes.lock()
     }
 }

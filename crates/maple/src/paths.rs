@@ -19,12 +19,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use maple_core::network::{Hop, Location};
 use maple_core::route::Route;
 use maple_core::trace::Source;
 use maple_wire::{Dpid, PortNo};
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use crate::net::{Net, Place};
@@ -154,7 +155,7 @@ impl ParallelPaths {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_links(&self, links: Vec<Link>) -> Arc<AllPaths> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some((known, paths)) = &*last
             && *known == links
         {

@@ -2,8 +2,8 @@
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
@@ -12,6 +12,7 @@ use maple_controller::control::socket::{AskError, Reach};
 use maple_emulator::commands::{CommandError, Ground};
 use maple_emulator::emulated::EmulatedNetwork;
 use maple_emulator::time::Nanoseconds;
+use parking_lot::Mutex;
 
 use super::IDLE;
 use crate::explain::ExplainArgs;
@@ -115,7 +116,7 @@ struct Connection {
 
 impl OwnController {
     fn hang_up(&self) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         last.is_over = true;
         if let Some(stream) = last.stream.take() {
             // It may be closed already.
@@ -126,7 +127,7 @@ impl OwnController {
 
 impl Reach for OwnController {
     fn connect(&self) -> Result<UnixStream, AskError> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if last.is_over {
             return Err(AskError::Closed);
         }

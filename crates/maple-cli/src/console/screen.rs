@@ -7,10 +7,11 @@
 use std::fs::File;
 use std::io::{self, IsTerminal as _, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
@@ -150,7 +151,7 @@ impl Screen {
         let before = self.shared.lock().marks;
         io::stdout().flush()?;
         (&self.pipe).write_all(&[MARK])?;
-        drop(self.shared.passed.wait_timeout_while(self.shared.lock(), SETTLE, |state| state.marks == before));
+        self.shared.passed.wait_while_for(&mut self.shared.lock(), |state| state.marks == before, SETTLE);
         Ok(())
     }
 
@@ -202,7 +203,7 @@ fn raw(modes: &Termios) -> Termios {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, ScreenState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -8,13 +8,14 @@
 //! long queue for longer than any packet should take.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use maple_controller::Handle;
 use maple_core::state::Snapshot;
+use parking_lot::{Mutex, MutexGuard};
 
 /// The time between two questions whether switches have followed. Chosen: states follow each other within milliseconds,
 /// and each is to be dated well.
@@ -161,7 +162,7 @@ fn is_answered(controller: &Handle) -> bool {
 }
 
 fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
-    states.lock().unwrap_or_else(PoisonError::into_inner)
+    states.lock()
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ mod tracked_state;
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use maple_cluster::{
     Member, MemberHandle, MemberOptions, News, Replica, ReplicaHandle, ReplicaOptions, run_member, run_replica,
 };
 use maple_etcd::{Client, Config, Endpoint, EtcdError};
+use parking_lot::Mutex;
 use tokio::runtime::Builder;
 
 use crate::control::Handle;
@@ -72,7 +73,7 @@ pub struct ClusterMember {
 
 impl fmt::Debug for ClusterMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterMember").field("status", &*lock(&self.status)).finish_non_exhaustive()
+        f.debug_struct("ClusterMember").field("status", &*self.status.lock()).finish_non_exhaustive()
     }
 }
 
@@ -133,7 +134,7 @@ impl ClusterMember {
 
     /// Returns what is known of the cluster.
     pub fn status(&self) -> ClusterStatus {
-        lock(&self.status).clone()
+        self.status.lock().clone()
     }
 
     /// Lets another member become master. Nothing happens if this one is not master. If no other one is there, this one
@@ -151,7 +152,7 @@ fn step_down(runtime: &tokio::runtime::Handle, member: MemberHandle) {
 fn gauges(status: &Arc<Mutex<ClusterStatus>>) -> [Gauge; 5] {
     let gauge = |name, meaning, read: fn(&ClusterStatus) -> f64| {
         let status = Arc::clone(status);
-        Gauge::new(name, meaning, move || Some(read(&lock(&status))))
+        Gauge::new(name, meaning, move || Some(read(&status.lock())))
     };
     let master = "1 if this controller is master of the network, otherwise 0. Only in a cluster.";
     let members = "Number of controllers that are there, this one included. Only in a cluster.";
@@ -193,7 +194,7 @@ struct RoleKeeper {
 impl RoleKeeper {
     fn on_news(&self, news: News) {
         self.tell_replica(&news);
-        let mut status = lock(&self.status);
+        let mut status = self.status.lock();
         let before = status.role;
         let for_people = follow(&mut status, news);
         let role = status.role;
@@ -253,8 +254,4 @@ fn follow(status: &mut ClusterStatus, news: News) -> Option<ClusterNews> {
             (!is_known).then_some(ClusterNews::EtcdFailed(error))
         }
     }
-}
-
-fn lock(status: &Mutex<ClusterStatus>) -> MutexGuard<'_, ClusterStatus> {
-    status.lock().unwrap_or_else(PoisonError::into_inner)
 }

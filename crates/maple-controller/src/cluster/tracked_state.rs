@@ -4,13 +4,13 @@
 //! and while etcd takes what it writes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use maple_cluster::{ChangedRows, CommitRows, Gate, MemberHandle, StateNews, StateOwner};
 use maple_core::state::{Snapshot, Write, Writer, Written};
+use parking_lot::Mutex;
 
-use super::lock;
 use crate::control::Handle;
 use crate::control::membership::ClusterStatus;
 use crate::notice::{ClusterNews, Notice};
@@ -46,7 +46,7 @@ impl TrackedState {
     }
 
     fn on_ready(&self, generation: u64) {
-        let mut status = lock(&self.status);
+        let mut status = self.status.lock();
         // Another one may be master by now.
         if status.elected != Some(generation) {
             return;
@@ -71,7 +71,7 @@ impl TrackedState {
             Some(why) => store.close(why),
         }
         self.writes.set_open(why.is_none());
-        let mut status = lock(&self.status);
+        let mut status = self.status.lock();
         status.closed = why.map(str::to_owned);
         let is_mended = why.is_none() && status.write_trouble.take().is_some();
         drop(status);
@@ -81,7 +81,7 @@ impl TrackedState {
     }
 
     fn on_failed(&self, error: String) {
-        let mut status = lock(&self.status);
+        let mut status = self.status.lock();
         // Renewing the lease says nothing of writes, which may fail for want of space.
         let trouble = if status.elected.is_some() { &mut status.write_trouble } else { &mut status.trouble };
         let is_known = trouble.replace(error.clone()).is_some();
@@ -93,7 +93,7 @@ impl TrackedState {
 
     fn on_unreadable(&self, why: String) {
         self.controller.store().close(&why);
-        lock(&self.status).closed = Some(why.clone());
+        self.status.lock().closed = Some(why.clone());
         self.tell(ClusterNews::StateUnreadable(why));
         if let Some(member) = self.member.get().cloned() {
             // It does nothing if this member is not master.

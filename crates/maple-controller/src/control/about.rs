@@ -2,9 +2,10 @@
 //! go.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::discovery::Key;
@@ -52,17 +53,17 @@ impl About {
 
     /// Returns the time at which the running policy was loaded.
     pub fn policy_loaded(&self) -> SystemTime {
-        *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.policy_loaded.lock()
     }
 
     /// Records that another policy runs, which was loaded at this time.
     pub fn set_policy_loaded(&self, at: SystemTime) {
-        *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        *self.policy_loaded.lock() = at;
     }
 
     /// Returns the running policy, if the program has reported it.
     fn policy(&self) -> Option<PolicyRecord> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.policy.lock().clone()
     }
 
     /// Returns the name of the running policy, if the program has reported it.
@@ -72,7 +73,7 @@ impl About {
 
     /// Records which policy runs.
     pub fn set_policy(&self, policy: PolicyRecord) {
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
+        *self.policy.lock() = Some(policy);
     }
 
     /// Returns the addresses that it listens on.

@@ -4,9 +4,10 @@
 //! and says who is master. Tables and variables it has as etcd has them, and answers questions about them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -83,7 +84,7 @@ impl fmt::Debug for JoinedCluster {
 impl JoinedCluster {
     /// Returns what is known of the cluster.
     fn status(&self) -> MutexGuard<'_, ClusterStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 }
 

@@ -35,7 +35,7 @@ mod timeline;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
@@ -44,6 +44,7 @@ use maple_core::engine::{Event, Selection};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::route::FRAME_BYTES;
 use maple_core::state::{Commit, Snapshot, Store, Write};
+use parking_lot::Mutex;
 
 use self::about::About;
 pub use self::errors::ReportedError;
@@ -207,7 +208,7 @@ impl Handle {
     pub fn set_role(&self, role: ClusterRole) -> bool {
         let Some(known) = &self.shared.succession.role else { return false };
         // While this is locked, the shards get all roles in the same order.
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = known.lock();
         *known = (known.0 + 1, role);
         let number = known.0;
         // All get it, also if one has ended.
@@ -217,7 +218,7 @@ impl Handle {
 
     /// Returns what this controller is, if it is one of several.
     pub fn role(&self) -> Option<ClusterRole> {
-        self.shared.succession.role.as_ref().map(|known| known.lock().unwrap_or_else(PoisonError::into_inner).1)
+        self.shared.succession.role.as_ref().map(|known| known.lock().1)
     }
 
     /// Returns the time at which the running policy was loaded.

@@ -7,8 +7,8 @@
 //! [`Handle::rehearsal`] copies the engines. A [`Plan`] says what a policy would change there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -16,6 +16,7 @@ use maple_core::engine::{Candidate, Event, Rehearsal, Rehearsed, Trial};
 use maple_core::policy::Policy;
 use maple_core::state::VersionError;
 use maple_wire::{Dpid, counted};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -244,7 +245,7 @@ impl Handle {
         tolerate: Tolerance,
         prepare: impl FnOnce() -> Result<(), VersionError>,
     ) -> Result<Reloaded, ReloadError> {
-        let mut last = self.shared.reloads.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.shared.reloads.last.lock();
         *last += 1;
         let loaded = SystemTime::now();
         let (began, candidate) = (Instant::now(), Candidate { number: *last, policy });

@@ -3,10 +3,11 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use maple_core::state::Snapshot;
+use parking_lot::Mutex;
 
 use super::Handle;
 use crate::shard::mailbox::ShardQuery;
@@ -32,7 +33,7 @@ impl NotedTakeover<'_> {
     /// Passes on the process, which is ready, to the program, which then ends.
     pub fn succeed(mut self, successor: Successor) {
         self.is_over = true;
-        *self.handle.shared.succession.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
+        *self.handle.shared.succession.takeover.ready.lock() = Some(successor);
     }
 }
 
@@ -60,7 +61,7 @@ impl Handle {
 
     /// Returns the process that is ready to take over, once ([`crate::Controller::hand_over`]).
     pub fn successor(&self) -> Option<Successor> {
-        self.shared.succession.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.shared.succession.takeover.ready.lock().take()
     }
 
     /// Begins a takeover by another process. Returns `None` if the program allows none, or one has begun already.

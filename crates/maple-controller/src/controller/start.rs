@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +16,7 @@ use maple_core::snooping::LEASES;
 use maple_core::state::{Journal, Write, WriteLog};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
+use parking_lot::Mutex;
 
 use super::{BACKLOG, Controller, ControllerOptions, MAX_WORKERS, OpenFlowOptions, StartError};
 use crate::control::about::About;

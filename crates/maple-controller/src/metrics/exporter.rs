@@ -1,9 +1,10 @@
 //! Asks the shards for copies of their counts, and writes them as metrics.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use maple_core::engine::Histogram;
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -39,7 +40,7 @@ impl fmt::Debug for Exporter {
 impl Collector for Exporter {
     fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
         let mut shards = self.handle.shard_metrics().map_err(|late| {
-            *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(late);
+            *self.late.lock() = Some(late);
             fmt::Error
         })?;
         let mut out = MetricsEncoder(encoder);
@@ -143,7 +144,7 @@ impl Exporter {
 
     /// Writes failures and violations, by the policy lines that they are about.
     fn write_policy(&self, out: &mut MetricsEncoder<'_>, shards: &[ShardMetrics], failed: u64) -> fmt::Result {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         let failures = lines.failures(shards, failed);
         out.rows(&families::POLICY_ERRORS, failures.iter().map(|(line, count)| ([&**line], *count)))?;
         let violations = lines.violations(shards);

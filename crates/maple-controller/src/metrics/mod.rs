@@ -15,10 +15,11 @@ mod exporter;
 
 mod classic;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -40,7 +41,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 pub(crate) fn scrape(handle: Handle) -> Scrape {
     let (scrape, last) = (exporting(handle), Mutex::new(None));
     Arc::new(move |accepts_openmetrics| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = last.lock();
         let scraped = scraped(&mut last, &scrape)?;
         Ok(if accepts_openmetrics { (OPENMETRICS, scraped.text.clone()) } else { (CLASSIC, scraped.classic()) })
     })
@@ -53,7 +54,7 @@ fn exporting(handle: Handle) -> impl Fn() -> Result<String, ScrapeError> + Send 
     move || {
         let mut text = String::new();
         encode(&mut text, &registry).map(|()| text).map_err(|_| {
-            let late = late.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let late = late.lock().take();
             late.map_or(ScrapeError::Unwritable, ScrapeError::Late)
         })
     }

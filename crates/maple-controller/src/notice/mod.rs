@@ -7,7 +7,7 @@ mod subject;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -17,6 +17,7 @@ use maple_core::engine::{Time, ViolationKey};
 use maple_core::report::Report;
 use maple_core::route::Absence;
 use maple_wire::{Dpid, PortNo, Version, counted};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::discovery::Anomaly;
@@ -292,7 +293,7 @@ impl Notices {
         }
         // A file that is in order again ends an earlier error.
         if notice.is_error() || matches!(notice, Notice::File(_)) {
-            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut recent = self.recent.lock();
             if recent.len() == RECENT {
                 // Violations are reported only once, so they stay; there are few.
                 let is_violation =
@@ -312,11 +313,11 @@ impl Notices {
         match report {
             Report::ConstraintViolated { constraint, place, .. } => {
                 let key = (Arc::clone(constraint), Arc::clone(place));
-                !self.violations.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
+                !self.violations.lock().insert(key)
             }
             Report::PlaceAbsent { at, why, .. } => {
                 let key = (at.switch, Some(at.port).filter(|_| *why != Absence::Switch));
-                !self.absent.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
+                !self.absent.lock().insert(key)
             }
             _ => false,
         }
@@ -335,7 +336,7 @@ impl Notices {
 
     fn failed(&self, error: Arc<str>, notice: impl FnOnce(Arc<str>, u64) -> Notice) {
         let times = {
-            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut failures = self.failures.lock();
             match failures.get_mut(&error) {
                 Some(times) => {
                     *times += 1;
@@ -356,12 +357,12 @@ impl Notices {
 
     /// Returns the number of failures of handlers and listeners.
     pub fn handler_failures(&self) -> u64 {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+        self.failures.lock().values().sum()
     }
 
     /// Returns the most recent errors, oldest first, with their times.
     pub fn recent(&self) -> Vec<(SystemTime, Notice)> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.recent.lock().iter().cloned().collect()
     }
 }
 

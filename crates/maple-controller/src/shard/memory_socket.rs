@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use maple_core::engine::Time;
+use parking_lot::{Mutex, MutexGuard};
 
 /// A connection in memory. One mutex holds both directions. The two ends are used alternately, never at once.
 #[derive(Debug, Default)]
@@ -23,7 +24,7 @@ struct Buffers {
 }
 
 fn lock(buffers: &Mutex<Buffers>) -> MutexGuard<'_, Buffers> {
-    buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    buffers.lock()
 }
 
 /// Opens a connection.

@@ -4,10 +4,10 @@
 //! message for another shard's switch. It is never taken for a packet.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use maple_core::engine::ShardId;
 use maple_wire::Dpid;
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
 use super::sync;
@@ -161,7 +161,7 @@ impl Registry {
 
     fn lock(&self) -> MutexGuard<'_, FxHashMap<Dpid, DpidClaim>> {
         sync::step();
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claims.lock()
     }
 }
 

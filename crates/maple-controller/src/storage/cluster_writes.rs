@@ -9,11 +9,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use maple_cluster::{ChangedRows, CommitRows, MAX_BYTES, MAX_ROWS};
 use maple_core::state::{Cell, CommitLimits, Journal, Snapshot, Value, Write};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::format::{bytes, read};
 
@@ -128,7 +129,7 @@ impl ClusterWrites {
             let left = deadline.saturating_duration_since(Instant::now());
             match waiting.outcome(version) {
                 Outcome::Unknown if waiting.is_open && version > waiting.forgotten && !left.is_zero() => {
-                    waiting = self.progress.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+                    self.progress.wait_for(&mut waiting, left);
                 }
                 outcome => return outcome,
             }
@@ -138,11 +139,11 @@ impl ClusterWrites {
     /// Waits until nothing waits for etcd, at most so long.
     pub fn wait_for_all(&self, timeout: Duration) {
         let waits = |waiting: &mut WaitingCommits| waiting.is_open && !waiting.sizes.is_empty();
-        drop(self.progress.wait_timeout_while(self.lock(), timeout, waits));
+        self.progress.wait_while_for(&mut self.lock(), waits, timeout);
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingCommits> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

@@ -28,10 +28,11 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use maple_core::state::{Name, StateChange, Value as Stored, WriteLog, Writer, version_of, version_var};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::state_json::to_json;
@@ -435,7 +436,7 @@ impl ChangeHistory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Rings> {
-        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rings.lock()
     }
 }
 

@@ -16,14 +16,15 @@
 //! are forgotten when they disconnect.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use maple_core::engine::Time;
 use maple_core::memory::{Surroundings, Witness};
 use maple_core::state::Store;
 use maple_wire::Dpid;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::time::after;
 
@@ -231,7 +232,7 @@ impl Restart {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

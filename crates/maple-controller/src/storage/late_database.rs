@@ -4,10 +4,11 @@
 //! Threads that write wait for it. Meanwhile their writes wait in memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use redb::Database;
 
 /// A database that may not be open, or not for good.
@@ -103,10 +104,9 @@ impl LateDatabase {
 
     /// Waits until it is open. Returns `None` if it will not be.
     pub fn wait(&self) -> Option<OpenDatabase> {
-        self.changed
-            .wait_while(self.lock(), |state| state.is_awaited())
-            .unwrap_or_else(PoisonError::into_inner)
-            .opened()
+        let mut state = self.lock();
+        self.changed.wait_while(&mut state, |state| state.is_awaited());
+        state.opened()
     }
 
     /// Waits until it is open or has failed. Returns `None` if it will not be open.
@@ -115,7 +115,8 @@ impl LateDatabase {
     /// The reason why it has failed.
     pub fn look(&self) -> Result<Option<OpenDatabase>, String> {
         let is_awaited = |state: &mut DatabaseState| matches!(state, DatabaseState::Awaited);
-        let state = self.changed.wait_while(self.lock(), is_awaited).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        self.changed.wait_while(&mut state, is_awaited);
         match &*state {
             DatabaseState::Failed(why) => Err(why.clone()),
             state => Ok(state.opened()),
@@ -124,8 +125,9 @@ impl LateDatabase {
 
     /// Waits until it is open, at most for `timeout`.
     pub fn wait_for(&self, timeout: Duration) -> Option<OpenDatabase> {
-        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |state| state.is_awaited());
-        waited.unwrap_or_else(PoisonError::into_inner).0.opened()
+        let mut state = self.lock();
+        self.changed.wait_while_for(&mut state, |state| state.is_awaited(), timeout);
+        state.opened()
     }
 
     /// Reports whether the database is open, and was made anew another number of times than this.
@@ -187,7 +189,7 @@ impl LateDatabase {
     }
 
     fn lock(&self) -> MutexGuard<'_, DatabaseState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

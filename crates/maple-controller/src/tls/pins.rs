@@ -8,9 +8,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::kept_files::{KeptFile, KeptFiles};
 
@@ -104,8 +106,10 @@ impl Pins {
         let mut has_failed = false;
         loop {
             let is_idle = |state: &mut PinState| !state.ending && (state.waiting.is_empty() || has_failed);
-            let waited = self.changed.wait_timeout_while(self.lock(), CHECK_INTERVAL, is_idle);
-            let is_last = waited.unwrap_or_else(PoisonError::into_inner).0.ending;
+            let mut state = self.lock();
+            self.changed.wait_while_for(&mut state, is_idle, CHECK_INTERVAL);
+            let is_last = state.ending;
+            drop(state);
             let done = self.write();
             has_failed = done.is_err();
             match (&done, self.files.get()) {
@@ -186,7 +190,7 @@ impl Pins {
     }
 
     fn lock(&self) -> MutexGuard<'_, PinState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,6 +1,5 @@
 //! A bench for handlers: one simulated switch.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_controller::Notice;
@@ -9,6 +8,7 @@ use maple_handlers::{ErrorReporter, Handler, Replies};
 use maple_wire::msg::PacketInView;
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Frames, NO_BUFFER, PacketIn, PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Port, PortNo, Version, print};
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -32,7 +32,7 @@ impl HandlerBench {
     fn call(&self, call: impl FnOnce(&mut PythonHandler, &mut Replies)) -> Vec<String> {
         let mut out = Replies::new(self.version);
         // The handler cannot call back into the bench, because it does not know it.
-        call(&mut self.handler.lock().unwrap_or_else(PoisonError::into_inner), &mut out);
+        call(&mut self.handler.lock(), &mut out);
         texts(&out)
     }
 }
@@ -84,7 +84,7 @@ impl HandlerBench {
     /// The handler.
     #[getter]
     fn handler(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner);
+        let handler = self.handler.lock();
         let object = handler.object().map(|object| object.clone_ref(py).into_any());
         object.ok_or_else(|| PyRuntimeError::new_err("the handler could not be made; errors() says why"))
     }

@@ -1,11 +1,10 @@
 //! A switch, its ports, and its messages other than packet-ins.
 
-use std::sync::{Mutex, PoisonError};
-
 use maple_controller::session::SwitchInfo;
 use maple_controller::session::apply_port_status;
 use maple_wire::msg::{ErrorMsg, FlowRemoved, PortReason, PortStatus};
 use maple_wire::{Message, Port, Version, print};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use super::matching::PyMatch;
@@ -63,7 +62,7 @@ impl PySwitch {
 
     /// Applies a port status: a port came, went or changed.
     pub(super) fn change(&self, status: &PortStatus) {
-        apply_port_status(&mut self.ports.lock().unwrap_or_else(PoisonError::into_inner), status.clone());
+        apply_port_status(&mut self.ports.lock(), status.clone());
     }
 }
 
@@ -90,7 +89,7 @@ impl PySwitch {
     /// Ports of the switch now, by number.
     #[getter]
     fn ports(&self, py: Python<'_>) -> PyResult<Vec<PyPort>> {
-        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ports = self.ports.lock().clone();
         ports.iter().map(|port| PyPort::from_port(py, port)).collect()
     }
 

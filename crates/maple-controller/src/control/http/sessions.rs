@@ -7,10 +7,10 @@
 //! pages can read it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, HeaderName, header};
+use parking_lot::{Mutex, MutexGuard};
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq as _;
 
@@ -84,7 +84,7 @@ impl Sessions {
 
     /// Returns the sessions that go on.
     fn lock(&self, now: Instant) -> MutexGuard<'_, VecDeque<Session>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         while all.front().is_some_and(|oldest| oldest.ends <= now) {
             all.pop_front();
         }

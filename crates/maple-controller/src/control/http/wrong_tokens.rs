@@ -1,9 +1,9 @@
 //! Wrong tokens, counted by address.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::log::Source;
@@ -28,7 +28,7 @@ impl Failures {
 
     /// Reports whether too many wrong tokens came from this address.
     pub fn is_locked_out(&self, ip: IpAddr, now: Instant) -> bool {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock();
         let is_over =
             |of: Source| counts.get(&of).is_some_and(|count| count.0 >= MAX_FAILURES && is_recent(count, now));
         let own = Source::address(ip);
@@ -37,7 +37,7 @@ impl Failures {
 
     /// Counts a wrong token. Returns whether the address is locked out from now on.
     pub fn count(&self, ip: IpAddr, now: Instant) -> bool {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         let mut of = Source::address(ip);
         if counts.len() >= REMEMBERED && !counts.contains_key(&of) {
             counts.retain(|_, count| is_recent(count, now));
@@ -83,6 +83,6 @@ mod tests {
         assert_eq!((0..MAX_FAILURES).filter(|number| failures.count(new(*number), now)).count(), 1);
         assert!(failures.is_locked_out(new(1 << 20), now));
         assert!(!failures.is_locked_out(IpAddr::from([0, 0, 0, 1]), now), "it has a count of its own");
-        assert!(failures.counts.lock().expect("no panic").len() <= REMEMBERED + 1);
+        assert!(failures.counts.lock().len() <= REMEMBERED + 1);
     }
 }

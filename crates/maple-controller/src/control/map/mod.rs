@@ -12,7 +12,6 @@ mod tests;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use maple_core::engine::PortCount;
@@ -98,7 +97,7 @@ pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {
     for (_, host) in state.hosts() {
         *hosts.entry(host.location.switch).or_default() += 1;
     }
-    let mut map = handle.shared().map.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut map = handle.shared().map.lock();
     map.follow(&state, Instant::now());
     let switch = |dpid: &Dpid| {
         let Point { x, y } = map.layout.place(*dpid)?;
@@ -122,7 +121,7 @@ pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {
 
 /// Returns the places of switches, also of those that are away.
 pub(super) fn places(handle: &Handle) -> impl Fn(Dpid) -> Option<(f64, f64)> {
-    let mut map = handle.shared().map.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut map = handle.shared().map.lock();
     map.follow(&handle.snapshot(), Instant::now());
     let layout = map.layout.clone();
     move |dpid| layout.place(dpid).map(|Point { x, y }| (x, y))

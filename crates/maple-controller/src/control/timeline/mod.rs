@@ -34,12 +34,13 @@ use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::{Mutex, MutexGuard};
 
 use self::ask_shards::{Asking, AskingProgress, RATES};
 use self::clock::Reading;
@@ -194,11 +195,11 @@ impl Timeline {
     }
 
     fn kept(&self) -> MutexGuard<'_, Result<Box<TimelineState>, String>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     fn span_answers(&self) -> MutexGuard<'_, SpanAnswers> {
-        self.span_answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.span_answers.lock()
     }
 
     /// Runs a thread's work. If it panics, nothing is kept any more, requests are told so, and the other thread ends too.

@@ -1,10 +1,10 @@
 //! Writes on their way from the store to the file.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use maple_core::state::{Cell, Journal, Value, Write};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::state_file::cell;
 
@@ -62,7 +62,7 @@ impl PendingWrites {
             if pending.stopped || is_late || pending.fails && !pending.catches_up || left.is_zero() {
                 return false;
             }
-            pending = self.progress.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.progress.wait_for(&mut pending, left);
         }
         true
     }
@@ -70,8 +70,8 @@ impl PendingWrites {
     /// Waits for pending writes, at most for `patience`, and takes them with their newest commit.
     pub(super) fn take(&self, patience: Duration) -> Work {
         let is_idle = |pending: &mut PendingValues| pending.written == pending.newest && !pending.ending;
-        let waited = self.work.wait_timeout_while(self.lock(), patience, is_idle);
-        let mut pending = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let mut pending = self.lock();
+        self.work.wait_while_for(&mut pending, is_idle, patience);
         match pending.written == pending.newest {
             false => Work::Write(std::mem::take(&mut pending.cells), pending.newest),
             true if pending.ending => Work::End,
@@ -112,8 +112,9 @@ impl PendingWrites {
 
     /// Waits for the end, at most for `patience`. Returns whether it has come.
     pub(super) fn wait_for_end(&self, patience: Duration) -> bool {
-        let waited = self.work.wait_timeout_while(self.lock(), patience, |pending| !pending.ending);
-        waited.unwrap_or_else(PoisonError::into_inner).0.ending
+        let mut pending = self.lock();
+        self.work.wait_while_for(&mut pending, |pending| !pending.ending, patience);
+        pending.ending
     }
 
     /// Reports whether no more writes come.
@@ -146,7 +147,7 @@ impl PendingWrites {
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingValues> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 }
 

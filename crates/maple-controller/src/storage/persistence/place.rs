@@ -13,8 +13,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{Database, DatabaseError, StorageBackend};
 use rustix::fs::{FlockOperation, flock};
@@ -120,7 +121,7 @@ impl StateFile {
         let watch = Arc::new(OpenFileWatch { device: found.dev(), inode: found.ino(), contents: Mutex::new(contents) });
         let backend = WatchedBackend { backend: (self.make)(file)?, watch: Arc::clone(&watch) };
         let database = Database::builder().create_with_backend(backend)?;
-        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+        *self.opened.lock() = Some(watch);
         Ok(database)
     }
 
@@ -213,7 +214,7 @@ impl StateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Estranged::Deleted),
             file => file?,
         };
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let opened = self.opened.lock().clone();
         let Some(watch) = opened else { return Ok(()) };
         let found = file.metadata()?;
         if (found.dev(), found.ino()) != (watch.device, watch.inode) {
@@ -259,7 +260,7 @@ impl Drop for Unfinished {
 
 impl OpenFileWatch {
     fn contents(&self) -> MutexGuard<'_, OpenContents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contents.lock()
     }
 }
 

@@ -43,7 +43,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -52,6 +52,7 @@ use maple_core::ids::ShardId;
 use maple_core::policy::Policy;
 use maple_core::state::Store;
 use maple_wire::Dpid;
+use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 
 use crate::kept_files::{KeptFile, KeptFiles};
@@ -252,7 +253,7 @@ impl SharedRecording {
     /// Ends the recording. The writer publishes the first reason.
     pub fn fail(&self, why: &str) {
         // The lock is held meanwhile, so that the writer does not end without the reason.
-        let mut failure = lock(&self.failure);
+        let mut failure = self.failure.lock();
         if self.is_on.swap(false, Ordering::Relaxed) {
             *failure = Some(why.to_owned());
             self.ended_at.store(self.clock.now().0, Ordering::Relaxed);
@@ -262,7 +263,7 @@ impl SharedRecording {
     }
 
     fn wake(&self, change: impl FnOnce(&mut WriterWork)) {
-        change(&mut lock(&self.wanted));
+        change(&mut self.wanted.lock());
         self.wake.notify_one();
     }
 
@@ -282,7 +283,7 @@ impl SharedRecording {
     }
 
     fn append_to(&self, buffer: &Mutex<Vec<u8>>, put: impl FnOnce(&mut Vec<u8>)) {
-        let mut buffer = lock(buffer);
+        let mut buffer = buffer.lock();
         let before = buffer.len();
         put(&mut buffer);
         let after = buffer.len();
@@ -299,15 +300,15 @@ impl SharedRecording {
 
     /// Copies the files of the first policies. A recording without them does not begin.
     fn copy_first(&self) -> io::Result<()> {
-        let all = std::mem::take(&mut lock(&self.sources).to_copy);
+        let all = std::mem::take(&mut self.sources.lock().to_copy);
         all.iter().try_for_each(|(number, source)| files::copy(&self.folder, *number, source))
     }
 
     /// Waits until there is something to write, at most for `pause`. Returns whether this is the last time.
     fn wait(&self, pause: Duration) -> bool {
         let is_quiet = |wanted: &mut WriterWork| !wanted.is_urgent && !wanted.is_over;
-        let waited = self.wake.wait_timeout_while(lock(&self.wanted), pause, is_quiet);
-        let mut wanted = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let mut wanted = self.wanted.lock();
+        self.wake.wait_while_for(&mut wanted, is_quiet, pause);
         wanted.is_urgent = false;
         wanted.is_over
     }
@@ -321,18 +322,18 @@ impl SharedRecording {
             Ok(())
         };
         append(taken)?;
-        let next = || lock(&self.sources).to_copy.first().cloned();
+        let next = || self.sources.lock().to_copy.first().cloned();
         while let Some((number, source)) = next() {
             files::copy(&self.folder, number, &source)?;
-            lock(&self.sources).to_copy.remove(0);
+            self.sources.lock().to_copy.remove(0);
         }
         let all = self.shards.iter().zip(0u16..).chain([(&self.outside, segment::kind::OUTSIDE)]);
         for (buffer, kind) in all {
-            std::mem::swap(&mut *lock(buffer), &mut taken.bytes);
+            std::mem::swap(&mut *buffer.lock(), &mut taken.bytes);
             taken.kind = kind;
             append(taken)?;
         }
-        std::mem::swap(&mut lock(&self.sources).pending, &mut taken.bytes);
+        std::mem::swap(&mut self.sources.lock().pending, &mut taken.bytes);
         taken.kind = segment::kind::SOURCES;
         append(taken)
     }
@@ -370,7 +371,7 @@ impl SharedRecording {
         if let Some(why) = why {
             self.fail(why);
         }
-        let failure = lock(&self.failure).clone();
+        let failure = self.failure.lock().clone();
         if let Some(first) = failure.as_deref() {
             let at = timestamp_of(self.began, Time(self.ended_at.load(Ordering::Relaxed)));
             // A shard whose buffer is full does not know the disk's error, which is the reason.
@@ -437,7 +438,7 @@ impl Recording {
 
     /// Returns why it has ended, if it ended by itself.
     pub fn failure(&self) -> Option<String> {
-        lock(&self.0.failure).clone()
+        self.0.failure.lock().clone()
     }
 
     /// Returns the present time, for people: `2026-11-26T04:15:11.000Z`.
@@ -473,7 +474,7 @@ impl Recording {
     /// # Errors
     /// [`RecordingError`] if the policy's files are too large, or those of too many policies wait for the disk.
     pub fn name_policy(&self, policy: &Arc<dyn Policy>, source: &PolicySource) -> Result<(), RecordingError> {
-        let mut sources = lock(&self.0.sources);
+        let mut sources = self.0.sources.lock();
         let number = sources.next;
         let recorded = files::recorded(number, source)?;
         if sources.to_copy.len() >= MAX_COPIES {
@@ -487,7 +488,7 @@ impl Recording {
 
     /// Notes that a policy lets `new` decide what enters at some switches, and `old` everything else.
     pub fn name_canary(&self, policy: &Arc<dyn Policy>, of: (&Arc<dyn Policy>, &Arc<dyn Policy>), switches: &[Dpid]) {
-        let mut sources = lock(&self.0.sources);
+        let mut sources = self.0.sources.lock();
         // Without the sources of both this policy has none, and the recording ends when it is tried.
         if let (Some(old), Some(new)) = (sources.number_of(of.0), sources.number_of(of.1)) {
             let number = sources.next;
@@ -497,7 +498,7 @@ impl Recording {
 
     /// Notes that this candidate is to be tried. If its policy has no known source, the recording ends.
     pub(crate) fn note_candidate(&self, candidate: u64, policy: &Arc<dyn Policy>) {
-        let mut sources = lock(&self.0.sources);
+        let mut sources = self.0.sources.lock();
         match sources.number_of(policy) {
             Some(number) => sources.note(&SourceRecord::Candidate { candidate, number }),
             None => {
@@ -548,8 +549,4 @@ fn now_at_zero(clock: &Clock) -> SystemTime {
 /// Formats a time of a run.
 pub(crate) fn timestamp_of(began: SystemTime, at: Time) -> String {
     crate::time::timestamp(began + Duration::from_nanos(at.0))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

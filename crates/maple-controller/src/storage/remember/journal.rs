@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use maple_core::ids::LeafId;
 use maple_core::memory::{Surroundings, Witness};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::policy_record::PolicyRecord;
 use crate::storage::known_switches::Departed;
@@ -134,15 +134,14 @@ impl LeafJournal {
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingLeaves> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     /// Waits for the next time to write. Returns the rows to write, the number of leaves that were left out because too
     /// many waited, and whether this is the last time.
     pub(super) fn next(&self) -> (Rows, u64, bool) {
-        let pending = self.lock();
-        let wait = self.end.wait_timeout_while(pending, PERIOD, |pending| !pending.ending);
-        let mut pending = wait.unwrap_or_else(PoisonError::into_inner).0;
+        let mut pending = self.lock();
+        self.end.wait_while_for(&mut pending, |pending| !pending.ending, PERIOD);
         let now = Instant::now();
         let (due, kept) = std::mem::take(&mut pending.outdated).into_iter().partition(|(time, _)| *time <= now);
         pending.outdated = kept;
@@ -173,8 +172,8 @@ impl LeafJournal {
     pub(super) fn begin_copy(&self) -> bool {
         let mut pending = self.lock();
         pending.since_copy = Some(pending.rows.clone());
-        let waited = self.progress.wait_timeout_while(pending, COPY, |pending| pending.is_writing);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.is_writing
+        self.progress.wait_while_for(&mut pending, |pending| pending.is_writing, COPY);
+        !pending.is_writing
     }
 
     /// Stops noting changes for a copy. Returns those since it began; `None` if there were too many.

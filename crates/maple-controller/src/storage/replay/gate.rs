@@ -16,10 +16,10 @@
 //! waits any more, and what happens afterwards does not count.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use maple_core::engine::{Conductor, Due, Mail};
 use maple_core::ids::ShardId;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The condition that a party waits for.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, GateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Announces that the party's next use is due when the store has moved `at` times.
@@ -109,7 +109,7 @@ impl Gate {
                 self.changed.notify_all();
                 break;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         state.parties[party].wait = None;
         !state.is_released
@@ -188,7 +188,7 @@ mod tests {
             for (at, moves) in uses.iter().copied() {
                 let due = Due { at, moves };
                 assert!(gate.await_use(party, due));
-                log.lock().unwrap_or_else(PoisonError::into_inner).push((at, moves, party));
+                log.lock().push((at, moves, party));
                 gate.end_use(party, due);
             }
             gate.finish(party);
@@ -197,7 +197,7 @@ mod tests {
             scope.spawn(|| run(0, &[(5, false), (5, true), (8, false), (8, true)]));
             scope.spawn(|| run(1, &[(5, false), (6, true), (7, true), (9, false)]));
         });
-        let log = log.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let log = log.into_inner();
         let moves: Vec<_> = log.iter().filter(|(_, moves, _)| *moves).copied().collect();
         assert_eq!(moves, [(5, true, 0), (6, true, 1), (7, true, 1), (8, true, 0)]);
         assert!(log.is_sorted_by_key(|(at, moves, _)| (*at, *moves)), "{log:?}");

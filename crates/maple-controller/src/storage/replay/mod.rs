@@ -13,8 +13,8 @@ mod shard_replay;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use maple_core::engine::{Conductor, Due, Engine, Options, Time};
@@ -22,6 +22,7 @@ use maple_core::ids::ShardId;
 use maple_core::policy::Policy;
 use maple_core::state::{Store, Write};
 use maple_wire::Dpid;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::storage::format::read_all;
 use crate::storage::record::segment::kind;
@@ -152,7 +153,7 @@ impl ReplayCommons {
     /// Returns the outcome, after all threads have ended.
     fn replayed(self, recorded: &Recorded, store: Arc<Store>) -> Result<Replayed, RecordingError> {
         let (counts, until) = (self.counts(), self.until);
-        let outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let outcome = self.outcome.into_inner();
         if let Some(error) = outcome.error {
             return Err(error);
         }
@@ -165,7 +166,7 @@ impl ReplayCommons {
     }
 
     fn lock(&self) -> MutexGuard<'_, ReplayOutcome> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+        self.outcome.lock()
     }
 
     fn counts(&self) -> Counts {
@@ -216,8 +217,8 @@ impl ReplayCommons {
     fn watch(&self, threads: usize, progress: &dyn Fn(&Counts)) {
         let mut outcome = self.lock();
         while outcome.threads < threads {
-            let waited = self.ended.wait_timeout(outcome, TELL).unwrap_or_else(PoisonError::into_inner);
-            drop(waited);
+            self.ended.wait_for(&mut outcome, TELL);
+            drop(outcome);
             progress(&self.counts());
             outcome = self.lock();
         }

@@ -1,8 +1,9 @@
 //! A disk that fails as a test wants.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
@@ -35,7 +36,7 @@ pub(super) struct OnDisk {
 
 impl Disk {
     pub fn lock(&self) -> MutexGuard<'_, DiskState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub fn set(&self, change: impl FnOnce(&mut DiskState)) {
@@ -56,7 +57,7 @@ impl Disk {
         let mut state = self.lock();
         while state.is_stuck {
             state.waits = true;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
         let kind = state.kind.unwrap_or(io::ErrorKind::StorageFull);
         let is_bad = match &mut state.bad {
