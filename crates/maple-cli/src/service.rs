@@ -66,7 +66,7 @@ impl Watchdog {
             let mut wait = period;
             while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 // A shard may only be slow: it is asked again soon.
-                wait = if handle.is_alive() { period } else { period.min(RETRY) };
+                wait = if handle.operations().is_alive() { period } else { period.min(RETRY) };
                 if wait == period {
                     tell("WATCHDOG=1");
                 }

@@ -72,10 +72,10 @@ mod controller;
 
 pub mod cluster;
 
-pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
+pub use control::{Handle, LateShard, Operations, ReportedError, RoleError, ShardDeadlines, Stopped};
 pub use controller::{
-    BACKLOG, ControlOptions, Controller, ControllerOptions, MemoryOptions, OpenFlowOptions, StartError, Stopped,
-    WorkerOptions, check_versions,
+    BACKLOG, ControlOptions, Controller, ControllerOptions, MemoryOptions, OpenFlowOptions, StartError, WorkerOptions,
+    check_versions,
 };
 pub use counters::Counters;
 pub use endpoint::{Endpoint, HandedListener};

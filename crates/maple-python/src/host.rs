@@ -80,7 +80,7 @@ pub fn started(controller: Handle) {
     let mut host = HOST.write();
     // A stopped controller answers no packets, so it needs no commits.
     for commit in host.early.drain(..) {
-        controller.committed(commit);
+        drop(controller.operations().committed(commit));
     }
     host.controller = Some(controller);
     drop(host);
@@ -148,7 +148,7 @@ fn is_aside() -> bool {
 /// Makes the table and the variable of this name survive restarts. Returns `false` if a controller runs that keeps no
 /// state.
 pub fn keep(name: &str) -> bool {
-    let keeps = controller().is_none_or(|controller| controller.keeps_state());
+    let keeps = controller().is_none_or(|controller| controller.operations().keeps_state());
     if keeps {
         store().keep(name);
     }
@@ -192,10 +192,10 @@ pub fn acknowledge(commit: Commit) -> PyResult<()> {
         return Python::attach(|py| wait(py, laboratory.committed(commit)));
     }
     let Some(controller) = controller() else { return Ok(()) };
-    match controller.acknowledge(commit) {
+    match controller.operations().acknowledge(commit) {
         // A stopped controller takes no writes and answers no packets, so its refusal is ignored; but `NotKept` is an
         // error.
-        Err(error) if matches!(error, ChangeError::NotKept) || controller.write(Vec::new()) => {
+        Err(error) if matches!(error, ChangeError::NotKept) || controller.operations().is_running() => {
             Err(PyRuntimeError::new_err(error.to_string()))
         }
         _ => Ok(()),
@@ -217,7 +217,8 @@ fn follow(commit: Commit) {
         host.controller.clone()
     });
     if let Some(controller) = controller {
-        controller.committed(commit);
+        // A controller that has stopped answers no packets.
+        drop(controller.operations().committed(commit));
     }
 }
 

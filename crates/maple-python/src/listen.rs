@@ -140,7 +140,7 @@ fn seconds(time: Time) -> f64 {
 #[pyfunction]
 pub fn listener_failed(error: String) {
     match host::controller() {
-        Some(controller) => controller.listener_failed(Arc::from(error)),
+        Some(controller) => controller.operations().listener_failed(Arc::from(error)),
         None => print_plain(Level::Error, &format!("a listener failed: {error}")),
     }
 }

@@ -56,7 +56,7 @@ pub use maple_controller::Handle;
 #[doc(inline)]
 pub use maple_controller::StartError;
 
-/// The reason why a running controller ended by itself.
+/// The reason why a controller runs no more: it failed, or was stopped.
 ///
 /// ```
 /// let error = maple::Error::from(maple::controller::Stopped("a worker failed".into()));
@@ -143,7 +143,7 @@ pub use maple_controller::{Deadlines, QueueLimits, ShardDeadlines};
 /// let app = App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
 /// let controller = app.configure(|options| options.openflow.in_cluster = true).start()?;
 /// // It is a standby until whoever elects masters says that it leads, with a number that no master had before.
-/// assert!(controller.handle().set_role(ClusterRole { own_generation: Some(7), latest: Some(7), has_lease: true }));
+/// controller.handle().operations().set_role(ClusterRole { own_generation: Some(7), latest: Some(7), has_lease: true })?;
 /// assert_eq!(controller.handle().role().and_then(|role| role.own_generation), Some(7));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

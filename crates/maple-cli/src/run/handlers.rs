@@ -81,7 +81,7 @@ fn print_summary(handle: &Handle, lines: &mut Lines) {
         )),
         Err(late) => lines.print_line(&format!("no summary: {late}")),
     }
-    let failures = handle.handler_failures();
+    let failures = handle.operations().handler_failures();
     if failures > 0 {
         lines.print_line(&format!("handlers failed {}, see above", counted(failures, "time")));
     }

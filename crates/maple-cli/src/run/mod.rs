@@ -140,7 +140,7 @@ fn run_on_emulated_network(
 
 /// Prints where the run is recorded, if it is.
 fn print_recording(handle: &Handle) {
-    if let Some(recording) = handle.recording() {
+    if let Some(recording) = handle.operations().recording() {
         print_plain(Level::Info, &format!("recording into {}", recording.folder().display()));
     }
 }

@@ -151,7 +151,7 @@ impl Lines {
     /// Prints the new lines of the log. Waits for a line, at most for `timeout`.
     pub fn follow(&mut self, controller: &Handle, timeout: Duration) {
         self.kept.look();
-        let entries = controller.log_since(self.next, timeout);
+        let entries = controller.operations().log_since(self.next, timeout);
         if let Some(missed) = entries.first().and_then(|first| first.number.checked_sub(self.next)).filter(|n| *n > 0) {
             self.print_event(&format!("warning: {missed} lines of the log were left out: they came too fast"));
         }

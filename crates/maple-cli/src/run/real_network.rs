@@ -27,9 +27,9 @@ impl<'a> RealNetwork<'a> {
     /// Prints the addresses of a controller that has started.
     pub fn new(handle: &'a Handle, logging: Logging, renewal: Option<Renewal>) -> RealNetwork<'a> {
         let mut lines = Lines::new(handle.names(), logging);
-        lines.report_to(handle.files());
+        lines.report_to(handle.operations().files());
         lines.print_line(&listening(handle));
-        if let Some(address) = handle.metrics_address() {
+        if let Some(address) = handle.operations().metrics_address() {
             lines.print_line(&format!("metrics at http://{address}/metrics"));
         }
         http_lines(handle).iter().for_each(|line| lines.print_line(line));
@@ -66,8 +66,8 @@ impl<'a> RealNetwork<'a> {
 
 /// Returns the addresses of the HTTP API and of its page, as lines, if they are served.
 pub fn http_lines(handle: &Handle) -> Vec<String> {
-    let Some(address) = handle.http_address() else { return Vec::new() };
-    let scheme = if handle.http_has_tls() { "https" } else { "http" };
+    let Some(address) = handle.operations().http_address() else { return Vec::new() };
+    let scheme = if handle.operations().http_has_tls() { "https" } else { "http" };
     let page = HAS_PAGE.then(|| format!("page at {scheme}://{address}/"));
     [format!("HTTP API at {scheme}://{address}/v1")].into_iter().chain(page).collect()
 }

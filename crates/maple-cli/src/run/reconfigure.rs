@@ -109,14 +109,14 @@ impl Reconfiguring {
         }
         let mut unconfirmed = false;
         if network.names != self.network.names {
-            handle.rename(network.names.clone());
+            handle.operations().rename(network.names.clone());
             lines.rename(handle.names());
         }
         if network.facts != self.network.facts {
-            unconfirmed |= handle.declare(Arc::new(network.facts.clone())).is_err();
+            unconfirmed |= handle.operations().declare(Arc::new(network.facts.clone())).is_err();
         }
         for (by, writes) in costs.since(&self.costs, &Writer::File(self.file().into())) {
-            unconfirmed |= handle.change_as(writes, Written { by, at: SystemTime::now() }).is_err();
+            unconfirmed |= handle.operations().change_as(writes, Written { by, at: SystemTime::now() }).is_err();
         }
         lines.log_as(options.logging());
         (self.network, self.costs) = (network, costs);

@@ -126,7 +126,7 @@ impl<'a> ReloadState<'a> {
         ReloadService {
             state: self,
             handle: handle.clone(),
-            requests: handle.serve_reloads(),
+            requests: handle.operations().serve_reloads(),
             by: Changer::Start,
             looked: Instant::now(),
         }
@@ -179,7 +179,7 @@ impl ReloadService<'_> {
 
     /// Records that this policy runs.
     fn runs(&mut self, policy: PolicyIdentity, by: BroughtBy, act: PolicyAct) {
-        self.handle.note_policy(act, self.by.clone(), policy.clone());
+        self.handle.operations().note_policy(act, self.by.clone(), policy.clone());
         let ReloadSettings { configured, start_policy, .. } = &mut self.state.settings;
         start_policy.change(&self.handle, policy, by, configured);
     }
@@ -254,7 +254,7 @@ impl ReloadService<'_> {
                         self.runs(identity, by, act);
                     }
                     Some(_) => {
-                        self.handle.note_policy(PolicyAct::Canary, self.by.clone(), identity.clone());
+                        self.handle.operations().note_policy(PolicyAct::Canary, self.by.clone(), identity.clone());
                         self.state.settings.start_policy.set_canary(&self.handle, Some(identity.name));
                     }
                 }
@@ -275,10 +275,10 @@ impl ReloadService<'_> {
         self.check_no_canary()?;
         self.check_for_cluster(name)?;
         let ReloadSettings { limit, loader, .. } = self.state.settings;
-        self.handle.begin_versions();
-        let loaded = load_again(name, limit, loader).inspect_err(|_| self.handle.refuse_versions())?;
+        self.handle.operations().begin_versions();
+        let loaded = load_again(name, limit, loader).inspect_err(|_| self.handle.operations().refuse_versions())?;
         let reloaded = self.fitting(loaded).and_then(|policy| {
-            self.handle.migrate()?;
+            self.handle.operations().migrate()?;
             if matches!(PolicyName::parse(name), PolicyName::Builtin(_)) {
                 self.handle.change(vec![Write::CostName(builtin::COSTS.into())])?;
             }
@@ -292,7 +292,7 @@ impl ReloadService<'_> {
             self.note_source(name, &policy, canary.map(|switches| (&runs, switches)));
             let reloaded = match canary {
                 None => self.handle.reload(Arc::clone(&runs), tolerate)?,
-                Some(_) => self.handle.reload_in_part(Arc::clone(&runs), tolerate)?,
+                Some(_) => self.handle.operations().reload_in_part(Arc::clone(&runs), tolerate)?,
             };
             Ok((reloaded, policy, runs))
         });
@@ -302,7 +302,7 @@ impl ReloadService<'_> {
             (_, None) => {}
         }
         if reloaded.is_err() {
-            self.handle.refuse_versions();
+            self.handle.operations().refuse_versions();
         }
         let (reloaded, policy, runs) = reloaded?;
         let former = std::mem::replace(&mut self.state.current, runs);
@@ -338,7 +338,7 @@ impl ReloadService<'_> {
     fn plan(&self, name: &str) -> anyhow::Result<Plan> {
         let ReloadSettings { limit, loader, .. } = self.state.settings;
         // Files that change meanwhile are detected when the plan is applied.
-        let (sources, rehearsal) = (sources(name)?, self.handle.rehearsal()?);
+        let (sources, rehearsal) = (sources(name)?, self.handle.operations().rehearsal()?);
         let loaded = load_aside(rehearsal.store(), name, limit, loader)?;
         let policy = self.fitting(loaded).and_then(|policy| {
             if self.handle.role().is_some() {
@@ -348,7 +348,8 @@ impl ReloadService<'_> {
             drop(rehearsal.store().migrate()?);
             Ok(policy)
         });
-        let plan = policy.and_then(|policy| Ok(self.handle.plan(rehearsal, name.to_owned(), policy, sources)?));
+        let plan =
+            policy.and_then(|policy| Ok(self.handle.operations().plan(rehearsal, name.to_owned(), policy, sources)?));
         loader.into_iter().for_each(PolicyLoader::refused);
         plan
     }
@@ -382,7 +383,7 @@ impl ReloadService<'_> {
             };
             since = plan.goes_beyond(decided).map_err(|what| anyhow!("{MOVED_ON}: {what}; plan again"))?;
         }
-        self.handle.reserve(plan.rehearsed());
+        self.handle.operations().reserve(plan.rehearsed());
         // The plan states the number of packets on which it fails.
         let failed = Tolerance::Count(plan.rehearsed().trial.failed as u64);
         let applied = self.reload(Some(name), failed, canary.as_deref(), BroughtBy::Apply, lines);
@@ -392,7 +393,7 @@ impl ReloadService<'_> {
     /// Records in the recording, if there is one, the source of a policy that is about to run, everywhere or at some
     /// switches.
     fn note_source(&self, name: &str, policy: &Arc<dyn Policy>, canary: Option<(&Arc<dyn Policy>, &[Dpid])>) {
-        let Some(recording) = self.handle.recording() else { return };
+        let Some(recording) = self.handle.operations().recording() else { return };
         let named = source(name).and_then(|source| Ok(recording.name_policy(policy, &source)?));
         if let Err(error) = named {
             return recording.fail(&format!("the files of {name}: {error:#}"));
@@ -423,11 +424,12 @@ impl ReloadService<'_> {
         };
         let reloaded = self
             .handle
+            .operations()
             .reload_in_part(Arc::clone(&former), Tolerance::Percent(100))
             .map_err(|error| error.to_string())?;
         match self.state.canary {
-            Some(_) => self.handle.refuse_versions(),
-            None => self.handle.roll_back_versions(),
+            Some(_) => self.handle.operations().refuse_versions(),
+            None => self.handle.operations().roll_back_versions(),
         }
         self.state.settings.loader.into_iter().for_each(PolicyLoader::rolled_back);
         tell(&format!("policy {name} runs again"), &reloaded, lines);

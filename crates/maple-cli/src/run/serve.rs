@@ -61,14 +61,14 @@ pub fn serve_real_network(
             Some(ClusterMember::join(&handle, cluster)?)
         }
         None => {
-            handle.serve_successors();
+            handle.operations().serve_successors();
             None
         }
     };
     let mut watch = PolicyWatch { failures: FailureThreshold::new(), reloads, reconfigures };
     let successor = network.serve(stop, |lines| {
         watch.look(&handle, lines);
-        handle.successor()
+        handle.operations().successor()
     });
     if let Some(successor) = successor {
         return hand_over(controller, successor, &mut network.lines);

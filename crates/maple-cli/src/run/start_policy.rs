@@ -74,10 +74,11 @@ impl StartPolicy {
     /// Reports which policy runs, and what that undoes.
     pub fn tell(&self, handle: &Handle, lines: &mut Lines) {
         let PolicyRecord { policy, by, .. } = &self.record;
-        handle.set_policy(self.record.clone());
+        handle.operations().set_policy(self.record.clone());
         let act = if self.is_resumption() { PolicyAct::Resumption } else { PolicyAct::Start };
-        handle.note_policy(act, Changer::Start, policy.clone());
-        let before = self.before.as_ref().or(handle.policy_before()).filter(|before| before.was_chosen_later());
+        handle.operations().note_policy(act, Changer::Start, policy.clone());
+        let before =
+            self.before.as_ref().or(handle.operations().policy_before()).filter(|before| before.was_chosen_later());
         let since = |before: &PolicyRecord| {
             let at = std::time::UNIX_EPOCH + Duration::from_secs(before.since);
             format!("since {} by {}", timestamp(at), before.by)
@@ -113,13 +114,13 @@ impl StartPolicy {
     /// Records that another policy runs, while a start would run `configured`.
     pub fn change(&mut self, handle: &Handle, policy: PolicyIdentity, by: BroughtBy, configured: &str) {
         self.record = PolicyRecord::new(policy, by, identity_or_none(configured));
-        handle.set_policy(self.record.clone());
+        handle.operations().set_policy(self.record.clone());
     }
 
     /// Records the policy that decides at some switches, or that there is none.
     pub fn set_canary(&mut self, handle: &Handle, canary: Option<String>) {
         self.record.canary = canary;
-        handle.set_policy(self.record.clone());
+        handle.operations().set_policy(self.record.clone());
     }
 
     /// Ends the trial of the policy that the start continued with, if enough time has passed or if the controller
@@ -127,7 +128,7 @@ impl StartPolicy {
     pub fn look(&mut self, handle: &Handle, ends: bool) {
         if self.record.is_on_trial && (ends || self.began.elapsed() >= TRIAL) {
             self.record.is_on_trial = false;
-            handle.set_policy(self.record.clone());
+            handle.operations().set_policy(self.record.clone());
         }
     }
 }

@@ -72,7 +72,7 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
 
 /// Prints the errors of f with their counts, the most frequent first.
 fn errors(handle: &Handle, mut print: impl FnMut(String)) {
-    let mut all: Vec<(Arc<str>, u64)> = match handle.policy_errors() {
+    let mut all: Vec<(Arc<str>, u64)> = match handle.operations().policy_errors() {
         Ok(errors) => errors.into_iter().collect(),
         Err(late) => return print(late.to_string()),
     };

@@ -128,7 +128,7 @@ impl ClusterMember {
             runtime.block_on(task);
             drop(runs);
         })?;
-        gauges(&status).into_iter().for_each(|gauge| controller.register_gauge(gauge));
+        gauges(&status).into_iter().for_each(|gauge| controller.operations().register_gauge(gauge));
         Ok(ClusterMember { member, runtime: handle, status, controller: controller.clone(), writes, running })
     }
 
@@ -205,7 +205,7 @@ impl RoleKeeper {
         }
         if role != before {
             // A controller that has ended needs no role.
-            self.controller.set_role(role);
+            drop(self.controller.operations().set_role(role));
         }
     }
 

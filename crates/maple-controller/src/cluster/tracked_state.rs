@@ -37,7 +37,7 @@ impl TrackedState {
             })
         });
         // A controller that has ended needs to know nothing.
-        self.controller.committed(commit);
+        drop(self.controller.operations().committed(commit));
         outcome
     }
 
@@ -55,7 +55,8 @@ impl TrackedState {
         let role = status.role;
         drop(status);
         self.tell(ClusterNews::Leads(generation));
-        self.controller.set_role(role);
+        // A controller that has ended needs no role.
+        drop(self.controller.operations().set_role(role));
     }
 
     fn on_gate(&self, gate: Gate) {

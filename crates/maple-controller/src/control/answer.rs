@@ -76,7 +76,7 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
         Request::Show(Show::AccessLists) => access_lists::answer(handle)?,
         Request::Show(Show::Policy) => heat::answer(handle)?,
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
-        Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
+        Request::Show(Show::Log(_)) => handle.operations().log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::History) => history_answer::answer(handle),
         Request::Show(Show::Doctor) => doctor::answer(handle, asker)?,
         Request::Show(Show::Time) => timeline::overview(handle)?,
@@ -104,7 +104,7 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
                 RequestError::at(field.trim_end_matches('.'), refusal.text)
             }
         })?,
-        Request::Invalidate(what) => json!(handle.invalidate(selection(&handle.names(), what)?)),
+        Request::Invalidate(what) => json!(handle.invalidate(selection(&handle.names(), what)?).is_ok()),
     })
 }
 
@@ -117,14 +117,14 @@ fn about(handle: &Handle) -> Value {
         json!({ "file": file.name(), "path": path, "fails": trouble.map(|(why, _)| why), "since": since })
     };
     let mut all = handle.shared().about.to_json(handle.shared().mailboxes.len());
-    all["files"] = handle.files().all().into_iter().map(file).collect();
+    all["files"] = handle.operations().files().all().into_iter().map(file).collect();
     all["cluster"] = membership::to_json(handle);
     all
 }
 
 /// Passes on a request about the policy, and encodes its outcome.
 fn reload(handle: &Handle, asker: &Asker, task: ReloadTask) -> Result<Value, RequestError> {
-    let answer = handle.ask_for_reload(task, asker.changer());
+    let answer = handle.operations().ask_for_reload(task, asker.changer());
     let answer = answer.map_err(|error| RequestError::at("", error).of_kind(RefusalKind::Conflict));
     Ok(match answer? {
         ReloadAnswer::Reloaded { reloaded: done, warnings, restart } => reloaded(&done, &warnings, &restart),
@@ -183,7 +183,7 @@ fn each_switch_with_rules(
     let (only, switches) = selected(handle, "show.rules", only)?;
     handle.count(CounterKind::Rules, only, COUNT_TIMEOUT)?;
     for switch in &switches {
-        let (rules, age) = handle.rules_with_age(switch.dpid)?;
+        let (rules, age) = handle.operations().rules_with_age(switch.dpid)?;
         each(switch, rules, age.map(seconds));
     }
     Ok(())

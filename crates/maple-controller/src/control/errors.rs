@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use maple_core::engine::ViolationKey;
 use maple_core::report::Report;
 
-use super::Handle;
 use super::queries::LateShard;
+use super::{Handle, Operations};
 use crate::kept_files::{Condition, FileNews};
 use crate::notice::Notice;
 use crate::shard::mailbox::ShardQuery;
@@ -28,7 +28,7 @@ pub struct ReportedError {
 impl Handle {
     /// Returns the most recent errors, oldest first. Each error of the policy is listed once.
     pub fn errors(&self) -> Vec<ReportedError> {
-        let (failures, violations) = (self.policy_errors().ok(), self.violations().ok());
+        let (failures, violations) = (self.operations().policy_errors().ok(), self.violations().ok());
         // A shard reports an error before it counts the packet.
         fn count<K: Ord>(counts: Option<&BTreeMap<K, u64>>, of: &K) -> Option<u64> {
             counts.map(|counts| counts.get(of).copied().unwrap_or(1))
@@ -68,14 +68,6 @@ impl Handle {
         untold.into_iter().chain(recent).filter_map(error).collect()
     }
 
-    /// Returns the policy's errors that were reported, each with the number of packets dropped because of it.
-    ///
-    /// # Errors
-    /// [`LateShard`] if a shard does not answer in time.
-    pub fn policy_errors(&self) -> Result<BTreeMap<Arc<str>, u64>, LateShard> {
-        Ok(sums(self.query_all(ShardQuery::Failures)?))
-    }
-
     /// Returns the routes that constraints refused, by constraint and line, each with the number of times.
     ///
     /// # Errors
@@ -83,10 +75,20 @@ impl Handle {
     pub fn violations(&self) -> Result<BTreeMap<ViolationKey, u64>, LateShard> {
         Ok(sums(self.query_all(ShardQuery::Violations)?))
     }
+}
+
+impl Operations<'_> {
+    /// Returns the policy's errors that were reported, each with the number of packets dropped because of it.
+    ///
+    /// # Errors
+    /// [`LateShard`] if a shard does not answer in time.
+    pub fn policy_errors(&self) -> Result<BTreeMap<Arc<str>, u64>, LateShard> {
+        Ok(sums(self.handle.query_all(ShardQuery::Failures)?))
+    }
 
     /// Returns how often handlers and listeners failed. Each distinct error was reported.
     pub fn handler_failures(&self) -> u64 {
-        self.shared.notices.handler_failures()
+        self.handle.shared.notices.handler_failures()
     }
 }
 

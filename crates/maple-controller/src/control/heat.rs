@@ -112,7 +112,7 @@ fn heat(handle: &Handle) -> Result<Heat, LateShard> {
 /// traceback names, or at the line that made a route which can't be followed.
 fn add_errors(handle: &Handle, heat: &mut Heat) -> Result<(), LateShard> {
     let files: BTreeSet<Arc<str>> = heat.keys().cloned().collect();
-    for (error, packets) in handle.policy_errors()? {
+    for (error, packets) in handle.operations().policy_errors()? {
         let known = |(file, number): (&str, u32)| Some((files.get(file)?, number));
         let named = error.lines().rev().find_map(|line| known(frame(line)?));
         let named = named.or_else(|| error.split(": ").take(MAX_TIERS).find_map(|part| known(place(part)?)));

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use nix::unistd::{Uid, User};
 use serde_json::Value;
 
-use super::Handle;
+use super::{Handle, Operations};
 use crate::policy_record::PolicyIdentity;
 use crate::storage::history::{Changer, PolicyAct};
 
-impl Handle {
+impl Operations<'_> {
     /// Notes in the history that another policy runs.
     pub fn note_policy(&self, act: PolicyAct, by: Changer, policy: PolicyIdentity) {
-        self.shared().kept.history.note_policy(act, by, policy, self.snapshot().version());
+        self.handle.shared.kept.history.note_policy(act, by, policy, self.handle.snapshot().version());
     }
 }
 

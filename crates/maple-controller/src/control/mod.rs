@@ -1,4 +1,5 @@
-//! Queries and commands for a running controller: [`Handle`] for the same process, [`socket`] for other processes.
+//! Queries and commands for a running controller: [`Handle`] for the same process, [`socket`] for other processes. What
+//! only the program that runs the controller does is in [`Operations`].
 //!
 //! Network state is read from the store's newest snapshot. State of a shard (rules, counters, connections) is queried
 //! by message, so queries take no lock that packet processing takes.
@@ -20,6 +21,7 @@ mod http;
 pub(crate) mod live;
 mod map;
 pub(crate) mod membership;
+mod operations;
 pub mod plan;
 pub mod protocol;
 mod queries;
@@ -39,11 +41,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
-use maple_core::Source;
 use maple_core::engine::{Event, Selection};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::route::FRAME_BYTES;
-use maple_core::state::{Commit, Snapshot, Store, Write};
+use maple_core::state::{Snapshot, Store};
 use parking_lot::Mutex;
 
 use self::about::About;
@@ -52,15 +53,15 @@ pub use self::http::{HAS_PAGE, HttpDeadlines, HttpError, HttpOptions, TokensErro
 pub(crate) use self::http::{HttpServer, MetricsServer, Scrape, ScrapeError};
 pub(crate) use self::map::NetworkMap;
 use self::membership::JoinedCluster;
+pub use self::operations::{Operations, RoleError};
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
 pub(crate) use self::successor::TakeoverState;
 pub(crate) use self::timeline::{Timeline, TimelineWriter};
 use crate::endpoint::Endpoint;
-use crate::gauge::{Gauge, Gauges};
+use crate::gauge::Gauges;
 use crate::kept_files::KeptFiles;
 use crate::listener::SendError;
-use crate::log::LogEntry;
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
@@ -90,6 +91,11 @@ impl Default for ShardDeadlines {
         ShardDeadlines { query: Duration::from_secs(5), reload: Duration::from_secs(60) }
     }
 }
+
+/// The reason why a controller runs no more: it failed, or was stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Stopped(pub String);
 
 /// Queries and controls a running controller. Clones refer to the same controller.
 #[derive(Clone)]
@@ -178,44 +184,6 @@ pub(crate) struct KeptMemory {
 }
 
 impl Handle {
-    /// Returns the record of the files that are kept, and of those that fail.
-    pub fn files(&self) -> &KeptFiles {
-        &self.shared.kept.files
-    }
-
-    /// Returns the recording of this run, if there is one.
-    pub fn recording(&self) -> Option<&Recording> {
-        self.shared.kept.recording.as_ref()
-    }
-
-    /// Records which policy runs: clients can ask for it, and the state file keeps it for the next start.
-    pub fn set_policy(&self, policy: PolicyRecord) {
-        if let Some(archive) = &self.shared.kept.archive {
-            archive.journal.note_policy(&policy);
-        }
-        self.shared.about.set_policy(policy);
-    }
-
-    /// Returns the policy of the earlier run that the state file describes.
-    pub fn policy_before(&self) -> Option<&PolicyRecord> {
-        self.shared.kept.policy_before.as_ref()
-    }
-
-    /// Tells a controller that is one of several
-    /// ([`OpenFlowOptions::in_cluster`](crate::OpenFlowOptions::in_cluster)) what it is. If it leads, it asks each switch to
-    /// be its master, and decides for those that grant it. Otherwise it is a standby at once. Returns `false` if it is the
-    /// only controller, or has ended.
-    pub fn set_role(&self, role: ClusterRole) -> bool {
-        let Some(known) = &self.shared.succession.role else { return false };
-        // While this is locked, the shards get all roles in the same order.
-        let mut known = known.lock();
-        *known = (known.0 + 1, role);
-        let number = known.0;
-        // All get it, also if one has ended.
-        let ended = self.shared.mailboxes.iter().filter(|mailbox| !mailbox.send(ShardMessage::Role(number, role)));
-        ended.count() == 0
-    }
-
     /// Returns what this controller is, if it is one of several.
     pub fn role(&self) -> Option<ClusterRole> {
         self.shared.succession.role.as_ref().map(|known| known.lock().1)
@@ -249,14 +217,10 @@ impl Handle {
         self.shared.store.snapshot()
     }
 
-    /// Returns the store, for transactions outside the policy. Pass their commits to [`Handle::committed`].
+    /// Returns the store, to read tables and variables at any time. [`Handle::atomically`] and [`Handle::change`] write.
+    /// Commits that are made in the store itself have to be passed to [`Operations::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
-    }
-
-    /// Reports whether a file keeps state over restarts.
-    pub fn keeps_state(&self) -> bool {
-        self.shared.kept.pending_writes.is_some()
     }
 
     /// Returns the links, each once, the lower end first.
@@ -274,21 +238,6 @@ impl Handle {
         self.shared.notices.names()
     }
 
-    /// Replaces the names of switches and hosts.
-    pub fn rename(&self, names: Names) {
-        self.shared.notices.rename(names);
-    }
-
-    /// Returns the lines of the log that are still kept, from this number on. Waits at most `timeout` for one.
-    pub fn log_since(&self, number: u64, timeout: Duration) -> Vec<LogEntry> {
-        self.shared.notices.log().since(number, timeout)
-    }
-
-    /// Exports a gauge as a metric, if metrics are exported. It takes the place of one with the same name.
-    pub fn register_gauge(&self, gauge: Gauge) {
-        self.shared.measures.gauges.add(gauge);
-    }
-
     /// Returns the gauges that were registered.
     pub(crate) fn gauges(&self) -> &Gauges {
         &self.shared.measures.gauges
@@ -299,25 +248,10 @@ impl Handle {
         self.shared.registry.connections()
     }
 
-    /// Returns the address where metrics are exported, if they are.
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.shared.endpoints.metrics.get().copied()
-    }
-
     /// Records the address where metrics are exported.
     pub(crate) fn exports_metrics_at(&self, address: SocketAddr) {
         // There is one server at most.
         let _ = self.shared.endpoints.metrics.set(address);
-    }
-
-    /// Returns the address of the HTTP API, if it is served.
-    pub fn http_address(&self) -> Option<SocketAddr> {
-        self.shared.endpoints.http.get().map(|endpoint| endpoint.address)
-    }
-
-    /// Reports whether the HTTP API is served with TLS.
-    pub fn http_has_tls(&self) -> bool {
-        self.shared.endpoints.http.get().is_some_and(|endpoint| endpoint.has_tls)
     }
 
     /// Records the address of the HTTP API, and whether connections begin with TLS there.
@@ -342,29 +276,12 @@ impl Handle {
         &self.shared.receiver
     }
 
-    /// Withdraws the selected leaves on all shards. Returns `false` if the controller has stopped.
-    pub fn invalidate(&self, selection: Selection) -> bool {
-        self.send_event(Event::Invalidate(selection))
-    }
-
-    /// Writes tracked state without waiting. Returns `false` if the controller has stopped.
+    /// Withdraws the selected leaves on all shards, without waiting.
     ///
-    /// # Panics
-    /// If a value does not have the declared type of its table or variable. [`Handle::change`] returns an error
-    /// instead.
-    #[track_caller]
-    pub fn write(&self, writes: Vec<Write>) -> bool {
-        let written = transactions::this_thread(Some(Source::here()));
-        match self.shared.store.change_as(writes, written) {
-            // An empty commit reaches no shard, so another event finds out whether the controller runs.
-            Ok(commit) => self.distribute(commit) && self.send_event(Event::Tick),
-            Err(mismatch) => panic!("{mismatch}"),
-        }
-    }
-
-    /// Sends the shards a commit to [`Handle::store`]. Returns `false` if the controller has stopped.
-    pub fn committed(&self, commit: Commit) -> bool {
-        self.distribute(commit)
+    /// # Errors
+    /// [`Stopped`] if the controller has stopped.
+    pub fn invalidate(&self, selection: Selection) -> Result<(), Stopped> {
+        if self.send_event(Event::Invalidate(selection)) { Ok(()) } else { Err(self.stopped()) }
     }
 
     /// Sends a frame, from the Ethernet header on, out of an edge port. No rule and no policy sees it.
@@ -384,11 +301,6 @@ impl Handle {
         if is_sent { Ok(()) } else { Err(SendError::Stopped) }
     }
 
-    /// Reports that a listener failed. The same error is reported the first, tenth, hundredth… time.
-    pub fn listener_failed(&self, error: Arc<str>) {
-        self.shared.notices.listener_failed(error);
-    }
-
     /// Publishes a notice.
     pub(crate) fn publish(&self, notice: Notice) {
         self.shared.notices.publish(notice);
@@ -404,6 +316,11 @@ impl Handle {
     /// Returns why the controller stopped by itself: `None` while it runs, and if it was told to stop.
     pub fn failure(&self) -> Option<&str> {
         self.shared.failure.get().map(String::as_str)
+    }
+
+    /// Returns the error of a call to a controller that has stopped.
+    fn stopped(&self) -> Stopped {
+        Stopped(self.failure().unwrap_or("the controller has stopped").into())
     }
 
     /// Stops the controller for this reason. Only the first reason is recorded.

@@ -9,7 +9,7 @@ use maple_core::engine::{CounterKind, Dropped, Engine, PortCount, RuleCount, Tab
 use maple_core::rule::Rule;
 use maple_wire::Dpid;
 
-use super::Handle;
+use super::{Handle, Operations};
 use crate::session::{SwitchAnswer, SwitchQuestion, TableSize};
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::status::{ShardMetrics, Stats, SwitchStatus};
@@ -55,17 +55,7 @@ impl Handle {
     /// # Errors
     /// [`LateShard`] if the switch's shard does not answer in time.
     pub fn rules(&self, dpid: Dpid) -> Result<Vec<TableRule>, LateShard> {
-        Ok(self.rules_with_age(dpid)?.0)
-    }
-
-    /// Returns the rules of a switch, and the age of their counters: `None` if the switch has never reported any.
-    /// [`Handle::count`] requests fresh counters.
-    ///
-    /// # Errors
-    /// [`LateShard`] if the switch's shard does not answer in time.
-    pub fn rules_with_age(&self, dpid: Dpid) -> Result<(Vec<TableRule>, Option<Duration>), LateShard> {
-        let Some(shard) = self.shared.registry.shard_of(dpid) else { return Ok(Default::default()) };
-        self.query(usize::from(shard.0), |to| ShardQuery::Rules(dpid, to))
+        Ok(self.operations().rules_with_age(dpid)?.0)
     }
 
     /// Inspects the engine that serves a switch, between two of its turns. Returns `None` if no shard serves it.
@@ -244,11 +234,6 @@ impl Handle {
         Ok(stats)
     }
 
-    /// Reports whether all shards answer in time.
-    pub fn is_alive(&self) -> bool {
-        self.query_all(ShardQuery::Stats).is_ok()
-    }
-
     /// Returns what each shard exports as metrics. Without one of them sums would go down, as after a restart.
     pub(crate) fn shard_metrics(&self) -> Result<Vec<ShardMetrics>, LateShard> {
         self.query_all(ShardQuery::Metrics)
@@ -291,5 +276,22 @@ impl Handle {
             receiver.recv_deadline(deadline).map_err(|_| LateShard { shard, waited })
         };
         receivers.into_iter().enumerate().map(answer).collect()
+    }
+}
+
+impl Operations<'_> {
+    /// Returns the rules of a switch, and the age of their counters: `None` if the switch has never reported any.
+    /// [`Handle::count`] requests fresh counters.
+    ///
+    /// # Errors
+    /// [`LateShard`] if the switch's shard does not answer in time.
+    pub fn rules_with_age(&self, dpid: Dpid) -> Result<(Vec<TableRule>, Option<Duration>), LateShard> {
+        let Some(shard) = self.handle.shared.registry.shard_of(dpid) else { return Ok(Default::default()) };
+        self.handle.query(usize::from(shard.0), |to| ShardQuery::Rules(dpid, to))
+    }
+
+    /// Reports whether all shards answer in time.
+    pub fn is_alive(&self) -> bool {
+        self.handle.query_all(ShardQuery::Stats).is_ok()
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! [`Handle::reload`] tries a policy on the witness packets of all leaves, and adopts it if that went well. Only the
 //! program can load a policy by its name. So a request on the control socket waits in a queue
-//! ([`Handle::ask_for_reload`]) until the program, which serves it ([`Handle::serve_reloads`]), has answered.
+//! ([`Operations::ask_for_reload`]) until the program, which serves it ([`Operations::serve_reloads`]), has answered.
 //!
-//! [`Handle::rehearsal`] copies the engines. A [`Plan`] says what a policy would change there.
+//! [`Operations::rehearsal`] copies the engines. A [`Plan`] says what a policy would change there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Handle;
 use super::plan::{Fingerprint, Plan};
 use super::queries::LateShard;
 use super::schema::{percent, some};
+use super::{Handle, Operations};
 use crate::names::Names;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 use crate::storage::history::Changer;
@@ -225,18 +225,9 @@ impl Handle {
     /// [`ReloadError`]; the running policy then stays.
     pub fn reload(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
         self.reload_if(policy, tolerate, || {
-            self.committed(self.shared.store.adopt_versions(true)?);
+            self.distribute(self.shared.store.adopt_versions(true)?);
             Ok(())
         })
-    }
-
-    /// Reloads as [`Handle::reload`] does, but keeps the versions of tables in use. This is for a policy that ran
-    /// before, or that decides at some switches only.
-    ///
-    /// # Errors
-    /// [`ReloadError`]; the running policy then stays.
-    pub fn reload_in_part(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
-        self.reload_if(policy, tolerate, || Ok(()))
     }
 
     fn reload_if(
@@ -249,7 +240,7 @@ impl Handle {
         *last += 1;
         let loaded = SystemTime::now();
         let (began, candidate) = (Instant::now(), Candidate { number: *last, policy });
-        if let Some(recording) = self.recording() {
+        if let Some(recording) = self.operations().recording() {
             recording.note_candidate(candidate.number, &candidate.policy);
         }
         let trials = self.ask_all(|to| ShardQuery::Try(candidate.clone(), to));
@@ -279,9 +270,31 @@ impl Handle {
         Ok(Reloaded { trial, took, is_settled, unconfirmed })
     }
 
+    fn abandon(&self, candidate: &Candidate) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(ShardMessage::Event(Box::new(Event::Abandon(candidate.number))));
+        }
+    }
+
+    /// Sends every shard a query that may take as long as a reload. Returns the answers in the shards' order.
+    fn ask_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Result<Vec<T>, LateShard> {
+        self.query_all_within(self.shared.deadlines.reload, query)
+    }
+}
+
+impl Operations<'_> {
+    /// Reloads as [`Handle::reload`] does, but keeps the versions of tables in use. This is for a policy that ran
+    /// before, or that decides at some switches only.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; the running policy then stays.
+    pub fn reload_in_part(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
+        self.handle.reload_if(policy, tolerate, || Ok(()))
+    }
+
     /// Starts collecting the versions of tables that a candidate policy declares.
     pub fn begin_versions(&self) {
-        self.shared.store.begin_versions();
+        self.handle.shared.store.begin_versions();
     }
 
     /// Builds the rows of the table versions that the candidate policy has declared.
@@ -289,18 +302,18 @@ impl Handle {
     /// # Errors
     /// [`VersionError`] if rows can't be converted; the policy can't be tried then.
     pub fn migrate(&self) -> Result<(), VersionError> {
-        self.committed(self.shared.store.migrate()?);
+        self.handle.distribute(self.handle.shared.store.migrate()?);
         Ok(())
     }
 
     /// Drops the candidate policy's versions of tables, with the rows that were made for them.
     pub fn refuse_versions(&self) {
-        self.committed(self.shared.store.refuse_versions());
+        self.handle.distribute(self.handle.shared.store.refuse_versions());
     }
 
     /// Restores the versions of tables of the policy that ran before, with the rows that they had.
     pub fn roll_back_versions(&self) {
-        self.committed(self.shared.store.roll_back_versions());
+        self.handle.distribute(self.handle.shared.store.roll_back_versions());
     }
 
     /// Copies the engines, so that a policy can be tried and adopted in the copies without any consequence. Load the
@@ -310,7 +323,7 @@ impl Handle {
     /// [`ReloadError::Late`] if a shard does not answer in time, or [`ReloadError::Unread`] if the rules of a switch
     /// are being read.
     pub fn rehearsal(&self) -> Result<Rehearsal, ReloadError> {
-        let copies = self.ask_all(ShardQuery::Copy)?;
+        let copies = self.handle.ask_all(ShardQuery::Copy)?;
         Rehearsal::new(copies).map_err(ReloadError::Unread)
     }
 
@@ -325,19 +338,13 @@ impl Handle {
         policy: Arc<dyn Policy>,
         sources: Fingerprint,
     ) -> Result<Plan, LateShard> {
-        let versions = self.switches()?.into_iter().map(|switch| (switch.dpid, switch.version)).collect();
+        let versions = self.handle.switches()?.into_iter().map(|switch| (switch.dpid, switch.version)).collect();
         Ok(Plan::rehearse(rehearsal, name, policy, sources, versions))
     }
 
     /// Keeps the label ids of a plan for its labels, until the next plan. Call this just before the policy is reloaded.
     pub fn reserve(&self, rehearsed: &Rehearsed) {
-        rehearsed.reserve(&self.shared.store);
-    }
-
-    fn abandon(&self, candidate: &Candidate) {
-        for mailbox in &self.shared.mailboxes {
-            mailbox.send(ShardMessage::Event(Box::new(Event::Abandon(candidate.number))));
-        }
+        rehearsed.reserve(&self.handle.shared.store);
     }
 
     /// Asks the program for a task about its policy, and returns the outcome.
@@ -345,7 +352,7 @@ impl Handle {
     /// # Errors
     /// A text that says what is wrong. The running policy then stays.
     pub fn ask_for_reload(&self, task: ReloadTask, by: Changer) -> Result<ReloadAnswer, String> {
-        let reloads = &self.shared.reloads;
+        let reloads = &self.handle.shared.reloads;
         if !reloads.is_served.load(Ordering::Acquire) {
             return Err("this program's policy can't be reloaded: start the program again".into());
         }
@@ -353,17 +360,12 @@ impl Handle {
         let request = ReloadRequest { task, by, answer };
         reloads.queue.0.try_send(request).map_err(|_| "other reloads are waiting: try again later")?;
         let late = |_| Err("the policy was not loaded in time".into());
-        answered.recv_timeout(LOAD + 3 * self.shared.deadlines.reload + SETTLE).unwrap_or_else(late)
+        answered.recv_timeout(LOAD + 3 * self.handle.shared.deadlines.reload + SETTLE).unwrap_or_else(late)
     }
 
-    /// Returns the requests of [`Handle::ask_for_reload`], and enables them. The program answers them.
+    /// Returns the requests of [`Operations::ask_for_reload`], and enables them. The program answers them.
     pub fn serve_reloads(&self) -> Receiver<ReloadRequest> {
-        self.shared.reloads.is_served.store(true, Ordering::Release);
-        self.shared.reloads.queue.1.clone()
-    }
-
-    /// Sends every shard a query that may take as long as a reload. Returns the answers in the shards' order.
-    fn ask_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Result<Vec<T>, LateShard> {
-        self.query_all_within(self.shared.deadlines.reload, query)
+        self.handle.shared.reloads.is_served.store(true, Ordering::Release);
+        self.handle.shared.reloads.queue.1.clone()
     }
 }

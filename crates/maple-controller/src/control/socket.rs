@@ -257,7 +257,7 @@ impl ControlSocket {
     /// The system's; or `AddrInUse` if another controller listens on the socket.
     pub fn open(path: &Path, handle: Handle) -> io::Result<ControlSocket> {
         let (running, closing) = UnixStream::pair()?;
-        handle.files().keep(KeptFile::ControlSocket, path);
+        handle.operations().files().keep(KeptFile::ControlSocket, path);
         let place = Listening::at(path)?;
         let of_thread = path.to_owned();
         let thread = std::thread::Builder::new()
@@ -349,11 +349,11 @@ fn serve(path: &Path, mut place: Listening, handle: &Handle, closing: &UnixStrea
             // The next client finds the new socket. A failed attempt is repeated with each check.
             match Listening::at(path) {
                 Ok(again) => {
-                    handle.files().fails(KeptFile::ControlSocket, path, "it was deleted or replaced");
-                    handle.files().mended(KeptFile::ControlSocket, "");
+                    handle.operations().files().fails(KeptFile::ControlSocket, path, "it was deleted or replaced");
+                    handle.operations().files().mended(KeptFile::ControlSocket, "");
                     place = again;
                 }
-                Err(error) => handle.files().fails(KeptFile::ControlSocket, path, error.to_string()),
+                Err(error) => handle.operations().files().fails(KeptFile::ControlSocket, path, error.to_string()),
             }
         }
     }
@@ -486,7 +486,7 @@ fn send_news(
 fn follow_log(handle: &Handle, writer: &mut UnixStream) -> io::Result<()> {
     let mut next = 0;
     loop {
-        let entries = handle.log_since(next, LOG_CHECK);
+        let entries = handle.operations().log_since(next, LOG_CHECK);
         for entry in &entries {
             write_line(writer, json!({ "ok": log_line(entry) }))?;
             next = entry.number + 1;

@@ -266,7 +266,7 @@ fn change_if(
         held = expected.check(state);
         held.is_ok()
     };
-    handle.change_if(writes, written, holds).map_err(|error| refusal(at, &error))?;
+    handle.operations().change_if(writes, written, holds).map_err(|error| refusal(at, &error))?;
     held?;
     if settled && !handle.settled(SETTLE_TIMEOUT) {
         let mut why =

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use maple_core::state::Snapshot;
 use parking_lot::Mutex;
 
-use super::Handle;
+use super::{Handle, Operations};
 use crate::shard::mailbox::ShardQuery;
 use crate::storage::takeover::{Copied, Successor, send_copy};
 
@@ -50,20 +50,6 @@ impl Drop for NotedTakeover<'_> {
 }
 
 impl Handle {
-    /// Allows takeovers. The program then has to check [`Handle::successor`]. A controller that is one of several allows
-    /// none: a process that takes its connections over would not know its roles.
-    pub fn serve_successors(&self) {
-        if self.shared.succession.role.is_some() {
-            return;
-        }
-        self.shared.succession.takeover.is_served.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns the process that is ready to take over, once ([`crate::Controller::hand_over`]).
-    pub fn successor(&self) -> Option<Successor> {
-        self.shared.succession.takeover.ready.lock().take()
-    }
-
     /// Begins a takeover by another process. Returns `None` if the program allows none, or one has begun already.
     pub(crate) fn begin_takeover(&self) -> Option<NotedTakeover<'_>> {
         let TakeoverState { is_served, is_begun, .. } = &self.shared.succession.takeover;
@@ -86,5 +72,21 @@ impl Handle {
             switches: copies.into_iter().flatten().collect(),
         };
         send_copy(to, self.store(), copied)
+    }
+}
+
+impl Operations<'_> {
+    /// Allows takeovers. The program then has to check [`Operations::successor`]. A controller that is one of several allows
+    /// none: a process that takes its connections over would not know its roles.
+    pub fn serve_successors(&self) {
+        if self.handle.shared.succession.role.is_some() {
+            return;
+        }
+        self.handle.shared.succession.takeover.is_served.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the process that is ready to take over, once ([`crate::Controller::hand_over`]).
+    pub fn successor(&self) -> Option<Successor> {
+        self.handle.shared.succession.takeover.ready.lock().take()
     }
 }

@@ -17,7 +17,7 @@ use maple_core::engine::{BARRIER_ROUNDS, Event};
 use maple_core::network::Facts;
 use maple_core::state::{Commit, Mismatch, Patience, Snapshot, Stop, Stopped, Tx, Write, Writer, Written};
 
-use super::Handle;
+use super::{Handle, Operations};
 use crate::shard::mailbox::ShardMessage;
 use crate::storage::cluster_writes::Outcome;
 
@@ -108,7 +108,7 @@ impl Wake for ParkedThread {
 }
 
 /// Describes a write that the current thread makes at this moment.
-pub(super) fn this_thread(line: Option<Source>) -> Written {
+fn this_thread(line: Option<Source>) -> Written {
     let name = std::thread::current().name().unwrap_or("without a name").into();
     Written { by: Writer::Thread { name, line }, at: SystemTime::now() }
 }
@@ -132,7 +132,7 @@ impl Handle {
             f(tx)
         };
         let (value, commit) = self.store().atomically(&ThreadWaiter::new(timeout), signed)?;
-        self.acknowledge(commit)?;
+        self.operations().acknowledge(commit)?;
         Ok(value)
     }
 
@@ -142,95 +142,7 @@ impl Handle {
     /// [`ChangeError`], but not [`ChangeError::Stopped`].
     #[track_caller]
     pub fn change(&self, writes: Vec<Write>) -> Result<(), ChangeError> {
-        self.change_as(writes, this_thread(Some(Source::here())))
-    }
-
-    /// Writes in the name of `written`, which [`maple_core::Store::last_write`] then reports. Returns when the write is
-    /// acknowledged.
-    ///
-    /// # Errors
-    /// The errors of [`Handle::change`].
-    pub fn change_as(&self, writes: Vec<Write>, written: Written) -> Result<(), ChangeError> {
-        self.acknowledge(self.store().change_as(writes, written)?)
-    }
-
-    /// Writes as [`Handle::change_as`] does, if `holds` says so of the newest state; no other commit can come between.
-    /// Returns whether it wrote.
-    ///
-    /// # Errors
-    /// The errors of [`Handle::change`].
-    pub fn change_if(
-        &self,
-        writes: Vec<Write>,
-        written: Written,
-        holds: impl FnOnce(&Snapshot) -> bool,
-    ) -> Result<bool, ChangeError> {
-        let mut normal = Ok(None);
-        let commit = self.store().update_as(written, |state| {
-            if !holds(state) {
-                return Vec::new();
-            }
-            let one = |write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
-            match writes.into_iter().map(one).collect::<Result<Vec<Write>, Mismatch>>() {
-                Ok(writes) => {
-                    if let Err(mismatch) = state.check_commit(&writes) {
-                        normal = Err(mismatch);
-                        return Vec::new();
-                    }
-                    normal = Ok(Some(()));
-                    writes
-                }
-                Err(mismatch) => {
-                    normal = Err(mismatch);
-                    Vec::new()
-                }
-            }
-        });
-        let has_written = normal?.is_some();
-        if has_written {
-            self.acknowledge(commit)?;
-        }
-        Ok(has_written)
-    }
-
-    /// Sends the shards a commit to [`Handle::store`], and returns when it is acknowledged.
-    ///
-    /// # Errors
-    /// [`ChangeError::Unconfirmed`] if a shard is late, [`ChangeError::NotKept`] if the state file is,
-    /// [`ChangeError::NotShared`] or [`ChangeError::Undone`] in a cluster.
-    pub fn acknowledge(&self, commit: Commit) -> Result<(), ChangeError> {
-        let persistent = commit.kept;
-        // A shard may have sent packets of its turn to switches of another shard, so that one has a second turn.
-        let rounds = if self.shared.mailboxes.len() > 1 { 2 } else { 1 };
-        let timeout = self.shared.deadlines.query;
-        let is_confirmed =
-            self.distribute(commit) && (0..rounds).all(|_| self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
-        if let (Some(writes), Some(version)) = (&self.shared.succession.writes, persistent) {
-            match writes.wait(version, timeout) {
-                Outcome::Confirmed => {}
-                Outcome::Lost => return Err(ChangeError::Undone),
-                Outcome::Unknown => return Err(ChangeError::NotShared),
-            }
-        }
-        match (&self.shared.kept.pending_writes, persistent) {
-            (Some(pending), Some(version)) if !pending.wait(version, timeout) => Err(ChangeError::NotKept),
-            _ if !is_confirmed => Err(ChangeError::Unconfirmed),
-            _ => Ok(()),
-        }
-    }
-
-    /// Replaces what is declared of ports and hosts, and returns when every shard goes by it.
-    ///
-    /// # Errors
-    /// [`ChangeError::Unconfirmed`] if a shard is late or the controller has stopped.
-    pub fn declare(&self, facts: Arc<Facts>) -> Result<(), ChangeError> {
-        let number = self.store().number_declaration();
-        let message = || ShardMessage::Declare { number, facts: Arc::clone(&facts) };
-        let is_sent = self.shared.mailboxes.iter().all(|mailbox| mailbox.send(message()));
-        // Messages about ports and hosts that follow from it reach other shards with the first turn.
-        let timeout = self.shared.deadlines.query;
-        let is_confirmed = is_sent && (0..2).all(|_| self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
-        if is_confirmed { Ok(()) } else { Err(ChangeError::Unconfirmed) }
+        self.operations().change_as(writes, this_thread(Some(Source::here())))
     }
 
     /// Waits until no switch has a rule that depends on a value replaced before this call. The switches confirm that by
@@ -269,5 +181,95 @@ impl Handle {
         }
         let deadline = Instant::now() + timeout;
         (0..count).all(|_| receiver.recv_deadline(deadline).is_ok())
+    }
+}
+
+impl Operations<'_> {
+    /// Writes in the name of `written`, which [`maple_core::Store::last_write`] then reports. Returns when the write is
+    /// acknowledged.
+    ///
+    /// # Errors
+    /// The errors of [`Handle::change`].
+    pub fn change_as(&self, writes: Vec<Write>, written: Written) -> Result<(), ChangeError> {
+        self.acknowledge(self.handle.store().change_as(writes, written)?)
+    }
+
+    /// Writes as [`Operations::change_as`] does, if `holds` says so of the newest state; no other commit can come between.
+    /// Returns whether it wrote.
+    ///
+    /// # Errors
+    /// The errors of [`Handle::change`].
+    pub fn change_if(
+        &self,
+        writes: Vec<Write>,
+        written: Written,
+        holds: impl FnOnce(&Snapshot) -> bool,
+    ) -> Result<bool, ChangeError> {
+        let mut normal = Ok(None);
+        let commit = self.handle.store().update_as(written, |state| {
+            if !holds(state) {
+                return Vec::new();
+            }
+            let one = |write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
+            match writes.into_iter().map(one).collect::<Result<Vec<Write>, Mismatch>>() {
+                Ok(writes) => {
+                    if let Err(mismatch) = state.check_commit(&writes) {
+                        normal = Err(mismatch);
+                        return Vec::new();
+                    }
+                    normal = Ok(Some(()));
+                    writes
+                }
+                Err(mismatch) => {
+                    normal = Err(mismatch);
+                    Vec::new()
+                }
+            }
+        });
+        let has_written = normal?.is_some();
+        if has_written {
+            self.acknowledge(commit)?;
+        }
+        Ok(has_written)
+    }
+
+    /// Sends the shards a commit to [`Handle::store`], and returns when it is acknowledged.
+    ///
+    /// # Errors
+    /// [`ChangeError::Unconfirmed`] if a shard is late, [`ChangeError::NotKept`] if the state file is,
+    /// [`ChangeError::NotShared`] or [`ChangeError::Undone`] in a cluster.
+    pub fn acknowledge(&self, commit: Commit) -> Result<(), ChangeError> {
+        let persistent = commit.kept;
+        // A shard may have sent packets of its turn to switches of another shard, so that one has a second turn.
+        let rounds = if self.handle.shared.mailboxes.len() > 1 { 2 } else { 1 };
+        let timeout = self.handle.shared.deadlines.query;
+        let is_confirmed = self.handle.distribute(commit)
+            && (0..rounds).all(|_| self.handle.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
+        if let (Some(writes), Some(version)) = (&self.handle.shared.succession.writes, persistent) {
+            match writes.wait(version, timeout) {
+                Outcome::Confirmed => {}
+                Outcome::Lost => return Err(ChangeError::Undone),
+                Outcome::Unknown => return Err(ChangeError::NotShared),
+            }
+        }
+        match (&self.handle.shared.kept.pending_writes, persistent) {
+            (Some(pending), Some(version)) if !pending.wait(version, timeout) => Err(ChangeError::NotKept),
+            _ if !is_confirmed => Err(ChangeError::Unconfirmed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces what is declared of ports and hosts, and returns when every shard goes by it.
+    ///
+    /// # Errors
+    /// [`ChangeError::Unconfirmed`] if a shard is late or the controller has stopped.
+    pub fn declare(&self, facts: Arc<Facts>) -> Result<(), ChangeError> {
+        let number = self.handle.store().number_declaration();
+        let message = || ShardMessage::Declare { number, facts: Arc::clone(&facts) };
+        let is_sent = self.handle.shared.mailboxes.iter().all(|mailbox| mailbox.send(message()));
+        // Messages about ports and hosts that follow from it reach other shards with the first turn.
+        let timeout = self.handle.shared.deadlines.query;
+        let is_confirmed = is_sent && (0..2).all(|_| self.handle.wait_for_all(ShardMessage::AwaitTurnEnd, timeout));
+        if is_confirmed { Ok(()) } else { Err(ChangeError::Unconfirmed) }
     }
 }

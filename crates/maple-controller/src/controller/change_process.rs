@@ -186,7 +186,8 @@ impl PreparingTakeover {
         priority::usual();
         let HandedOver { listeners: sockets, connections, names, state, leaves, surroundings } = handed;
         for commit in change(store, state) {
-            self.starting.controller.handle.committed(commit);
+            // `Controller::wait` reports a shard that has ended.
+            drop(self.starting.controller.handle.operations().committed(commit));
         }
         if let Some(now) = surroundings {
             self.learn(&now, leaves.into_iter().filter_map(|(row, leaf)| Some((row, leaf?))).collect());

@@ -18,7 +18,7 @@ pub use self::options::{ControlOptions, ControllerOptions, MemoryOptions, OpenFl
 pub use self::start::check_versions;
 use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, HttpError, HttpServer, MetricsServer, TimelineWriter};
+use crate::control::{Handle, HttpError, HttpServer, MetricsServer, Stopped, TimelineWriter};
 use crate::endpoint::{Endpoint, HandedListener};
 use crate::listener::TooManyConditions;
 use crate::shard::ListeningSocket;
@@ -146,11 +146,6 @@ pub enum StartError {
     #[error("can't start: {0}")]
     System(#[from] io::Error),
 }
-
-/// The reason why a controller stopped by itself.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Stopped(pub String);
 
 /// A running controller. Dropping it stops it.
 pub struct Controller {

@@ -111,7 +111,7 @@ pub struct OpenFlowOptions {
     /// The timing of discovery's probes.
     pub timing: Timing,
     /// Whether this controller is one of several of the same switches. Then it decides for a switch only while that says
-    /// that it is its master, and is a standby until [`Handle::set_role`](crate::Handle::set_role) says that it leads. Not
+    /// that it is its master, and is a standby until [`Operations::set_role`](crate::control::Operations::set_role) says that it leads. Not
     /// with programs, tracked state, snooping, a state file or a recording, which only one controller would have. Default:
     /// no.
     pub in_cluster: bool,

@@ -48,7 +48,7 @@ fn perform(handle: &Handle, effects: impl Iterator<Item = SnoopEffect>) {
     let written = Written { by: Writer::Snooping, at: SystemTime::now() };
     let commit = handle.store().change_as(writes, written).expect("a snooper writes values of the declared types");
     // Waiting keeps changes from piling up in the shards' mailboxes.
-    if let Err(error) = handle.acknowledge(commit) {
+    if let Err(error) = handle.operations().acknowledge(commit) {
         tracing::warn!("snooping: {error}");
     }
 }

@@ -316,17 +316,25 @@ impl StartingController {
             let socket = ControlSocket::open(&path, controller.handle.clone());
             controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
         }
-        controller.handle.register_gauge(files_gauge(options.memory.files.clone()));
+        controller.handle.operations().register_gauge(files_gauge(options.memory.files.clone()));
         if let Some(count) = options.control.heap_bytes {
-            controller.handle.register_gauge(heap_gauge(count));
+            controller.handle.operations().register_gauge(heap_gauge(count));
         }
         if let Some(tls) = options.openflow.tls.clone() {
             let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
-            controller.handle.register_gauge(expiry_gauge("maple_certificate_expires_seconds", meaning, tls));
+            controller.handle.operations().register_gauge(expiry_gauge(
+                "maple_certificate_expires_seconds",
+                meaning,
+                tls,
+            ));
         }
         if let Some(tls) = options.control.http.as_ref().and_then(|http| http.tls.clone()) {
             let meaning = "When the certificate of the HTTP API expires, in seconds since 1970. Only with --http-cert.";
-            controller.handle.register_gauge(expiry_gauge("maple_http_certificate_expires_seconds", meaning, tls));
+            controller.handle.operations().register_gauge(expiry_gauge(
+                "maple_http_certificate_expires_seconds",
+                meaning,
+                tls,
+            ));
         }
         let scrape = scrape(controller.handle.clone());
         if let Some(address) = options.control.metrics {
@@ -532,7 +540,7 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: ShardParts) -> io::
                 Ok(Err(error)) => format!("shard {} failed: {error}", id.0),
                 Err(_) => format!("shard {} panicked", id.0),
             };
-            let failure = failure + &handle.recording().map(Recording::crash_text).unwrap_or_default();
+            let failure = failure + &handle.operations().recording().map(Recording::crash_text).unwrap_or_default();
             tracing::error!("{failure}; the controller stops");
             handle.fail(failure);
         });

@@ -150,7 +150,7 @@ impl Exporter {
         let violations = lines.violations(shards);
         let violations = violations.iter().map(|((constraint, line), count)| ([&**constraint, &**line], *count));
         out.rows(&families::VIOLATIONS, violations)?;
-        out.rows(&families::HANDLER_FAILURES, [([], self.handle.handler_failures())])
+        out.rows(&families::HANDLER_FAILURES, [([], self.handle.operations().handler_failures())])
     }
 }
 

@@ -12,7 +12,7 @@ use maple_controller::control::socket::{
 };
 use maple_controller::control::transactions::ChangeError;
 use maple_controller::session::SwitchInfo;
-use maple_controller::{ClusterRole, Controller, ControllerOptions, Notice, RoleNews, StartError};
+use maple_controller::{ClusterRole, Controller, ControllerOptions, Notice, RoleError, RoleNews, StartError};
 use maple_core::state::{Mismatch, Value, Write};
 use maple_core::{Net, PacketHandle, Route};
 use maple_emulator::host::{FlowKind, Progress};
@@ -55,11 +55,8 @@ fn member() -> Maple {
 fn elect(members: &[Maple], leader: usize, generation: u64) {
     for (at, member) in members.iter().enumerate() {
         let leads = (at == leader).then_some(generation);
-        assert!(member.handle.set_role(ClusterRole {
-            own_generation: leads,
-            latest: Some(generation),
-            has_lease: true
-        }));
+        let role = ClusterRole { own_generation: leads, latest: Some(generation), has_lease: true };
+        assert_eq!(member.handle.operations().set_role(role), Ok(()));
     }
 }
 
@@ -148,7 +145,8 @@ fn the_switches_obey_one_of_three_controllers_after_the_other() {
 #[test]
 fn the_only_controller_has_no_role() {
     let maple = Maple::start();
-    assert!(!maple.handle.set_role(ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true }));
+    let role = ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true };
+    assert_eq!(maple.handle.operations().set_role(role), Err(RoleError::Alone));
     assert_eq!((maple.handle.role(), member().handle.role()), (None, Some(ClusterRole::default())));
 }
 

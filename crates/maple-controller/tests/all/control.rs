@@ -130,7 +130,7 @@ pub fn fill(maple: &Maple) -> Emulation {
     let lease = Lease { mac: Mac([2; 6]), ip: [10, 0, 0, 9].into(), location: at, ends: None };
     let members = snooping::members(&maple.handle.snapshot(), [239, 1, 1, 1].into(), &[at]);
     maple.handle.change([members, snooping::lease(&lease)].concat()).expect("it is acknowledged");
-    let (reloads, handle) = (maple.handle.serve_reloads(), maple.handle.clone());
+    let (reloads, handle) = (maple.handle.operations().serve_reloads(), maple.handle.clone());
     std::thread::spawn(move || {
         for request in reloads {
             let drop = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
@@ -142,9 +142,13 @@ pub fn fill(maple: &Maple) -> Emulation {
             let answer = match &request.task {
                 ReloadTask::Reload { tolerate, .. } => reload(*tolerate),
                 ReloadTask::Plan { .. } => {
-                    let rehearsal = handle.rehearsal().expect("no rules are being read");
-                    let plan =
-                        handle.plan(rehearsal, "drop.py".into(), drop.clone(), Fingerprint::from_parts(["drop"]));
+                    let rehearsal = handle.operations().rehearsal().expect("no rules are being read");
+                    let plan = handle.operations().plan(
+                        rehearsal,
+                        "drop.py".into(),
+                        drop.clone(),
+                        Fingerprint::from_parts(["drop"]),
+                    );
                     let plan = plan.expect("all shards answer");
                     Ok(ReloadAnswer::Planned(Box::new(plan)))
                 }
@@ -152,7 +156,7 @@ pub fn fill(maple: &Maple) -> Emulation {
             };
             if matches!(answer, Ok(ReloadAnswer::Reloaded { .. })) {
                 let policy = PolicyIdentity { name: "drop.py".into(), hash: Fingerprint::from_parts(["drop"]) };
-                handle.note_policy(PolicyAct::Reload, request.by.clone(), policy);
+                handle.operations().note_policy(PolicyAct::Reload, request.by.clone(), policy);
             }
             request.answer(answer);
         }
@@ -445,7 +449,7 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
         ("drops", Box::new(|handle| handle.drops(1).err())),
         ("count", Box::new(|handle| handle.count(CounterKind::Rules, None, Duration::from_secs(1)).err())),
         ("hits", Box::new(|handle| handle.access_hits().err())),
-        ("errors of f", Box::new(|handle| handle.policy_errors().err())),
+        ("errors of f", Box::new(|handle| handle.operations().policy_errors().err())),
         ("violations", Box::new(|handle| handle.violations().err())),
         ("explain", Box::new(|handle| handle.explain(packet.clone()).err())),
     ];
@@ -456,7 +460,7 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
     let answer = said(&path, r#"{"show": "switches"}"#);
     assert_eq!((&answer["error"], &answer["field"]), (&json!(late.to_string()), &json!("")));
     assert_eq!(late.to_string(), format!("worker {} did not answer within 0.5 s", late.shard));
-    assert!(maple.handle.unsettled().contains(&late.to_string()) && !maple.handle.is_alive());
+    assert!(maple.handle.unsettled().contains(&late.to_string()) && !maple.handle.operations().is_alive());
     gate.open();
     eventually("it answers again", || maple.handle.switches().is_ok_and(|all| all.len() == 2));
     for (name, question) in &questions {

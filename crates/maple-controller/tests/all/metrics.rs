@@ -33,7 +33,8 @@ fn scrape(maple: &Maple) -> String {
 
 /// Returns the text of a scrape, unless the server has no room for another client.
 fn try_scrape(maple: &Maple) -> Option<String> {
-    let mut stream = TcpStream::connect(maple.handle.metrics_address().expect("it exports")).expect("it accepts");
+    let mut stream =
+        TcpStream::connect(maple.handle.operations().metrics_address().expect("it exports")).expect("it accepts");
     stream.set_read_timeout(Some(LONG)).expect("a time limit");
     let request = b"GET /metrics HTTP/1.1\r\nHost: maple\r\nAccept: application/openmetrics-text\r\n\r\n";
     let mut answer = String::new();
@@ -97,13 +98,13 @@ fn frame(host: u8) -> Vec<u8> {
 
 #[test]
 fn metrics_are_not_exported_unless_asked_for() {
-    assert_eq!(Maple::start().handle.metrics_address(), None);
+    assert_eq!(Maple::start().handle.operations().metrics_address(), None);
 }
 
 #[test]
 fn an_address_in_use_is_an_error_that_names_it() {
     let maple = exporting(|_| {});
-    let address = maple.handle.metrics_address();
+    let address = maple.handle.operations().metrics_address();
     let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
     (options.openflow.listen, options.control.metrics, options.workers.pin) =
         (vec![SocketAddr::from(([127, 0, 0, 1], 0))], address, false);
@@ -130,7 +131,8 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     // There is no etcd, so it is told that it leads.
     let etcd = maple_etcd::Config::new(vec!["127.0.0.1:1".parse().expect("an address")]);
     let member = ClusterMember::join(&maple.handle, ClusterOptions::new(etcd, "campus", "a")).expect("it has a thread");
-    assert!(maple.handle.set_role(ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true }));
+    let role = ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true };
+    assert_eq!(maple.handle.operations().set_role(role), Ok(()));
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
     eventually("the link is found", || maple.handle.links().len() == 1);
@@ -344,7 +346,7 @@ fn a_flood_of_scrapers_and_half_requests_harms_no_switch() {
     }
     let maple = exporting(|_| {});
     let mut switch = Peer::up(&maple, Version::Of13, 1);
-    let address = maple.handle.metrics_address().expect("it exports");
+    let address = maple.handle.operations().metrics_address().expect("it exports");
     let mut halves = Vec::new();
     for _ in 0..300 {
         let mut half = TcpStream::connect(address).expect("it accepts");
@@ -381,7 +383,7 @@ fn other_parts_of_the_program_export_gauges_too() {
     let read = || vec![("a \"b\"".to_owned(), 1.5), ("c".to_owned(), -1.0)];
     let meaning = "When certificates expire.";
     let gauge = Gauge { name: "maple_certificate_expiry", meaning, label: Some("subject"), read: Box::new(read) };
-    maple.handle.register_gauge(gauge);
+    maple.handle.operations().register_gauge(gauge);
     let text = scrape(&maple);
     assert!(text.contains("# TYPE maple_certificate_expiry gauge\n"));
     assert!(text.contains("maple_certificate_expiry{subject=\"a \\\"b\\\"\"} 1.5\n"), "{text}");

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{LONG, Maple, eventually};
 use maple_controller::control::socket::{AskError, Invalidate, Request, Show, ask};
-use maple_controller::{Controller, ControllerOptions};
+use maple_controller::{Controller, ControllerOptions, Stopped};
+use maple_core::engine::Selection;
 use maple_core::network::PortKind;
 use maple_core::{Location, Net, PacketHandle, Route};
 use maple_emulator::host::{FlowKind, Progress};
@@ -220,6 +221,21 @@ fn a_policy_that_panics_stops_nothing_and_is_reported_once() {
     assert_eq!(told.len(), 1);
     assert!(told[0].packets >= Some(3), "{told:?}");
     assert_eq!((maple.handle.failure(), maple.connected().len()), (None, 1));
+}
+
+#[test]
+fn a_controller_that_has_stopped_says_so_to_who_still_has_a_handle() {
+    let mut options = ControllerOptions::new(Arc::new(shortest_path));
+    options.openflow.listen = vec![([127, 0, 0, 1], 0).into()];
+    options.workers.pin = false;
+    let controller = Controller::start(options).expect("the controller starts");
+    let handle = controller.handle();
+    assert_eq!((handle.operations().is_running(), handle.invalidate(Selection::All)), (true, Ok(())));
+    handle.stop();
+    assert_eq!(controller.wait(), Ok(()), "it did not fail");
+    let stopped = Stopped("the controller has stopped".into());
+    assert!(!handle.operations().is_running());
+    assert_eq!(handle.invalidate(Selection::All), Err(stopped));
 }
 
 #[test]

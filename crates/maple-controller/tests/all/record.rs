@@ -69,7 +69,7 @@ fn recorded_run(folder: &Path, shards: usize, version: Version, other: Option<Ar
             2 => emulation.link_down(Dpid(1), Dpid(2)).expect("there is such a link"),
             4 => emulation.link_up(Dpid(1), Dpid(2)).expect("there is such a link"),
             5 => {
-                let recording = maple.handle.recording().expect("it is recorded").clone();
+                let recording = maple.handle.operations().recording().expect("it is recorded").clone();
                 for policy in other.iter().chain([&first]) {
                     if !Arc::ptr_eq(policy, &first) {
                         let source = PolicySource::Builtin("builtin:other".into());
@@ -84,7 +84,7 @@ fn recorded_run(folder: &Path, shards: usize, version: Version, other: Option<Ar
     }
     emulation.stop().expect("it stops");
     let flow_mods = maple.count("of_flow_mods");
-    assert_eq!(maple.handle.recording().and_then(|recording| recording.failure()), None);
+    assert_eq!(maple.handle.operations().recording().and_then(|recording| recording.failure()), None);
     flow_mods
 }
 

@@ -139,12 +139,12 @@ fn outputs(out: &PacketOut) -> Vec<PortNo> {
 /// Lets one controller take over from another. The switches serve both meanwhile.
 fn take_over(old: Controller, folder: &Folder, remembers: bool, switches: &mut Switches) -> Controller {
     let handle = old.handle();
-    handle.serve_successors();
+    handle.operations().serve_successors();
     thread::scope(|scope| {
         let old = scope.spawn(move || {
             let began = Instant::now();
             while began.elapsed() < LONG {
-                match handle.successor() {
+                match handle.operations().successor() {
                     Some(successor) => return old.hand_over(successor).expect("the other one is there"),
                     None => thread::sleep(Duration::from_millis(1)),
                 }
@@ -255,7 +255,7 @@ fn switches_that_read_nothing_do_not_hold_up_a_take_over_one_after_the_other() {
             handle.send_frame(Location::new(Dpid(dpid), PortNo(1)), frame.clone()).expect("there is such a port");
         }
     }
-    handle.serve_successors();
+    handle.operations().serve_successors();
     thread::scope(|scope| {
         let new = scope.spawn(|| {
             let takeover = Takeover::ask(&folder.control(), false).expect("the other one answers");
@@ -264,7 +264,7 @@ fn switches_that_read_nothing_do_not_hold_up_a_take_over_one_after_the_other() {
         let began = Instant::now();
         let successor = std::iter::from_fn(|| {
             thread::sleep(Duration::from_millis(1));
-            Some(handle.successor())
+            Some(handle.operations().successor())
         });
         let successor = successor.take_while(|_| began.elapsed() < LONG).flatten().next().expect("somebody takes over");
         assert_eq!(old.hand_over(successor).expect("it is not too late"), 0, "none can be handed over");

@@ -84,13 +84,13 @@ fn as_many_readers_as_there_may_be_read_nothing_and_memory_is_bounded() {
             ryu: false,
         });
     });
-    let address = maple.handle.http_address().expect("it is served");
+    let address = maple.handle.operations().http_address().expect("it is served");
     let readers: Vec<BufReader<TcpStream>> = (0..READERS).map(|_| silent(address)).collect();
     let before = held_bytes();
     make_events(address, EVENTS);
     let grown = held_bytes().saturating_sub(before);
     assert!(grown < MOST_OF_READERS, "{grown} bytes more after {EVENTS} events");
-    let whole = maple.handle.log_since(0, Duration::ZERO).last().map(|line| line.number);
+    let whole = maple.handle.operations().log_since(0, Duration::ZERO).last().map(|line| line.number);
     assert!(whole >= Some(EVENTS as u64 - 1), "each was an event: {whole:?}");
     drop(readers);
 }

@@ -49,7 +49,7 @@ impl Policy for Spelled {
 fn with_all_groups(options: &mut ControllerOptions, tls: Option<Arc<Tls>>, record: Option<RecordOptions>) {
     let (deadlines, limits, timing) = (Deadlines::default(), QueueLimits::default(), Timing::default());
     options.engine = EngineOptions::default();
-    let _: fn(&Handle, ClusterRole) -> bool = Handle::set_role;
+    let _: fn(&Handle) -> Option<ClusterRole> = Handle::role;
     options.openflow = OpenFlowOptions { tls, deadlines, limits, timing, ..OpenFlowOptions::default() };
     options.workers = WorkerOptions { count: 1, pin: false, ..WorkerOptions::default() };
     options.memory = MemoryOptions { record, ..MemoryOptions::default() };

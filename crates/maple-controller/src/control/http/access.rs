@@ -128,7 +128,7 @@ impl Access {
     pub fn name(&self, headers: &HeaderMap) -> Arc<str> {
         let Some(tokens) = &self.tokens else { return "anybody".into() };
         let token = match bearer(headers) {
-            Some(shown) => tokens.find(shown, self.handle.files()),
+            Some(shown) => tokens.find(shown, self.handle.operations().files()),
             None => cookie(&self.cookie_name(), headers)
                 .and_then(|secret| self.session(tokens, secret))
                 .map(|(token, _)| token),
@@ -139,12 +139,12 @@ impl Access {
     /// Returns the session that a cookie names, with its token, if both are still good.
     fn session(&self, tokens: &TokenFile, secret: &str) -> Option<(Token, Session)> {
         let session = self.sessions.find(secret, Instant::now())?;
-        Some((tokens.of_digest(&session.token, self.handle.files())?, session))
+        Some((tokens.of_digest(&session.token, self.handle.operations().files())?, session))
     }
 
     /// Returns the name of the cookie of sessions.
     pub fn cookie_name(&self) -> String {
-        cookie_name(self.handle.http_address().map_or(0, |address| address.port()))
+        cookie_name(self.handle.operations().http_address().map_or(0, |address| address.port()))
     }
 
     /// Begins a session for a token. Returns the client, and what its cookie has.
@@ -167,7 +167,9 @@ impl Access {
     /// Reports whether what a client has shown is good still.
     pub fn is_good(&self, client: &Client) -> bool {
         let is_token = |digest: &TokenDigest| {
-            self.tokens.as_ref().is_some_and(|tokens| tokens.of_digest(digest, self.handle.files()).is_some())
+            self.tokens
+                .as_ref()
+                .is_some_and(|tokens| tokens.of_digest(digest, self.handle.operations().files()).is_some())
         };
         match &client.shows {
             Credential::Nothing => true,
@@ -190,7 +192,7 @@ impl Access {
     /// Returns the token that a client shows.
     fn token(&self, tokens: &TokenFile, shown: &str, peer: SocketAddr) -> Result<Token, Problem> {
         // A right token is never locked out: others may send from the same address.
-        if let Some(token) = tokens.find(shown, self.handle.files()) {
+        if let Some(token) = tokens.find(shown, self.handle.operations().files()) {
             return Ok(token);
         }
         let now = Instant::now();

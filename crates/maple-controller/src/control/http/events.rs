@@ -117,7 +117,7 @@ impl Events {
         let (mut line, mut looked) = (0, Instant::now());
         let mut commits = Commits { told: handle.snapshot().version(), earliest: looked };
         while !self.has_ended() {
-            for entry in handle.log_since(line, COMMIT_POLL.saturating_sub(looked.elapsed())) {
+            for entry in handle.operations().log_since(line, COMMIT_POLL.saturating_sub(looked.elapsed())) {
                 self.add_line(line, &entry);
                 line = entry.number + 1;
             }

@@ -114,7 +114,7 @@ impl HttpServer {
             return Err(HttpError::Unprotected);
         }
         if let Some(path) = &options.tokens {
-            handle.files().keep(KeptFile::Tokens, path);
+            handle.operations().files().keep(KeptFile::Tokens, path);
         }
         let tokens = options.tokens.as_deref().map(TokenFile::open).transpose()?;
         let has_tls = options.tls.is_some();

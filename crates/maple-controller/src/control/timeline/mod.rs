@@ -122,8 +122,9 @@ impl TimelineWriter {
         handle.keeps_timeline(Arc::clone(&timeline));
         let mut writer = TimelineWriter { timeline: Arc::clone(&timeline), follower: None, disk: None };
         if let Some(folder) = folder {
-            handle.files().keep(KeptFile::Timeline, &folder);
-            let (own, files, (ending, ended)) = (Arc::clone(&timeline), handle.files().clone(), bounded(0));
+            handle.operations().files().keep(KeptFile::Timeline, &folder);
+            let (own, files, (ending, ended)) =
+                (Arc::clone(&timeline), handle.operations().files().clone(), bounded(0));
             let serve = move || {
                 own.watch(|| disk::serve(&own, Folder::new(folder), &waiting, &files));
                 drop::<Sender<()>>(ending);
@@ -228,7 +229,7 @@ impl Timeline {
         let passed = || clock.now().0 / MILLISECOND;
         let reading = || Reading::take(passed, || milliseconds(SystemTime::now()));
         while !self.has_ended() {
-            let lines = handle.log_since(line, FOLLOW_INTERVAL);
+            let lines = handle.operations().log_since(line, FOLLOW_INTERVAL);
             let progress = asking.go_on(Instant::now(), clock.now().0, |minutes| ask_shards::ask(handle, &minutes));
             let is_quiet = lines.is_empty() && matches!(progress, AskingProgress::Nothing);
             if is_quiet && version == Some(handle.snapshot().version()) {

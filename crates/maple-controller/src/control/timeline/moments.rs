@@ -36,8 +36,11 @@ const MAX_DROPS: usize = 1000;
 /// [`RequestError`] if there is no timeline.
 pub(in crate::control) fn overview(handle: &Handle) -> Result<Value, RequestError> {
     let timeline = timeline(handle)?;
-    let recording =
-        handle.recording().filter(|recording| recording.failure().is_none()).map(|recording| recording.folder());
+    let recording = handle
+        .operations()
+        .recording()
+        .filter(|recording| recording.failure().is_none())
+        .map(|recording| recording.folder());
     let kept = timeline.kept();
     let kept = match kept.as_ref() {
         Ok(kept) => kept,
@@ -105,7 +108,7 @@ pub(in crate::control) fn at(handle: &Handle, time: Option<u64>) -> Result<Value
 /// Returns the command that prints the network at a time of this run, in milliseconds, as its recording has it. `None`
 /// without a recording that goes on.
 fn replay_command(handle: &Handle, passed: u64) -> Option<String> {
-    let recording = handle.recording().filter(|recording| recording.failure().is_none())?;
+    let recording = handle.operations().recording().filter(|recording| recording.failure().is_none())?;
     // With all that a look in this millisecond has seen, though the clocks may be a little apart.
     let until = recording.timestamp(Time((passed + DRIFT + 2) * MILLISECOND));
     let folder = std::path::absolute(recording.folder()).unwrap_or_else(|_| recording.folder().to_owned());

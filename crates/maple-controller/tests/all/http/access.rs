@@ -237,7 +237,7 @@ fn beyond_the_loopback_interface_there_are_tls_and_tokens() {
     let maple = Maple::with(|options| {
         options.control.http = Some(http_options(address, Some(tls), Some(tokens)));
     });
-    let port = maple.handle.http_address().expect("it is served").port();
+    let port = maple.handle.operations().http_address().expect("it is served").port();
     let mut stream = connect(([127, 0, 0, 1], port).into(), &authority.client(None, &versions()));
     let ask = Ask::get("/v1/controller").with("Host", "maple.example");
     stream.write_all(ask.to_text().as_bytes()).expect("it reads");
@@ -245,5 +245,5 @@ fn beyond_the_loopback_interface_there_are_tls_and_tokens() {
     assert_eq!(said.status, 200, "{said:?}");
     let about = said.json();
     assert!(about["http_certificate_expires"].as_u64() > Some(0) && about["certificate_expires"].is_null(), "{about}");
-    assert!(maple.handle.http_has_tls());
+    assert!(maple.handle.operations().http_has_tls());
 }

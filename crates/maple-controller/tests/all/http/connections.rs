@@ -107,7 +107,7 @@ fn an_answer_that_is_not_read_is_cut_off() {
 #[test]
 fn a_request_in_progress_is_answered_though_the_controller_ends() {
     let served = impatient(|deadlines| deadlines.end = Duration::from_secs(20));
-    let reloads = served.maple.handle.serve_reloads();
+    let reloads = served.maple.handle.operations().serve_reloads();
     let ask = Ask::new("POST", "/v1/rest", ADMIN);
     let stream = begin(&served, &ask.to_text());
     let mut events = BufReader::new(begin(&served, &Ask::get("/v1/events").to_text()));

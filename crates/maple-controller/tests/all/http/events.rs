@@ -104,7 +104,7 @@ fn change(served: &Served, number: i64) {
 
 /// Makes a line of the log.
 fn tell(served: &Served, number: usize) {
-    served.maple.handle.listener_failed(format!("error {number}").into());
+    served.maple.handle.operations().listener_failed(format!("error {number}").into());
 }
 
 /// Returns the number of an event, which its id ends with.

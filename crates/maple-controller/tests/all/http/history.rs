@@ -90,7 +90,7 @@ fn a_policy_that_writes_much_pushes_out_nothing_that_people_did() {
         };
         let write = Write::Table { table: "seen".into(), key: number.into(), value: Some(Stored::from(true)) };
         let commit = store.change_as(vec![write], by).expect("any type");
-        assert!(served.maple.handle.committed(commit));
+        assert_eq!(served.maple.handle.operations().committed(commit), Ok(()));
     }
     assert_eq!(served.read("/v1/history?who=s")["total"], 1);
     let of_policy = served.read("/v1/history?kind=policy&limit=1");

@@ -83,7 +83,7 @@ impl Served {
             options.control.http = Some(http_options(([127, 0, 0, 1], 0), None, tokens));
             change(options);
         });
-        let address = maple.handle.http_address().expect("it is served");
+        let address = maple.handle.operations().http_address().expect("it is served");
         Served { maple, address, _folder: folder }
     }
 

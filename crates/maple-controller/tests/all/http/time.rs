@@ -215,7 +215,7 @@ fn a_moment_names_the_command_that_shows_it_exactly_while_the_run_is_recorded() 
     let time = kept(&recorded, 4, 2);
     let then = recorded.read(&format!("/v1/time/at?t={time}"));
     let command = then["replay"].as_str().expect("a command").to_owned();
-    let run = recorded.maple.handle.recording().expect("it is recorded").folder().display().to_string();
+    let run = recorded.maple.handle.operations().recording().expect("it is recorded").folder().display().to_string();
     let until = command.strip_prefix(&format!("maple replay '{run}' --until ")).expect("the recording of this run");
     let until = until.strip_suffix(" --network").expect("it prints the network");
     // The millisecond after that of the moment, by the clock of the run: both clocks were read at almost the same time.
