@@ -22,7 +22,7 @@ fn multicast_group(pkt: &Packet, net: &Net) -> Route {
         let Some(src) = net.locate(pkt.eth_src()) else { return Route::drop() };
         let (sender, group) = (pkt.eth_src().get(), pkt.ipv4_dst().get());
         let others = members(group).iter().map(|last| Mac([0, 0, 0, 0, 0, *last])).filter(|mac| *mac != sender);
-        return Route::union(others.filter_map(|mac| net.locate(mac)).map(|at| net.shortest_path(src, at)));
+        return Route::multicast(others.filter_map(|mac| net.locate(mac)).map(|at| net.shortest_path(src, at)));
     }
     if pkt.is_multicast() {
         return net.flood();

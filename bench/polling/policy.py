@@ -13,8 +13,8 @@ def busy_ports(net: Net) -> int:
     ends = [end for link in net.links() for end in link]
     ports = [(end.switch, end.port) for end in ends]
     ports += [(switch, port) for switch in net.switches() for port in net.edge_ports(switch)]
-    loads = [net.port(switch, port) for switch, port in ports]
-    return sum(load.busier_than(mbps=1) or load.received.busier_than(mbps=1) for load in loads)
+    loads = [net.port_load(switch, port) for switch, port in ports]
+    return sum(load.is_above(mbps=1) or load.received.is_above(mbps=1) for load in loads)
 
 
 @policy

@@ -822,24 +822,25 @@ class Net:
         """
 
     @overload
-    def port(self, switch: int, port: int, *, capacity: float | None = None) -> Load:
-        """What a port sends; ``.received`` is what it receives. Also for a place: ``net.port(net.locate(src))``.
+    def port_load(self, switch: int, port: int, *, capacity: float | None = None) -> Load:
+        """What a port sends; ``.received`` is what it receives. Also for a place: ``net.port_load(net.locate(src))``.
 
         :param capacity: what the port can send, in Mbit/s, where the switch does not say so or is wrong.
         """
 
     @overload
-    def port(self, switch: _Place, port: None = None, *, capacity: float | None = None) -> Load: ...
+    def port_load(self, switch: _Place, port: None = None, *, capacity: float | None = None) -> Load: ...
     @overload
-    def link(self, a: int, b: int, *, capacity: float | None = None) -> Load:
+    def link_load(self, a: int, b: int, *, capacity: float | None = None) -> Load:
         """What the switch ``a`` sends to the next switch ``b``, over the busiest link between them; 0 while there is no
-        link. With two places, as in ``net.link(*link)`` for one of :meth:`links`: over this link, from ``a`` to ``b``.
+        link. With two places, as in ``net.link_load(*link)`` for one of :meth:`links`: over this link, from ``a`` to
+        ``b``.
 
         :param capacity: what a link can carry, in Mbit/s, where the switch does not say so or is wrong.
         """
 
     @overload
-    def link(self, a: _Place, b: _Place, *, capacity: float | None = None) -> Load: ...
+    def link_load(self, a: _Place, b: _Place, *, capacity: float | None = None) -> Load: ...
     def traffic(self, src: _MacLike | _IpLike, dst: _MacLike | _IpLike, *, capacity: float | None = None) -> Load:
         """What one host sends to another, as counted by rules that match both, by MAC or IP addresses, at the switch of
         ``src``; 0 for a host that was not seen.
@@ -875,8 +876,8 @@ class Net:
 
 @final
 class Load:
-    """The measured load of a port, of a link, or from one host to another: :meth:`Net.port`, :meth:`Net.link`,
-    :meth:`Net.traffic`. For one run of the policy, like :class:`Net`.
+    """The measured load of a port, of a link, or from one host to another: :meth:`Net.port_load`,
+    :meth:`Net.link_load`, :meth:`Net.traffic`. For one run of the policy, like :class:`Net`.
 
     Each answer is a dependency with hysteresis: the policy decides again when the *answer* changes, not after each
     measurement. A load is measured each ``--poll``, from the first question of a policy on. Until there are two
@@ -885,12 +886,12 @@ class Load:
     >>> @policy
     ... def off_the_busy_link(pkt, net):
     ...     src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
-    ...     if net.traffic(pkt.eth_src, pkt.eth_dst).busier_than(mbps=50, until=20):
+    ...     if net.traffic(pkt.eth_src, pkt.eth_dst).is_above(mbps=50, until=20):
     ...         return net.path(src, dst, weight="long_way")
     ...     return net.shortest_path(src, dst)
     """
 
-    def busier_than(self, share: float | None = None, *, mbps: float | None = None, until: float | None = None) -> bool:
+    def is_above(self, share: float | None = None, *, mbps: float | None = None, until: float | None = None) -> bool:
         """Whether the load became more than this, and was not at most ``until`` since.
 
         :param share: a share of the capacity, 0 to 1. False if the capacity is unknown.

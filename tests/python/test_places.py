@@ -84,7 +84,7 @@ def sent(at: Any) -> Policy:
         lambda at: lambda _, net: to(2) if net.is_up(at) else drop(),
         lambda at: lambda _, net: net.shortest_path((1, 1), at),
         lambda at: lambda _, net: net.shortest_path(at, (1, 1)),
-        lambda at: lambda _, net: to(2) if net.port(at).busier_than(mbps=3) else drop(),
+        lambda at: lambda _, net: to(2) if net.port_load(at).is_above(mbps=3) else drop(),
         lambda at: lambda *_: hops([(1, 3), at]),
         lambda at: lambda *_: to(2).copy_to(at),
         lambda at: policy(lambda _, net: net.shortest_path((1, 1), (2, 1)), dhcp_servers=[at], snoop="dhcp"),
@@ -114,7 +114,7 @@ def test_links_are_named_by_an_end_as_text(bench: Bench) -> None:
     weights("costs", {"1:3": 5})
     assert not bench.decide(lambda _, net: net.path((1, 1), (2, 1), weight="costs"), OWN).error
     bench.load("1:3", sent=7)
-    assert bench.decide(lambda _, net: to(2) if net.link("1:3", "2:3").busier_than(mbps=6) else drop(), OWN).copies
+    assert bench.decide(lambda _, net: to(2) if net.link_load("1:3", "2:3").is_above(mbps=6) else drop(), OWN).copies
     red = Slice(f, ports=["1:1", "2:1"], links=["1:3"])
     assert [at.switch for at, _ in bench.decide(slices({"red": red}), OWN).copies] == [2]
 

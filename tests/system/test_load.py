@@ -24,7 +24,7 @@ def elephants_go_round(pkt, net):
     src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
     if dst is None:
         return flood()
-    if net.traffic(pkt.eth_src, pkt.eth_dst).busier_than(mbps=0.3, until=0.05):
+    if net.traffic(pkt.eth_src, pkt.eth_dst).is_above(mbps=0.3, until=0.05):
         return net.path(src, dst, weight="detour")
     return net.shortest_path(src, dst)
 """

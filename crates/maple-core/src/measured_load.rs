@@ -13,6 +13,9 @@ use crate::policy_error::PolicyError;
 use crate::run::Net;
 use crate::state::{Cell, CellValue};
 
+/// The number of bits in a megabit.
+const MEGABIT: f64 = 1e6;
+
 /// A measured rate, or the greatest of several (of parallel links). It is valid for one run, like [`Net`]: its
 /// methods panic after that.
 ///
@@ -24,7 +27,7 @@ use crate::state::{Cell, CellValue};
 /// fn decide(pkt: &PacketHandle, net: &Net) -> Route {
 ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return Route::flood() };
 ///     // Large flows leave the shortest path: from more than 50 Mbit/s on, until they are at 20 or below.
-///     if net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000) {
+///     if net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50.0, 20.0) {
 ///         return net.path(src, dst, "distance");
 ///     }
 ///     net.shortest_path(src, dst)
@@ -47,14 +50,14 @@ impl fmt::Debug for Load {
 impl Net {
     /// Returns the load of what a port sends. [`Load::received`] turns it into what the port receives.
     #[must_use]
-    pub fn port(&self, at: Location) -> Load {
+    pub fn port_load(&self, at: Location) -> Load {
         self.load(vec![Gauge::Sent(at)])
     }
 
     /// Returns the load of what one switch sends to another over the link between them. If there are several links, the
     /// busiest counts. Without a link the load is 0.
     #[must_use]
-    pub fn link(&self, from: Dpid, to: Dpid) -> Load {
+    pub fn link_load(&self, from: Dpid, to: Dpid) -> Load {
         let ports = match self.read(Cell::LinkPorts(from, to)) {
             CellValue::Ports(ports) => ports,
             _ => Vec::new(),
@@ -64,9 +67,11 @@ impl Net {
 
     /// Returns the load of the link between two ports, from the first to the second. Without such a link the load is 0.
     #[must_use]
-    pub fn link_at(&self, from: Location, to: Location) -> Load {
+    pub fn link_load_at(&self, from: Location, to: Location) -> Load {
         match self.read(Cell::Port(from)) {
-            CellValue::Port(Some(PortInfo { up: true, kind: PortKind::Link(peer) })) if peer == to => self.port(from),
+            CellValue::Port(Some(PortInfo { up: true, kind: PortKind::Link(peer) })) if peer == to => {
+                self.port_load(from)
+            }
             _ => self.no_load(),
         }
     }
@@ -117,24 +122,26 @@ impl Load {
         self
     }
 
-    /// Sets the bit/s with which [`Load::utilisation`] and [`Load::is_share_above`] compare the load. Otherwise they
-    /// compare it with the speed of the port that the switch reports.
+    /// Sets the capacity, in Mbit/s, with which [`Load::utilisation`] and [`Load::is_share_above`] compare the load.
+    /// Otherwise they compare it with the speed of the port that the switch reports.
     #[must_use]
-    pub fn relative_to(mut self, capacity: u64) -> Load {
-        self.capacity = Some(capacity);
+    pub fn relative_to(mut self, mbps: f64) -> Load {
+        self.capacity = Some(bits(mbps));
         self
     }
 
-    /// Reports whether the load has exceeded `from` bit/s, and has not been `until` bit/s or less since.
+    /// Reports whether the load has exceeded `mbps` Mbit/s, and has not been `until` Mbit/s or less since.
     ///
     /// # Panics
-    /// If `until` is more than `from`. In a policy that is an error of this packet.
+    /// If `until` is more than `mbps`, or if one of them is negative or not a number. In a policy that is an error of
+    /// this packet.
     #[must_use]
-    pub fn is_above(&self, from: u64, until: u64) -> bool {
+    pub fn is_above(&self, mbps: f64, until: f64) -> bool {
         assert!(
-            until <= from,
-            "a load that is high above {from} bit/s until it is at most {until}: until is more than from"
+            0.0 <= until && until <= mbps,
+            "a load that is high above {mbps} Mbit/s until it is at most {until}: no such loads"
         );
+        let (from, until) = (bits(mbps), bits(until));
         self.gauges.iter().any(|gauge| self.step(gauge, Scale::Above { from, until }) > 0)
     }
 
@@ -166,10 +173,11 @@ impl Load {
         f64::from(self.gauges.iter().map(tenths).max().unwrap_or(0)) / 10.0
     }
 
-    /// Returns the capacity of the port, in bit/s; `None` if neither the switch nor the policy states it.
+    /// Returns the capacity of the port, in Mbit/s; `None` if neither the switch nor the policy states it.
     #[must_use]
-    pub fn capacity(&self) -> Option<u64> {
-        self.gauges.iter().filter_map(|gauge| self.whole(gauge)).min()
+    pub fn capacity(&self) -> Option<f64> {
+        let least = self.gauges.iter().filter_map(|gauge| self.whole(gauge)).min();
+        least.map(|bits| bits as f64 / MEGABIT)
     }
 
     /// Returns the gauges that the load is the greatest of.
@@ -192,4 +200,9 @@ impl Load {
             _ => None,
         })
     }
+}
+
+/// Converts Mbit/s to bit/s.
+fn bits(mbps: f64) -> u64 {
+    (mbps * MEGABIT).round() as u64
 }

@@ -143,7 +143,7 @@ impl Net {
     ///         return Route::flood();
     ///     };
     ///     let members = net.members(Ipv4Addr::from(group as u32)).into_iter().filter(|at| *at != src);
-    ///     Route::union(members.map(|at| net.shortest_path(src, at)))
+    ///     Route::multicast(members.map(|at| net.shortest_path(src, at)))
     /// }
     /// ```
     pub fn members(&self, group: impl Into<MulticastGroup>) -> Vec<Location> {

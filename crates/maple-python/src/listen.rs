@@ -85,7 +85,7 @@ impl PyListener {
 pub fn send_frame(py: Python<'_>, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny>) -> PyResult<()> {
     let (at, frame) = (PyLocation::from_object(at)?, frame_bytes(frame)?);
     let Some(controller) = host::controller() else { return Err(PyRuntimeError::new_err("no controller runs")) };
-    py.detach(|| controller.send_frame(at, frame)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    py.detach(|| controller.send_frame(frame, at)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
 /// The counters of a port: received packets, bytes, dropped and bad packets, then these four for sent packets.

@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 
 use crate::current::{self, Ticket};
 
-/// Bits per second in one Mbit/s.
-const MEGA: f64 = 1e6;
+/// The number of bits in a megabit.
+const MEGABIT: f64 = 1e6;
 /// The default of `until`, as a share of the threshold: a load stays high until it falls to this share.
 const UNTIL: f64 = 0.8;
 
@@ -17,8 +17,8 @@ const UNTIL: f64 = 0.8;
 pub struct PyLoad {
     ticket: Ticket,
     gauges: Vec<Gauge>,
-    /// The capacity that the policy gave, in bits per second.
-    capacity: Option<u64>,
+    /// The capacity that the policy gave, in Mbit/s.
+    capacity: Option<f64>,
 }
 
 impl PyLoad {
@@ -27,8 +27,8 @@ impl PyLoad {
     /// # Errors
     /// `ValueError` if the capacity is not a positive number.
     pub fn new(ticket: Ticket, load: &Load, capacity: Option<f64>) -> PyResult<PyLoad> {
-        let capacity = capacity.map(|capacity| bits(capacity, "capacity")).transpose()?;
-        if capacity == Some(0) {
+        let in_bits = capacity.map(|capacity| bits(capacity, "capacity")).transpose()?;
+        if in_bits == Some(0) {
             return Err(PyValueError::new_err("capacity is a number of Mbit/s, and more than 0"));
         }
         Ok(PyLoad { ticket, gauges: load.gauges().to_vec(), capacity })
@@ -65,7 +65,7 @@ pub fn bits(mbps: f64, name: &str) -> PyResult<u64> {
     if !mbps.is_finite() || mbps < 0.0 {
         return Err(PyValueError::new_err(format!("{name} is a number of Mbit/s, 0 or more, not {mbps}")));
     }
-    Ok((mbps * MEGA).round() as u64)
+    Ok((mbps * MEGABIT).round() as u64)
 }
 
 #[pymethods]
@@ -82,33 +82,32 @@ impl PyLoad {
 
     /// Reports whether the load became more than this, and was not at most `until` since.
     #[pyo3(signature = (share = None, *, mbps = None, until = None))]
-    fn busier_than(&self, share: Option<f64>, mbps: Option<f64>, until: Option<f64>) -> PyResult<bool> {
+    fn is_above(&self, share: Option<f64>, mbps: Option<f64>, until: Option<f64>) -> PyResult<bool> {
         let from = match (share, mbps) {
             (Some(from), None) | (None, Some(from)) => from,
             _ => {
                 return Err(PyTypeError::new_err(
-                    "busier_than() takes a share, such as busier_than(0.8), or Mbit/s, such as busier_than(mbps=50)",
+                    "is_above() takes a share, such as is_above(0.8), or Mbit/s, such as is_above(mbps=50)",
                 ));
             }
         };
         let until = until.unwrap_or(UNTIL * from);
         if !(0.0 <= until && until <= from && from.is_finite()) {
             return Err(PyValueError::new_err(format!(
-                "busier_than(): busy begins above {from} and ends at until={until}, which is between 0 and that"
+                "is_above(): busy begins above {from} and ends at until={until}, which is between 0 and that"
             )));
         }
         if mbps.is_some() {
-            let (from, until) = (bits(from, "mbps")?, bits(until, "until")?);
             return self.ask(|load| load.is_above(from, until));
         }
         if from > 1.0 {
             return Err(PyValueError::new_err(format!(
-                "busier_than({from}): a share is at most 1, all that can be sent; for Mbit/s write busier_than(mbps={from})"
+                "is_above({from}): a share is at most 1, all that can be sent; for Mbit/s write is_above(mbps={from})"
             )));
         }
         if self.needs_capacity() {
             return Err(PyValueError::new_err(
-                "a share of what? net.traffic(src, dst, capacity=100) says Mbit/s, or ask busier_than(mbps=…)",
+                "a share of what? net.traffic(src, dst, capacity=100) says Mbit/s, or ask is_above(mbps=…)",
             ));
         }
         self.ask(|load| load.is_share_above(from, until))
@@ -126,11 +125,11 @@ impl PyLoad {
     /// The capacity, in Mbit/s.
     #[getter]
     fn capacity(&self) -> PyResult<Option<f64>> {
-        Ok(self.ask(|load| load.capacity())?.map(|bits| bits as f64 / MEGA))
+        self.ask(|load| load.capacity())
     }
 
     fn __bool__(&self) -> PyResult<bool> {
-        Err(PyTypeError::new_err("a load is neither true nor false; ask .busier_than(0.8) or .utilisation >= 0.5"))
+        Err(PyTypeError::new_err("a load is neither true nor false; ask .is_above(0.8) or .utilisation >= 0.5"))
     }
 
     fn __repr__(&self) -> String {

@@ -206,7 +206,7 @@ impl PyNet {
     /// Sends a frame that the policy made out of an edge port, in addition to the route of the packet.
     fn send(&self, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny>) -> PyResult<()> {
         let (at, frame) = (PyLocation::from_object(at)?, frame_bytes(frame)?);
-        let sent = current::with_net(self.ticket, |net| net.try_send(at, frame))?;
+        let sent = current::with_net(self.ticket, |net| net.try_send(frame, at))?;
         sent.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
@@ -363,25 +363,25 @@ impl PyNet {
 
     /// Returns the traffic that a port sends.
     #[pyo3(signature = (switch, port = None, *, capacity = None))]
-    fn port(
+    fn port_load(
         &self,
         switch: &Bound<'_, PyAny>,
         port: Option<&Bound<'_, PyAny>>,
         capacity: Option<f64>,
     ) -> PyResult<PyLoad> {
         let at = PyLocation::from_arguments(switch, port)?;
-        let load = current::with_net(self.ticket, |net| net.port(at))?;
+        let load = current::with_net(self.ticket, |net| net.port_load(at))?;
         PyLoad::new(self.ticket, &load, capacity)
     }
 
     /// Returns the traffic of a switch to the next one, over the busiest link between them.
     #[pyo3(signature = (a, b, *, capacity = None))]
-    fn link(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>, capacity: Option<f64>) -> PyResult<PyLoad> {
+    fn link_load(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>, capacity: Option<f64>) -> PyResult<PyLoad> {
         let load = match (a.extract::<u64>(), b.extract::<u64>()) {
-            (Ok(a), Ok(b)) => current::with_net(self.ticket, |net| net.link(Dpid(a), Dpid(b)))?,
+            (Ok(a), Ok(b)) => current::with_net(self.ticket, |net| net.link_load(Dpid(a), Dpid(b)))?,
             _ => {
                 let (a, b) = (PyLocation::from_object(a)?, PyLocation::from_object(b)?);
-                current::with_net(self.ticket, |net| net.link_at(a, b))?
+                current::with_net(self.ticket, |net| net.link_load_at(a, b))?
             }
         };
         PyLoad::new(self.ticket, &load, capacity)

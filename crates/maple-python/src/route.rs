@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use maple_core::network::{BadLocation, Hop, Location};
 use maple_core::policy::PolicyError;
-use maple_core::route::{FRAME_BYTES, Limit, Route};
+use maple_core::route::{FRAME_BYTES, Limit, Route, choose_by};
 use maple_core::run::{HostLocation, Observe as _};
 use maple_wire::{Dpid, Field, PortNo};
 use pyo3::basic::CompareOp;
@@ -421,7 +421,7 @@ pub fn hops(hops: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
 /// Sends the packet along all of these routes, over each hop once.
 #[pyfunction]
 pub fn multicast(routes: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
-    Ok(PyRoute::here(routes.py(), Route::union(listed(routes, "multicast()")?)))
+    Ok(PyRoute::here(routes.py(), Route::multicast(listed(routes, "multicast()")?)))
 }
 
 /// Returns one of several routes, the same one for packets that agree in these fields.
@@ -446,7 +446,7 @@ pub fn ecmp(py: Python<'_>, routes: &Bound<'_, PyAny>, by: &Bound<'_, PyAny>) ->
     if current::packet().is_none() {
         return Err(PyRuntimeError::new_err("ecmp() looks at a packet: it is for policies"));
     }
-    Ok(PyRoute::here(py, Route::one_by(routes, read, &by)))
+    Ok(PyRoute::here(py, choose_by(routes, read, &by)))
 }
 
 /// Returns the routes in an iterable.

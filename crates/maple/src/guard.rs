@@ -79,7 +79,7 @@ impl fmt::Debug for RouteConstraint {
 /// use maple::net::Mac;
 ///
 /// let staff: Prefix<Ipv4Addr> = "10.0.1.0/24".parse()?;
-/// let group = HostGroup::hosts(staff).and(HostGroup::mac(Mac([0, 0, 0, 0, 0, 5])));
+/// let group = HostGroup::hosts(staff).or(HostGroup::mac(Mac([0, 0, 0, 0, 0, 5])));
 /// assert_ne!(group, HostGroup::hosts(staff));
 /// # Ok::<(), maple::field::PrefixError>(())
 /// ```
@@ -166,18 +166,18 @@ impl HostGroup {
         HostGroup(vec![Member::Fits(cond)])
     }
 
-    /// Returns the union of both groups.
+    /// Returns the union of both groups: who is in one of them or in both.
     ///
     /// ```
     /// use maple::guard::{HostGroup, max_hops};
     /// use maple::testing::*;
     ///
-    /// let two_ports = HostGroup::place((1, 1)).and(HostGroup::place((1, 2)));
+    /// let two_ports = HostGroup::place((1, 1)).or(HostGroup::place((1, 2)));
     /// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(0, &two_ports)]);
     /// let bench = Bench::new().switch(1, 1..=3);
     /// assert_eq!([1, 2, 3].map(|port| bench.decide(&policy, &tcp(1, 2), bench.port(1, port)).exits().len()), [0, 0, 2]);
     /// ```
-    pub fn and(mut self, other: HostGroup) -> HostGroup {
+    pub fn or(mut self, other: HostGroup) -> HostGroup {
         self.0.extend(other.0);
         self
     }

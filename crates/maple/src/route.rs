@@ -12,7 +12,7 @@
 /// assert!(decision.copies().iter().all(|(_, frame)| frame.starts_with(&[2, 0, 0, 0, 0, 9])));
 ///
 /// // Flows are spread over both ports, by the bits of their source ports that decide.
-/// let spread = |pkt: &Packet, _: &Net| Route::one_of([2, 3].map(|port| Route::to([PortNo(port)])), pkt, &[Field::TcpSrc]);
+/// let spread = |pkt: &Packet, _: &Net| Route::ecmp([2, 3].map(|port| Route::to([PortNo(port)])), pkt, &[Field::TcpSrc]);
 /// let exits = |src| bench.decide(&spread, &tcp(src, 80), bench.port(1, 1)).exits();
 /// assert!((1..20).any(|src| exits(src) != exits(0)));
 /// ```

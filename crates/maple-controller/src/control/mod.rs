@@ -288,7 +288,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`SendError`] if the port cannot send it. If the port goes down at that moment, the frame is lost.
-    pub fn send_frame(&self, at: Location, frame: Vec<u8>) -> Result<(), SendError> {
+    pub fn send_frame(&self, frame: Vec<u8>, at: Location) -> Result<(), SendError> {
         if !FRAME_BYTES.contains(&frame.len()) {
             return Err(SendError::Length(frame.len()));
         }

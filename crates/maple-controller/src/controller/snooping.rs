@@ -38,7 +38,7 @@ fn perform(handle: &Handle, effects: impl Iterator<Item = SnoopEffect>) {
         match effect {
             SnoopEffect::Write(write) => writes.push(write),
             // If the port is down, there is no host to query.
-            SnoopEffect::Send(frame) => drop(handle.send_frame(frame.at, frame.bytes.to_vec())),
+            SnoopEffect::Send(frame) => drop(handle.send_frame(frame.bytes.to_vec(), frame.at)),
             SnoopEffect::Warn(reason, times) => handle.publish(Notice::Ignored { reason, times }),
         }
     }

@@ -128,16 +128,16 @@ fn frames_go_out_of_edge_ports_of_every_shard_and_of_no_other_port() {
     let (maple, emulation, listener) = ring(Version::Of13, &[], |_, _| Route::drop());
     let hello = Frame::ethernet(BROADCAST, [2, 0, 0, 0, 0, 0xfe]).raw(0x88b5, b"hello");
     let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
-    eventually("hosts' ports are known", || (1..=4).all(|n| maple.handle.send_frame(at(n, 1), hello.clone()).is_ok()));
+    eventually("hosts' ports are known", || (1..=4).all(|n| maple.handle.send_frame(hello.clone(), at(n, 1)).is_ok()));
     for name in ["h1", "h2", "h3", "h4"] {
         eventually("the frame arrives", || {
             emulation.with_network(move |network| network.host(name).unwrap().counters().received > 0).unwrap()
         });
     }
-    assert_eq!(maple.handle.send_frame(at(9, 1), hello.clone()), Err(SendError::NoSwitch(Dpid(9))));
-    assert_eq!(maple.handle.send_frame(at(1, 2), hello.clone()), Err(SendError::NoEdge(Dpid(1), PortNo(2))));
-    assert_eq!(maple.handle.send_frame(at(1, 99), hello), Err(SendError::NoEdge(Dpid(1), PortNo(99))));
-    assert_eq!(maple.handle.send_frame(at(1, 1), vec![0; 13]), Err(SendError::Length(13)));
+    assert_eq!(maple.handle.send_frame(hello.clone(), at(9, 1)), Err(SendError::NoSwitch(Dpid(9))));
+    assert_eq!(maple.handle.send_frame(hello.clone(), at(1, 2)), Err(SendError::NoEdge(Dpid(1), PortNo(2))));
+    assert_eq!(maple.handle.send_frame(hello, at(1, 99)), Err(SendError::NoEdge(Dpid(1), PortNo(99))));
+    assert_eq!(maple.handle.send_frame(vec![0; 13], at(1, 1)), Err(SendError::Length(13)));
     assert!(listener.next(Duration::ZERO).is_ok(), "switches came");
 }
 

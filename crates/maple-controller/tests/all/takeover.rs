@@ -252,7 +252,7 @@ fn switches_that_read_nothing_do_not_hold_up_a_take_over_one_after_the_other() {
     let frame = vec![0; *FRAME_BYTES.end()];
     for _ in 0..16 * 1024 * 1024 / frame.len() {
         for dpid in 1..=SILENT {
-            handle.send_frame(Location::new(Dpid(dpid), PortNo(1)), frame.clone()).expect("there is such a port");
+            handle.send_frame(frame.clone(), Location::new(Dpid(dpid), PortNo(1))).expect("there is such a port");
         }
     }
     handle.operations().serve_successors();

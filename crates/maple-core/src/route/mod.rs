@@ -9,6 +9,7 @@
 
 mod composed;
 mod copies;
+mod ecmp;
 mod questions;
 mod resolve;
 mod route_view;
@@ -22,6 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use maple_wire::{Field, PortNo};
 
 pub use copies::rewritten;
+pub use ecmp::{SPREAD_BITS, choose_by};
 pub(crate) use resolve::{Goal, OpenGoal};
 pub use route_view::{Delivery, RouteView};
 
@@ -35,7 +37,7 @@ use crate::state::Cell;
 use crate::trace::{Source, caller};
 
 /// f's answer: drop, or a tree of hops from the ingress to one or more egress ports, with header rewrites, queue and
-/// meter. Build with [`Route::drop`], [`Route::flood`], [`Route::to`], [`Route::hops`], [`Route::union`] or the
+/// meter. Build with [`Route::drop`], [`Route::flood`], [`Route::to`], [`Route::hops`], [`Route::multicast`] or the
 /// queries of [`crate::run::Net`].
 #[derive(Clone, Default)]
 #[must_use = "a route that the policy does not return sends nothing"]
@@ -121,16 +123,6 @@ impl PathReads {
         let end = self.end.filter(|_| path.is_some()).map(Cell::IsPlace);
         path.into_iter().chain(end)
     }
-}
-
-/// The number of bits of a packet that choose between routes: with 8, at most 256 rules replace one rule for each flow.
-pub const SPREAD_BITS: u32 = 8;
-
-/// Returns a number whose every bit depends on all bits of the argument (the finish of SplitMix64).
-fn scatter(number: u64) -> u64 {
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
 }
 
 impl PartialEq for Route {
@@ -326,11 +318,11 @@ impl Route {
     /// use maple_core::Route;
     /// use maple_wire::PortNo;
     ///
-    /// let both = Route::union([Route::to([PortNo(1)]), Route::unreachable()]);
-    /// assert!(!both.is_unreachable() && Route::union([Route::unreachable()]).is_unreachable());
+    /// let both = Route::multicast([Route::to([PortNo(1)]), Route::unreachable()]);
+    /// assert!(!both.is_unreachable() && Route::multicast([Route::unreachable()]).is_unreachable());
     /// ```
     #[track_caller]
-    pub fn union(routes: impl IntoIterator<Item = Route>) -> Route {
+    pub fn multicast(routes: impl IntoIterator<Item = Route>) -> Route {
         let mut all = Route::drop().from_line(caller(Caller::caller()));
         let (mut count, mut unreachable) = (0, 0);
         for route in routes {
@@ -395,39 +387,6 @@ impl Route {
         self
     }
 
-    /// Chooses one of several routes, as [`Route::one_of`], for bindings that know their own source lines. `read` reads
-    /// a field under a mask.
-    ///
-    /// ```
-    /// use maple_core::Route;
-    /// use maple_wire::{Field, PortNo};
-    ///
-    /// let routes = || [1, 2].map(|port| Route::to([PortNo(port)]));
-    /// let chosen = |port| Route::one_by(routes(), |_, mask| Some(port & mask), &[Field::TcpSrc]).to_string();
-    /// assert!((0..20).any(|port| chosen(port) == "to 1") && (0..20).any(|port| chosen(port) == "to 2"));
-    /// ```
-    pub fn one_by(
-        routes: impl IntoIterator<Item = Route>,
-        mut read: impl FnMut(Field, u128) -> Option<u128>,
-        by: &[Field],
-    ) -> Route {
-        let (routes, others): (Vec<_>, Vec<_>) = routes.into_iter().enumerate().partition(|(_, r)| !r.is_unreachable());
-        if routes.len() < 2 {
-            // If all routes are unreachable, the first one shows why.
-            return routes.into_iter().chain(others).next().map_or_else(Route::unreachable, |(_, route)| route);
-        }
-        let share = (SPREAD_BITS / by.len().max(1) as u32).max(1);
-        let mut key = 0;
-        for field in by {
-            let mask = field.full_mask() & ((1 << share) - 1);
-            let value = read(*field, mask).map_or(0, |value| value as u64 + 1);
-            key = scatter(key ^ scatter(u64::from(field.oxm()) << 32 | value));
-        }
-        let score = |number: &usize| scatter(key ^ scatter(*number as u64 + 1));
-        let chosen = routes.into_iter().max_by_key(|(number, _)| score(number));
-        chosen.map_or_else(Route::unreachable, |(_, route)| route)
-    }
-
     /// Sends the packet through the meter of this number, which must exist at the ingress switch (OpenFlow 1.3).
     ///
     /// ```
@@ -464,6 +423,7 @@ impl Route {
     /// let route = Route::flood().from_line(Some(Source::new("policy.py", 7)));
     /// assert_eq!(route.made_at().unwrap().to_string(), "policy.py:7");
     /// ```
+    #[doc(hidden)]
     pub fn from_line(mut self, made_at: Option<Source>) -> Route {
         self.made_at = made_at;
         self

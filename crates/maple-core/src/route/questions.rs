@@ -39,7 +39,7 @@ impl Route {
     /// ```
     /// use maple_core::Route;
     ///
-    /// assert!(Route::union([Route::flood(), Route::drop()]).floods());
+    /// assert!(Route::multicast([Route::flood(), Route::drop()]).floods());
     /// ```
     #[must_use]
     pub fn floods(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use super::{Resolved, Route};
+use super::{Resolved, Route, choose_by};
 use crate::compose::Composition;
 use crate::ids::ShardId;
 use crate::network::{Hop, Location, PortInfo, PortKind};
@@ -79,7 +79,7 @@ fn good_routes_come_to_parts_at_switches() {
     assert_eq!(shown(&Route::to([PortNo(4)])), "1: None -> {} {4}");
     let two = [hop(2, 3), hop(1, 2)];
     assert_eq!(shown(&Route::hops(two)), "1: None -> {2} {}; 2: Some(1) -> {} {3}");
-    let tree = Route::union([Route::hops(two), Route::hops([hop(1, 1), hop(3, 4)]), Route::to([PortNo(4)])]);
+    let tree = Route::multicast([Route::hops(two), Route::hops([hop(1, 1), hop(3, 4)]), Route::to([PortNo(4)])]);
     assert_eq!(shown(&tree), "1: None -> {1, 2} {4}; 2: Some(1) -> {} {3}; 3: Some(2) -> {} {4}");
     let flood = "1: None -> {1, 2} {3, 4}; 2: Some(1) -> {} {3, 4}; 3: Some(2) -> {} {3, 4}";
     assert_eq!(shown(&Route::flood()), flood);
@@ -115,7 +115,7 @@ fn wrong_routes_say_what_is_wrong() {
     wrong(Route::to([PortNo(4)]).set(Field::UdpDst, 65536), "has 16 bits");
     wrong(Route::to([PortNo(4)]).set(Field::EthType, 1), "no switch can rewrite it");
     wrong(Route::hops([hop(1, 1), hop(3, 3)]).set(Field::IpEcn, 1), "can't set ip_ecn");
-    let mixed = Route::union([Route::to([PortNo(3)]).set(Field::UdpDst, 1), Route::to([PortNo(4)])]);
+    let mixed = Route::multicast([Route::to([PortNo(3)]).set(Field::UdpDst, 1), Route::to([PortNo(4)])]);
     wrong(mixed, "different rewrites");
 }
 
@@ -128,14 +128,14 @@ fn what_is_not_there_is_left_out_with_all_that_only_leads_to_it() {
     let both = "1: None -> {2} {4}; 2: Some(1) -> {} {3}";
     assert_eq!(shown(&Route::hops(far.into_iter().chain([hop(1, 4), hop(2, 3)]))), both);
     for hop in gone {
-        assert_eq!(shown(&Route::union([Route::hops([hop]), Route::to([PortNo(4)])])), "1: None -> {} {4}");
-        assert_eq!(shown(&Route::union([Route::hops([hop])])), "", "all that there is");
+        assert_eq!(shown(&Route::multicast([Route::hops([hop]), Route::to([PortNo(4)])])), "1: None -> {} {4}");
+        assert_eq!(shown(&Route::multicast([Route::hops([hop])])), "", "all that there is");
         let error = resolve(&Route::hops([hop])).expect_err("nothing is there").to_string();
         assert!(error.contains("there is no such port"), "{error}");
     }
     let behind = Route::hops([hop(1, 4), hop(1, 9), hop(7, 3)]);
     assert_eq!(shown(&behind), "1: None -> {} {4}", "nobody knows what is behind 1:9");
-    let copy = Route::union([Route::hops([hop(2, 9)]), Route::to([PortNo(4)])]).copy_to(at(2, 3));
+    let copy = Route::multicast([Route::hops([hop(2, 9)]), Route::to([PortNo(4)])]).copy_to(at(2, 3));
     assert_eq!(shown(&copy), both, "the copy leaves where the packet really goes");
     let left_out =
         |route: &Route| route.left_out(Dpid(1), &network()).into_iter().map(|one| one.at).collect::<Vec<_>>();
@@ -174,7 +174,7 @@ fn a_path_is_a_dependency_only_if_f_looks_at_what_was_found() {
         let frame = frame.payload(&[]);
         let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
         let (path, to) = (run.net().shortest_path(at(1, 3), at(2, 3)), run.net().shortest_path(at(1, 3), at(3, 4)));
-        let (tree, other) = (Route::union([path.clone(), to.clone()]), Route::union([to, path.clone()]));
+        let (tree, other) = (Route::multicast([path.clone(), to.clone()]), Route::multicast([to, path.clone()]));
         look(&path);
         assert!(run.resolve(&path).is_ok() && run.resolve(&tree).is_ok() && run.resolve(&other).is_ok());
         let finished = run.finish().expect("ends once");
@@ -252,7 +252,7 @@ fn one_of_several_routes_is_chosen_by_a_few_bits_and_stays_where_others_fail() {
     let routes = [Route::to([PortNo(3)]), Route::to([PortNo(4)]), Route::drop()];
     let choose = |routes: &[Route], src: u128, port: u128| {
         let read = |field, mask| Some(if field == Field::Ipv4Src { src } else { port } & mask);
-        Route::one_by(routes.to_vec(), read, &[Field::Ipv4Src, Field::TcpSrc]).to_string()
+        choose_by(routes.to_vec(), read, &[Field::Ipv4Src, Field::TcpSrc]).to_string()
     };
     let mut shares = std::collections::BTreeMap::new();
     for (src, port) in (0..256u128).map(|n| (0x0a00_0000 | n >> 4, 0xc000 | n & 0xf)) {
@@ -292,7 +292,7 @@ fn what_bridges_never_forward_is_not_flooded() {
         assert!(!flooded(dst, |_| Route::flood()).1, "{dst:02x?}");
         assert!(flooded(dst, |_| Route::flood_reserved()).1, "{dst:02x?}");
         assert!(flooded(dst, |_| Route::to([PortNo(4)])).1, "{dst:02x?}: f decides about anything but floods");
-        let rest = |_: &Run| Route::union([Route::flood(), Route::to([PortNo(4)])]).queue(1);
+        let rest = |_: &Run| Route::multicast([Route::flood(), Route::to([PortNo(4)])]).queue(1);
         assert!(flooded(dst, rest).1, "{dst:02x?}: the rest of the route stays");
     }
     for dst in [reserved(0x10), reserved(0xff), cisco(0xcb), cisco(0xce), [0, 0x80, 0xc2, 0, 0, 0], [0xff; 6]] {

@@ -133,7 +133,7 @@ impl Net {
 
     /// Returns the path with the fewest hops from `a`'s switch out of `b`, or an unreachable route. The route is also
     /// unreachable if `b` is absent: its switch is not there or has no such port, or the port leads to another switch.
-    /// The run fails if f nevertheless returns that route, unless it is part of a [`Route::union`].
+    /// The run fails if f nevertheless returns that route, unless it is part of a [`Route::multicast`].
     #[track_caller]
     pub fn shortest_path<'n>(&self, a: Location, b: impl Into<HostLocation<'n>>) -> Route {
         let at = caller(Caller::caller());
@@ -196,8 +196,8 @@ impl Net {
     /// packet of this kind then comes to the controller. [`Route::answer`] sends to where the packet came from.
     /// The run fails if the port is absent, or not a port of the slice that f runs in.
     #[track_caller]
-    pub fn send(&self, at: Location, frame: Vec<u8>) {
-        if let Err(error) = self.try_send(at, frame) {
+    pub fn send(&self, frame: Vec<u8>, at: Location) {
+        if let Err(error) = self.try_send(frame, at) {
             let error = match error {
                 PolicyError::Route { error, .. } => PolicyError::Route { error, made_at: caller(Caller::caller()) },
                 error => error,
@@ -210,7 +210,7 @@ impl Net {
     ///
     /// # Errors
     /// [`PolicyError::Route`] if f runs in a slice that does not have the port. Nothing is sent there.
-    pub fn try_send(&self, at: Location, frame: Vec<u8>) -> Result<(), PolicyError> {
+    pub fn try_send(&self, frame: Vec<u8>, at: Location) -> Result<(), PolicyError> {
         self.check_place(at)?;
         self.0.state().result.txn.send(OwnFrame { at, bytes: frame.into() });
         Ok(())

@@ -9,7 +9,7 @@ use maple_wire::{Constraint, Dpid, Field, PortNo};
 use super::changes::ChangedPacket;
 use super::{AccountItem, Run, RunState, RunSubject};
 use crate::network::{Mac, RESERVED};
-use crate::route::Route;
+use crate::route::{Route, choose_by};
 use crate::trace::{Cond, CondList, ListAnswer, Range, Source, caller};
 
 /// f's view of its packet. Every method records its answer.
@@ -263,12 +263,12 @@ impl Route {
     /// fn f(pkt: &PacketHandle, net: &Net) -> Route {
     ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return net.flood() };
     ///     let ways = ["upper", "lower"].map(|costs| net.path(src, dst, costs));
-    ///     Route::one_of(ways, pkt, &[Field::Ipv4Src, Field::TcpSrc])
+    ///     Route::ecmp(ways, pkt, &[Field::Ipv4Src, Field::TcpSrc])
     /// }
     /// ```
     #[track_caller]
-    pub fn one_of(routes: impl IntoIterator<Item = Route>, pkt: &impl Observe, by: &[Field]) -> Route {
+    pub fn ecmp(routes: impl IntoIterator<Item = Route>, pkt: &impl Observe, by: &[Field]) -> Route {
         let at = caller(Caller::caller());
-        Route::one_by(routes, |field, mask| pkt.read(field, mask, at.clone()), by).from_line(at.clone())
+        choose_by(routes, |field, mask| pkt.read(field, mask, at.clone()), by).from_line(at.clone())
     }
 }

@@ -233,7 +233,7 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
             None => self::answer(otherwise, pkt, net),
         },
         Answer::Hops(hops) => Route::hops(hops.iter().map(|(dpid, port)| Hop::new(*dpid, *port))),
-        Answer::Union(routes) => Route::union(routes.iter().map(|route| self::answer(route, pkt, net))),
+        Answer::Union(routes) => Route::multicast(routes.iter().map(|route| self::answer(route, pkt, net))),
         Answer::Set { field, value, route } => self::answer(route, pkt, net).set(*field, *value),
         Answer::Special(answer) => special(answer, pkt, net),
     }
@@ -255,12 +255,12 @@ fn special(answer: &Special, pkt: &PacketHandle, net: &Net) -> Route {
         },
         Special::Limited { name, route } => inner(route).limit(Limit::packets(name.to_string(), 1000)),
         Special::Copy { to, route } => inner(route).copy_to(*to),
-        Special::OneOf { routes, by } => Route::one_of(routes.iter().map(inner), pkt, by),
+        Special::OneOf { routes, by } => Route::ecmp(routes.iter().map(inner), pkt, by),
         Special::Own { to, route } => {
             let Some(frame) = pkt.frame() else { return Route::drop() };
             let own = [&[frame[0] ^ 0x40], &frame[1..]].concat();
             match (to, &**route) {
-                (Some(to), _) => net.send(*to, own),
+                (Some(to), _) => net.send(own, *to),
                 (None, Answer::Drop) => return Route::answer([own]),
                 (None, _) => net.reply(own),
             }

@@ -60,11 +60,11 @@ impl Wish {
         match self {
             Wish::To(ports) => Route::to(ports.iter().map(|port| PortNo(*port))),
             Wish::Path(place) => to(place),
-            Wish::OneOf(places) => Route::one_of(places.iter().map(to), pkt, &[Field::UdpSrc]),
+            Wish::OneOf(places) => Route::ecmp(places.iter().map(to), pkt, &[Field::UdpSrc]),
             Wish::PathOrFlood(place) => {
                 Some(to(place)).filter(|way| !way.is_unreachable()).unwrap_or_else(Route::flood)
             }
-            Wish::Multicast(places) => Route::union(places.iter().map(to)),
+            Wish::Multicast(places) => Route::multicast(places.iter().map(to)),
             Wish::Hops(near, far) => {
                 let next = Dpid(here.switch.0 % SWITCHES + 1);
                 let hops = [(here.switch, *near), (here.switch, 2), (next, *far)];
@@ -72,8 +72,8 @@ impl Wish {
             }
             Wish::Copy(place, watcher) => to(place).copy_to(*watcher),
             Wish::Send(place, places) => {
-                net.send(*place, OWN.into());
-                Route::union(places.iter().map(to))
+                net.send(OWN.into(), *place);
+                Route::multicast(places.iter().map(to))
             }
         }
     }
@@ -263,7 +263,7 @@ fn what_comes_and_goes_is_used_and_left_out_at_once_by_every_kind_of_route() {
 fn domain(pkt: &PacketHandle, net: &Net) -> Route {
     let here = Location::new(pkt.switch(), pkt.in_port());
     let members = [at(1, 3), at(1, 4), at(1, 9), at(2, 3)];
-    Route::union(members.into_iter().filter(|member| *member != here).map(|member| net.shortest_path(here, member)))
+    Route::multicast(members.into_iter().filter(|member| *member != here).map(|member| net.shortest_path(here, member)))
 }
 
 fn places(delivered: Vec<Delivery>) -> Vec<Location> {

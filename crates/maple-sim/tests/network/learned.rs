@@ -236,7 +236,7 @@ fn a_guard_of_leases_follows_leases_and_hosts() {
 fn groups_without_members_share_a_decision_and_those_of_others_follow_their_members() {
     let policy = |_: &PacketHandle, net: &Net| {
         let members = net.try_members_by(Field::Ipv4Dst, None).unwrap_or_default();
-        Route::union(members.into_iter().map(|at| net.shortest_path(Location::new(ONE, PortNo(0)), at)))
+        Route::multicast(members.into_iter().map(|at| net.shortest_path(Location::new(ONE, PortNo(0)), at)))
     };
     let mut sim = network(Arc::new(policy), 4, 0);
     let group = |number: u32| Ipv4Addr::new(239, 0, 0, number as u8);

@@ -431,7 +431,7 @@ fn a_route_that_leaves_the_slice_names_slice_and_line() {
     let error = fails(|_, _| Route::to([]).copy_to(at(1, 4)));
     assert!(error.ends_with("1:4 is not in the slice red: the slice does not have that port"), "{error}");
     let error = fails(|_, net| {
-        net.send(at(1, 4), vec![0; 64]);
+        net.send(vec![0; 64], at(1, 4));
         Route::drop()
     });
     assert!(

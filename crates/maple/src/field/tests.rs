@@ -200,10 +200,10 @@ fn the_line_of_a_question_is_that_of_the_policy() {
         (line!(), line_of(|pkt, _| pkt.eth_dst().is_multicast())),
         (line!(), line_of(|pkt, _| pkt.eth_dst() == pkt.eth_src())),
         (line!(), line_of(|pkt, _| pkt.is_multicast())),
-        (line!(), line_of(|pkt, _| Route::one_of([Route::flood(), Route::drop()], pkt, &[Field::EthSrc]).is_drop())),
+        (line!(), line_of(|pkt, _| Route::ecmp([Route::flood(), Route::drop()], pkt, &[Field::EthSrc]).is_drop())),
         (line!(), line_of(|pkt, net| net.locate(pkt.eth_dst()).is_some())),
         (line!(), line_of(|pkt, net| net.locate_ip(pkt.ipv4_dst()).is_some())),
-        (line!(), line_of(|pkt, net| net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(1, 1))),
+        (line!(), line_of(|pkt, net| net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(1.0, 1.0))),
     ];
     for (here, told) in lines {
         assert_eq!(told, here);

@@ -217,7 +217,7 @@ impl Net {
     /// Returns the path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is no path, if a
     /// place is `None`, or if `b` is absent: its switch is absent or has no such port, or the port leads to another
     /// switch. A route to an absent place makes the run fail, except as a member of a
-    /// [`Route::union`](crate::Route::union).
+    /// [`Route::multicast`](crate::Route::multicast).
     ///
     /// ```
     /// # maple::testing::run(|pkt, net| {
@@ -316,40 +316,40 @@ impl Net {
     /// # let at = bench.port(1, 2);
     /// # bench.run(|_, net| {
     /// // From more than 50 Mbit/s on, until it is at most 20 Mbit/s.
-    /// let is_busy = net.port(at).is_above(50_000_000, 20_000_000);
+    /// let is_busy = net.port_load(at).is_above(50.0, 20.0);
     /// # assert!(!is_busy);
     /// # });
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn port(&self, at: Location) -> Load {
-        self.0.port(at)
+    pub fn port_load(&self, at: Location) -> Load {
+        self.0.port_load(at)
     }
 
     /// Returns the traffic from one switch to another over the link between them, or over the busiest of several links.
     ///
     /// ```
     /// # use maple::net::Dpid;
-    /// maple::testing::run(|_, net| assert_eq!(net.link(Dpid(1), Dpid(2)).utilisation(), 0.0));
+    /// maple::testing::run(|_, net| assert_eq!(net.link_load(Dpid(1), Dpid(2)).utilisation(), 0.0));
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn link(&self, from: Dpid, to: Dpid) -> Load {
-        self.0.link(from, to)
+    pub fn link_load(&self, from: Dpid, to: Dpid) -> Load {
+        self.0.link_load(from, to)
     }
 
     /// Returns the traffic over the link between two ports, from the first to the second.
     ///
     /// ```
     /// # maple::testing::run(|_, net| {
-    /// let busy = net.links().into_iter().filter(|(a, b)| net.link_at(*a, *b).utilisation() > 0.8);
+    /// let busy = net.links().into_iter().filter(|(a, b)| net.link_load_at(*a, *b).utilisation() > 0.8);
     /// assert_eq!(busy.count(), 0);
     /// # });
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn link_at(&self, from: Location, to: Location) -> Load {
-        self.0.link_at(from, to)
+    pub fn link_load_at(&self, from: Location, to: Location) -> Load {
+        self.0.link_load_at(from, to)
     }
 
     /// Returns the traffic from one host to another, as counted by rules that match both, at the first host's switch. A
@@ -357,7 +357,7 @@ impl Net {
     ///
     /// ```
     /// # maple::testing::run(|pkt, net| {
-    /// let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000);
+    /// let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50.0, 20.0);
     /// # assert!(!is_large);
     /// # });
     /// ```
@@ -381,7 +381,7 @@ impl Net {
     /// fn to_members(pkt: &Packet, net: &Net) -> Route {
     ///     let Some(src) = net.locate(pkt.eth_src()) else { return net.flood() };
     ///     let members = net.members(pkt.ipv4_dst()).into_iter().filter(|at| *at != src.location());
-    ///     Route::union(members.map(|at| net.shortest_path(src, at)))
+    ///     Route::multicast(members.map(|at| net.shortest_path(src, at)))
     /// }
     /// # use maple::testing::{Bench, tcp};
     /// # let bench = Bench::new().switch(1, 1..=2);
@@ -495,12 +495,12 @@ impl Net {
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # let at = bench.port(1, 2);
     /// # bench.run(|_, net| {
-    /// net.send(at, tcp(1024, 80));
+    /// net.send(tcp(1024, 80), at);
     /// # });
     /// ```
     #[track_caller]
-    pub fn send(&self, at: Location, frame: Vec<u8>) {
-        self.0.send(at, frame);
+    pub fn send(&self, frame: Vec<u8>, at: Location) {
+        self.0.send(frame, at);
     }
 
     /// Sends a frame that the policy made out of the port where the packet entered, otherwise as [`Net::send`].

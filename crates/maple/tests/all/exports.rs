@@ -29,7 +29,7 @@ impl Policy for Spelled {
     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
         let source: PacketField<'_, Mac> = pkt.eth_src();
         let at: Option<HostLocation<'_>> = net.locate(source);
-        let load: Option<Load> = at.map(|at| net.port(at.location()));
+        let load: Option<Load> = at.map(|at| net.port_load(at.location()));
         let _: Option<Location> = Place::place(at);
         let lease: Option<Lease> = if load.is_none() { None } else { net.lease(Ipv4Addr::LOCALHOST) };
         let limit: Limit = Limit { unit: Unit::Kilobits, ..Limit::kilobits("all", 1000) };
