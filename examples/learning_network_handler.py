@@ -9,7 +9,8 @@ programs write: `maple state set blocked 00:00:00:00:00:07 true`.
 The network must have no loops.
 """
 
-from maple import FlowMod, Handler, Mac, Messages, PacketIn, Port, Table, atomically
+from maple import Handler, Mac, Table, atomically
+from maple.openflow import FlowMod, Messages, PacketIn, Port
 
 IDLE_TIMEOUT = 5
 
@@ -41,7 +42,7 @@ class LearningNetwork(Handler):
             hosts[host] = (len(hosts) + 1, self.switch.dpid, port)
 
     def port_status(self, port: Port, reason: str) -> Messages:
-        if reason == "delete" or not port.up:
+        if reason == "delete" or not port.is_up:
             self.ports = {mac: there for mac, there in self.ports.items() if there != port.number}
             return FlowMod.delete(out_port=port.number)
         return None

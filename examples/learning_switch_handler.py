@@ -6,7 +6,8 @@ it, and is sent with that rule. All others are flooded. Maple compiles nothing h
 loops. `builtin:learning-switch` is the same in Rust, and faster.
 """
 
-from maple import FlowMod, Handler, Mac, Messages, PacketIn, Port
+from maple import Handler, Mac
+from maple.openflow import FlowMod, Messages, PacketIn, Port
 
 IDLE_TIMEOUT = 5
 
@@ -28,7 +29,7 @@ class LearningSwitch(Handler):
         return FlowMod.add(match, there, idle_timeout=IDLE_TIMEOUT, packet=pkt)
 
     def port_status(self, port: Port, reason: str) -> Messages:
-        if reason == "delete" or not port.up:
+        if reason == "delete" or not port.is_up:
             self.ports = {mac: there for mac, there in self.ports.items() if there != port.number}
             return FlowMod.delete(out_port=port.number)
         return None

@@ -1,11 +1,11 @@
 """Multi-tenant routing: `mt-route` of section 6.1 of the Maple paper.
 
-Each /24 subnet belongs to a tenant. Each tenant has its own link weights, so each sees its own topology. Packets
+Each /24 subnet belongs to a tenant. Each tenant has its own link costs, so each sees its own topology. Packets
 within a tenant take the tenant's best path. Packets between tenants are dropped. The policy reads only the two /24
 prefixes, so its rules are as wide as subnets.
 """
 
-from maple import Net, Packet, Route, drop, flood, policy, weights
+from maple import Net, Packet, Route, costs, drop, flood, policy
 
 # Subnet: its tenant.
 TENANTS: dict[object, str] = {
@@ -15,8 +15,8 @@ TENANTS: dict[object, str] = {
     "10.0.3.0/24": "blue",
 }
 
-weights("red", {(1, 2): 5})
-weights("blue", {(2, 3): 5, (3, 4): 2})
+costs("red", {(1, 2): 5})
+costs("blue", {(2, 3): 5, (3, 4): 2})
 
 
 @policy
@@ -26,7 +26,7 @@ def mt_route(pkt: Packet, net: Net) -> Route:
     src, dst = TENANTS.get(pkt.ipv4_src.prefix(24)), TENANTS.get(pkt.ipv4_dst.prefix(24))
     if src is None or src != dst:
         return drop()
-    return net.path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst), weight=src)
+    return net.path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst), cost=src)
 
 
 def arp(pkt: Packet, net: Net) -> Route:

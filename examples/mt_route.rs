@@ -1,6 +1,6 @@
 //! Multi-tenant routing: `mt-route` of section 6.1 of the Maple paper.
 //!
-//! Each /24 subnet belongs to a tenant. Each tenant has its own link weights, so each sees its own topology. Packets
+//! Each /24 subnet belongs to a tenant. Each tenant has its own link costs, so each sees its own topology. Packets
 //! within a tenant take the tenant's best path. Packets between tenants are dropped. The policy reads only the two
 //! /24 prefixes, so its rules are as wide as subnets.
 

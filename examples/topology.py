@@ -21,8 +21,8 @@ def topology(pkt: Packet, net: Net) -> Route:
 
 def seen() -> set[str]:
     """The switches and links, as text."""
-    switches, links, _ = network()
-    return {f"switch {dpid:x}" for dpid in switches} | {f"link {end(a)} - {end(b)}" for a, b in links}
+    now = network()
+    return {f"switch {dpid:x}" for dpid in now.switches()} | {f"link {end(a)} - {end(b)}" for a, b in now.links()}
 
 
 def end(at: Location) -> str:

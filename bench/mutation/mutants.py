@@ -141,9 +141,9 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, str]]:
     if len(node.args) == 2 and name not in ("isinstance", "get", "Table", "partition"):
         swapped = ast.Call(node.func, node.args[::-1], node.keywords)
         yield "arguments swapped", ast.unparse(swapped)
-    weights = [word for word in node.keywords if word.arg == "weight"]
-    if weights:
-        rest = [word for word in node.keywords if word.arg != "weight"]
+    costs = [word for word in node.keywords if word.arg == "cost"]
+    if costs:
+        rest = [word for word in node.keywords if word.arg != "cost"]
         yield "other costs", ast.unparse(ast.Call(ast.Attribute(node.func.value, "shortest_path"), node.args, rest))  # type: ignore[attr-defined]
 
 

@@ -16,4 +16,4 @@ def link_failure(pkt: Packet, net: Net) -> Route:
 
 @on("port_status")
 def tell(port: PortEvent, net: Network) -> None:
-    print(f"port {port.name} is {'up' if port.up else 'down'}; links: {len(net.links())}")
+    print(f"port {port.name} is {'up' if port.is_up else 'down'}; links: {len(net.links())}")

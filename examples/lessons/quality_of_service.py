@@ -7,9 +7,9 @@ switch's configuration. With Open vSwitch:
         -- --id=@voice create queue other-config:min-rate=1000000
 """
 
-from maple import Meter, Net, Packet, Route, flood, policy
+from maple import Limit, Net, Packet, Route, flood, policy
 
-BULK, VOICE_PORT, VOICE_QUEUE = Meter("bulk", kbps=1000, burst=200), 5004, 1
+BULK, VOICE_PORT, VOICE_QUEUE = Limit("bulk", kbps=1000, burst=200), 5004, 1
 
 
 @policy
@@ -19,6 +19,6 @@ def quality_of_service(pkt: Packet, net: Net) -> Route:
     path = net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst)) or flood()
     if pkt.udp_dst == VOICE_PORT:
         return path.queue(VOICE_QUEUE)
-    if pkt.udp_dst.present:
-        return path.meter(BULK)
+    if pkt.udp_dst.is_present:
+        return path.limit(BULK)
     return path

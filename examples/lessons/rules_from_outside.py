@@ -15,7 +15,7 @@ allowed = Table("allowed")
 def rules_from_outside(pkt: Packet, net: Net) -> Route:
     if pkt.eth_type == 0x0806:
         return flood() if pkt.eth_dst.is_multicast else deliver(pkt, net)
-    if not pkt.ipv4_src.present:
+    if not pkt.ipv4_src.is_present:
         return drop()
     src, dst = str(pkt.ipv4_src), str(pkt.ipv4_dst)
     if (src, dst) in allowed or (dst, src) in allowed:

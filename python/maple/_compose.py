@@ -113,7 +113,7 @@ def fallback(policy: Decides, *, on_error: Decides) -> Policy:
     until then is taken back.
 
     >>> from maple import fallback, flood
-    >>> fallback(lambda pkt, net: net.path(1, 2, weight="no such"), on_error=flood())
+    >>> fallback(lambda pkt, net: net.path(1, 2, cost="no such"), on_error=flood())
     <policy fallback>
 
     The errors of ``policy`` are not reported then. ``retry()`` is not an error.

@@ -49,7 +49,7 @@ def waypoint(src: Group, dst: Group, via: int | Iterable[int]) -> _maple.Constra
     >>> waypoint("10.0.1.0/24", "10.0.2.0/24", via=3)  # doctest: +ELLIPSIS
     <constraint waypoint('10.0.1.0/24', '10.0.2.0/24', 3) (...)>
     """
-    return _maple.Constraint.waypoint(_place("waypoint", src, dst, via), src, dst, via)
+    return _maple.Constraint._waypoint(_place("waypoint", src, dst, via), src, dst, via)
 
 
 def isolate(a: Group, b: Group) -> _maple.Constraint:
@@ -59,7 +59,7 @@ def isolate(a: Group, b: Group) -> _maple.Constraint:
     >>> guests, staff = ["10.0.9.0/24"], [(1, 4), "00:00:00:00:00:05"]
     >>> rule = isolate(guests, staff)
     """
-    return _maple.Constraint.isolate(_place("isolate", a, b), a, b)
+    return _maple.Constraint._isolate(_place("isolate", a, b), a, b)
 
 
 def never(port: Place, src: Group) -> _maple.Constraint:
@@ -68,7 +68,7 @@ def never(port: Place, src: Group) -> _maple.Constraint:
     >>> from maple import never
     >>> rule = never((1, 3), src="10.0.9.0/24")
     """
-    return _maple.Constraint.never(_place("never", port, src), port, src)
+    return _maple.Constraint._never(_place("never", port, src), port, src)
 
 
 def max_hops(most: int, for_: Group = _ANYBODY) -> _maple.Constraint:
@@ -79,7 +79,7 @@ def max_hops(most: int, for_: Group = _ANYBODY) -> _maple.Constraint:
     """
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
         raise ValueError(f"max_hops() takes 1 or more switches, not {most!r}: each packet passes one")
-    return _maple.Constraint.max_hops(_place("max_hops", most, *_given(for_)), most, for_)
+    return _maple.Constraint._max_hops(_place("max_hops", most, *_given(for_)), most, for_)
 
 
 def avoid(link: Place, for_: Group = _ANYBODY) -> _maple.Constraint:
@@ -88,7 +88,7 @@ def avoid(link: Place, for_: Group = _ANYBODY) -> _maple.Constraint:
     >>> from maple import avoid
     >>> rule = avoid((1, 2), for_={"udp_dst": 5004})
     """
-    return _maple.Constraint.avoid(_place("avoid", link, *_given(for_)), link, for_)
+    return _maple.Constraint._avoid(_place("avoid", link, *_given(for_)), link, for_)
 
 
 def only_within(within: int | Iterable[int] | Slice, for_: Group = _ANYBODY) -> _maple.Constraint:
@@ -101,8 +101,8 @@ def only_within(within: int | Iterable[int] | Slice, for_: Group = _ANYBODY) -> 
     """
     place = _place("only_within", within, *_given(for_))
     if isinstance(within, Slice):
-        return _maple.Constraint.only_within_slice(place, within.described("within", []), for_)
-    return _maple.Constraint.only_within(place, within, for_)
+        return _maple.Constraint._only_within_slice(place, within.described("within", []), for_)
+    return _maple.Constraint._only_within(place, within, for_)
 
 
 def no_overload(
@@ -129,7 +129,7 @@ def no_overload(
         raise ValueError(f"no_overload(capacity=…) is a number of bits a second, not {capacity!r}")
     bits = None if capacity is None else int(capacity)
     which = () if link is None else (link,)
-    return _maple.Constraint.no_overload(_place("no_overload", *which, *_given(for_)), reserved, link, bits, for_)
+    return _maple.Constraint._no_overload(_place("no_overload", *which, *_given(for_)), reserved, link, bits, for_)
 
 
 def constraint(function: Judge) -> _maple.Constraint:
@@ -156,7 +156,7 @@ def constraint(function: Judge) -> _maple.Constraint:
             f"a constraint takes three arguments: def {name}(pkt, route, net); this one is def {name}{signature}"
         ) from None
     code = function.__code__
-    return _maple.Constraint.own((function.__name__, code.co_filename, code.co_firstlineno), function)
+    return _maple.Constraint._own((function.__name__, code.co_filename, code.co_firstlineno), function)
 
 
 def _given(for_: Group) -> tuple[object, ...]:

@@ -32,12 +32,12 @@ __all__ = [
     "HandlerBench",
     "Ip",
     "Laboratory",
+    "Limit",
     "Listener",
     "Load",
     "Location",
     "Mac",
     "Match",
-    "Meter",
     "MeterConfig",
     "MeterMod",
     "MeterStats",
@@ -66,6 +66,7 @@ __all__ = [
     "Var",
     "answer",
     "atomically",
+    "costs",
     "decisions",
     "deliver",
     "drop",
@@ -78,10 +79,10 @@ __all__ = [
     "introduce_hosts",
     "is_the_controllers",
     "keeps_output_back",
+    "known_network",
     "listener_failed",
     "main",
     "multicast",
-    "network",
     "observe",
     "open_flow",
     "or_else",
@@ -97,7 +98,6 @@ __all__ = [
     "test_frame",
     "to",
     "traffic_counts",
-    "weights",
 ]
 
 FIELDS: Final[frozenset[str]]
@@ -207,9 +207,9 @@ class Field:
     """A field of the packet that is being decided.
 
     To look at the attribute learns nothing. ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (22, 80)``,
-    ``in Prefix(…)``, ``bool()`` and :attr:`present` are *tests*: they learn the answer and nothing else. Hashing (sets,
-    keys of dictionaries), ``int()``, ``str()``, formatting, arithmetic and :attr:`value` are *reads*: they learn the
-    value. Everything answers as on the plain value (``int``, :class:`Mac`, :class:`Ip`, or ``None`` where the packet
+    ``in Prefix(…)``, ``bool()`` and :attr:`is_present` are *tests*: they learn the answer and nothing else. Hashing
+    (sets, keys of dictionaries), ``int()``, ``str()``, formatting, arithmetic and :attr:`value` are *reads*: they learn
+    the value. Everything answers as on the plain value (``int``, :class:`Mac`, :class:`Ip`, or ``None`` where the packet
     has no such field), but that ``<`` and its like are false for an absent field.
     """
 
@@ -222,7 +222,7 @@ class Field:
         """The plain value: ``int``, ``Mac`` or ``Ip``; ``None`` if the packet has no such field. A read."""
 
     @property
-    def present(self) -> bool:
+    def is_present(self) -> bool:
         """Whether the packet has the field, as ``!= None`` says. A test."""
 
     @property
@@ -495,7 +495,7 @@ class Location:
         """Port number."""
 
     @property
-    def up(self) -> bool:
+    def is_up(self) -> bool:
         """Whether packets can pass the port now, as :meth:`Net.is_up` says. It is a dependency of the run.
 
         :raises RuntimeError: outside of runs of the policy.
@@ -577,31 +577,31 @@ class Constraint:
     """A condition on every route of a policy, for :func:`maple.guard`: :func:`maple.waypoint` and its like make it."""
 
     @staticmethod
-    def waypoint(place: tuple[str, str, int], src: Any, dst: Any, via: Any) -> Constraint:
+    def _waypoint(place: tuple[str, str, int], src: Any, dst: Any, via: Any) -> Constraint:
         """Demands that what ``src`` sends to ``dst`` passes a switch."""
 
     @staticmethod
-    def isolate(place: tuple[str, str, int], a: Any, b: Any) -> Constraint:
+    def _isolate(place: tuple[str, str, int], a: Any, b: Any) -> Constraint:
         """Forbids packets between two groups."""
 
     @staticmethod
-    def never(place: tuple[str, str, int], port: _Place, src: Any) -> Constraint:
+    def _never(place: tuple[str, str, int], port: _Place, src: Any) -> Constraint:
         """Forbids packets of ``src`` out of a port."""
 
     @staticmethod
-    def max_hops(place: tuple[str, str, int], most: int, of: Any) -> Constraint:
+    def _max_hops(place: tuple[str, str, int], most: int, of: Any) -> Constraint:
         """Forbids routes of more than ``most`` switches."""
 
     @staticmethod
-    def avoid(place: tuple[str, str, int], taken: _Place, of: Any) -> Constraint:
+    def _avoid(place: tuple[str, str, int], taken: _Place, of: Any) -> Constraint:
         """Forbids packets over a link."""
 
     @staticmethod
-    def only_within(place: tuple[str, str, int], within: Any, of: Any) -> Constraint:
+    def _only_within(place: tuple[str, str, int], within: Any, of: Any) -> Constraint:
         """Forbids other switches."""
 
     @staticmethod
-    def only_within_slice(
+    def _only_within_slice(
         place: tuple[str, str, int],
         slice: tuple[str, list[dict[str, Any]], Any, Any, Any],
         of: Any,
@@ -609,13 +609,13 @@ class Constraint:
         """Forbids ports and links outside a slice."""
 
     @staticmethod
-    def no_overload(
+    def _no_overload(
         place: tuple[str, str, int], reserved: Table[Any, Any], taken: Any, capacity: int | None, of: Any
     ) -> Constraint:
         """Forbids links of which too much is reserved."""
 
     @staticmethod
-    def own(place: tuple[str, str, int], function: Callable[[Packet, RouteView, Net], bool | str]) -> Constraint:
+    def _own(place: tuple[str, str, int], function: Callable[[Packet, RouteView, Net], bool | str]) -> Constraint:
         """Judges routes by a function of packet, route and network."""
 
 @final
@@ -662,10 +662,14 @@ class Route:
         if no path leads there, or if the packet came in there.
         """
 
-    def meter(self, meter: Meter | int | Field) -> Route:
-        """This route, through this meter of the ingress switch (OpenFlow 1.3).
+    def limit(self, limit: Limit) -> Route:
+        """This route, under a limit at the switch where packets enter (OpenFlow 1.3)."""
 
-        :param meter: 1 to 4294901760.
+    def meter(self, meter: int | Field) -> Route:
+        """This route, through a meter that is at the ingress switch already (OpenFlow 1.3). :meth:`limit` has Maple
+        make one.
+
+        :param meter: its number, 1 to 4294901760.
         :raises ValueError: for another number.
         """
 
@@ -678,26 +682,26 @@ class Route:
     __hash__: Any
 
 @final
-class Meter:
+class Limit:
     """A limit for all packets of the routes under it together, at each switch where they enter.
 
     ``kbps`` (1,000 bits a second) or ``pps`` (packets a second), 1 to 4,294,967,295; packets above the limit are
-    dropped. ``burst`` is how many kilobits or packets may come together (0: the switch's own default). Meters of one
+    dropped. ``burst`` is how many kilobits or packets may come together (0: the switch's own default). Limits of one
     name and rate are one; a name with an address in it gives each host its own. Maple makes a meter with its first rule
     and removes it when no rule needs it, at most 4,096 at a switch; their numbers are 32,768 to 65,535. OpenFlow 1.0
     has no meters: nothing is limited there, and Maple reports it.
 
-    >>> from maple import Meter, flood, policy
-    >>> guests = Meter("guests", kbps=10_000)
+    >>> from maple import Limit, flood, policy
+    >>> guests = Limit("guests", kbps=10_000)
     >>> @policy
     ... def f(pkt, net):
-    ...     return flood().meter(guests)
+    ...     return flood().limit(guests)
     """
 
-    def __new__(cls, name: str, *, kbps: int | None = None, pps: int | None = None, burst: int = 0) -> Meter: ...
+    def __new__(cls, name: str, *, kbps: int | None = None, pps: int | None = None, burst: int = 0) -> Limit: ...
     @property
     def name(self) -> str:
-        """The name of the meter."""
+        """The name of the limit."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -795,7 +799,7 @@ class Net:
 
     def is_up(self, place: _Place | None) -> bool:
         """Whether packets can pass a port: its switch says that link and port are up, and Maple knows what is behind
-        it, as it does 0.3 s after the port came up. ``net.locate(mac).up`` is the same.
+        it, as it does 0.3 s after the port came up. ``net.locate(mac).is_up`` is the same.
 
         A host stays located at a port that goes down, and paths still lead there. A place that is ``None`` or does not
         exist is not up, and neither is a port of a segment that Maple has shut. Ports of an unreachable switch are as
@@ -814,9 +818,9 @@ class Net:
         A route to an absent place makes the policy fail, unless it is part of a :func:`multicast`.
         """
 
-    def path(self, src: _Place | None, dst: _Place | None, weight: str) -> Route:
-        """The path of least cost by these weights (see :func:`weights`). False if there is none. By ``"utilisation"`` a
-        link costs 1, and 1 more for each tenth of it that is used.
+    def path(self, src: _Place | None, dst: _Place | None, cost: str) -> Route:
+        """The path of least cost by the costs of this name (see :func:`costs`). False if there is none. By
+        ``"utilisation"`` a link costs 1, and 1 more for each tenth of it that is used.
 
         :raises LookupError: if links have no costs by that name.
         """
@@ -887,7 +891,7 @@ class Load:
     ... def off_the_busy_link(pkt, net):
     ...     src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
     ...     if net.traffic(pkt.eth_src, pkt.eth_dst).is_above(mbps=50, until=20):
-    ...         return net.path(src, dst, weight="long_way")
+    ...         return net.path(src, dst, cost="long_way")
     ...     return net.shortest_path(src, dst)
     """
 
@@ -1131,8 +1135,8 @@ def pass_() -> Route:
     """Leaves the decision to the next policy of a composition (``tiers``, ``then``).
 
     What is set on it, ``pass_().set(ipv4_dst="10.0.0.5")``, holds for the packet that the next policy sees.
-    ``copy_to``, ``queue`` and ``meter`` hold for whatever route the packet is given. Without a next policy it goes
-    nowhere.
+    ``copy_to``, ``queue``, ``limit`` and ``meter`` hold for whatever route the packet is given. Without a next policy
+    it goes nowhere.
     """
 
 def to(*ports: int | Field) -> Route:
@@ -1199,7 +1203,7 @@ def ecmp(routes: Iterable[Route], *, by: Iterable[str]) -> Route:
     >>> @policy
     ... def f(pkt, net):
     ...     src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
-    ...     ways = [net.path(src, dst, weight=weight) for weight in ("upper", "lower")]
+    ...     ways = [net.path(src, dst, cost=cost) for cost in ("upper", "lower")]
     ...     return ecmp(ways, by=("ipv4_src", "tcp_src")) or flood()
     """
 
@@ -1209,7 +1213,7 @@ def snoop(protocols: list[str], dhcp_servers: list[_Place], querier: bool) -> No
     :raises ValueError: if the parts don't fit together, or a table of the policy's has a name of snooping's.
     """
 
-def weights(name: str, costs: dict[Any, int]) -> None:
+def costs(name: str, costs: dict[Any, int]) -> None:
     """Gives links costs by ``name``; other links cost 1.
 
     Keys are pairs of switches (all links between them, both directions unless the other one is given too), or a
@@ -1253,7 +1257,7 @@ class Port:
         """The hardware address of the port."""
 
     @property
-    def up(self) -> bool:
+    def is_up(self) -> bool:
         """Whether packets can pass."""
 
 @disjoint_base
@@ -2175,11 +2179,9 @@ class ParallelPaths:
     def shortest_path(self, net: Net, src: _Place | None, dst: _Place | None) -> Route:
         """The path that ``net.shortest_path(src, dst)`` returns; depends on all links."""
 
-def network() -> tuple[list[int], list[tuple[Location, Location]], dict[Mac, Location]]:
-    """Switches, links (both ends) and hosts that are known now, for threads outside of runs.
-
-    In a policy use ``net.switches()``, ``net.links()`` and ``net.hosts()``: only they are dependencies.
-    """
+def known_network() -> tuple[list[int], list[tuple[Location, Location]], dict[Mac, Location]]:
+    """Switches, links (both ends) and hosts that are known now. For the package itself; others have
+    :func:`maple.network`."""
 
 @final
 class PacketEvent:

@@ -35,7 +35,7 @@ class PortEvent(NamedTuple):
     at: _maple.Location
     name: str
     """The name that the switch gives the port."""
-    up: bool
+    is_up: bool
     """Whether packets can pass."""
     reason: str
     """``"add"``, ``"delete"`` or ``"modify"``."""
@@ -55,23 +55,23 @@ class ViolationEvent(NamedTuple):
 
 
 class Network:
-    """The network as it is, for functions that listen: nothing that they ask is tracked."""
+    """The network as it is, for functions that listen and for threads: nothing that they ask is tracked."""
 
     def switches(self) -> list[int]:
         """The datapath ids of the switches that are up, in order."""
-        return _maple.network()[0]
+        return _maple.known_network()[0]
 
     def links(self) -> list[Link]:
         """All links, each once, lower end first."""
-        return [Link(a, b) for a, b in _maple.network()[1]]
+        return [Link(a, b) for a, b in _maple.known_network()[1]]
 
     def hosts(self) -> list[Host]:
         """All hosts that were seen, and where they are."""
-        return [Host(mac, at) for mac, at in _maple.network()[2].items()]
+        return [Host(mac, at) for mac, at in _maple.known_network()[2].items()]
 
     def locate(self, mac: _maple.Mac | str) -> _maple.Location | None:
         """Where a host is; ``None`` if it was not seen yet."""
-        return _maple.network()[2].get(_maple.Mac(mac) if isinstance(mac, str) else mac)
+        return _maple.known_network()[2].get(_maple.Mac(mac) if isinstance(mac, str) else mac)
 
     def send(self, frame: bytes, at: Place) -> None:
         """Sends a frame (:func:`maple.frame` makes them) out of an edge port. No rule and no policy sees it.
@@ -79,6 +79,14 @@ class Network:
         ``RuntimeError`` where the switch is not there, or the port no edge port.
         """
         _maple.send_frame(frame, at)
+
+
+def network() -> Network:
+    """The network as it is now, for threads beside the policy.
+
+    In a policy use ``net.switches()``, ``net.links()`` and ``net.hosts()``: only they are dependencies.
+    """
+    return Network()
 
 
 class Function(NamedTuple):

@@ -18,7 +18,7 @@ from maple import _maple, _repr, _spelling
 
 Function = Callable[[_maple.Packet, _maple.Net], _maple.Route]
 Place = tuple[int, int] | _maple.Location | str
-Weights = Mapping[str, Mapping[Place, int]]
+Costs = Mapping[str, Mapping[Place, int]]
 
 
 class Policy:
@@ -28,7 +28,7 @@ class Policy:
         self,
         function: Function,
         *,
-        weights: Weights | None = None,
+        costs: Costs | None = None,
         track_hosts: bool = True,
         snoop: str | Iterable[str] = (),
         dhcp_servers: Iterable[Place] = (),
@@ -52,14 +52,14 @@ class Policy:
         _spelling.check_policy(function)
         functools.update_wrapper(self, function)
         self.function: Function = function
-        self.weights: Weights = weights or {}
+        self.costs: Costs = costs or {}
         self.track_hosts = track_hosts
         self.snoop: list[str] = [snoop] if isinstance(snoop, str) else list(snoop)
         self.dhcp_servers: list[Place] = list(dhcp_servers)
         self.querier = querier
         _maple.snoop(self.snoop, self.dhcp_servers, querier)
-        for name, costs in self.weights.items():
-            _maple.weights(name, dict(costs))
+        for name, of_links in self.costs.items():
+            _maple.costs(name, dict(of_links))
 
     def __call__(self, pkt: _maple.Packet, net: _maple.Net) -> _maple.Route:
         return self.function(pkt, net)
@@ -91,7 +91,7 @@ class Composed(Policy):
         self.__name__ = self.__qualname__ = name
         self.__doc__ = None
         self.__module__ = caller()[2]
-        self.weights = {key: costs for part in self.parts for key, costs in part.weights.items()}
+        self.costs = {key: of_links for part in self.parts for key, of_links in part.costs.items()}
         self.track_hosts = all(part.track_hosts for part in self.parts)
         self.snoop = sorted({kind for part in self.parts for kind in part.snoop})
         self.dhcp_servers = [place for part in self.parts for place in part.dhcp_servers]
@@ -148,7 +148,7 @@ def policy(function: Function, /) -> Policy: ...
 @overload
 def policy(
     *,
-    weights: Weights | None = None,
+    costs: Costs | None = None,
     track_hosts: bool = True,
     snoop: str | Iterable[str] = (),
     dhcp_servers: Iterable[Place] = (),
@@ -158,7 +158,7 @@ def policy(
     function: Function | None = None,
     /,
     *,
-    weights: Weights | None = None,
+    costs: Costs | None = None,
     track_hosts: bool = True,
     snoop: str | Iterable[str] = (),
     dhcp_servers: Iterable[Place] = (),
@@ -166,7 +166,7 @@ def policy(
 ) -> Policy | Callable[[Function], Policy]:
     """Makes a function of ``(pkt, net)`` the policy of its file.
 
-    ``weights`` gives link costs by name, as :func:`maple.weights` does. With ``track_hosts=False`` the controller does
+    ``costs`` gives link costs by name, as :func:`maple.costs` does. With ``track_hosts=False`` the controller does
     not learn where hosts are, and ``net.locate`` is an error.
 
     ``snoop`` says what is learned from what hosts say: ``"igmp"`` and ``"mld"`` for ``net.members``, ``"dhcp"`` for
@@ -178,7 +178,7 @@ def policy(
     def make(function: Function) -> Policy:
         return Policy(
             function,
-            weights=weights,
+            costs=costs,
             track_hosts=track_hosts,
             snoop=snoop,
             dhcp_servers=dhcp_servers,

@@ -177,7 +177,7 @@ def _refuse_identity(
         line = linecache.getline(filename, node.lineno)
         raise SyntaxError(
             f"`{text} {written}` can't see whether the packet has the field: {text} is a field object, never None; "
-            f"write `{text} {right}`, or `{text}.present`",
+            f"write `{text} {right}`, or `{text}.is_present`",
             (filename, node.lineno, node.col_offset + 1, line, node.end_lineno, (node.end_col_offset or 0) + 1),
         )
 

@@ -55,11 +55,11 @@ def test_a_multicast_goes_to_the_places_that_are_there(bench: Bench, absent: Loc
     ],
 )
 def test_a_path_to_one_is_false_and_fails_if_it_is_returned(bench: Bench, absent: Location, says: str) -> None:
-    maple.weights("cost", {})
+    maple.costs("cost", {})
     for path in (
         lambda net: net.shortest_path(HERE, absent),
         lambda net: PARALLEL.shortest_path(net, HERE, absent),
-        lambda net: net.path(HERE, absent, weight="cost"),
+        lambda net: net.path(HERE, absent, cost="cost"),
         lambda net: ecmp([net.shortest_path(HERE, absent)], by=["tcp_src"]),
     ):
         error = decided(bench, path).error

@@ -8,7 +8,7 @@ from typing import Any
 import maple
 import pytest
 from conftest import H1, H2, H3
-from maple import Ip, Location, Mac, Meter, Policy, Table, drop, flood, hops, pass_, policy, tiers
+from maple import Ip, Limit, Location, Mac, Policy, Table, drop, flood, hops, pass_, policy, tiers
 from maple._check import of_policy
 from maple.apps import (
     arp_responder,
@@ -57,14 +57,14 @@ def test_routing_takes_the_shortest_path_and_floods_the_rest(bench: Bench) -> No
     assert decide(bench, routing(flood_unknown=False), H1, "00:00:00:00:00:77").route == drop()
 
 
-def test_routing_takes_paths_by_weights(bench: Bench) -> None:
+def test_routing_takes_paths_by_costs(bench: Bench) -> None:
     bench.switch(3, [1])
     bench.link((1, 7), (3, 7))
     bench.link((3, 8), (2, 8))
-    maple.weights("round", {(1, 2): 10})
-    assert decide(bench, routing(weight="round"), H1, H3).route == hops([(1, 7), (3, 8), (2, 1)])
+    maple.costs("round", {(1, 2): 10})
+    assert decide(bench, routing(cost="round"), H1, H3).route == hops([(1, 7), (3, 8), (2, 1)])
     with pytest.raises(TypeError, match="is a name"):
-        routing(weight=3)  # type: ignore[arg-type]
+        routing(cost=3)  # type: ignore[arg-type]
 
 
 # Authentication.
@@ -245,12 +245,12 @@ def test_limits_are_of_ports_hosts_or_switches(bench: Bench) -> None:
     def route(limit: Policy, **fields: Any) -> object:
         return decide(bench, limit, H1, H2, **fields).route
 
-    assert route(rate_limit(pps=100)) == pass_().meter(Meter("rate_limit 0000000000000001:1", pps=100))
-    assert route(rate_limit(kbps=9, per="host", burst=3)) == pass_().meter(Meter(f"rate_limit {H1}", kbps=9, burst=3))
-    assert route(rate_limit(pps=5, per="switch", name="all")) == pass_().meter(Meter("all", pps=5))
+    assert route(rate_limit(pps=100)) == pass_().limit(Limit("rate_limit 0000000000000001:1", pps=100))
+    assert route(rate_limit(kbps=9, per="host", burst=3)) == pass_().limit(Limit(f"rate_limit {H1}", kbps=9, burst=3))
+    assert route(rate_limit(pps=5, per="switch", name="all")) == pass_().limit(Limit("all", pps=5))
     udp = rate_limit(pps=5, per="switch", where={"ip_proto": 17})
     assert route(udp, tcp_dst=80) == pass_()
-    assert route(udp, udp_dst=80) == pass_().meter(Meter("rate_limit", pps=5))
+    assert route(udp, udp_dst=80) == pass_().limit(Limit("rate_limit", pps=5))
 
 
 # ECMP.

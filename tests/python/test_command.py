@@ -307,7 +307,7 @@ def test_policies_are_named_and_options_checked() -> None:
 
 ROUTES = (
     "routes are drop(), flood(), to(port), hops([…]), multicast([…]), "
-    "pass_(), net.shortest_path(src, dst) and net.path(src, dst, weight=…)"
+    "pass_(), net.shortest_path(src, dst) and net.path(src, dst, cost=…)"
 )
 
 FAULTY = """
@@ -352,7 +352,7 @@ def test_a_failing_policy_is_reported_once_and_stops_nothing(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ('net.path((1, 1), (2, 1), weight="secrue")', 'links have no costs named "secrue"; '),
+        ('net.path((1, 1), (2, 1), cost="secrue")', 'links have no costs named "secrue"; '),
         ("to(77)", ":5: hop s1:77: there is no such port; switch s1 has the ports "),
     ],
 )

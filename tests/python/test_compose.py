@@ -147,7 +147,7 @@ def test_a_fallback_decides_where_a_policy_fails(bench: Bench) -> None:
     decision = bench.decide(fallback(writes_and_fails, on_error=to(2)), WEB)
     assert str(decision.route) == "<route: to 2>" and not decision.wrote
     assert shown(bench, fallback(lambda pkt, net: to(77), on_error=flood())) == "<route: flood>"
-    assert shown(bench, fallback(lambda pkt, net: net.path((1, 1), (2, 1), weight="none"), on_error=drop())) == (
+    assert shown(bench, fallback(lambda pkt, net: net.path((1, 1), (2, 1), cost="none"), on_error=drop())) == (
         "<route: drop>"
     )
     assert shown(bench, fallback(tenant, on_error=drop())) == "<route: to 2>"
@@ -179,7 +179,7 @@ def test_what_is_no_policy_is_refused() -> None:
 
 
 def test_settings_of_parts_hold_for_the_whole() -> None:
-    @policy(weights={"compose": {(1, 2): 3}}, snoop="igmp")
+    @policy(costs={"compose": {(1, 2): 3}}, snoop="igmp")
     def a(pkt: Packet, net: Net) -> Route:
         return pass_()
 
@@ -188,7 +188,7 @@ def test_settings_of_parts_hold_for_the_whole() -> None:
         return drop()
 
     both = tiers(a, restrict(b, {"tcp_dst": 22}))
-    assert both.weights == {"compose": {(1, 2): 3}} and both.snoop == ["igmp"] and not both.track_hosts
+    assert both.costs == {"compose": {(1, 2): 3}} and both.snoop == ["igmp"] and not both.track_hosts
 
 
 def test_the_checker_looks_into_all_parts(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_port_that_is_down_is_part_of_the_explanation():
         there = net.locate(pkt.eth_dst)
         if there is None:
             return flood()
-        return net.shortest_path(net.locate(pkt.eth_src), there) if there.up else drop()
+        return net.shortest_path(net.locate(pkt.eth_src), there) if there.is_up else drop()
 
     net = maple.emulate("linear:2", policy)
     assert net.pingall()

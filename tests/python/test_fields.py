@@ -236,7 +236,7 @@ def test_a_packet_prints_as_a_line_and_is_read_as_far_as_that_shows() -> None:
 
 
 def test_presence_is_a_test() -> None:
-    for question in (lambda p: p.tcp_dst == None, lambda p: not p.tcp_dst.present):  # noqa: E711
+    for question in (lambda p: p.tcp_dst == None, lambda p: not p.tcp_dst.is_present):  # noqa: E711
         absent, decision = ask(question, udp_dst=53)
         assert absent is True
         assert all(item.startswith("test") for item in decision.trace)

@@ -92,7 +92,7 @@ def test_three_knocks_open_the_door(bench: Bench) -> None:
 def test_elephants_take_the_detour_while_they_are_large(bench: Bench) -> None:
     policy = shown("elephants_go_round")
     bench.link((1, 4), (2, 4))
-    maple.weights("detour", {maple.Location(1, 4): 1})
+    maple.costs("detour", {maple.Location(1, 4): 1})
     packet = frame(eth_src=HOSTS[1], eth_dst=HOSTS[2])
     ways = []
     for mbps in [10, 60, 30, 15, 30]:

@@ -10,14 +10,15 @@ from typing import Any
 
 import maple
 import pytest
-from maple import (
+from maple import Handler
+from maple._policy import load
+from maple.openflow import (
     Action,
     Band,
     Barrier,
     Bucket,
     FlowMod,
     GroupMod,
-    Handler,
     Match,
     Messages,
     MeterMod,
@@ -28,7 +29,6 @@ from maple import (
     StatsRequest,
     SwitchError,
 )
-from maple._policy import load
 from maple.testing import HandlerBench, frame
 from test_command import Running
 from test_command import maple as run_maple
@@ -84,10 +84,10 @@ class Everything(Handler):
         yield FlowMod.delete(Match(eth_dst=B))
 
     def port_status(self, port: Port, reason: str) -> Messages:
-        self.heard.append(f"port {port.number} {port.name} {reason} {port.up} {len(self.switch.ports)}")
+        self.heard.append(f"port {port.number} {port.name} {reason} {port.is_up} {len(self.switch.ports)}")
         return None
 
-    def flow_removed(self, removed: maple.FlowRemoved) -> Messages:
+    def flow_removed(self, removed: maple.openflow.FlowRemoved) -> Messages:
         self.heard.append(f"removed {removed.match.fields} {removed.reason} {removed.duration} {removed.packets}")
         return None
 
@@ -101,7 +101,7 @@ class Everything(Handler):
 
     def timer(self) -> Messages:
         self.heard.append("timer")
-        return PacketOut(maple.FLOOD, b"x" * 14)
+        return PacketOut(maple.openflow.FLOOD, b"x" * 14)
 
     def switch_down(self) -> None:
         self.heard.append("down")
@@ -198,7 +198,12 @@ def test_packets_give_their_fields_and_the_match_of_their_like(of: str) -> None:
 
 def failing(body: str, tmp_path: Path) -> HandlerBench:
     """A handler whose `packet_in` has this body, from line 5 of its file on."""
-    lines = ["import time", "from maple import *", "class Failing(Handler):", "    def packet_in(self, pkt):"]
+    lines = [
+        "import time",
+        "from maple import *; from maple.openflow import *",
+        "class Failing(Handler):",
+        "    def packet_in(self, pkt):",
+    ]
     path = tmp_path / "failing.py"
     path.write_text("\n".join([*lines, *("        " + line for line in body.splitlines())]) + "\n")
     return HandlerBench(load(str(path)), of="1.0", time_limit=1.0)
@@ -332,7 +337,7 @@ class Asking(Handler):
     """Asks for statistics of all kinds that its switch can say, and keeps the answers."""
 
     def __init__(self) -> None:
-        self.got: list[maple.Stats] = []
+        self.got: list[maple.openflow.Stats] = []
 
     def switch_up(self) -> Messages:
         self.wake_after(1)
@@ -346,7 +351,7 @@ class Asking(Handler):
     def packet_in(self, pkt: PacketIn) -> Messages:
         return None
 
-    def stats(self, stats: maple.Stats) -> Messages:
+    def stats(self, stats: maple.openflow.Stats) -> Messages:
         self.got.append(stats)
         return None if stats.more else Barrier()
 

@@ -14,6 +14,7 @@ from maple import (
     Route,
     Slice,
     avoid,
+    costs,
     drop,
     flood,
     guard,
@@ -24,7 +25,6 @@ from maple import (
     slices,
     tiers,
     to,
-    weights,
 )
 from maple.apps import dhcp_guard, mirror, vlans
 from maple.testing import Bench, Network, frame
@@ -111,8 +111,8 @@ def test_links_are_named_by_an_end_as_text(bench: Bench) -> None:
     for link in ("1:3", "2:3", Location(1, 3), (1, 2)):
         guarded = bench.decide(guard(f, avoid(link, for_=H1)), OWN)
         assert guarded.violations, link
-    weights("costs", {"1:3": 5})
-    assert not bench.decide(lambda _, net: net.path((1, 1), (2, 1), weight="costs"), OWN).error
+    costs("costs", {"1:3": 5})
+    assert not bench.decide(lambda _, net: net.path((1, 1), (2, 1), cost="costs"), OWN).error
     bench.load("1:3", sent=7)
     assert bench.decide(lambda _, net: to(2) if net.link_load("1:3", "2:3").is_above(mbps=6) else drop(), OWN).copies
     red = Slice(f, ports=["1:1", "2:1"], links=["1:3"])

@@ -16,9 +16,9 @@ from test_command import MAPLE, Running, maple, wait_for
 
 POLICY = """
     from helper import DENIED
-    from maple import Table, drop, flood, on, policy, weights
+    from maple import Table, costs, drop, flood, on, policy
 
-    weights("far", {(1, 2): 3})
+    costs("far", {(1, 2): 3})
     blocked = Table("blocked")
 
     @policy
@@ -30,10 +30,10 @@ POLICY = """
     """
 
 NONE = """
-    from maple import Table, drop, policy, weights
+    from maple import Table, costs, drop, policy
 
-    weights("far", {(1, 2): 7})
-    weights("new", {(1, 2): 7})
+    costs("far", {(1, 2): 7})
+    costs("new", {(1, 2): 7})
     Table("fresh")["row"] = 1
 
     @policy

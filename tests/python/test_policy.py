@@ -148,8 +148,11 @@ IDENTITY = """
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("return drop() if pkt.tcp_dst is None else drop()", "write `pkt.tcp_dst == None`, or `pkt.tcp_dst.present`"),
-        ("x = pkt.ipv4_src; y = x is not None", "write `x != None`, or `x.present`"),
+        (
+            "return drop() if pkt.tcp_dst is None else drop()",
+            "write `pkt.tcp_dst == None`, or `pkt.tcp_dst.is_present`",
+        ),
+        ("x = pkt.ipv4_src; y = x is not None", "write `x != None`, or `x.is_present`"),
         ("match pkt.tcp_dst:\n            case None: pass", "write `pkt.tcp_dst == None`"),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_fixed_place_needs_host_tracking_also_later(start: Callable[..., Runni
 
 
 def test_costs_follow_and_one_that_is_gone_is_one(start: Callable[..., Running], tmp_path: Path) -> None:
-    costs = '\n[[weights.secure]]\na = "core1"\nb = "2"\ncost = {}\n'
+    costs = '\n[[costs.secure]]\na = "core1"\nb = "2"\ncost = {}\n'
     (tmp_path / "maple.toml").write_text(CONFIG + costs.format(5))
     running = start()
     (tmp_path / "maple.toml").write_text(CONFIG + costs.format(7))

@@ -10,19 +10,19 @@ from conftest import H1, H2, H3
 from maple import (
     IN_PORT,
     LOCAL,
+    Limit,
     Location,
     Mac,
-    Meter,
     Net,
     Packet,
     Route,
+    costs,
     drop,
     ecmp,
     flood,
     hops,
     multicast,
     to,
-    weights,
 )
 from maple.testing import Bench, frame
 
@@ -49,27 +49,27 @@ def test_a_policy_that_looks_at_a_path_reads_it(bench: Bench) -> None:
     assert reads(lambda pkt, net: hops(between(pkt, net).hops)) == ["Path"]
 
 
-def test_weights_choose_between_paths(bench: Bench) -> None:
+def test_costs_choose_between_paths(bench: Bench) -> None:
     bench.switch(3, [])
     bench.link((1, 4), (3, 1))
     bench.link((3, 2), (2, 4))
-    weights("secure", {(1, 2): 10})
-    decision = bench.decide(lambda pkt, net: net.path((1, 1), (2, 1), weight="secure"), PATH)
+    costs("secure", {(1, 2): 10})
+    decision = bench.decide(lambda pkt, net: net.path((1, 1), (2, 1), cost="secure"), PATH)
     assert decision.route is not None
     assert decision.route.hops == [(1, 4), (2, 1), (3, 2)]
-    back = bench.decide(lambda pkt, net: net.path((2, 1), (1, 1), weight="secure"), PATH, switch=2)
+    back = bench.decide(lambda pkt, net: net.path((2, 1), (1, 1), cost="secure"), PATH, switch=2)
     assert back.route == hops([(2, 4), (3, 1), (1, 1)])
 
 
 def test_an_unknown_weight_is_an_error_that_lists_the_known_ones(bench: Bench) -> None:
-    def by(weight: str) -> Any:
-        return lambda pkt, net: net.path((1, 1), (2, 1), weight=weight)
+    def by(cost: str) -> Any:
+        return lambda pkt, net: net.path((1, 1), (2, 1), cost=cost)
 
     unknown = bench.decide(by("secrue"), PATH)
     assert unknown.route is None and unknown.error is not None
-    assert 'LookupError: links have no costs named "secrue"; there are none of any name (weights()' in unknown.error
-    weights("secure", {(1, 2): 10})
-    weights("cheap", {})
+    assert 'LookupError: links have no costs named "secrue"; there are none of any name (costs()' in unknown.error
+    costs("secure", {(1, 2): 10})
+    costs("cheap", {})
     misspelt = bench.decide(by("secrue"), PATH)
     assert misspelt.error is not None and 'known: "cheap", "secure" (' in misspelt.error
     assert 'test_routes.py", line' in misspelt.error
@@ -78,7 +78,7 @@ def test_an_unknown_weight_is_an_error_that_lists_the_known_ones(bench: Bench) -
 
     def careful(pkt: Any, net: Any) -> Any:
         try:
-            return net.path((1, 1), (2, 1), weight="fast")
+            return net.path((1, 1), (2, 1), cost="fast")
         except LookupError:
             return drop()
 
@@ -139,8 +139,8 @@ def test_whether_a_port_is_up_is_a_read_of_that_port(bench: Bench) -> None:
     def policy(pkt: Packet, net: Net) -> Route:
         at = net.locate(pkt.eth_dst)
         assert at is not None
-        found[:] = [at.up, net.is_up(at), net.is_up((2, 1)), net.is_up(None), net.is_up((9, 1)), net.is_up((2, 3))]
-        return net.shortest_path(net.locate(pkt.eth_src), at) if at.up else drop()
+        found[:] = [at.is_up, net.is_up(at), net.is_up((2, 1)), net.is_up(None), net.is_up((9, 1)), net.is_up((2, 3))]
+        return net.shortest_path(net.locate(pkt.eth_src), at) if at.is_up else drop()
 
     decision = bench.decide(policy, PATH)
     assert decision.error is None and decision.route == hops([(1, 3), (2, 1)])
@@ -159,8 +159,8 @@ def test_whether_a_port_is_up_is_a_read_of_that_port(bench: Bench) -> None:
 
 
 def test_a_place_is_asked_in_runs_alone(bench: Bench) -> None:
-    with pytest.raises(RuntimeError, match=r"Location\(switch=1, port=2\).up asks the network: it is for policies"):
-        _ = Location(1, 2).up
+    with pytest.raises(RuntimeError, match=r"Location\(switch=1, port=2\).is_up asks the network: it is for policies"):
+        _ = Location(1, 2).is_up
     kept: list[Location] = []
 
     def policy(pkt: Packet, net: Net) -> Route:
@@ -170,7 +170,7 @@ def test_a_place_is_asked_in_runs_alone(bench: Bench) -> None:
         return drop()
 
     assert bench.decide(policy, PATH).error is None
-    decision = bench.decide(lambda pkt, net: drop() if kept[0].up else flood(), PATH)
+    decision = bench.decide(lambda pkt, net: drop() if kept[0].is_up else flood(), PATH)
     assert decision.route == drop() and decision.reads[-1].startswith("IsUp"), "it is asked in this run"
 
 
@@ -315,8 +315,8 @@ def test_host_tracking_may_be_off() -> None:
         (lambda: to(1).queue(-1), "a queue is a number from 0 to 4294967294, not -1"),
         (lambda: to(1).queue("a"), "a queue is a number, not 'a'"),
         (lambda: to(1).meter(0), "a meter is a number from 1 to 4294901760, not 0"),
-        (lambda: weights("w", {(1, 2): 0}), "must be a positive number"),
-        (lambda: weights("w", {1: 1}), "a link is a pair of switches or a Location"),
+        (lambda: costs("w", {(1, 2): 0}), "must be a positive number"),
+        (lambda: costs("w", {1: 1}), "a link is a pair of switches or a Location"),
     ],
 )
 def test_wrong_routes_are_refused(make: Any, message: str) -> None:
@@ -363,19 +363,19 @@ def test_what_cannot_be_chosen_from_is_refused(bench: Bench) -> None:
     assert nothing.route == flood()
 
 
-def test_meters_are_values_and_say_what_they_limit() -> None:
-    bulk = Meter("bulk", kbps=1000, burst=200)
-    assert bulk == Meter("bulk", kbps=1000, burst=200) != Meter("bulk", kbps=1000)
-    assert len({bulk, Meter("bulk", kbps=1000, burst=200), Meter("other", pps=3)}) == 2
-    assert repr(bulk) == '<meter "bulk" (1000 kbit/s, burst 200)>'
-    assert repr(flood().meter(Meter("floods", pps=5))) == '<route: flood meter "floods" (5 packets/s)>'
-    assert to(1).meter(bulk) != to(1).meter(7)
+def test_limits_are_values_and_say_what_they_limit() -> None:
+    bulk = Limit("bulk", kbps=1000, burst=200)
+    assert bulk == Limit("bulk", kbps=1000, burst=200) != Limit("bulk", kbps=1000)
+    assert len({bulk, Limit("bulk", kbps=1000, burst=200), Limit("other", pps=3)}) == 2
+    assert repr(bulk) == '<limit "bulk" (1000 kbit/s, burst 200)>'
+    assert repr(flood().limit(Limit("floods", pps=5))) == '<route: flood meter "floods" (5 packets/s)>'
+    assert to(1).limit(bulk) != to(1).meter(7)
     with pytest.raises(TypeError, match="either kbps=… or pps=…"):
-        Meter("x")
+        Limit("x")
     with pytest.raises(TypeError, match="either kbps=… or pps=…"):
-        Meter("x", kbps=1, pps=1)
+        Limit("x", kbps=1, pps=1)
     with pytest.raises(ValueError, match="1 or more"):
-        Meter("x", pps=0)
+        Limit("x", pps=0)
 
 
 RESERVED = ["01:80:c2:00:00:00", "01:80:c2:00:00:0f", "01:00:0c:cc:cc:cc", "01:00:0c:cc:cc:cd"]

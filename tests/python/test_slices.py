@@ -20,6 +20,7 @@ from maple import (
     Slice,
     Table,
     Var,
+    costs,
     drop,
     fallback,
     flood,
@@ -27,7 +28,6 @@ from maple import (
     slices,
     tiers,
     to,
-    weights,
 )
 from maple.testing import Bench, Decision, frame
 
@@ -207,17 +207,17 @@ def test_costs_are_the_slices_own_if_it_has_them(bench: Bench) -> None:
     bench.switch(3, [])
     bench.link((1, 4), (3, 1))
     bench.link((3, 2), (2, 4))
-    weights("slice_cost", {(1, 2): 10})
+    costs("slice_cost", {(1, 2): 10})
 
     def cheapest(pkt: Packet, net: Net) -> Route:
-        return net.path((1, 1), (2, 1), weight="slice_cost")
+        return net.path((1, 1), (2, 1), cost="slice_cost")
 
     both = slices({"red": ({"tcp_dst": 80}, cheapest), "blue": ({"tcp_dst": 22}, cheapest)})
     around, direct = "<route: by 1:4, 2:1, 3:2>", "<route: by 1:3, 2:1>"
     assert [shown(bench.decide(both, tcp(port))) for port in (80, 22)] == [around, around]
-    weights("red/slice_cost", {(1, 2): 1})
+    costs("red/slice_cost", {(1, 2): 1})
     assert [shown(bench.decide(both, tcp(port))) for port in (80, 22)] == [direct, around]
-    other = slices({"blue": Slice(lambda pkt, net: net.path((1, 1), (2, 1), weight="red/slice_cost"))})
+    other = slices({"blue": Slice(lambda pkt, net: net.path((1, 1), (2, 1), cost="red/slice_cost"))})
     assert 'links have no costs named "red/slice_cost"' in failure(bench, other, tcp(80))
 
 

@@ -138,7 +138,7 @@ def test_policies_are_compared(box: Callable[..., Network]) -> None:
 
 
 def test_policies_with_other_costs_have_no_common_state(box: Callable[..., Network], tmp_path: Path) -> None:
-    text = "from maple import *\nweights('w', {{(1, 2): {}}})\n@policy\ndef f(pkt, net): return drop()\n"
+    text = "from maple import *\ncosts('w', {{(1, 2): {}}})\n@policy\ndef f(pkt, net): return drop()\n"
     (tmp_path / "one.py").write_text(text.format(5))
     (tmp_path / "other.py").write_text(text.format(6))
     net = box(tmp_path / "one.py", folder=tmp_path)

@@ -12,9 +12,9 @@ from topologies import Ring
 
 # What h1 sends h2 goes by the long way round while it is much.
 POLICY = """
-from maple import flood, policy, weights
+from maple import costs, flood, policy
 
-weights("detour", {(1, 2): 10, (2, 1): 10})
+costs("detour", {(1, 2): 10, (2, 1): 10})
 
 
 @policy
@@ -25,7 +25,7 @@ def elephants_go_round(pkt, net):
     if dst is None:
         return flood()
     if net.traffic(pkt.eth_src, pkt.eth_dst).is_above(mbps=0.3, until=0.05):
-        return net.path(src, dst, weight="detour")
+        return net.path(src, dst, cost="detour")
     return net.shortest_path(src, dst)
 """
 

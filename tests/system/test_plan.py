@@ -13,12 +13,12 @@ from test_reload import POLICY as LISTS
 from topologies import Ring
 
 POLICY = f"""
-from maple import weights
+from maple import costs
 
-weights("far", {{(1, 2): 10, (2, 1): 10}})
+costs("far", {{(1, 2): 10, (2, 1): 10}})
 {LISTS}"""
 
-FAR = ("net.shortest_path(src, dst)", 'net.path(src, dst, weight="far")')
+FAR = ("net.shortest_path(src, dst)", 'net.path(src, dst, cost="far")')
 
 
 def maple(controller, *arguments):

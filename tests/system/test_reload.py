@@ -74,9 +74,9 @@ def test_a_changed_line_changes_its_rules_and_no_ping_is_lost(controller, lab, t
 def test_another_route_is_changed_over_while_packets_flow(controller, lab, tmp_path):
     file = tmp_path / "ways.py"
     text = """
-from maple import flood, policy, weights
+from maple import costs, flood, policy
 
-weights("far", {(1, 2): 10, (2, 1): 10})
+costs("far", {(1, 2): 10, (2, 1): 10})
 
 
 @policy
@@ -92,7 +92,7 @@ def ways(pkt, net):
     assert net.ping_all()[0] == 0
     far = net.port_towards("s1", "s4")
     with Pinger(net, "h1", "h2") as ping:
-        file.write_text(text.replace("net.shortest_path(src, dst)", 'net.path(src, dst, weight="far")'))
+        file.write_text(text.replace("net.shortest_path(src, dst)", 'net.path(src, dst, cost="far")'))
         before = net.port_packets("s1", far)
         assert reload(maple).returncode == 0
         wait_for("the packets to go the other way", lambda: net.port_packets("s1", far) > before + 50)

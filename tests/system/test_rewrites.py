@@ -20,7 +20,7 @@ def f(pkt, net):
         return route.set(vlan_vid=0)
     if pkt.vlan_vid == 20:
         return route.set(vlan_vid=30)
-    return route.set(vlan_vid=10) if pkt.eth_type == 0x88b5 and not pkt.vlan_vid.present else route
+    return route.set(vlan_vid=10) if pkt.eth_type == 0x88b5 and not pkt.vlan_vid.is_present else route
 """
 
 

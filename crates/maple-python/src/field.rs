@@ -214,7 +214,7 @@ impl FieldRef {
     }
 
     /// Reports whether the packet has the field, by a test.
-    #[getter]
+    #[getter(is_present)]
     fn present(&self, py: Python<'_>) -> PyResult<bool> {
         self.is_present(py)
     }

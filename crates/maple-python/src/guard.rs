@@ -154,6 +154,7 @@ type CodePlace<'a> = (&'a str, &'a str, u32);
 #[pymethods]
 impl PyConstraint {
     #[staticmethod]
+    #[pyo3(name = "_waypoint")]
     fn waypoint(
         place: CodePlace<'_>,
         src: &Bound<'_, PyAny>,
@@ -165,17 +166,20 @@ impl PyConstraint {
     }
 
     #[staticmethod]
+    #[pyo3(name = "_isolate")]
     fn isolate(place: CodePlace<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         Ok(PyConstraint::with_requirement(place, Requirement::Isolate(group(a)?, group(b)?)))
     }
 
     #[staticmethod]
+    #[pyo3(name = "_never")]
     fn never(place: CodePlace<'_>, port: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let requirement = Requirement::Never { port: PyLocation::from_object(port)?, src: group(src)? };
         Ok(PyConstraint::with_requirement(place, requirement))
     }
 
     #[staticmethod]
+    #[pyo3(name = "_max_hops")]
     fn max_hops(place: CodePlace<'_>, most: usize, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         if most == 0 {
             return Err(PyValueError::new_err("max_hops() takes 1 or more: each packet passes a switch"));
@@ -184,17 +188,20 @@ impl PyConstraint {
     }
 
     #[staticmethod]
+    #[pyo3(name = "_avoid")]
     fn avoid(place: CodePlace<'_>, taken: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         Ok(PyConstraint::with_requirement(place, Requirement::Avoid { link: link(taken)?, src: group(of)? }))
     }
 
     #[staticmethod]
+    #[pyo3(name = "_only_within")]
     fn only_within(place: CodePlace<'_>, within: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let requirement = Requirement::OnlyWithin { switches: switches(within)?, src: group(of)? };
         Ok(PyConstraint::with_requirement(place, requirement))
     }
 
     #[staticmethod]
+    #[pyo3(name = "_only_within_slice")]
     fn only_within_slice(place: CodePlace<'_>, slice: Described<'_>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let policy = Composition::single(Part::Route(Route::pass()));
         let scope = slice.slice(of.py(), policy)?.scope().clone();
@@ -202,6 +209,7 @@ impl PyConstraint {
     }
 
     #[staticmethod]
+    #[pyo3(name = "_no_overload")]
     fn no_overload(
         place: CodePlace<'_>,
         reserved: &Bound<'_, Table>,
@@ -216,6 +224,7 @@ impl PyConstraint {
     }
 
     #[staticmethod]
+    #[pyo3(name = "_own")]
     fn own(place: CodePlace<'_>, function: Py<PyAny>) -> PyConstraint {
         PyConstraint::with_requirement(place, Requirement::Custom(Part::Constraint(Arc::new(function))))
     }

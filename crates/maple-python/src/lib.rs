@@ -85,7 +85,7 @@ mod _maple {
     #[pymodule_export]
     use crate::laboratory::{PyLaboratory, PyPlace};
     #[pymodule_export]
-    use crate::link_costs::weights;
+    use crate::link_costs::costs;
     #[pymodule_export]
     use crate::listen::{PyHeard, PyListener, listener_failed, port_counts, send_frame, traffic_counts};
     #[pymodule_export]
@@ -95,11 +95,11 @@ mod _maple {
     #[pymodule_export]
     use crate::packet::PyPacket;
     #[pymodule_export]
-    use crate::paths::{PyParallelPaths, network};
+    use crate::paths::{PyParallelPaths, known_network};
     #[pymodule_export]
     use crate::query::Query;
     #[pymodule_export]
-    use crate::route::{PyLocation, PyMeter, PyRoute, answer, drop, ecmp, flood, hops, multicast, pass_, to};
+    use crate::route::{PyLimit, PyLocation, PyRoute, answer, drop, ecmp, flood, hops, multicast, pass_, to};
     #[pymodule_export]
     use crate::snoop::snoop;
     #[pymodule_export]

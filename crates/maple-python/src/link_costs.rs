@@ -13,13 +13,11 @@ use crate::state::write;
 
 /// Sets the costs of links by a name. Other links cost 1.
 #[pyfunction]
-pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResult<()> {
+pub fn costs(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResult<()> {
     let mut writes = vec![Write::CostName(name.into())];
     for (link, cost) in costs.iter() {
         let cost: u64 = cost.extract().ok().filter(|cost| *cost > 0).ok_or_else(|| {
-            PyValueError::new_err(format!(
-                "weights({name:?}): the cost of {link} must be a positive number, not {cost}"
-            ))
+            PyValueError::new_err(format!("costs({name:?}): the cost of {link} must be a positive number, not {cost}"))
         })?;
         for link in link_names(&link, costs)? {
             writes.push(Write::Cost { name: name.into(), link, cost: Some(cost) });
@@ -28,7 +26,7 @@ pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResul
     write(py, writes)
 }
 
-/// Returns the links that a key of `weights` means: one direction of one link by its `Location`, or all links between
+/// Returns the links that a key of `costs` means: one direction of one link by its `Location`, or all links between
 /// two switches. These are meant in both directions, unless the other direction is given too.
 fn link_names(link: &Bound<'_, PyAny>, costs: &Bound<'_, PyDict>) -> PyResult<Vec<LinkName>> {
     if let Some(at) = PyLocation::unpaired(link)? {
@@ -36,7 +34,7 @@ fn link_names(link: &Bound<'_, PyAny>, costs: &Bound<'_, PyDict>) -> PyResult<Ve
     }
     let Ok((a, b)) = link.extract::<(u64, u64)>() else {
         return Err(PyTypeError::new_err(format!(
-            "weights(): a link is a pair of switches or a Location, not {}",
+            "costs(): a link is a pair of switches or a Location, not {}",
             described(link)
         )));
     };

@@ -62,7 +62,7 @@ impl PyNet {
         }
     }
 
-    fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
+    fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, cost: Option<&str>) -> PyResult<PyRoute> {
         let py = src.py();
         let (Some(src), Some(dst)) = (start(src)?, PathEnd::of(dst, self.ticket)?) else {
             return Ok(PyRoute(Route::unreachable()));
@@ -73,13 +73,13 @@ impl PyNet {
                 // It asks nothing that has not been asked.
                 PathEnd::Found(field) => net.locate_by(field, None).ok().flatten(),
             };
-            match (dst, weight) {
-                (Some(dst), Some(weight)) => net.try_path(src, dst, weight),
+            match (dst, cost) {
+                (Some(dst), Some(cost)) => net.try_path(src, dst, cost),
                 (Some(dst), None) => Ok(net.shortest_path(src, dst)),
                 (None, _) => Ok(Route::unreachable()),
             }
         })?;
-        let where_from = "weights() in the policy, `--weights FILE` and links of an emulated topology give costs names";
+        let where_from = "costs() in the policy, `--costs FILE` and links of an emulated topology give costs names";
         Ok(PyRoute::here(py, route.map_err(|error| PyLookupError::new_err(format!("{error} ({where_from})")))?))
     }
 }
@@ -355,10 +355,10 @@ impl PyNet {
         self.path_between(src, dst, None)
     }
 
-    /// Returns the path of least cost by these weights.
-    #[pyo3(signature = (src, dst, weight))]
-    fn path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: &str) -> PyResult<PyRoute> {
-        self.path_between(src, dst, Some(weight))
+    /// Returns the path of least cost by the costs of this name.
+    #[pyo3(signature = (src, dst, cost))]
+    fn path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, cost: &str) -> PyResult<PyRoute> {
+        self.path_between(src, dst, Some(cost))
     }
 
     /// Returns the traffic that a port sends.

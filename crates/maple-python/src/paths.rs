@@ -45,7 +45,7 @@ impl PyParallelPaths {
 /// Returns the switches, the links and the hosts that are known now.
 #[pyfunction]
 #[allow(clippy::type_complexity, reason = "Python takes it apart at once")]
-pub fn network(py: Python<'_>) -> PyResult<(Vec<u64>, Vec<(PyLocation, PyLocation)>, Bound<'_, PyDict>)> {
+pub fn known_network(py: Python<'_>) -> PyResult<(Vec<u64>, Vec<(PyLocation, PyLocation)>, Bound<'_, PyDict>)> {
     let state = host::store().snapshot();
     let switches = state.switches().map(|(dpid, _)| dpid.0).collect();
     let links = state.links().map(|(a, b)| (a.into(), b.into())).collect();

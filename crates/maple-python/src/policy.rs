@@ -138,7 +138,7 @@ fn wrong_return(function: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>, pkt: &Pa
     let after = pkt.last_source().map(|source| format!(" after line {}", source.line)).unwrap_or_default();
     format!(
         "{}the policy returned {}{after}, which is not a route; routes are drop(), flood(), to(port), hops([…]), \
-         multicast([…]), pass_(), net.shortest_path(src, dst) and net.path(src, dst, weight=…)",
+         multicast([…]), pass_(), net.shortest_path(src, dst) and net.path(src, dst, cost=…)",
         place().unwrap_or_default(),
         described(answer),
     )

@@ -48,34 +48,34 @@ impl PyRoute {
 }
 
 /// A limit for the packets of the routes under it.
-#[pyclass(frozen, name = "Meter", module = "maple", eq, hash)]
+#[pyclass(frozen, name = "Limit", module = "maple", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
-pub struct PyMeter(Limit);
+pub struct PyLimit(Limit);
 
 #[pymethods]
-impl PyMeter {
+impl PyLimit {
     #[new]
     #[pyo3(signature = (name, *, kbps = None, pps = None, burst = 0))]
-    fn new(name: &str, kbps: Option<u32>, pps: Option<u32>, burst: u32) -> PyResult<PyMeter> {
+    fn new(name: &str, kbps: Option<u32>, pps: Option<u32>, burst: u32) -> PyResult<PyLimit> {
         let limit = match (kbps, pps) {
             (Some(rate), None) => Limit::kilobits(name, rate),
             (None, Some(rate)) => Limit::packets(name, rate),
-            _ => return Err(PyTypeError::new_err("a Meter has a rate: either kbps=… or pps=…")),
+            _ => return Err(PyTypeError::new_err("a Limit has a rate: either kbps=… or pps=…")),
         };
         if limit.rate == 0 {
-            return Err(PyValueError::new_err("a Meter's rate is 1 or more; drop() lets nothing pass"));
+            return Err(PyValueError::new_err("a Limit's rate is 1 or more; drop() lets nothing pass"));
         }
-        Ok(PyMeter(Limit { burst, ..limit }))
+        Ok(PyLimit(Limit { burst, ..limit }))
     }
 
-    /// Name of the meter, which is its key.
+    /// Name of the limit, which is its key.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
     }
 
     fn __repr__(&self) -> String {
-        format!("<meter {}>", self.0)
+        format!("<limit {}>", self.0)
     }
 }
 
@@ -246,10 +246,10 @@ impl PyLocation {
 
     /// Whether packets can pass the port now, which is a dependency of the run.
     #[getter]
-    fn up(&self, py: Python<'_>) -> PyResult<bool> {
+    fn is_up(&self, py: Python<'_>) -> PyResult<bool> {
         let at = self.location(py)?;
         let net = current::net().ok_or_else(|| {
-            PyRuntimeError::new_err(format!("{}.up asks the network: it is for policies", printed(at)))
+            PyRuntimeError::new_err(format!("{}.is_up asks the network: it is for policies", printed(at)))
         })?;
         Ok(net.is_up(at))
     }
@@ -318,12 +318,13 @@ impl PyRoute {
         Ok(PyRoute(route.copy_to(PyLocation::from_object(place)?)))
     }
 
-    /// Returns the route through this meter of the ingress switch (OpenFlow 1.3): one that Maple makes, or the number
-    /// of one that is there.
+    /// Returns the route under this limit at the switch where packets enter (OpenFlow 1.3).
+    fn limit(&self, limit: &Bound<'_, PyLimit>) -> PyRoute {
+        PyRoute(self.0.clone().limit(limit.get().0.clone()))
+    }
+
+    /// Returns the route through the meter of this number, which is at the ingress switch already (OpenFlow 1.3).
     fn meter(&self, meter: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
-        if let Ok(meter) = meter.cast::<PyMeter>() {
-            return Ok(PyRoute(self.0.clone().limit(meter.get().0.clone())));
-        }
         Ok(PyRoute(self.0.clone().meter(number("meter", meter, 1..=LAST_METER)?)))
     }
 

@@ -108,7 +108,7 @@ def came_by(pkt: Packet, places: Iterable[Location]) -> bool:
 
 def tag_of(pkt: Packet) -> dict[str, Any]:
     """The VLAN tag that an answer has to carry: that of the packet."""
-    return {"vlan_vid": pkt.vlan_vid} if pkt.vlan_vid.present else {}
+    return {"vlan_vid": pkt.vlan_vid} if pkt.vlan_vid.is_present else {}
 
 
 def is_fragment(pkt: Packet) -> bool:

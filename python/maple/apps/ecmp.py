@@ -55,7 +55,7 @@ def ecmp(*, by: Iterable[str] | None = None, ways: int = 8) -> Policy:
 def _flow(pkt: Packet) -> tuple[str, ...]:
     """The fields that tell the flows between two hosts apart, in both directions."""
     for fields in (("tcp_src", "tcp_dst"), ("udp_src", "udp_dst"), ("ipv4_src", "ipv4_dst")):
-        if getattr(pkt, fields[0]).present:
+        if getattr(pkt, fields[0]).is_present:
             return fields
     return ()
 

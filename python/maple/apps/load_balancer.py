@@ -95,7 +95,7 @@ def load_balancer(
         if at is not None and at != last:
             places[server] = at
         at = at or last
-        return at is None or (at.up and bool(net.shortest_path((pkt.switch, 1), at)))
+        return at is None or (at.is_up and bool(net.shortest_path((pkt.switch, 1), at)))
 
     return app(balance, "load_balancer")
 

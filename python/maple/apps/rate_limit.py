@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from maple import Meter, Net, Packet, Policy, Route, pass_, restrict
+from maple import Limit, Net, Packet, Policy, Route, pass_, restrict
 from maple._compose import Where
 from maple.apps._common import app
 
@@ -39,13 +39,13 @@ def rate_limit(
     """
     if per not in ("switch", "port", "host"):
         raise ValueError(f'rate_limit(per=…) is "switch", "port" or "host", not {per!r}')
-    whole = Meter(name, kbps=kbps, pps=pps, burst=burst)
+    whole = Limit(name, kbps=kbps, pps=pps, burst=burst)
 
     def limit(pkt: Packet, net: Net) -> Route:
         if per == "switch":
-            return pass_().meter(whole)
+            return pass_().limit(whole)
         of = f"{pkt.switch:016x}:{int(pkt.in_port)}" if per == "port" else str(pkt.eth_src)
-        return pass_().meter(Meter(f"{name} {of}", kbps=kbps, pps=pps, burst=burst))
+        return pass_().limit(Limit(f"{name} {of}", kbps=kbps, pps=pps, burst=burst))
 
     limited = app(limit, "rate_limit")
     return limited if where is None else restrict(limited, where)

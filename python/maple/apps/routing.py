@@ -6,7 +6,7 @@ from maple import Net, Packet, Policy, Route, drop, flood
 from maple.apps._common import app, start
 
 
-def routing(*, weight: str | None = None, flood_unknown: bool = True) -> Policy:
+def routing(*, cost: str | None = None, flood_unknown: bool = True) -> Policy:
     """Sends packets to where their destination is: the last tier of most compositions. It never passes.
 
     Multicasts and broadcasts are flooded. The path begins at the switch where the packet came in, so tiers before this
@@ -16,11 +16,11 @@ def routing(*, weight: str | None = None, flood_unknown: bool = True) -> Policy:
     >>> routing()
     <policy routing>
 
-    :param weight: takes the paths of least cost by this name (:func:`maple.weights`), not those with the fewest hops.
+    :param cost: takes the paths of least cost by this name (:func:`maple.costs`), not those with the fewest hops.
     :param flood_unknown: whether packets to hosts that were not seen yet are flooded; otherwise they are dropped.
     """
-    if weight is not None and not isinstance(weight, str):
-        raise TypeError(f'routing(weight=…) is a name, such as "secure", not {weight!r}')
+    if cost is not None and not isinstance(cost, str):
+        raise TypeError(f'routing(cost=…) is a name, such as "secure", not {cost!r}')
 
     def decide(pkt: Packet, net: Net) -> Route:
         if pkt.eth_dst.is_multicast:
@@ -28,8 +28,8 @@ def routing(*, weight: str | None = None, flood_unknown: bool = True) -> Policy:
         dst = net.locate(pkt.eth_dst)
         if dst is None:
             return flood() if flood_unknown else drop()
-        if weight is None:
+        if cost is None:
             return net.shortest_path(start(pkt), dst)
-        return net.path(start(pkt), dst, weight=weight)
+        return net.path(start(pkt), dst, cost=cost)
 
     return app(decide, "routing")

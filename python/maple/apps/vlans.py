@@ -188,7 +188,7 @@ class Router:
 
     def route(self, pkt: Packet, net: Net, at: Location, tag: int | None) -> Route:
         """A packet to the gateway's hardware address."""
-        if not pkt.ipv4_dst.present:
+        if not pkt.ipv4_dst.is_present:
             return drop()
         if pkt.ipv4_dst in tuple(self.own.values()):
             return ping_answer(pkt) if pkt.icmpv4_type == 8 else drop()

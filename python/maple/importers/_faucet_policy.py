@@ -51,7 +51,7 @@ def forwarding(pkt: Packet, net: Net) -> Route:
 
 def vlan_of(pkt: Packet, here: Location) -> int | None:
     """The VLAN of a packet; none if its port does not take it."""
-    if not pkt.vlan_vid.present:
+    if not pkt.vlan_vid.is_present:
         return UNTAGGED.get(here)
     return next((vid for vid, ports in TAGGED.items() if here in ports and pkt.vlan_vid == vid), None)
 
@@ -63,7 +63,7 @@ def delivered(pkt: Packet, net: Net, here: Location, there: Location, vid: int, 
         return route.set(**headers) if pkt.vlan_vid == vid else route.set(vlan_vid=vid, **headers)
     if UNTAGGED.get(there) != vid:
         return drop()
-    return route.set(vlan_vid=0, **headers) if pkt.vlan_vid.present else route.set(**headers)
+    return route.set(vlan_vid=0, **headers) if pkt.vlan_vid.is_present else route.set(**headers)
 
 
 def spread(pkt: Packet, net: Net, here: Location, vid: int) -> Route:
@@ -76,11 +76,11 @@ def spread(pkt: Packet, net: Net, here: Location, vid: int) -> Route:
     tagged = sorted(TAGGED[vid] - skipped)
     if not plain:
         route = multicast([net.shortest_path(here, place) for place in tagged]) if tagged else drop()
-        return route if pkt.vlan_vid.present or not tagged else route.set(vlan_vid=vid)
+        return route if pkt.vlan_vid.is_present or not tagged else route.set(vlan_vid=vid)
     for place in tagged:
-        ether = pkt.frame[:12], pkt.frame[16 if pkt.vlan_vid.present else 12 :]
+        ether = pkt.frame[:12], pkt.frame[16 if pkt.vlan_vid.is_present else 12 :]
         send(net, ether[0] + b"\\x81\\x00" + vid.to_bytes(2, "big") + ether[1], place)
-    return multicast(plain).set(vlan_vid=0) if pkt.vlan_vid.present else multicast(plain)
+    return multicast(plain).set(vlan_vid=0) if pkt.vlan_vid.is_present else multicast(plain)
 
 
 def routed(pkt: Packet, net: Net, here: Location, vid: int, me: str) -> Route:

@@ -72,9 +72,9 @@ class Controller:
         command = [sys.executable, "-m", "maple", "run", policy]
         command += ["--listen", f"127.0.0.1:{self.port}", "--control", str(self._socket)]
         if costs:
-            file = folder / "weights.json"
+            file = folder / "costs.json"
             file.write_text(json.dumps(costs))
-            command += ["--weights", str(file)]
+            command += ["--costs", str(file)]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         try:

@@ -79,7 +79,7 @@ class OpenVSwitchNetwork(Network):
     # How it is built.
 
     def _costs(self, topology: Topology) -> dict[str, list[dict[str, Any]]]:
-        """The costs in the topology's link attributes, as ``maple run --weights`` reads them."""
+        """The costs in the topology's link attributes, as ``maple run --costs`` reads them."""
         if isinstance(topology, (str, Path)):
             shape, _, rest = str(topology).partition(":")
             if shape == "ring":

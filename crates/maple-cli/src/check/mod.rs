@@ -83,7 +83,7 @@ fn prepare(store: &Store, topology: &Topology, options: &CheckOptions) -> anyhow
     store.update(|_| topologies::writes(topology));
     let costs = costs_of(topology, &store.snapshot());
     store.update(|_| costs);
-    if let Some(path) = &options.weights {
+    if let Some(path) = &options.costs {
         let costs = link_costs::read(path)?;
         store.update(|_| costs);
     }

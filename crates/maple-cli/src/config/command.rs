@@ -159,7 +159,7 @@ fn text(Origins { options, network }: &Origins) -> String {
         line(&mut text, &format!("host {name}: {mac}, {place}{addresses}"), &at(name));
     }
     for cost in &network.costs {
-        line(&mut text, &format!("weight {}", cost.text), &cost.at.to_string());
+        line(&mut text, &format!("cost {}", cost.text), &cost.at.to_string());
     }
     for (place, row) in &network.rows {
         let what = match &row.key {

@@ -44,7 +44,7 @@ pub fn read(root: &mut Section<'_>) -> DeclaredNetwork {
     DeclaredNetwork { facts: Facts::new(switches, hosts), certificates, costs, rows: rows(root), names, places }
 }
 
-/// Returns the tables in this table, if it is one: `weights` may also be the option with a file's name.
+/// Returns the tables in this table, if it is one: `costs` may also be the option with a file's name.
 fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<ConfigEntry<'a>> {
     let Some(entry) = root.get(name) else { return Vec::new() };
     if !entry.is_table() {
@@ -152,10 +152,10 @@ fn host(
     Some((mac?, facts))
 }
 
-/// Reads `[[weights.NAME]]`: the costs that `--weights FILE` has, with names.
+/// Reads `[[costs.NAME]]`: the costs that `--costs FILE` has, with names.
 fn costs(root: &mut Section<'_>, names: &Names) -> Vec<Cost> {
     let mut all = Vec::new();
-    for named in tables(root, "weights") {
+    for named in tables(root, "costs") {
         for (entry, section) in named.sections() {
             all.extend(cost(&named.name, &entry, section, names));
         }

@@ -25,7 +25,7 @@ pub use document::Problem;
 pub use reread::{RereadConfig, read_again};
 
 /// The tables of the network.
-const TABLES: [&str; 5] = ["switches", "hosts", "weights", "tables", "variables"];
+const TABLES: [&str; 5] = ["switches", "hosts", "costs", "tables", "variables"];
 /// The file that `maple run` without a policy reads if it exists.
 pub const DEFAULT_FILE: &str = "/etc/maple/maple.toml";
 

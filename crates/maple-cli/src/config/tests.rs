@@ -189,12 +189,12 @@ fn a_flag_that_the_file_sets_can_be_taken_back() {
 #[test]
 fn paths_begin_in_the_folder_of_the_file() {
     let file =
-        "policy = \"a/p.py:f\"\nstate = \"s.redb\"\nweights = \"/w.json\"\ncontrol = \"none\"\nemulate = \"ring:4\"\n";
+        "policy = \"a/p.py:f\"\nstate = \"s.redb\"\ncosts = \"/w.json\"\ncontrol = \"none\"\nemulate = \"ring:4\"\n";
     let all = matches(file, &[]);
     let first = |id| strings(&all, id).remove(0);
     assert_eq!((first("policy"), first("state")), ("/etc/a/p.py:f".into(), "/etc/s.redb".into()));
     assert_eq!(
-        (first("weights"), first("control"), first("emulate")),
+        (first("costs"), first("control"), first("emulate")),
         ("/w.json".into(), "none".into(), "ring:4".into())
     );
 }
@@ -227,7 +227,7 @@ fn nothing_is_ignored_because_it_is_no_table_or_one() {
     assert_eq!(wrong("[workers]\nn = 1"), ["/etc/m.toml:1: workers: must be a value, not a table"]);
     assert_eq!(wrong("listen = { port = 1 }"), ["/etc/m.toml:1: listen: must be a value, not a table"]);
     assert_eq!(
-        wrong("weights = 1.5\n[tables]\nblocked = true\n"),
+        wrong("costs = 1.5\n[tables]\nblocked = true\n"),
         ["/etc/m.toml:3: tables.blocked: must be a table with keys and values, not one value"]
     );
 }
@@ -297,15 +297,15 @@ fn facts_that_contradict_each_other_are_refused() {
 
 #[test]
 fn costs_and_rows_are_read_with_names() {
-    let text = "[switches.s]\ndpid = \"1\"\n[[weights.w]]\na = \"s\"\nb = \"2\"\ncost = 10\n[[weights.w]]\nat = \"s:3\"\ncost = 5\n\
+    let text = "[switches.s]\ndpid = \"1\"\n[[costs.w]]\na = \"s\"\nb = \"2\"\ncost = 10\n[[costs.w]]\nat = \"s:3\"\ncost = 5\n\
                 [tables.blocked]\n\"00:00:00:00:00:01\" = true\n[variables]\nmode = \"day\"\n";
     let network = parse(text).unwrap_or_else(|problems| panic!("{problems:?}")).network;
     let costs: Vec<&str> = network.costs.iter().map(|cost| cost.text.as_str()).collect();
     assert_eq!(costs, ["w: s - 2: 10", "w: s:3: 5"]);
     assert_eq!(network.costs[0].writes.len(), 3, "the name of the costs, and both directions");
     assert_eq!(network.rows.len(), 2);
-    assert!(wrong("[[weights.w]]\na = \"1\"\ncost = 1\n")[0].ends_with("a port such as core1:3"));
-    assert!(wrong("[[weights.w]]\na = \"1\"\nb = \"2\"\ncost = 0\n")[0].contains("m.toml:4: weights.w[0].cost"));
+    assert!(wrong("[[costs.w]]\na = \"1\"\ncost = 1\n")[0].ends_with("a port such as core1:3"));
+    assert!(wrong("[[costs.w]]\na = \"1\"\nb = \"2\"\ncost = 0\n")[0].contains("m.toml:4: costs.w[0].cost"));
 }
 
 #[test]

@@ -48,8 +48,8 @@ pub struct CheckOptions {
     #[arg(long, value_name = "N", default_value_t = maple_core::LOOK_UP_TABLES, value_parser = clap::value_parser!(u8).range(..=200))]
     pub look_ups: u8,
     /// JSON file with link costs by name
-    #[arg(long, value_name = "FILE")]
-    pub weights: Option<PathBuf>,
+    #[arg(long, alias = "weights", value_name = "FILE")]
+    pub costs: Option<PathBuf>,
     /// Decides which random values packets get
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

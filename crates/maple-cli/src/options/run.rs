@@ -169,8 +169,8 @@ pub struct RunOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub check_rate: Option<u32>,
     /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
-    #[arg(long, value_name = "FILE")]
-    pub weights: Option<PathBuf>,
+    #[arg(long, alias = "weights", value_name = "FILE")]
+    pub costs: Option<PathBuf>,
     /// File for the tables and variables that survive a restart (persist=True)
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,

@@ -51,7 +51,7 @@ pub fn for_policy(
         let costs = costs_of(topology, &loaded.store.snapshot());
         loaded.store.update(|_| costs);
     }
-    if let Some(path) = &options.weights {
+    if let Some(path) = &options.costs {
         let costs = link_costs::read(path)?;
         loaded.store.update(|_| costs);
     }

@@ -1,4 +1,4 @@
-//! Link costs from files: those of `--weights`, and those of the configuration, which have precedence.
+//! Link costs from files: those of `--costs`, and those of the configuration, which have precedence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,10 @@ impl Costs {
     /// Reads the costs that these options give.
     ///
     /// # Errors
-    /// If the file of `--weights` is wrong.
+    /// If the file of `--costs` is wrong.
     pub fn from_options(options: &RunOptions) -> anyhow::Result<Costs> {
         let mut all = Costs::default();
-        if let Some(file) = &options.weights {
+        if let Some(file) = &options.costs {
             all.take(link_costs::read(file)?, &Writer::File(file.display().to_string().into()));
         }
         for cost in &options.network.costs {

@@ -39,7 +39,7 @@ fn refuse_options_of_policies(options: &RunOptions) -> anyhow::Result<()> {
     for (given, option) in [
         (options.emulate.is_some(), "--emulate"),
         (options.emulation.traffic.is_some(), "--traffic"),
-        (options.weights.is_some(), "--weights"),
+        (options.costs.is_some(), "--costs"),
         (options.track_hosts.is_some(), "--track-hosts"),
         (!options.middlebox.is_empty(), "--middlebox"),
         (options.labels.is_some(), "--labels"),

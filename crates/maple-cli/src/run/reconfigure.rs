@@ -20,7 +20,7 @@ use crate::declared::{Configured, DeclaredNetwork};
 use crate::options::{RunArgs, RunOptions};
 
 /// The ids of the options that are followed while the controller runs.
-const FOLLOWED: [&str; 7] = ["policy", "policy_time_limit", "watch", "weights", "log", "log_format", "verbose"];
+const FOLLOWED: [&str; 7] = ["policy", "policy_time_limit", "watch", "costs", "log", "log_format", "verbose"];
 
 /// The configuration of a controller.
 pub struct Reconfiguring {
@@ -68,7 +68,7 @@ impl Reconfiguring {
     /// the configuration or the command line must name the policy.
     ///
     /// # Errors
-    /// If the file of `--weights` is wrong.
+    /// If the file of `--costs` is wrong.
     pub fn from_options(
         options: &RunOptions,
         chosen: &ControllerOptions,
@@ -153,7 +153,7 @@ impl Reconfiguring {
         let files = tls::files(&options.tls, &options.listen, network);
         files.map_err(|error| anyhow!("{}: {error}", self.file()))?;
         let costs = Costs::from_options(options)
-            .map_err(|error| anyhow!("{}: weights: {error:#}", configured.place_of("weights")))?;
+            .map_err(|error| anyhow!("{}: costs: {error:#}", configured.place_of("costs")))?;
         let places = Places::from_options(options).map_err(|error| {
             let of = if options.middleboxes().is_err() { "middlebox" } else { "dhcp_server" };
             anyhow!("{}: {}: {error}", configured.place_of(of), of.replace('_', "-"))

@@ -16,7 +16,7 @@
 //! IPv4 10.0.0.0 + N, and in IPv6 the link-local address of its MAC and `fd00::N`.
 //!
 //! Ports are numbered from 1 on each switch: its hosts first, in order, then its links, in order. Every link has
-//! an attribute `secure` (1 unless said otherwise), which policies can use as a path's weight.
+//! an attribute `secure` (1 unless said otherwise), which policies can use as a path's cost.
 
 pub mod file;
 
@@ -115,7 +115,7 @@ pub struct LinkSpec {
     pub loss: f64,
     /// The maximum rate in each direction, in bits a second; `None`: no maximum.
     pub rate: Option<u64>,
-    /// Numbers by name, such as `secure`, which policies can use as weights of paths.
+    /// Numbers by name, such as `secure`, which policies can use as costs of paths.
     pub attributes: BTreeMap<String, f64>,
 }
 

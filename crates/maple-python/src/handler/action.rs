@@ -12,7 +12,7 @@ use crate::kind::{named, operand, to_raw};
 const WHOLE: u16 = 0xffff;
 
 /// One action.
-#[pyclass(frozen, name = "Action", module = "maple", eq, hash)]
+#[pyclass(frozen, name = "Action", module = "maple.openflow", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct Action(WireAction);
 

@@ -26,22 +26,22 @@ const BURST: u16 = 4;
 const STATISTICS: u16 = 8;
 
 /// One of the action lists of a group.
-#[pyclass(frozen, name = "Bucket", module = "maple", eq)]
+#[pyclass(frozen, name = "Bucket", module = "maple.openflow", eq)]
 #[derive(Clone, PartialEq)]
 pub struct PyBucket(pub(super) Bucket);
 
 /// The action of a meter above a rate.
-#[pyclass(frozen, name = "Band", module = "maple", eq)]
+#[pyclass(frozen, name = "Band", module = "maple.openflow", eq)]
 #[derive(Clone, PartialEq)]
 pub struct PyBand(pub(super) Band);
 
 /// Adds, changes or deletes a group.
-#[pyclass(frozen, name = "GroupMod", module = "maple", eq)]
+#[pyclass(frozen, name = "GroupMod", module = "maple.openflow", eq)]
 #[derive(PartialEq)]
 pub struct PyGroupMod(Message);
 
 /// Adds, changes or deletes a meter.
-#[pyclass(frozen, name = "MeterMod", module = "maple", eq)]
+#[pyclass(frozen, name = "MeterMod", module = "maple.openflow", eq)]
 #[derive(PartialEq)]
 pub struct PyMeterMod(Message);
 

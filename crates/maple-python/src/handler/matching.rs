@@ -10,7 +10,7 @@ use crate::address::Prefix;
 use crate::kind::{FieldKind, from_raw, named, operand, to_raw};
 
 /// Which packets a rule takes.
-#[pyclass(frozen, name = "Match", module = "maple", eq, hash)]
+#[pyclass(frozen, name = "Match", module = "maple.openflow", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyMatch(pub Match);
 

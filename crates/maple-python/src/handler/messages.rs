@@ -14,12 +14,12 @@ use super::packet_in::PyPacketIn;
 const CHECK_OVERLAP: u16 = 2;
 
 /// A message that makes the switch send a packet.
-#[pyclass(frozen, name = "PacketOut", module = "maple", eq)]
+#[pyclass(frozen, name = "PacketOut", module = "maple.openflow", eq)]
 #[derive(PartialEq)]
 pub struct PyPacketOut(Message);
 
 /// Adds, changes or deletes rules.
-#[pyclass(frozen, name = "FlowMod", module = "maple", eq)]
+#[pyclass(frozen, name = "FlowMod", module = "maple.openflow", eq)]
 #[derive(PartialEq)]
 pub struct PyFlowMod {
     message: Message,
@@ -28,7 +28,7 @@ pub struct PyFlowMod {
 }
 
 /// Makes the switch finish all earlier messages, and confirm that.
-#[pyclass(frozen, module = "maple", eq)]
+#[pyclass(frozen, module = "maple.openflow", eq)]
 #[derive(PartialEq)]
 pub struct Barrier;
 

@@ -18,7 +18,7 @@ const ONLY_OF13: [Field; 6] =
     [Field::SctpSrc, Field::SctpDst, Field::Ipv6Src, Field::Ipv6Dst, Field::Icmpv6Type, Field::Icmpv6Code];
 
 /// A packet that a switch sent.
-#[pyclass(frozen, name = "PacketIn", module = "maple")]
+#[pyclass(frozen, name = "PacketIn", module = "maple.openflow")]
 pub struct PyPacketIn {
     version: Version,
     /// The whole message.

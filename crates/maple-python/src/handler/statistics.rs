@@ -20,12 +20,12 @@ use super::messages::shown;
 const ANY: u32 = 0xffff_ffff;
 
 /// Asks the switch for statistics.
-#[pyclass(frozen, name = "StatsRequest", module = "maple", eq)]
+#[pyclass(frozen, name = "StatsRequest", module = "maple.openflow", eq)]
 #[derive(PartialEq)]
 pub struct PyStatsRequest(Message);
 
 /// Statistics, or a part of them.
-#[pyclass(frozen, get_all, name = "Stats", module = "maple")]
+#[pyclass(frozen, get_all, name = "Stats", module = "maple.openflow")]
 pub struct PyStats {
     /// The subject of the statistics.
     kind: &'static str,
@@ -38,7 +38,7 @@ pub struct PyStats {
 macro_rules! entries {
     ($($(#[$about:meta])* $rust:ident $name:literal { $($(#[$what:meta])* $field:ident: $type:ty,)* })*) => { $(
         $(#[$about])*
-        #[pyclass(frozen, get_all, name = $name, module = "maple")]
+        #[pyclass(frozen, get_all, name = $name, module = "maple.openflow")]
         pub struct $rust { $($(#[$what])* $field: $type,)* }
     )* };
 }

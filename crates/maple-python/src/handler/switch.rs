@@ -11,7 +11,7 @@ use super::matching::PyMatch;
 use crate::address::Mac;
 
 /// A switch.
-#[pyclass(frozen, name = "Switch", module = "maple")]
+#[pyclass(frozen, name = "Switch", module = "maple.openflow")]
 pub struct PySwitch {
     dpid: u64,
     version: Version,
@@ -20,7 +20,7 @@ pub struct PySwitch {
 }
 
 /// A port of a switch.
-#[pyclass(frozen, get_all, name = "Port", module = "maple")]
+#[pyclass(frozen, get_all, name = "Port", module = "maple.openflow")]
 pub struct PyPort {
     /// Its number.
     number: u32,
@@ -29,15 +29,15 @@ pub struct PyPort {
     /// Its hardware address.
     mac: Py<Mac>,
     /// Whether packets can pass.
-    up: bool,
+    is_up: bool,
 }
 
 /// A rule that was removed.
-#[pyclass(frozen, name = "FlowRemoved", module = "maple")]
+#[pyclass(frozen, name = "FlowRemoved", module = "maple.openflow")]
 pub struct PyFlowRemoved(pub FlowRemoved);
 
 /// A message that a switch refused.
-#[pyclass(frozen, get_all, name = "SwitchError", module = "maple")]
+#[pyclass(frozen, get_all, name = "SwitchError", module = "maple.openflow")]
 pub struct SwitchError {
     /// Its type, `OFPET_*`.
     r#type: u16,
@@ -103,14 +103,14 @@ impl PyPort {
     pub(super) fn from_port(py: Python<'_>, port: &Port) -> PyResult<PyPort> {
         let [a, b, c, d, e, f] = port.hw_addr;
         let mac = Mac::cached(py, u64::from_be_bytes([0, 0, a, b, c, d, e, f]))?.unbind();
-        Ok(PyPort { number: port.number.0, name: port.name().into_owned(), mac, up: port.is_up() })
+        Ok(PyPort { number: port.number.0, name: port.name().into_owned(), mac, is_up: port.is_up() })
     }
 }
 
 #[pymethods]
 impl PyPort {
     fn __repr__(&self) -> String {
-        format!("<port {} {:?}, {}>", self.number, self.name, if self.up { "up" } else { "down" })
+        format!("<port {} {:?}, {}>", self.number, self.name, if self.is_up { "up" } else { "down" })
     }
 }
 
