@@ -203,8 +203,8 @@ def test_a_canary_decides_at_one_switch_and_then_everywhere(
     assert ask(running, "plan", str(none), "--out", str(file)).returncode == 2
     done = ask(running, "apply", str(file), "--canary", "9")
     assert done.returncode == 1 and "switch 0000000000000009 is not connected" in done.stderr, done
-    done = ask(running, "apply", "--rest")
-    assert done.returncode == 1 and "there is no rest" in done.stderr, done
+    done = ask(running, "apply", "--promote")
+    assert done.returncode == 1 and "there is nothing to promote" in done.stderr, done
 
     def decided_by_new() -> list[str]:
         shown = running.show("rules")
@@ -221,7 +221,7 @@ def test_a_canary_decides_at_one_switch_and_then_everywhere(
         done = ask(running, *refused)
         assert done.returncode == 1 and "another policy decides at some switches" in done.stderr, done
     assert ask(running, "plan", str(none)).returncode == 2, "the rest"
-    assert ask(running, "apply", "--rest").returncode == 0
+    assert ask(running, "apply", "--promote").returncode == 0
     assert decided_by_new() == [first, second]
     assert ask(running, "plan", str(none)).returncode == 0
     assert ask(running, "rollback").returncode == 0

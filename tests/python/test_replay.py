@@ -209,7 +209,7 @@ def test_plans_that_are_applied_and_canaries_are_repeated(folder: Path, pinged: 
         done = ask(pinged, "apply", plan, *how)
         assert done.returncode == 0, done.stderr
         if how:
-            assert ask(pinged, "apply", "--rest").returncode == 0
+            assert ask(pinged, "apply", "--promote").returncode == 0
         at_rest(pinged)
         assert ask(pinged, "rollback").returncode == 0
         at_rest(pinged)

@@ -563,7 +563,7 @@ class HistoryRow(TypedDict):
     by: str
     pid: int | None
     user: int | None
-    what: Literal["set", "delete", "start", "resumption", "reload", "apply", "canary", "rest", "rollback"]
+    what: Literal["set", "delete", "start", "resumption", "reload", "apply", "canary", "promote", "rollback"]
     version: int
     table: str | None
     var: str | None

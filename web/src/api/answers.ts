@@ -592,7 +592,7 @@ export type HistoryRow = {
   readonly by: string;
   readonly pid: number | null;
   readonly user: number | null;
-  readonly what: "set" | "delete" | "start" | "resumption" | "reload" | "apply" | "canary" | "rest" | "rollback";
+  readonly what: "set" | "delete" | "start" | "resumption" | "reload" | "apply" | "canary" | "promote" | "rollback";
   readonly version: number;
   readonly table: string | null;
   readonly var: string | null;

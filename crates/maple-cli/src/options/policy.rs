@@ -90,7 +90,7 @@ pub struct PlanArgs {
 #[derive(Debug, Args)]
 pub struct ApplyArgs {
     /// The file of the plan: what `maple plan --out PATH` wrote
-    #[arg(required_unless_present = "rest")]
+    #[arg(required_unless_present = "promote")]
     pub plan: Option<PathBuf>,
     /// At first only for packets that enter at these switches, by name or datapath id in hex digits: core1,2,…
     #[arg(long, value_name = "SWITCH,…", value_delimiter = ',', conflicts_with = "percent")]
@@ -98,9 +98,9 @@ pub struct ApplyArgs {
     /// At first only for packets that enter at this share of the switches, in per cent
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub percent: Option<u8>,
-    /// Now everywhere, after `--canary` or `--percent`
+    /// Let the policy of `--canary` or `--percent` decide everywhere
     #[arg(long, conflicts_with_all = ["plan", "canary", "percent"])]
-    pub rest: bool,
+    pub promote: bool,
     /// The controller's Unix socket [default: as in `maple run`]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,

@@ -86,7 +86,7 @@ pub fn apply(args: &ApplyArgs) -> anyhow::Result<u8> {
         None => Some(args.canary.clone()).filter(|all| !all.is_empty()).map(CanaryAt::Switches),
     };
     let request = match &args.plan {
-        None => Reload::Rest,
+        None => Reload::Promote,
         Some(path) => {
             let Planned { name, sources, changes, decided } = read(path)?;
             Reload::Apply { name, sources, changes, decided, canary }

@@ -150,7 +150,7 @@ impl ReloadService<'_> {
                     let applied = self.apply(policy, &sources, &changes, decided.as_deref(), canary.as_ref(), lines);
                     applied.map_err(|error| format!("{error:#}"))
                 }
-                ReloadTask::Rest => self.end_canary(lines),
+                ReloadTask::Promote => self.promote(lines),
                 ReloadTask::Rollback => self.roll_back(lines),
             };
             request.answer(outcome);
@@ -316,7 +316,7 @@ impl ReloadService<'_> {
         match self.state.canary {
             None => Ok(()),
             Some(_) => {
-                bail!("another policy decides at some switches: `maple apply --rest` or `maple rollback` come first")
+                bail!("another policy decides at some switches: `maple apply --promote` or `maple rollback` come first")
             }
         }
     }
@@ -405,14 +405,14 @@ impl ReloadService<'_> {
 
     /// Lets the policy that decides at some switches decide everywhere. A rollback still returns to the policy before
     /// it.
-    fn end_canary(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
+    fn promote(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
         let Some((policy, tolerate, identity)) = self.state.canary.clone() else {
-            return Err("there is no rest: no policy was applied with --canary or --percent".into());
+            return Err("there is nothing to promote: no policy was applied with --canary or --percent".into());
         };
         let reloaded = self.handle.reload(Arc::clone(&policy), tolerate).map_err(|error| error.to_string())?;
         tell(&format!("policy {} runs everywhere", self.state.settings.policy), &reloaded, lines);
         (self.state.current, self.state.canary) = (policy, None);
-        self.runs(identity, BroughtBy::Apply, PolicyAct::Rest);
+        self.runs(identity, BroughtBy::Apply, PolicyAct::Promote);
         Ok(answer_of(reloaded, Vec::new()))
     }
 

@@ -94,7 +94,7 @@ pub(super) fn answer_to(handle: &Handle, asker: &Asker, request: &Request) -> Re
             let (decided, canary) = (decided.clone(), canary.clone());
             reload(handle, asker, ReloadTask::Apply { policy, sources, changes, decided, canary })?
         }
-        Request::Reload(Reload::Rest) => reload(handle, asker, ReloadTask::Rest)?,
+        Request::Reload(Reload::Promote) => reload(handle, asker, ReloadTask::Promote)?,
         Request::Reload(Reload::Rollback) => reload(handle, asker, ReloadTask::Rollback)?,
         Request::Explain(question) => explain::answer(handle, question).map_err(|why| match why {
             Unanswered::Late(late) => late.into(),

@@ -158,7 +158,7 @@ pub enum ReloadTask {
         canary: Option<CanaryAt>,
     },
     /// Lets a policy that decides at some switches decide everywhere.
-    Rest,
+    Promote,
     /// Runs the policy again that ran before the last reload.
     Rollback,
 }

@@ -70,7 +70,7 @@ pub enum Reload {
         canary: Option<CanaryAt>,
     },
     /// Lets a policy that runs at some switches run everywhere.
-    Rest,
+    Promote,
     /// Runs the policy again that ran before the last reload.
     Rollback,
 }

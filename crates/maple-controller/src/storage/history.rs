@@ -89,7 +89,7 @@ pub enum PolicyAct {
     /// A plan was applied at some switches first.
     Canary,
     /// A policy that decided at some switches decides everywhere.
-    Rest,
+    Promote,
     /// The policy before runs again.
     Rollback,
 }
@@ -206,7 +206,7 @@ impl PolicyAct {
             PolicyAct::Reload => "reload",
             PolicyAct::Apply => "apply",
             PolicyAct::Canary => "canary",
-            PolicyAct::Rest => "rest",
+            PolicyAct::Promote => "promote",
             PolicyAct::Rollback => "rollback",
         }
     }
@@ -218,7 +218,7 @@ impl PolicyAct {
             PolicyAct::Reload => "maple reload",
             PolicyAct::Apply => "maple apply",
             PolicyAct::Canary => "maple apply --canary",
-            PolicyAct::Rest => "maple apply --rest",
+            PolicyAct::Promote => "maple apply --promote",
             PolicyAct::Rollback => "maple rollback",
         }
     }

@@ -214,7 +214,7 @@ fn a_standby_answers_for_itself_and_not_for_the_network() {
         Request::State(StateRequest::Delete { place: StatePlace::Var("mode".into()), settled: false }),
         Request::Invalidate(Invalidate::All),
         Request::Reload(Reload::Plan { name: None }),
-        Request::Reload(Reload::Rest),
+        Request::Reload(Reload::Promote),
     ];
     for request in &about_the_network {
         assert_eq!(answered(&maple, request), Err(standby.into()), "{request:?}");

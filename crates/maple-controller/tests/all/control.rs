@@ -109,7 +109,7 @@ fn requests_of_each_form() -> Vec<Value> {
         json!({ "reload": { "plan": { "name": null } } }),
         json!({ "reload": { "apply": { "name": "drop.py", "sources": "1", "changes": "2" } } }),
         json!({ "reload": { "apply": { "name": "a.py", "sources": "1", "changes": "2", "canary": { "percent": 5 } } } }),
-        json!({ "reload": "rest" }),
+        json!({ "reload": "promote" }),
         json!({ "reload": "rollback" }),
         json!({ "reload": { "policy": { "name": null, "tolerate": { "count": 0 } } } }),
     ]
@@ -152,7 +152,7 @@ pub fn fill(maple: &Maple) -> Emulation {
                     let plan = plan.expect("all shards answer");
                     Ok(ReloadAnswer::Planned(Box::new(plan)))
                 }
-                ReloadTask::Apply { .. } | ReloadTask::Rest | ReloadTask::Rollback => reload(Tolerance::Count(0)),
+                ReloadTask::Apply { .. } | ReloadTask::Promote | ReloadTask::Rollback => reload(Tolerance::Count(0)),
             };
             if matches!(answer, Ok(ReloadAnswer::Reloaded { .. })) {
                 let policy = PolicyIdentity { name: "drop.py".into(), hash: Fingerprint::from_parts(["drop"]) };

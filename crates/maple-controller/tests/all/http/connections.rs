@@ -113,7 +113,7 @@ fn a_request_in_progress_is_answered_though_the_controller_ends() {
     let mut events = BufReader::new(begin(&served, &Ask::get("/v1/events").to_text()));
     assert_eq!(Said::head(&mut events).0, 200);
     let request = reloads.recv().expect("it comes");
-    assert!(matches!(request.task, ReloadTask::Rest));
+    assert!(matches!(request.task, ReloadTask::Promote));
     let ends = std::thread::spawn(move || drop(served));
     // A stream of events ends when the server does.
     while events.read_line(&mut String::new()).expect("the stream ends") > 0 {}
