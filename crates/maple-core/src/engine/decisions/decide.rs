@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use maple_wire::{Dpid, Field};
+use maple_wire::{Action, Dpid, Field};
 
 use super::Decisions;
 use super::leaf::{HeldPackets, LeafState};
@@ -15,18 +15,36 @@ use super::runs::RunOutcome;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::uses::EngineStore;
 use crate::engine::fabric::Fabric;
-use crate::engine::fabric::routes::{SharedRoute, WayState};
+use crate::engine::fabric::routes::WayState;
 use crate::engine::messages::cause::{DropCause, Origin};
 use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId};
-use crate::network::Mac;
+use crate::network::{Location, Mac};
 use crate::policy_error::PolicyError;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Goal, Resolved};
 use crate::run::{Run, RunResult};
 use crate::state::{ExclusiveCommit, Txn};
 use crate::trace::Trace;
+
+/// How the controller forwards a packet of a leaf for all places.
+enum Forwarding {
+    /// By the actions of the way to its place, which the switch takes too.
+    ByWay(Vec<Action>),
+    /// To the ports at which this route leaves the network.
+    ByController(Arc<Resolved>),
+}
+
+impl Forwarding {
+    /// Reports whether no path leads to the place.
+    fn leads_nowhere(&self) -> bool {
+        match self {
+            Forwarding::ByWay(actions) => actions.is_empty(),
+            Forwarding::ByController(route) => route.switches.is_empty(),
+        }
+    }
+}
 
 impl Decisions {
     /// Answers a packet that enters the network, or has f decide it at the end of the batch.
@@ -87,46 +105,47 @@ impl Decisions {
         let Some(goal) = self.leaves.get(&id).and_then(|leaf| leaf.goal.as_open()).cloned() else {
             return self.undecided.add_misses([received]);
         };
-        let is_active = self.leaves.get(&id).is_some_and(|leaf| leaf.state == LeafState::Active);
-        let Fabric { ctx, switches, .. } = fabric;
-        let Some(switch) = switches.get_mut(&dpid) else { return };
-        let found = switch.ingress.look_ups.open_place(&received.packet());
-        let destination = || received.packet().switch_value(Field::EthDst).map(Mac::from_bits);
-        let in_state = || ctx.store.snapshot().host(destination()?).map(|host| host.location);
-        let Some(place) = found.or_else(in_state) else {
+        let Some(place) = place_of_destination(fabric, &received) else {
             // The host has gone, so the packet is of another leaf in the newest state.
             return self.undecided.add_misses([received]);
         };
-        let is_wanted = switch.ingress.look_ups.want_way(place);
-        let way = if is_wanted { self.way_to(fabric, dpid, place) } else { None };
-        let is_taken = fabric.switches.get(&dpid).is_some_and(|switch| switch.ingress.look_ups.is_way_ready(place));
-        let is_sure = is_active && is_taken && !fabric.ctx.is_any_unconfirmed();
-        let way = way.and_then(|way| fabric.routes.get(way));
-        let way = way.filter(|way| is_sure && way.way() == Some(WayState::Used) && way.is_ready());
-        let actions = way.map(SharedRoute::actions);
-        let resolve = || goal.ending_at(place).now(&fabric.ctx.store.snapshot());
-        let route = if actions.is_some() { None } else { resolve() };
+        let actions = self.ready_way(fabric, id, (dpid, place));
+        let forwarding = match actions {
+            Some(actions) => Some(Forwarding::ByWay(actions)),
+            None => goal.ending_at(place).now(&fabric.ctx.store.snapshot()).map(Forwarding::ByController),
+        };
         // Checked last: a leaf that is current now was so when its place was found and its goal was resolved.
         if !fabric.ctx.store.is_current(id) {
             self.withdraw(fabric, id);
             return self.undecided.add_misses([received]);
         }
-        match (actions, route) {
-            (Some(actions), _) => {
-                if actions.is_empty() {
-                    self.drop_found(fabric, id, &received);
-                }
+        let Some(forwarding) = forwarding else { return self.decide_alone(fabric, received) };
+        if forwarding.leads_nowhere() {
+            let cause = DropCause::Policy(self.origin_of(id));
+            fabric.switches.drop_packet(&mut fabric.ctx, &received, cause);
+        }
+        match forwarding {
+            Forwarding::ByWay(actions) => {
                 let effect = fabric.switches.packet_out(&mut fabric.ctx, &received, actions);
                 fabric.ctx.add_all_after_rules(effect);
             }
-            (None, Some(route)) => {
-                if route.switches.is_empty() {
-                    self.drop_found(fabric, id, &received);
-                }
+            Forwarding::ByController(route) => {
                 fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, &self.origin_of(id), &received);
             }
-            (None, None) => self.decide_alone(fabric, received),
         }
+    }
+
+    /// Wants the way to a place. Returns its actions if the switch takes packets of this leaf along it, and all that was sent
+    /// is confirmed.
+    fn ready_way(&mut self, fabric: &mut Fabric, id: LeafId, (dpid, place): (Dpid, Location)) -> Option<Vec<Action>> {
+        if !fabric.switches.get_mut(&dpid)?.ingress.look_ups.want_way(place) {
+            return None;
+        }
+        let way = self.way_to(fabric, dpid, place)?;
+        let is_active = self.leaves.get(&id).is_some_and(|leaf| leaf.state == LeafState::Active);
+        let is_taken = fabric.switches.get(&dpid)?.ingress.look_ups.is_way_ready(place);
+        let route = fabric.routes.get(way).filter(|route| route.way() == Some(WayState::Used) && route.is_ready())?;
+        (is_active && is_taken && !fabric.ctx.is_any_unconfirmed()).then(|| route.actions())
     }
 
     /// Asks f about one packet that its leaf can't answer, and makes no leaf of the answer.
@@ -134,12 +153,6 @@ impl Decisions {
         let Some(run) = new_run(fabric, &received) else { return };
         let outcome = self.run_once(fabric, &run);
         self.commit_run(fabric, outcome, received, false);
-    }
-
-    /// Counts a packet that is dropped because no path leads to the place that is found for it.
-    fn drop_found(&mut self, fabric: &mut Fabric, id: LeafId, received: &ReceivedPacket) {
-        let cause = DropCause::Policy(self.origin_of(id));
-        fabric.switches.drop_packet(&mut fabric.ctx, received, cause);
     }
 
     /// Reports whether a packet of a leaf that waits for labels is better sent without them, because labels have to
@@ -336,6 +349,17 @@ impl Decisions {
             }
         }
     }
+}
+
+/// Returns the place of a packet's destination: the one that keys' rules say, or else the one in the newest state.
+fn place_of_destination(fabric: &Fabric, received: &ReceivedPacket) -> Option<Location> {
+    let packet = received.packet();
+    let found = fabric.switches.get(&received.at.switch)?.ingress.look_ups.open_place(&packet);
+    let in_state = || {
+        let address = Mac::from_bits(packet.switch_value(Field::EthDst)?);
+        fabric.ctx.store.snapshot().host(address).map(|host| host.location)
+    };
+    found.or_else(in_state)
 }
 
 /// Creates a run on the newest state. `None` for a packet that may not enter the network, which is then dropped.
