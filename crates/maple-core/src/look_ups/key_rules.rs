@@ -422,7 +422,7 @@ impl KeyRules {
     }
 
     /// Lets leaves' rules match all bits that the rules write. The switch has confirmed the rules.
-    pub fn open(&mut self) {
+    pub fn let_leaves_match_all(&mut self) {
         self.read = self.mask;
     }
 

@@ -50,7 +50,7 @@ use crate::trace::Fields;
 
 pub(crate) use key_rules::{KeyRules, KeyTarget};
 pub(crate) use key_ways::KeyWays;
-pub(crate) use registers::{Classified, OpenPaths, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
+pub(crate) use registers::{Classified, LookUpNumber, OpenPaths, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 
 /// The values of the fields of a key, in order.
 pub(crate) type KeyBits = Box<[u128]>;

@@ -437,7 +437,7 @@ impl RunState {
         let registers = self.registers.clone().filter(|_| is_free);
         let open = registers
             .zip(route.open_paths(ingress))
-            .filter(|(registers, (paths, end))| lock(registers).open(&LookUp::of_host(end.field), paths.clone()));
+            .filter(|(registers, (paths, end))| lock(registers).claim_paths(&LookUp::of_host(end.field), paths.clone()));
         let Some((_, (paths, _))) = open else {
             self.observe_ends();
             return None;

@@ -115,7 +115,7 @@ impl RandomPolicy {
 /// Returns what some registers are said to have: of each one nothing, that there is nothing, or a class.
 fn assumed(registers: &SharedRegisters, digits: &[u64]) -> ReadMetadata {
     let registers = lock(registers);
-    let masks = (0..registers.look_ups().len()).flat_map(|number| registers.masks(number));
+    let masks = registers.look_ups().flat_map(|(number, _)| registers.masks(number));
     masks.zip(digits).filter(|(_, digit)| **digit > 0).fold(ReadMetadata::default(), |all, (mask, digit)| {
         let class = ((digit - 1) << mask.trailing_zeros()) & mask;
         ReadMetadata { value: all.value | class, mask: all.mask | mask }

@@ -23,7 +23,7 @@ impl Decisions {
         self.want_earlier_ways(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let look_ups = &mut switch.ingress.look_ups;
-        if look_ups.open().is_none() {
+        if look_ups.open_look_up().is_none() {
             return self.end_ways(fabric, dpid);
         }
         let mut changed = look_ups.take_changed_places();
@@ -42,7 +42,7 @@ impl Decisions {
     /// many.
     pub fn foresee_ways(&mut self, fabric: &mut Fabric, dpid: Dpid, count: usize, in_all: usize) -> usize {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return 0 };
-        if switch.ingress.look_ups.open().is_none() {
+        if switch.ingress.look_ups.open_look_up().is_none() {
             return 0;
         }
         let further = switch.ingress.look_ups.want_further_ways(count, in_all);
@@ -69,7 +69,7 @@ impl Decisions {
     /// to all places any more. Withdraws the leaves that may rest on a place because other paths had the look-up.
     fn let_other_paths_have(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known_mut(dpid).filter(|_| self.ways.may_have_no_leaf(dpid)) else { return };
-        let Some((number, ..)) = switch.ingress.look_ups.open() else { return };
+        let Some((number, _)) = switch.ingress.look_ups.open_look_up() else { return };
         if !switch.ingress.look_ups.has_refused_paths(number) {
             return;
         }
@@ -77,7 +77,7 @@ impl Decisions {
         if switch.tree().leaves().any(|leaf| self.leaves.get(&leaf).is_some_and(|leaf| leaf.is_open())) {
             return;
         }
-        let of_places = switch.ingress.look_ups.close_paths(number);
+        let of_places = switch.ingress.look_ups.release_paths(number);
         let reads_address = |item: &Item| matches!(item, Item::Read(read) if read.field == Field::EthDst);
         let rests = |leaf: &Leaf| leaf.metadata().mask & of_places != 0 || leaf.trace.items.iter().any(reads_address);
         let resting: Vec<LeafId> =
@@ -98,7 +98,7 @@ impl Decisions {
             return self.ways.to((dpid, place));
         }
         let switch = fabric.switches.get(&dpid)?;
-        let (_, _, paths) = switch.ingress.look_ups.open()?;
+        let (_, paths) = switch.ingress.look_ups.open_look_up()?;
         let goal = OpenGoal { ingress: dpid, paths }.ending_at(place);
         let key = RouteKey { ingress: dpid, version: switch.version(), goal, carriage: Carriage::default() };
         if let Some(route) = fabric.routes.of_key(&key) {

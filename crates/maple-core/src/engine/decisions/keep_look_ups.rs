@@ -14,7 +14,7 @@ use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::look_up_tables::{Involved, LeafRules};
 use crate::ids::{DependentId, LeafId};
-use crate::look_ups::{LookUp, SOURCE_IS_HERE};
+use crate::look_ups::{LookUp, LookUpNumber, SOURCE_IS_HERE};
 use crate::network::{Location, Mac};
 use crate::report::{Lowered, Report, ReportKind, ReportSubject};
 use crate::state::Cell;
@@ -68,7 +68,7 @@ impl Decisions {
         let asked = switch.tree().leaves().fold(0, asked);
         let look_ups = &switch.ingress.look_ups;
         let all = look_ups.dependents().map(|(number, ..)| (number, look_ups.mask(number)));
-        let unasked: Vec<(usize, u64)> = all.filter(|(_, mask)| mask & asked == 0).collect();
+        let unasked: Vec<(LookUpNumber, u64)> = all.filter(|(_, mask)| mask & asked == 0).collect();
         for (number, mask) in unasked {
             let Some(switch) = fabric.switches.known_mut(dpid) else { return };
             let dependent = switch.ingress.look_ups.retire(number);
@@ -102,10 +102,10 @@ impl Decisions {
     fn add_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known(dpid) else { return };
         let (layout, cookie) = (switch.layout(), own_cookie(fabric.ctx.options.epoch));
-        for (number, look_up, has_ended) in switch.ingress.look_ups.new_look_ups() {
+        for (number, has_ended) in switch.ingress.look_ups.new_look_ups() {
             let dependent = (!has_ended).then(|| self.new_look_up(fabric, dpid));
             if let Some(switch) = fabric.switches.get_mut(&dpid) {
-                switch.ingress.look_ups.add(number, look_up, dependent, (layout, cookie));
+                switch.ingress.look_ups.add(number, dependent, layout, cookie);
             }
         }
     }
@@ -114,18 +114,18 @@ impl Decisions {
     fn follow_outdated(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known(dpid) else { return };
         let extended = switch.ingress.look_ups.extended();
-        let is_outdated = |(number, dependent, _): &(usize, DependentId, &LookUp)| {
+        let is_outdated = |(number, dependent, _): &(LookUpNumber, DependentId, &LookUp)| {
             extended.contains(number) || !fabric.ctx.store.is_current(*dependent)
         };
         let all = switch.ingress.look_ups.dependents().filter(is_outdated);
-        let outdated: Vec<usize> = all.map(|(number, ..)| number).collect();
+        let outdated: Vec<LookUpNumber> = all.map(|(number, ..)| number).collect();
         for number in outdated {
             self.classify_keys(fabric, dpid, number);
         }
     }
 
     /// Finds the classes of a look-up's keys in the newest state. Lowers it if its keys have too many rules.
-    fn classify_keys(&mut self, fabric: &mut Fabric, dpid: Dpid, number: usize) {
+    fn classify_keys(&mut self, fabric: &mut Fabric, dpid: Dpid, number: LookUpNumber) {
         let Fabric { ctx, switches, .. } = fabric;
         let Some(switch) = switches.known_mut(dpid) else { return };
         let look_ups = &mut switch.ingress.look_ups;
@@ -172,7 +172,7 @@ impl Decisions {
     }
 
     /// Withdraws the leaves for values of a look-up that no key has.
-    fn withdraw_without_key(&mut self, fabric: &mut Fabric, dpid: Dpid, number: usize) {
+    fn withdraw_without_key(&mut self, fabric: &mut Fabric, dpid: Dpid, number: LookUpNumber) {
         let Some(switch) = fabric.switches.known(dpid) else { return };
         let has_key = switch.ingress.look_ups.is_of_a_key(number);
         let is_outdated = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| !has_key(leaf.metadata()));
@@ -235,16 +235,17 @@ impl Decisions {
         let Some(switch) = fabric.switches.get(&dpid).filter(|switch| switch.counters.polls.wants_pairs()) else {
             return;
         };
-        let tables = switch.layout().look_ups();
-        if tables.is_empty() || !switch.ingress.look_ups.lower_further(Lowered::Traffic) {
+        let layout = switch.layout();
+        if layout.look_ups().is_empty() || !switch.ingress.look_ups.lower_further(Lowered::Traffic) {
             return;
         }
-        (0..tables.len()).for_each(|number| self.lower_look_up(fabric, dpid, number, Lowered::Traffic));
+        let all = layout.look_ups().filter_map(|table| layout.look_up_of(table));
+        all.for_each(|number| self.lower_look_up(fabric, dpid, number, Lowered::Traffic));
         self.lower_sources(fabric, dpid);
     }
 
     /// Lowers a look-up of a switch: from now on f reads the fields of its key there.
-    fn lower_look_up(&mut self, fabric: &mut Fabric, dpid: Dpid, number: usize, why: Lowered) {
+    fn lower_look_up(&mut self, fabric: &mut Fabric, dpid: Dpid, number: LookUpNumber, why: Lowered) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let mask = switch.ingress.look_ups.mask(number);
         // A full table refuses many rules.

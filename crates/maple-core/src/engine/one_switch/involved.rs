@@ -6,7 +6,7 @@ use super::Switch;
 use super::ingress::Ingress;
 use super::layout::CLASSIFIER;
 use super::look_up_tables::{Involved, LeafRules, LookUps};
-use crate::look_ups::{SOURCE_IS_HERE, lock};
+use crate::look_ups::{LookUpNumber, SOURCE_IS_HERE, lock};
 use crate::network::Mac;
 use crate::rule::{Rule, is_to_controller_only};
 use crate::trace::ReadMetadata;
@@ -21,9 +21,8 @@ impl Switch {
 
     /// Returns what look-ups have to do with a rule: it is of a key, marks sources, or matches what these write.
     pub fn involved(&self, table: u8, rule: &Rule) -> Involved {
-        let look_ups = self.layout.look_ups();
-        if look_ups.contains(&table) && rule.priority > 0 {
-            return Involved { look_ups: vec![usize::from(table - look_ups.start)], sources: false };
+        if let Some(number) = self.layout.look_up_of(table).filter(|_| rule.priority > 0) {
+            return Involved { look_ups: vec![number], sources: false };
         }
         let writes = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
         if table == CLASSIFIER && rule.instructions.iter().any(writes) {
@@ -31,8 +30,9 @@ impl Switch {
         }
         let read = rule.matching.get(Field::Metadata).filter(|_| table == self.layout.ingress());
         let mask = read.map_or(0, |read| read.mask as u64);
-        let is_read = |number: &usize| self.ingress.look_ups.mask(*number) & mask != 0;
-        let look_ups = (0..look_ups.len()).filter(is_read).collect();
+        let is_read = |number: &LookUpNumber| self.ingress.look_ups.mask(*number) & mask != 0;
+        let look_ups =
+            self.layout.look_ups().filter_map(|table| self.layout.look_up_of(table)).filter(is_read).collect();
         Involved { look_ups, sources: mask & SOURCE_IS_HERE != 0 }
     }
 
@@ -67,7 +67,7 @@ impl Switch {
         {
             return false;
         }
-        let ended: Vec<u8> = look_ups.ended_tables().collect();
+        let ended = look_ups.ended_tables();
         !self.tables.installed().any(|(table, rule)| rule.priority > 0 && ended.contains(&table))
     }
 

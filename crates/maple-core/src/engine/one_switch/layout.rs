@@ -4,6 +4,7 @@ use maple_wire::Version;
 
 use crate::capabilities::Capabilities;
 use crate::engine::context::options::Options;
+use crate::look_ups::LookUpNumber;
 
 /// The number of the classifier, or of the only table of a switch without three tables. Packets enter at table 0 (1.3
 /// §5.1).
@@ -63,6 +64,16 @@ impl Layout {
     /// Returns the tables of look-ups, in order.
     pub fn look_ups(self) -> std::ops::Range<u8> {
         ENTRY..self.ingress()
+    }
+
+    /// Returns the table of a look-up.
+    pub fn table_of(self, look_up: LookUpNumber) -> u8 {
+        self.look_ups().start + look_up.0 as u8
+    }
+
+    /// Returns the look-up that has a table, if that is one of look-ups.
+    pub fn look_up_of(self, table: u8) -> Option<LookUpNumber> {
+        self.look_ups().contains(&table).then(|| LookUpNumber(usize::from(table - self.look_ups().start)))
     }
 
     /// Returns the table for packets that enter here.

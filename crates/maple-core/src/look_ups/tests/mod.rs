@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::registers::SOURCE_IS_HERE;
-use super::{Classified, Component, KeyBits, KeyField, KeyForm, KeyRules, KeyTarget, LookUp, Registers};
+use super::{Classified, Component, KeyBits, KeyField, KeyForm, KeyRules, KeyTarget, LookUp, LookUpNumber, Registers};
 use crate::network::{HostInfo, Location, Mac};
 use crate::report::Lowered;
 use crate::rule::{Rule, is_to_controller_only};
@@ -19,6 +19,7 @@ use crate::update::Change;
 mod ways;
 
 const TABLE: u8 = 2;
+const FIRST: LookUpNumber = LookUpNumber(0);
 
 fn look_up() -> LookUp {
     LookUp::by("ports", KeyField { field: Field::TcpDst, form: KeyForm::Int })
@@ -173,9 +174,9 @@ proptest! {
         let (state, mut registers) = (store.snapshot(), Registers::new(1, u16::MAX));
         registers.classify(&look_up, Component::Value, None);
         let classes: FxHashMap<_, _> =
-            look_up.entries(&state).into_iter().map(|(key, value)| (key, KeyTarget::from_class(registers.bits(0, &value)))).collect();
+            look_up.entries(&state).into_iter().map(|(key, value)| (key, KeyTarget::from_class(registers.bits(FIRST, &value)))).collect();
         let mut rules = KeyRules::new(look_up.clone(), TABLE, 7);
-        rules.set_all(registers.mask(0), classes);
+        rules.set_all(registers.mask(FIRST), classes);
         for (tcp_dst, in_port) in (0..4u16).flat_map(|a| (0..4u32).map(move |b| (a, b))) {
             let frame = frame(tcp_dst);
             let packet = Packet::new(&frame, in_port);
@@ -256,10 +257,13 @@ fn a_component_without_a_register_never_gets_one() {
         assert!(matches!(registers.classify(&look_up(), component, Some(&value)), Classified::As(_)));
     }
     assert_eq!(registers.take_lowered(), [(other, Lowered::NoTable)]);
-    registers.lower(0, Lowered::TableFull);
+    registers.lower(FIRST, Lowered::TableFull);
     assert_eq!(registers.classify(&look_up(), Component::Value, Some(&value)), Classified::Lowered);
     assert_eq!(registers.take_lowered(), [(look_up(), Lowered::TableFull)]);
-    assert!(registers.mask(0) == 0 && registers.look_ups().len() == 1, "it keeps its table, and others keep theirs");
+    assert!(
+        registers.mask(FIRST) == 0 && registers.look_ups().len() == 1,
+        "it keeps its table, and others keep theirs"
+    );
 }
 
 #[test]
@@ -269,7 +273,7 @@ fn a_look_up_that_nobody_asks_any_more_keeps_its_table_until_no_rule_has_to_do_w
     let value = Value::from(1i64);
     let Classified::As(first) = registers.classify(&look_up(), Component::Value, Some(&value)) else { panic!() };
     assert_eq!(registers.classify(&other, Component::Value, Some(&value)), Classified::Lowered);
-    assert_eq!((registers.retire(0), registers.ended_bits()), (Some(look_up()), Some(first.mask as u64)));
+    assert_eq!((registers.retire(FIRST), registers.ended_bits()), (Some(look_up()), Some(first.mask as u64)));
     for _ in 0..2 {
         assert_eq!(registers.classify(&look_up(), Component::Value, Some(&value)), Classified::TooMany, "no leaf");
         assert_eq!(registers.classify(&other, Component::Value, Some(&value)), Classified::Lowered);
@@ -277,7 +281,7 @@ fn a_look_up_that_nobody_asks_any_more_keeps_its_table_until_no_rule_has_to_do_w
         let bytes = registers.clone().shared().bytes();
         let mut next = Registers::new(1, u16::MAX);
         next.adopt(&bytes);
-        assert!(next.keeps_table(0));
+        assert!(next.keeps_table(FIRST));
         assert_eq!(next.take_lowered(), []);
         assert!(matches!(next.classify(&look_up(), Component::Value, Some(&value)), Classified::As(_)), "in its table");
     }
@@ -306,7 +310,8 @@ fn registers_and_rules_of_ended_look_ups_never_share_bits() {
         let component = if random.bool() { Component::Presence } else { Component::Value };
         match random.u8(..10) {
             0 => {
-                let number = registers.look_ups().position(|of| *of == name && given.keys().any(|(of, _)| *of == name));
+                let is_it = |(_, of): &(LookUpNumber, &LookUp)| **of == name && given.keys().any(|(of, _)| *of == name);
+                let number = registers.look_ups().find(is_it).map(|(number, _)| number);
                 let Some(number) = number.filter(|number| !registers.has_ended(*number)) else { continue };
                 ended |= registers.mask(number);
                 assert_eq!(registers.retire(number), Some(name.clone()));
@@ -367,12 +372,12 @@ fn numbers_of_values_that_nothing_has_any_more_become_free() {
             }
             Classified::TooMany => {
                 assert!(numbers.len() == usize::from(MAX) && !numbers.contains_key(&value));
-                assert_eq!(registers.exhausted(), [0]);
+                assert_eq!(registers.exhausted(), [FIRST]);
                 numbers.retain(|_, _| random.u8(..3) > 0);
-                let mask = registers.mask(0);
+                let mask = registers.mask(FIRST);
                 let in_use: Vec<ReadMetadata> =
                     numbers.values().map(|value| ReadMetadata { value: *value as u64, mask }).collect();
-                assert_eq!(registers.free_others(0, &in_use), numbers.len() < usize::from(MAX));
+                assert_eq!(registers.free_others(FIRST, &in_use), numbers.len() < usize::from(MAX));
                 assert!(registers.exhausted().is_empty());
                 freed += 1;
             }

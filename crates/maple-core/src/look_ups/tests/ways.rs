@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::super::{Classified, Component, KeyRules, KeyTarget, LookUp, OpenPaths, Registers};
-use super::{TABLE, Take, apply, look_up};
+use super::{FIRST, TABLE, Take, apply, look_up};
 use crate::network::Location;
 use crate::rule::Rule;
 use crate::state::Memorable;
@@ -100,7 +100,7 @@ proptest! {
             };
             if matches!(take, Take::Extend) {
                 // Leaves' rules may match all that the rules write.
-                rules.open();
+                rules.let_leaves_match_all();
             }
             let before: Vec<_> = (0..4).map(|key| way(&switch, key)).collect();
             let changes = match take {
@@ -138,7 +138,7 @@ fn a_way_changes_while_leaves_are_at_rest_and_to_the_controller_at_once() {
     rules.set_way(place(1), actions(1));
     rules.set_way(place(2), actions(2));
     rules.finish().iter().for_each(|change| apply(&mut switch, change));
-    rules.open();
+    rules.let_leaves_match_all();
     // Another way to the place, and another place of the same class.
     for moves in [false, true] {
         if moves {
@@ -171,7 +171,7 @@ fn the_rules_of_leaves_do_not_wait_for_ways_that_become_ready() {
     rules.set_all(1, (1..=3).map(|number| (key(number), at(u32::from(number)))).collect());
     rules.open_ways();
     rules.finish().iter().for_each(|change| apply(&mut switch, change));
-    rules.open();
+    rules.let_leaves_match_all();
     for number in 1..=2 {
         rules.set_way(place(number), Some([Action::output(PortNo(number))].into()));
         assert!(rules.has_due() && rules.are_diverted());
@@ -217,24 +217,33 @@ fn the_first_paths_that_are_asked_for_have_the_look_up_until_it_ends() {
     let by = |costs: Option<&str>| OpenPaths { costs: costs.map(Into::into) };
     let of_host = LookUp::of_host(Field::EthDst);
     let mut registers = Registers::new(1, u16::MAX).with_open_paths(true);
-    assert!(!registers.open(&of_host, by(None)), "nobody has asked for it");
+    assert!(!registers.claim_paths(&of_host, by(None)), "nobody has asked for it");
     assert!(matches!(registers.classify(&of_host, Component::Presence, None), Classified::As(_)));
-    assert!(registers.open(&of_host, by(Some("long"))) && registers.open(&of_host, by(Some("long"))));
-    assert!(!registers.has_refused_paths(0) && !registers.open(&of_host, by(None)) && registers.has_refused_paths(0));
-    let mut let_go = registers.clone();
-    let_go.close(0);
+    assert!(registers.claim_paths(&of_host, by(Some("long"))) && registers.claim_paths(&of_host, by(Some("long"))));
     assert!(
-        !let_go.has_refused_paths(0) && let_go.open(&of_host, by(None)) && !let_go.open(&of_host, by(Some("long")))
+        !registers.has_refused_paths(FIRST)
+            && !registers.claim_paths(&of_host, by(None))
+            && registers.has_refused_paths(FIRST)
+    );
+    let mut freed = registers.clone();
+    freed.release_paths(FIRST);
+    assert!(
+        !freed.has_refused_paths(FIRST)
+            && freed.claim_paths(&of_host, by(None))
+            && !freed.claim_paths(&of_host, by(Some("long")))
     );
     let mut next = Registers::new(1, u16::MAX).with_open_paths(true);
     next.adopt(&std::sync::Mutex::new(registers.clone()).bytes());
-    assert!(next.open(&of_host, by(Some("long"))) && !next.open(&of_host, by(None)), "a restart keeps it");
+    assert!(
+        next.claim_paths(&of_host, by(Some("long"))) && !next.claim_paths(&of_host, by(None)),
+        "a restart keeps it"
+    );
     let mut closed = Registers::new(1, u16::MAX);
     closed.adopt(&std::sync::Mutex::new(registers.clone()).bytes());
-    assert!(!closed.open(&of_host, by(Some("long"))) && closed.open_paths(0).is_none());
-    registers.retire(0);
-    assert_eq!(registers.open_paths(0), None);
+    assert!(!closed.claim_paths(&of_host, by(Some("long"))) && closed.open_paths(FIRST).is_none());
+    registers.retire(FIRST);
+    assert_eq!(registers.open_paths(FIRST), None);
     registers.vacate();
     assert!(matches!(registers.classify(&of_host, Component::Presence, None), Classified::As(_)));
-    assert!(registers.open(&of_host, by(None)));
+    assert!(registers.claim_paths(&of_host, by(None)));
 }

@@ -261,7 +261,7 @@ pub(in crate::engine) fn found(decisions: &Decisions, options: &Options, switch:
 }
 
 fn seen_state(switch: &Switch) -> SeenState {
-    (switch.tree().edits(), switch.ingress.look_ups.changes(), switch.ports.host_rules.moves())
+    (switch.tree().edits(), switch.ingress.look_ups.class_changes(), switch.ports.host_rules.moves())
 }
 
 /// Tries further packets at a switch. Returns how many; 0 if there is no pass, and `None` if the pass is over.

@@ -155,7 +155,8 @@ impl Switch {
     pub fn end_count_reading(&mut self, now: Time) {
         self.counters.growth.end_reading();
         let look_ups = &self.ingress.look_ups;
-        let ended = self.counters.senders.end_reading(look_ups.changes(), |entrance| look_ups.metadata_of(entrance));
+        let ended =
+            self.counters.senders.end_reading(look_ups.class_changes(), |entrance| look_ups.metadata_of(entrance));
         for (OpenDrop { origin, matching, packets }, suspects) in ended {
             let port = exact(&matching, Field::InPort).map(|port| PortNo(port as u32)).or(suspects.port());
             let host = suspects.sender(packets);

@@ -16,9 +16,12 @@ use rustc_hash::FxHashMap;
 
 use super::counters::senders::Entrance;
 use super::layout::Layout;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::options::Options;
 use crate::ids::DependentId;
-use crate::look_ups::{Component, KeyRules, KeyTarget, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
+use crate::look_ups::{
+    Component, KeyRules, KeyTarget, LookUp, LookUpNumber, Registers, SOURCE_IS_HERE, SharedRegisters, lock,
+};
 use crate::network::{Location, Mac};
 use crate::report::Lowered;
 use crate::rule::{Rule, is_to_controller_only, to_controller};
@@ -30,12 +33,13 @@ use crate::update::Change;
 #[derive(Debug)]
 pub(in crate::engine) struct LookUps {
     pub(super) registers: SharedRegisters,
-    in_use: Vec<LookUpRules>,
+    /// The look-ups to which the registers have given tables, by number. [`LookUps::add`] follows the registers.
+    entries: Vec<LookUpRules>,
     /// The id under which the sources of packets are subscribed to the hosts of the switch, once a run has asked for
     /// one.
     sources: Option<DependentId>,
     /// The number of times that classes of keys have changed.
-    changes: u64,
+    class_changes: u64,
     /// The version of the state that all classes were last known to be of.
     version: u64,
     /// A later version in which they were found to be the same.
@@ -59,7 +63,7 @@ struct LookUpRules {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) struct Involved {
     /// The numbers of the look-ups whose key has the rule, or whose classes it matches.
-    pub look_ups: Vec<usize>,
+    pub look_ups: Vec<LookUpNumber>,
     /// Whether it writes or matches where sources are.
     pub sources: bool,
 }
@@ -108,9 +112,9 @@ impl LookUps {
         let registers = registers.with_open_paths(layout.has_action_sets()).shared();
         LookUps {
             registers,
-            in_use: Vec::new(),
+            entries: Vec::new(),
             sources: None,
-            changes: 0,
+            class_changes: 0,
             version: 0,
             checked_version: 0,
             phase: Phase::Idle,
@@ -122,9 +126,9 @@ impl LookUps {
         let registers = lock(&self.registers).clone().shared();
         LookUps {
             registers,
-            in_use: self.in_use.clone(),
+            entries: self.entries.clone(),
             sources: self.sources,
-            changes: self.changes,
+            class_changes: self.class_changes,
             version: self.version,
             checked_version: self.checked_version,
             phase: Phase::Idle,
@@ -145,23 +149,25 @@ impl LookUps {
     /// it. `is_source_here`: its source is known to be where it came in.
     pub fn metadata<P: Fields + ?Sized>(&self, packet: &P, is_source_here: bool) -> Option<u64> {
         let source = if is_source_here { SOURCE_IS_HERE } else { 0 };
-        self.in_use.iter().try_fold(source, |all, look_up| Some(all | look_up.rules.metadata(packet)?))
+        self.entries.iter().try_fold(source, |all, look_up| Some(all | look_up.rules.metadata(packet)?))
     }
 
     /// Reports whether some run has recorded a look-up.
     pub fn are_in_use(&self) -> bool {
         let registers = lock(&self.registers);
-        !self.in_use.is_empty() || registers.look_ups().len() > 0 || registers.is_source_asked()
+        !self.entries.is_empty() || registers.look_ups().len() > 0 || registers.is_source_asked()
     }
 
-    /// Returns the look-ups that were recorded and have no rules yet: the number of each, and whether it has ended.
-    pub fn new_look_ups(&self) -> Vec<(usize, LookUp, bool)> {
+    /// Returns the look-ups to which the registers have given a table and that have no rules yet: the number of each, and
+    /// whether it has ended.
+    pub fn new_look_ups(&self) -> Vec<(LookUpNumber, bool)> {
         let registers = lock(&self.registers);
-        let is_new = |number: usize| self.in_use.get(number).is_none_or(|of| of.dependent.is_none());
-        let new =
-            registers.look_ups().enumerate().map(|(number, look_up)| (number, look_up, registers.has_ended(number)));
-        let new = new.filter(|(number, _, has_ended)| is_new(*number) && (!has_ended || *number >= self.in_use.len()));
-        new.map(|(number, look_up, has_ended)| (number, look_up.clone(), has_ended)).collect()
+        let is_new = |number: LookUpNumber, has_ended: bool| match self.entry(number) {
+            Some(entry) => entry.dependent.is_none() && !has_ended,
+            None => true,
+        };
+        let all = registers.look_ups().map(|(number, _)| (number, registers.has_ended(number)));
+        all.filter(|(number, has_ended)| is_new(*number, *has_ended)).collect()
     }
 
     /// Reports whether leaves may rest on where sources are, and these are not subscribed to the hosts yet.
@@ -179,41 +185,52 @@ impl LookUps {
         self.sources
     }
 
-    /// Adds a look-up, which gets the table of its number. Without a dependent, by which it follows the state, it has
-    /// ended.
-    pub fn add(&mut self, number: usize, look_up: LookUp, dependent: Option<DependentId>, of: (Layout, u64)) {
-        let (layout, cookie) = of;
-        let mut rules = KeyRules::new(look_up, layout.look_ups().start + number as u8, cookie);
+    /// Adds the rules of a look-up that is new ([`LookUps::new_look_ups`]), in the order of numbers. Without a dependent, by
+    /// which it follows the state, it has ended.
+    pub fn add(&mut self, number: LookUpNumber, dependent: Option<DependentId>, layout: Layout, cookie: u64) {
+        let look_up = lock(&self.registers).look_ups().nth(number.0).map(|(_, look_up)| look_up.clone());
+        let Some(look_up) = look_up.expected() else { return };
+        let mut rules = KeyRules::new(look_up, layout.table_of(number), cookie);
         if dependent.is_none() {
             rules.end();
         }
-        if let Some(before) = self.in_use.get_mut(number) {
+        if let Some(before) = self.entries.get_mut(number.0) {
             rules.distrust_leaves();
             *before = LookUpRules { rules, dependent, version: None };
         } else {
-            self.in_use.push(LookUpRules { rules, dependent, version: None });
+            debug_assert_eq!(self.entries.len(), number.0, "look-ups are added in the order of numbers");
+            self.entries.push(LookUpRules { rules, dependent, version: None });
         }
+    }
+
+    fn entry(&self, number: LookUpNumber) -> Option<&LookUpRules> {
+        self.entries.get(number.0)
+    }
+
+    /// Returns the entries that the registers have too, with their numbers.
+    fn numbered(&self) -> impl Iterator<Item = (LookUpNumber, &LookUpRules)> {
+        self.entries.iter().enumerate().map(|(index, entry)| (LookUpNumber(index), entry))
     }
 
     /// Lowers a look-up. No leaf may depend on its classes then. Returns the dependent that it was; `None` if it was
     /// lowered before. Its keys' rules are due to go.
-    pub fn lower(&mut self, number: usize, why: Lowered) -> Option<DependentId> {
+    pub fn lower(&mut self, number: LookUpNumber, why: Lowered) -> Option<DependentId> {
         lock(&self.registers).lower(number, why);
         self.end(number)
     }
 
     /// Ends a look-up that no leaf asks any more. Returns the dependent that it was. Its keys' rules are due to go.
-    pub fn retire(&mut self, number: usize) -> Option<DependentId> {
+    pub fn retire(&mut self, number: LookUpNumber) -> Option<DependentId> {
         lock(&self.registers).retire(number);
         self.end(number)
     }
 
     /// Reports whether keys' rules of look-ups that have ended have not gone.
     pub fn has_keys_of_ended(&self) -> bool {
-        self.in_use.iter().any(|of| of.rules.is_ending() && !of.rules.is_empty())
+        self.entries.iter().any(|entry| entry.rules.is_ending() && !entry.rules.is_empty())
     }
 
-    /// Reports whether look-ups have ended and have their tables yet.
+    /// Reports whether a look-up that has ended still keeps its table.
     pub fn has_ended(&self) -> bool {
         lock(&self.registers).ended_bits().is_some()
     }
@@ -221,20 +238,20 @@ impl LookUps {
     /// Lets others have the tables of look-ups that have ended. Returns those that were lowered for want of a table and
     /// are so no longer.
     pub fn vacate(&mut self) -> Vec<LookUp> {
-        self.changes += 1;
+        self.class_changes += 1;
         lock(&self.registers).vacate()
     }
 
-    /// Returns the tables that look-ups have which have ended.
-    pub fn ended_tables(&self) -> impl Iterator<Item = u8> {
+    /// Returns the tables that look-ups keep after they have ended.
+    pub fn ended_tables(&self) -> Vec<u8> {
         let registers = lock(&self.registers);
-        let keeps: Vec<bool> = (0..self.in_use.len()).map(|number| registers.keeps_table(number)).collect();
-        self.in_use.iter().zip(keeps).filter(|(_, keeps)| *keeps).map(|(of, _)| of.rules.table())
+        let kept = self.numbered().filter(|(number, _)| registers.keeps_table(*number));
+        kept.map(|(_, entry)| entry.rules.table()).collect()
     }
 
-    fn end(&mut self, number: usize) -> Option<DependentId> {
-        self.changes += 1;
-        let LookUpRules { rules, dependent, .. } = self.in_use.get_mut(number)?;
+    fn end(&mut self, number: LookUpNumber) -> Option<DependentId> {
+        self.class_changes += 1;
+        let LookUpRules { rules, dependent, .. } = self.entries.get_mut(number.0)?;
         rules.end();
         dependent.take()
     }
@@ -256,15 +273,15 @@ impl LookUps {
     }
 
     /// Returns the numbers of look-ups that have had a value for which there was no class.
-    pub fn exhausted(&self) -> Vec<usize> {
+    pub fn exhausted(&self) -> Vec<LookUpNumber> {
         lock(&self.registers).exhausted()
     }
 
     /// Returns a test of leaves: whether a key of a look-up has the classes that a leaf with these bits of the metadata is
     /// for. In the newest state no packet comes to the other leaves.
-    pub fn is_of_a_key(&self, number: usize) -> impl Fn(ReadMetadata) -> bool + use<> {
+    pub fn is_of_a_key(&self, number: LookUpNumber) -> impl Fn(ReadMetadata) -> bool + use<> {
         let masks = lock(&self.registers).masks(number);
-        let keys = || self.in_use.get(number).into_iter().flat_map(|of| of.rules.classes());
+        let keys = || self.entry(number).into_iter().flat_map(|entry| entry.rules.classes());
         let had: BTreeSet<u64> = masks.iter().flat_map(|mask| keys().map(move |class| class & mask)).collect();
         move |read| {
             let classes = masks.iter().filter(|mask| read.mask & **mask == **mask).map(|mask| read.value & mask);
@@ -274,8 +291,8 @@ impl LookUps {
 
     /// Frees the classes of a look-up that no key has, no key's rule, and none of these `others`. Returns whether enough
     /// are free to go on.
-    pub fn free_classes(&mut self, number: usize, others: &[ReadMetadata]) -> bool {
-        let Some(LookUpRules { rules, version, .. }) = self.in_use.get_mut(number) else { return true };
+    pub fn free_classes(&mut self, number: LookUpNumber, others: &[ReadMetadata]) -> bool {
+        let Some(LookUpRules { rules, version, .. }) = self.entries.get_mut(number.0) else { return true };
         // Keys without a class get one, which takes another look at all keys.
         *version = None;
         let mask = rules.mask();
@@ -287,28 +304,29 @@ impl LookUps {
     /// Describes the look-ups: first those that have tables, in the order of these.
     pub fn status(&self, layout: Layout) -> Vec<LookUpStatus> {
         let registers = lock(&self.registers);
-        let number_of_table = |look_up: &LookUp| {
-            let is_it = |(number, of): &(usize, &LookUp)| *of == look_up && !registers.has_ended(*number);
-            registers.look_ups().enumerate().find(is_it).map(|(number, _)| number)
+        let in_use = || registers.look_ups().filter(|(number, _)| !registers.has_ended(*number));
+        let table_of = |look_up: &LookUp| {
+            let number = in_use().find(|(_, of)| *of == look_up).map(|(number, _)| number);
+            number.map(|number| layout.table_of(number))
         };
-        let status = |look_up: &LookUp, table, lowered| LookUpStatus { look_up: look_up.to_string(), table, lowered };
-        let first = layout.look_ups().start;
-        let with_table = registers.look_ups().enumerate().filter(|(number, _)| !registers.has_ended(*number));
-        let with_table = with_table.map(|(number, look_up)| status(look_up, Some(first + number as u8), None));
-        let lowered = registers.lowered().map(|(look_up, why)| {
-            status(look_up, number_of_table(look_up).map(|number| first + number as u8), Some(why))
-        });
+        let status = |look_up: &LookUp, lowered| LookUpStatus {
+            look_up: look_up.to_string(),
+            table: table_of(look_up),
+            lowered,
+        };
+        let with_table = in_use().map(|(_, look_up)| status(look_up, None));
+        let lowered = registers.lowered().map(|(look_up, why)| status(look_up, Some(why)));
         with_table.chain(lowered).collect()
     }
 
     /// Returns the bits of the metadata that a look-up writes.
-    pub fn mask(&self, number: usize) -> u64 {
+    pub fn mask(&self, number: LookUpNumber) -> u64 {
         lock(&self.registers).mask(number)
     }
 
     /// Returns the number of rules that all keys have at most.
     pub fn max_rules(&self) -> usize {
-        self.in_use.iter().map(|of| of.rules.max_rules()).sum()
+        self.entries.iter().map(|entry| entry.rules.max_rules()).sum()
     }
 
     /// Reports whether the classes are known to be those of a state.
@@ -336,36 +354,34 @@ impl LookUps {
 
     /// Returns all that is subscribed to the state.
     pub fn subscribed(&self) -> impl Iterator<Item = DependentId> {
-        self.in_use.iter().filter_map(|of| of.dependent).chain(self.sources)
+        self.entries.iter().filter_map(|entry| entry.dependent).chain(self.sources)
     }
 
     /// Returns the look-ups that are not lowered, with their dependents.
-    pub fn dependents(&self) -> impl Iterator<Item = (usize, DependentId, &LookUp)> {
-        let all = self.in_use.iter().enumerate();
-        all.filter_map(|(number, of)| Some((number, of.dependent?, of.rules.look_up())))
+    pub fn dependents(&self) -> impl Iterator<Item = (LookUpNumber, DependentId, &LookUp)> {
+        self.numbered().filter_map(|(number, entry)| Some((number, entry.dependent?, entry.rules.look_up())))
     }
 
     /// Returns a look-up with its dependent, unless it is lowered.
-    pub fn dependent(&self, number: usize) -> Option<(DependentId, &LookUp)> {
-        let of = self.in_use.get(number)?;
-        Some((of.dependent?, of.rules.look_up()))
+    pub fn dependent(&self, number: LookUpNumber) -> Option<(DependentId, &LookUp)> {
+        let entry = self.entry(number)?;
+        Some((entry.dependent?, entry.rules.look_up()))
     }
 
     /// Returns the numbers of look-ups whose registers have become more.
-    pub fn extended(&self) -> Vec<usize> {
+    pub fn extended(&self) -> Vec<LookUpNumber> {
         let registers = lock(&self.registers);
-        let is_extended =
-            |(number, of): (usize, &LookUpRules)| (registers.mask(number) != of.rules.mask()).then_some(number);
-        self.in_use.iter().enumerate().filter_map(is_extended).collect()
+        let extended = self.numbered().filter(|(number, entry)| registers.mask(*number) != entry.rules.mask());
+        extended.map(|(number, _)| number).collect()
     }
 
     /// Sets the classes of a look-up's keys to those of a state. Returns whether rules have to change. The cost is that of
     /// the keys that were written since the last call, as long as the state knows these.
-    pub fn set_classes(&mut self, number: usize, state: &Snapshot) -> bool {
-        let Some(LookUpRules { rules, version, .. }) = self.in_use.get_mut(number) else { return false };
+    pub fn set_classes(&mut self, number: LookUpNumber, state: &Snapshot) -> bool {
+        let Some(LookUpRules { rules, version, .. }) = self.entries.get_mut(number.0) else { return false };
         let mut registers = lock(&self.registers);
         let (look_up, mask) = (rules.look_up().clone(), registers.mask(number));
-        self.changes += 1;
+        self.class_changes += 1;
         let known = version.replace(state.version()).filter(|_| mask == rules.mask());
         let written = known.and_then(|version| look_up.written_since(state, version, rules.keys()));
         match written {
@@ -385,32 +401,32 @@ impl LookUps {
 
     fn has_new_registers(&self) -> bool {
         let registers = lock(&self.registers);
-        registers.look_ups().len() != self.in_use.len()
+        registers.look_ups().len() != self.entries.len()
             || self.sources.is_none() && registers.is_source_asked()
-            || self.in_use.iter().enumerate().any(|(number, of)| {
-                registers.mask(number) != of.rules.mask()
-                    || registers.open_paths(number).is_some() && !of.rules.has_ways()
+            || self.numbered().any(|(number, entry)| {
+                registers.mask(number) != entry.rules.mask()
+                    || registers.open_paths(number).is_some() && !entry.rules.has_ways()
             })
     }
 
     /// Reports whether keys' rules are to change, or have changed and the switch has not confirmed it.
     pub fn are_changing(&self) -> bool {
-        self.phase == Phase::Sent || self.in_use.iter().any(|of| of.rules.has_due())
+        self.phase == Phase::Sent || self.entries.iter().any(|entry| entry.rules.has_due())
     }
 
     /// Reports whether the rules of leaves may change now. They may match all classes then.
     pub fn let_leaves_change(&mut self) -> bool {
-        let may_change = self.phase == Phase::Idle && self.in_use.iter().all(|of| of.rules.are_diverted());
+        let may_change = self.phase == Phase::Idle && self.entries.iter().all(|entry| entry.rules.are_diverted());
         if may_change {
-            self.in_use.iter_mut().for_each(|of| of.rules.open());
+            self.entries.iter_mut().for_each(|entry| entry.rules.let_leaves_match_all());
         }
         may_change
     }
 
     /// Replaces what is known of the switch's rules in a table by `installed`. Returns those that are of no key.
     pub fn learn(&mut self, table: u8, installed: Vec<Rule>) -> Vec<Rule> {
-        match self.in_use.iter_mut().find(|of| of.rules.table() == table) {
-            Some(of) => of.rules.learn(installed),
+        match self.entries.iter_mut().find(|entry| entry.rules.table() == table) {
+            Some(entry) => entry.rules.learn(installed),
             None => installed,
         }
     }
@@ -425,13 +441,13 @@ impl LookUps {
     /// `may_end`: no rule of a leaf matches what keys' rules of ended look-ups write.
     pub fn take_changes(&mut self, leaf_rules: LeafRules, may_end: bool) -> Vec<(u8, Vec<Change>)> {
         let mut all: Vec<(u8, Vec<Change>)> =
-            self.in_use.iter_mut().map(|of| (of.rules.table(), of.rules.extend())).collect();
-        let is_one = self.in_use.iter().filter(|of| of.rules.has_due()).count() == 1;
-        let is_safe = is_one || self.in_use.iter().all(|of| of.rules.are_diverted());
+            self.entries.iter_mut().map(|entry| (entry.rules.table(), entry.rules.extend())).collect();
+        let is_one = self.entries.iter().filter(|entry| entry.rules.has_due()).count() == 1;
+        let is_safe = is_one || self.entries.iter().all(|entry| entry.rules.are_diverted());
         let finishes = leaf_rules == LeafRules::AtRest && is_safe;
-        for (of, (_, changes)) in self.in_use.iter_mut().zip(&mut all) {
-            let finishes = finishes && (may_end || !of.rules.is_ending());
-            changes.extend(if finishes { of.rules.finish() } else { of.rules.divert() });
+        for (LookUpRules { rules, .. }, (_, changes)) in self.entries.iter_mut().zip(&mut all) {
+            let finishes = finishes && (may_end || !rules.is_ending());
+            changes.extend(if finishes { rules.finish() } else { rules.divert() });
         }
         all.retain(|(_, changes)| !changes.is_empty());
         all
@@ -478,7 +494,7 @@ impl LookUps {
         let Some(host) = host else { return ReadMetadata::default() };
         let source = SourceHost { port, host };
         let is_known = |rules: &KeyRules| rules.look_up().fields().all(|field| source.value(field).is_some());
-        let known = self.in_use.iter().map(|of| &of.rules).filter(|rules| is_known(rules));
+        let known = self.key_rules().filter(|rules| is_known(rules));
         let class = |rules: &KeyRules| Some(ReadMetadata { value: rules.metadata(&source)?, mask: rules.mask() });
         known.filter_map(class).fold(ReadMetadata::default(), |all, read| ReadMetadata {
             value: all.value | read.value,
@@ -487,8 +503,8 @@ impl LookUps {
     }
 
     /// Returns how often classes of keys may have changed.
-    pub fn changes(&self) -> u64 {
-        self.changes
+    pub fn class_changes(&self) -> u64 {
+        self.class_changes
     }
 
     /// Returns the place of the hosts whose addresses a field of a rule's packets has. The rule matches this metadata.
@@ -503,7 +519,7 @@ impl LookUps {
     /// Returns the purpose of a key's rule, in words: the table, the key, and what it has there. `None` if the rule is of
     /// no key.
     pub fn describe_key(&self, table: u8, rule: &Rule) -> Option<String> {
-        let rules = &self.in_use.iter().find(|of| of.rules.table() == table)?.rules;
+        let rules = self.key_rules().find(|rules| rules.table() == table)?;
         let key = rules.key_of(rule)?;
         let registers = lock(&self.registers);
         let written = rule.instructions.iter().find_map(|instruction| match instruction {
@@ -520,17 +536,17 @@ impl LookUps {
 
     /// Returns the keys' rules of each look-up.
     pub fn key_rules(&self) -> impl Iterator<Item = &KeyRules> {
-        self.in_use.iter().map(|of| &of.rules)
+        self.entries.iter().map(|entry| &entry.rules)
     }
 
     /// Returns the rules of keys, by table.
     pub fn rules(&self) -> impl Iterator<Item = (u8, Vec<Rule>)> {
-        self.in_use.iter().map(|of| (of.rules.table(), of.rules.rules().collect()))
+        self.key_rules().map(|rules| (rules.table(), rules.rules().collect()))
     }
 }
 
-/// Returns what a key has that has this value.
-fn key_target(registers: &mut Registers, number: usize, value: &Value) -> KeyTarget {
+/// Returns the target of a key with this value.
+fn key_target(registers: &mut Registers, number: LookUpNumber, value: &Value) -> KeyTarget {
     let place = if let Value::Location(place) = value { Some(*place) } else { None };
     KeyTarget { class: registers.bits(number, value), place }
 }

@@ -1,6 +1,9 @@
 //! Registers: the bits of a switch's metadata that say what look-ups found.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod entry;
+mod remembered;
+
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use maple_wire::{Constraint, Field};
@@ -10,8 +13,9 @@ use super::value_classes::Classes;
 use super::{Component, LookUp};
 use crate::ids::Name;
 use crate::report::Lowered;
-use crate::state::{Memorable, Value};
+use crate::state::Value;
 use crate::trace::ReadMetadata;
+use entry::{ClaimedPaths, LookUpEntry, LookUpState, Register};
 
 /// The bit of the metadata that says that the source of the packet is known to be where the packet came in. The
 /// classifier's rules of hosts write it, so this question takes no table.
@@ -42,7 +46,8 @@ pub(crate) struct Registers {
     max_look_ups: usize,
     /// The maximum number of classes of a component.
     max_classes: u16,
-    look_ups: Vec<InUse>,
+    /// By [`LookUpNumber`].
+    look_ups: Vec<LookUpEntry>,
     lowered: BTreeSet<(LookUp, Component)>,
     /// What was lowered, in order, and how much of that was reported.
     lowerings: Vec<(LookUp, Lowered)>,
@@ -57,41 +62,15 @@ pub(crate) struct Registers {
     may_open: bool,
 }
 
-/// A look-up that has a table.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct InUse {
-    look_up: LookUp,
-    /// The registers of the components. There are none if the look-up has ended: it is lowered, or no leaf asks it any
-    /// more.
-    registers: BTreeMap<Component, Register>,
-    /// The paths that one decision may follow to all places that it finds, if there is such a decision.
-    #[serde(skip)]
-    open: Option<OpenPaths>,
-    /// Whether a run has asked for other paths than these since.
-    #[serde(skip)]
-    has_refused: bool,
-    /// The bits of the registers that it had, which rules may still have.
-    #[serde(skip)]
-    ended_bits: u64,
-    /// Whether no rule has to do with it any more, so that another may have its table.
-    #[serde(skip)]
-    is_vacant: bool,
-}
+/// The number of a look-up at a switch: that of its table, counted from the first table of look-ups on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LookUpNumber(pub usize);
 
 /// The best paths from a switch by a link attribute, or by hop count.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct OpenPaths {
     /// The link attribute.
     pub costs: Option<Name>,
-}
-
-/// Bits that hold the class of one component.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Register {
-    shift: u8,
-    width: u8,
-    /// The number of each value's class.
-    classes: Classes,
 }
 
 /// The answer to the question for a class.
@@ -103,31 +82,6 @@ pub(crate) enum Classified {
     Lowered,
     /// There are too many classes. No rule can stand for this packet.
     TooMany,
-}
-
-impl Component {
-    fn width(self) -> u8 {
-        match self {
-            Component::Presence => 1,
-            Component::Value => CLASS_BITS,
-        }
-    }
-}
-
-impl Register {
-    fn mask(&self) -> u64 {
-        ((1 << self.width) - 1) << self.shift
-    }
-
-    /// Returns the bits of a value's class, as they are in the metadata. `None`: there are too many classes.
-    fn bits(&mut self, component: Component, value: Option<&Value>, max_classes: u16) -> Option<u64> {
-        let class = match (component, value) {
-            (_, None) => 0,
-            (Component::Presence, Some(_)) => 1,
-            (Component::Value, Some(value)) => self.classes.number(value, max_classes)?,
-        };
-        Some(class << self.shift)
-    }
 }
 
 impl Registers {
@@ -158,35 +112,39 @@ impl Registers {
         self.may_open
     }
 
-    /// Lets one decision follow these paths to all places that a look-up finds. The first paths that are asked for have
-    /// the look-up, until it ends or [`Registers::close`] lets them go. Returns whether the paths are those.
-    pub fn open(&mut self, look_up: &LookUp, paths: OpenPaths) -> bool {
+    /// Claims a look-up for a decision that follows these paths to all places that it finds. The first paths that are
+    /// claimed have the look-up, until it ends or [`Registers::release_paths`] frees it. Returns whether these have it.
+    pub fn claim_paths(&mut self, look_up: &LookUp, wanted: OpenPaths) -> bool {
         let Some(index) = self.position(look_up).filter(|_| self.may_open) else { return false };
-        let of = &mut self.look_ups[index];
-        if of.registers.is_empty() {
-            return false;
-        }
-        let is_it = *of.open.get_or_insert_with(|| paths.clone()) == paths;
-        of.has_refused |= !is_it;
+        let LookUpState::InUse { paths, .. } = &mut self.look_ups[index].state else { return false };
+        let claim = paths.get_or_insert_with(|| ClaimedPaths { paths: wanted.clone(), has_refused: false });
+        let is_it = claim.paths == wanted;
+        claim.has_refused |= !is_it;
         is_it
     }
 
-    /// Reports whether a run has asked for other paths to the places that a look-up finds than one decision follows.
-    pub fn has_refused_paths(&self, number: usize) -> bool {
-        self.look_ups.get(number).is_some_and(|of| of.open.is_some() && of.has_refused)
+    /// Reports whether a run has asked for other paths to the places that a look-up finds than those that have it.
+    pub fn has_refused_paths(&self, number: LookUpNumber) -> bool {
+        self.entry(number).and_then(LookUpEntry::claim).is_some_and(|claim| claim.has_refused)
     }
 
-    /// Lets other paths to the places that a look-up finds have it. No leaf may follow the former ones to all places, nor
-    /// rest on a place that it observed because of these. Returns the bits that say the places.
-    pub fn close(&mut self, number: usize) -> u64 {
-        let Some(of) = self.look_ups.get_mut(number) else { return 0 };
-        (of.open, of.has_refused) = (None, false);
-        of.registers.get(&Component::Value).map_or(0, Register::mask)
+    /// Frees a look-up for other paths to the places that it finds. The caller withdraws the leaves that follow the former
+    /// paths to all places, and those that have observed a place because of them. Returns the bits that say the place.
+    pub fn release_paths(&mut self, number: LookUpNumber) -> u64 {
+        let Some(entry) = self.look_ups.get_mut(number.0) else { return 0 };
+        if let LookUpState::InUse { paths, .. } = &mut entry.state {
+            *paths = None;
+        }
+        entry.register(Component::Value).map_or(0, Register::mask)
     }
 
     /// Returns the paths to all places that a look-up finds, if one decision follows them.
-    pub fn open_paths(&self, number: usize) -> Option<&OpenPaths> {
-        self.look_ups.get(number)?.open.as_ref()
+    pub fn open_paths(&self, number: LookUpNumber) -> Option<&OpenPaths> {
+        self.entry(number)?.claim().map(|claim| &claim.paths)
+    }
+
+    fn entry(&self, number: LookUpNumber) -> Option<&LookUpEntry> {
+        self.look_ups.get(number.0)
     }
 
     /// Creates registers that runs of f can share.
@@ -197,8 +155,9 @@ impl Registers {
     /// Returns the class of what a look-up found, as a part of the packet's metadata.
     pub fn classify(&mut self, look_up: &LookUp, component: Component, value: Option<&Value>) -> Classified {
         let max_classes = self.max_classes;
-        let has_bits = self.position(look_up).is_some_and(|index| self.look_ups[index].ended_bits != 0);
-        if has_bits && !self.lowered.contains(&(look_up.clone(), component)) {
+        let state = self.position(look_up).map(|index| &self.look_ups[index].state);
+        let is_ending = matches!(state, Some(LookUpState::Ended { bits }) if *bits != 0);
+        if is_ending && !self.lowered.contains(&(look_up.clone(), component)) {
             // Soon it may have a table again.
             return Classified::TooMany;
         }
@@ -214,15 +173,15 @@ impl Registers {
 
     /// Reports whether a packet that nobody has sent may ask a question: another look-up can have a table too afterwards.
     pub fn may_foresee(&self, look_up: &LookUp, component: Component) -> bool {
-        let in_use = self.look_ups.iter().filter(|of| !of.is_vacant).count();
+        let have_tables = self.look_ups.iter().filter(|entry| !entry.is_vacant()).count();
         let is_lowered = self.all_lowered.is_some() || self.lowered.contains(&(look_up.clone(), component));
-        self.position(look_up).is_some() || is_lowered || in_use + 1 < self.max_look_ups
+        self.position(look_up).is_some() || is_lowered || have_tables + 1 < self.max_look_ups
     }
 
     /// Returns what a look-up found, by the bits of a packet's metadata. `None` if it is not among these bits. Of a key
     /// that is only known to be there, the value is [`Value::None`].
     pub fn found(&self, look_up: &LookUp, component: Component, metadata: ReadMetadata) -> Option<Option<Value>> {
-        let register = self.look_ups[self.position(look_up)?].registers.get(&component)?;
+        let register = self.look_ups[self.position(look_up)?].register(component)?;
         let mask = register.mask();
         if mask & metadata.mask != mask {
             return None;
@@ -241,12 +200,11 @@ impl Registers {
         if metadata.mask == SOURCE_IS_HERE {
             return Some(("hosts[eth_src] is in_port".to_owned(), answer(metadata.value != 0)));
         }
-        let of = |in_use: &InUse| {
-            let is_it = |(_, register): &(&Component, &Register)| register.mask() == metadata.mask;
-            let (component, _) = in_use.registers.iter().find(is_it)?;
-            Some((in_use.look_up.clone(), *component))
+        let asked = |entry: &LookUpEntry| {
+            let (component, _) = entry.registers().find(|(_, register)| register.mask() == metadata.mask)?;
+            Some((entry.look_up.clone(), component))
         };
-        let (look_up, component) = self.look_ups.iter().find_map(of)?;
+        let (look_up, component) = self.look_ups.iter().find_map(asked)?;
         let found = self.found(&look_up, component, metadata)?;
         Some(match component {
             Component::Presence => (format!("key in {look_up}"), answer(found.is_some())),
@@ -256,7 +214,7 @@ impl Registers {
 
     /// Returns the meaning of all registers among these bits, each as [`Registers::describe`] does.
     pub fn describe_all(&self, metadata: ReadMetadata) -> impl Iterator<Item = (String, String)> {
-        let of_look_ups = self.look_ups.iter().flat_map(|of| of.registers.values()).map(Register::mask);
+        let of_look_ups = self.look_ups.iter().flat_map(LookUpEntry::registers).map(|(_, register)| register.mask());
         let present = [SOURCE_IS_HERE].into_iter().chain(of_look_ups).filter(move |mask| metadata.mask & mask == *mask);
         present.filter_map(move |mask| self.describe(ReadMetadata { value: metadata.value & mask, mask }))
     }
@@ -285,38 +243,34 @@ impl Registers {
         self.is_source_asked
     }
 
-    /// Returns the number of a look-up.
+    /// Returns the index of a look-up that has a table.
     fn position(&self, look_up: &LookUp) -> Option<usize> {
-        let is_it = |of: &InUse| of.look_up == *look_up && !of.is_vacant;
+        let is_it = |entry: &LookUpEntry| entry.look_up == *look_up && !entry.is_vacant();
         // What an earlier run remembered may name it twice: once as ended.
-        let in_use = self.look_ups.iter().position(|of| is_it(of) && !of.registers.is_empty());
+        let in_use = self.look_ups.iter().position(|entry| is_it(entry) && entry.is_in_use());
         in_use.or_else(|| self.look_ups.iter().position(is_it))
     }
 
     /// Returns the register of a component: a new one, if it has none and there are bits and tables.
     fn register(&mut self, look_up: &LookUp, component: Component) -> Option<&mut Register> {
         let index = self.position(look_up);
-        if index.is_none_or(|index| !self.look_ups[index].registers.contains_key(&component)) {
-            let shift = self.may_have(look_up, component, index)?;
-            let register = Register { shift, width: component.width(), classes: Classes::default() };
-            let index = index.unwrap_or_else(|| self.give_table(look_up));
-            self.look_ups[index].registers.insert(component, register);
-        }
-        let index = self.position(look_up)?;
-        self.look_ups[index].registers.get_mut(&component)
+        let index = match index.filter(|index| self.look_ups[*index].register(component).is_some()) {
+            Some(index) => index,
+            None => {
+                let shift = self.place_or_lower(look_up, component, index)?;
+                let register = Register { shift, width: component.width(), classes: Classes::default() };
+                let index = index.unwrap_or_else(|| self.give_table(look_up));
+                self.look_ups[index].add_register(component, register);
+                index
+            }
+        };
+        self.look_ups[index].registers_mut().find(|(of, _)| *of == component).map(|(_, register)| register)
     }
 
-    /// Gives a look-up a table that no other has.
+    /// Gives a look-up a table that no other has. It has no registers.
     fn give_table(&mut self, look_up: &LookUp) -> usize {
-        let new = InUse {
-            look_up: look_up.clone(),
-            registers: BTreeMap::new(),
-            open: None,
-            has_refused: false,
-            ended_bits: 0,
-            is_vacant: false,
-        };
-        match self.look_ups.iter().position(|of| of.is_vacant) {
+        let new = LookUpEntry { look_up: look_up.clone(), state: LookUpState::Vacant };
+        match self.look_ups.iter().position(LookUpEntry::is_vacant) {
             Some(index) => {
                 self.look_ups[index] = new;
                 index
@@ -328,17 +282,17 @@ impl Registers {
         }
     }
 
-    /// Returns the place in the metadata where a component may have a register. `None`: it is lowered.
-    fn may_have(&mut self, look_up: &LookUp, component: Component, index: Option<usize>) -> Option<u8> {
+    /// Returns the place in the metadata where a component can have a register, or lowers it and returns `None`. `index`:
+    /// that of the look-up, if it has a table.
+    fn place_or_lower(&mut self, look_up: &LookUp, component: Component, index: Option<usize>) -> Option<u8> {
         let name = (look_up.clone(), component);
         if self.lowered.len() >= MAX_LOWERED || self.lowered.contains(&name) {
             return None;
         }
-        let is_free = |of: &InUse| of.is_vacant;
-        let has_table = index.is_some() || self.look_ups.len() < self.max_look_ups || self.look_ups.iter().any(is_free);
+        let is_free = self.look_ups.len() < self.max_look_ups || self.look_ups.iter().any(LookUpEntry::is_vacant);
         let why = match (self.all_lowered, self.gap(component.width())) {
             (Some(why), _) => why,
-            (None, _) if !has_table => Lowered::NoTable,
+            (None, _) if index.is_none() && !is_free => Lowered::NoTable,
             (None, None) => Lowered::NoBits,
             (None, Some(shift)) => return Some(shift),
         };
@@ -349,14 +303,13 @@ impl Registers {
 
     /// Returns the lowest place with this number of bits that no register has.
     fn gap(&self, width: u8) -> Option<u8> {
-        let used = |of: &InUse| of.registers.values().fold(of.ended_bits, |all, register| all | register.mask());
-        let used = self.look_ups.iter().fold(SOURCE_IS_HERE, |all, of| all | used(of));
+        let used = self.look_ups.iter().fold(SOURCE_IS_HERE, |all, entry| all | entry.bits());
         let wanted = (1 << width) - 1;
         (0..=METADATA_BITS - width).find(|shift| used & (wanted << shift) == 0)
     }
 
     /// Lowers a look-up that has registers. No leaf may depend on its classes afterwards.
-    pub fn lower(&mut self, number: usize, why: Lowered) {
+    pub fn lower(&mut self, number: LookUpNumber, why: Lowered) {
         if let Some(look_up) = self.retire(number) {
             self.lower_all_of(&look_up);
             self.lowerings.push((look_up, why));
@@ -369,38 +322,35 @@ impl Registers {
 
     /// Ends a look-up that no leaf asks any more. If f asks it again, no leaf can rest on it before [`Registers::vacate`].
     /// Returns it; `None` if it had ended.
-    pub fn retire(&mut self, number: usize) -> Option<LookUp> {
-        let InUse { look_up, registers, ended_bits, open, has_refused, .. } = self.look_ups.get_mut(number)?;
-        if registers.is_empty() {
-            return None;
-        }
-        (*open, *has_refused) = (None, false);
-        *ended_bits = std::mem::take(registers).values().fold(0, |all, register| all | register.mask());
-        Some(look_up.clone())
+    pub fn retire(&mut self, number: LookUpNumber) -> Option<LookUp> {
+        let entry = self.look_ups.get_mut(number.0).filter(|entry| entry.is_in_use())?;
+        entry.state = LookUpState::Ended { bits: entry.bits() };
+        Some(entry.look_up.clone())
     }
 
     /// Reports whether a look-up has ended.
-    pub fn has_ended(&self, number: usize) -> bool {
-        self.look_ups.get(number).is_none_or(|of| of.registers.is_empty())
+    pub fn has_ended(&self, number: LookUpNumber) -> bool {
+        !self.entry(number).is_some_and(LookUpEntry::is_in_use)
     }
 
-    /// Reports whether a look-up has ended and has its table yet.
-    pub fn keeps_table(&self, number: usize) -> bool {
-        self.look_ups.get(number).is_some_and(|of| of.registers.is_empty() && !of.is_vacant)
+    /// Reports whether a look-up has ended and still keeps its table.
+    pub fn keeps_table(&self, number: LookUpNumber) -> bool {
+        matches!(self.entry(number), Some(LookUpEntry { state: LookUpState::Ended { .. }, .. }))
     }
 
-    /// Returns the bits that rules may have of look-ups that have ended and keep their tables. `None`: there are none.
+    /// Returns the bits that rules may have of look-ups that have ended and still keep their tables. `None`: there are
+    /// none.
     pub fn ended_bits(&self) -> Option<u64> {
-        let ended = self.look_ups.iter().filter(|of| of.registers.is_empty() && !of.is_vacant);
-        ended.map(|of| of.ended_bits).reduce(|all, bits| all | bits)
+        let ended = self.look_ups.iter().filter(|entry| matches!(entry.state, LookUpState::Ended { .. }));
+        ended.map(LookUpEntry::bits).reduce(|all, bits| all | bits)
     }
 
     /// Lets others have the tables and bits of all look-ups that have ended: no rule has to do with them any more.
     /// Returns those that were lowered for want of a table or bits, and are so no longer; no leaf may rest on a read in
     /// their place.
     pub fn vacate(&mut self) -> Vec<LookUp> {
-        for of in self.look_ups.iter_mut().filter(|of| of.registers.is_empty()) {
-            (of.is_vacant, of.ended_bits) = (true, 0);
+        for entry in self.look_ups.iter_mut().filter(|entry| !entry.is_in_use()) {
+            entry.state = LookUpState::Vacant;
         }
         if self.lowered.len() >= MAX_LOWERED {
             // Others were lowered whose names are not known.
@@ -444,22 +394,23 @@ impl Registers {
     }
 
     /// Returns the masks of a look-up's registers.
-    pub fn masks(&self, number: usize) -> Vec<u64> {
-        self.look_ups.get(number).into_iter().flat_map(|of| of.registers.values()).map(Register::mask).collect()
+    pub fn masks(&self, number: LookUpNumber) -> Vec<u64> {
+        self.entry(number).into_iter().flat_map(LookUpEntry::registers).map(|(_, register)| register.mask()).collect()
     }
 
     /// Returns the numbers of look-ups that have had a value for which there was no class.
-    pub fn exhausted(&self) -> Vec<usize> {
-        let is_exhausted = |of: &InUse| of.registers.values().any(|register| register.classes.are_exhausted());
-        let numbered = self.look_ups.iter().enumerate();
-        numbered.filter(|(_, of)| is_exhausted(of)).map(|(number, _)| number).collect()
+    pub fn exhausted(&self) -> Vec<LookUpNumber> {
+        let is_exhausted =
+            |entry: &LookUpEntry| entry.registers().any(|(_, register)| register.classes.are_exhausted());
+        let numbered = self.look_ups.iter().enumerate().filter(|(_, entry)| is_exhausted(entry));
+        numbered.map(|(index, _)| LookUpNumber(index)).collect()
     }
 
     /// Frees the classes of a look-up that are not among these. Returns whether enough are free to go on.
-    pub fn free_others(&mut self, number: usize, in_use: &[ReadMetadata]) -> bool {
+    pub fn free_others(&mut self, number: LookUpNumber, in_use: &[ReadMetadata]) -> bool {
         let max_classes = self.max_classes;
-        let Some(of) = self.look_ups.get_mut(number) else { return true };
-        of.registers.values_mut().all(|register| {
+        let Some(entry) = self.look_ups.get_mut(number.0) else { return true };
+        entry.registers_mut().all(|(_, register)| {
             let mask = register.mask();
             let of_register = in_use.iter().filter(|read| read.mask & mask == mask);
             let numbers: BTreeSet<u64> = of_register.map(|read| (read.value & mask) >> register.shift).collect();
@@ -467,13 +418,13 @@ impl Registers {
         })
     }
 
-    /// Returns the look-ups that have tables, in the order of these.
-    pub fn look_ups(&self) -> impl ExactSizeIterator<Item = &LookUp> {
-        self.look_ups.iter().map(|in_use| &in_use.look_up)
+    /// Returns the look-ups that have tables, or had them last, by number.
+    pub fn look_ups(&self) -> impl ExactSizeIterator<Item = (LookUpNumber, &LookUp)> {
+        self.look_ups.iter().enumerate().map(|(index, entry)| (LookUpNumber(index), &entry.look_up))
     }
 
     /// Returns the bits of the metadata that a look-up's rules write.
-    pub fn mask(&self, number: usize) -> u64 {
+    pub fn mask(&self, number: LookUpNumber) -> u64 {
         self.masks(number).into_iter().fold(0, |all, mask| all | mask)
     }
 
@@ -483,92 +434,17 @@ impl Registers {
     }
 
     /// Returns these bits for a key with this value. `None`: there are too many classes.
-    pub fn bits(&mut self, number: usize, value: &Value) -> Option<u64> {
+    pub fn bits(&mut self, number: LookUpNumber, value: &Value) -> Option<u64> {
         let max_classes = self.max_classes;
-        let registers = self.look_ups.get_mut(number)?.registers.iter_mut();
-        let bits = registers.map(|(component, register)| register.bits(*component, Some(value), max_classes));
+        let registers = self.look_ups.get_mut(number.0)?.registers_mut();
+        let bits = registers.map(|(component, register)| register.bits(component, Some(value), max_classes));
         bits.into_iter().try_fold(0, |all, bits| Some(all | bits?))
-    }
-}
-
-/// The registers, in the form in which they are remembered.
-#[derive(Serialize, Deserialize)]
-struct RememberedRegisters {
-    look_ups: Vec<InUse>,
-    is_source_asked: bool,
-    /// Those that are lowered for good. Others without registers are asked by nobody.
-    lowered: Vec<LookUp>,
-}
-
-impl Memorable for Mutex<Registers> {
-    fn bytes(&self) -> Vec<u8> {
-        let registers = self.lock().unwrap_or_else(PoisonError::into_inner);
-        if registers.look_ups.is_empty() && !registers.is_source_asked {
-            return Vec::new();
-        }
-        let is_for_good = |(look_up, why): &&(LookUp, Lowered)| !is_for_want(*why) && registers.is_lowered(look_up);
-        let lowered = registers.lowerings.iter().filter(is_for_good).map(|(look_up, _)| look_up.clone()).collect();
-        let Registers { look_ups, is_source_asked, .. } = registers.clone();
-        // What can't be written is not remembered.
-        let open: Vec<Option<OpenPaths>> = look_ups.iter().map(|of| of.open.clone()).collect();
-        let bytes = postcard::to_stdvec(&RememberedRegisters { look_ups, is_source_asked, lowered });
-        match bytes {
-            Ok(bytes) if open.iter().any(Option::is_some) => postcard::to_extend(&open, bytes).unwrap_or_default(),
-            bytes => bytes.unwrap_or_default(),
-        }
-    }
-}
-
-impl Registers {
-    /// Takes over the registers and classes of an earlier run, in the form of [`Memorable::bytes`], if no run has
-    /// recorded anything and they fit. Damaged ones do not.
-    pub fn adopt(&mut self, bytes: &[u8]) {
-        let Ok((remembered, rest)) = postcard::take_from_bytes(bytes) else { return };
-        let RememberedRegisters { mut look_ups, is_source_asked, lowered } = remembered;
-        // Runs from before there were open paths have written nothing here.
-        let open: Vec<Option<OpenPaths>> = postcard::from_bytes(rest).unwrap_or_default();
-        if self.may_open {
-            look_ups.iter_mut().zip(open).for_each(|(of, open)| of.open = open);
-        }
-        let is_new = self.look_ups.is_empty() && self.lowered.is_empty();
-        if !is_new || look_ups.len() > self.max_look_ups || !are_whole(&look_ups) {
-            return;
-        }
-        self.look_ups = look_ups;
-        for look_up in lowered {
-            self.lower_all_of(&look_up);
-            self.lowerings.push((look_up, Lowered::Earlier));
-        }
-        self.is_source_asked |= is_source_asked;
     }
 }
 
 /// Reports whether a look-up is lowered only because others have all tables or bits.
 fn is_for_want(why: Lowered) -> bool {
     matches!(why, Lowered::NoTable | Lowered::NoBits)
-}
-
-/// Reports whether registers are as this module makes them.
-fn are_whole(look_ups: &[InUse]) -> bool {
-    let mut used = SOURCE_IS_HERE;
-    for (index, InUse { look_up, registers, .. }) in look_ups.iter().enumerate() {
-        let is_same = |other: &InUse| other.look_up == *look_up && !other.registers.is_empty();
-        if !registers.is_empty() && look_ups[..index].iter().any(is_same) {
-            return false;
-        }
-        for (component, Register { shift, width, classes }) in registers {
-            let fits = shift.checked_add(*width).is_some_and(|end| end <= METADATA_BITS);
-            if !fits || *width != component.width() || classes.last() >> width != 0 {
-                return false;
-            }
-            let mask = ((1 << width) - 1) << shift;
-            if used & mask != 0 {
-                return false;
-            }
-            used |= mask;
-        }
-    }
-    true
 }
 
 /// Locks registers. What a run did to them before it panicked is whole.
