@@ -76,38 +76,12 @@ pub(crate) struct PathReads {
     hops: AtomicBool,
     /// Whether f has read where the path ends, and no more.
     last: AtomicBool,
-    /// The look-up that found the path's end, if f has observed no more of it than that it is there.
-    open: Option<OpenEnd>,
-}
-
-/// The end of a path that a look-up found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenEnd {
-    /// The field by which the look-up found it.
-    pub field: Field,
-    /// The place to which the path was made. `None`: the packet stands for others, and its own host has gone.
-    pub place: Option<Location>,
-    /// Called when f reads the path: then the run observes the end.
-    pub on_read: fn(&Arc<PathReads>),
 }
 
 impl PathReads {
-    /// Returns the look-up that found the path's end, if the run has not observed the end when f made the path.
-    pub fn open_end(&self) -> Option<&OpenEnd> {
-        self.open.as_ref()
-    }
-
     /// Reports whether f has read anything of the path.
     pub fn are_any(&self) -> bool {
         [&self.existence, &self.hops, &self.last].into_iter().any(|read| read.load(Relaxed))
-    }
-
-    /// Records that f reads the path.
-    fn record(self: &Arc<PathReads>, what: impl FnOnce(&PathReads) -> &AtomicBool) {
-        what(self).store(true, Relaxed);
-        if let Some(open) = &self.open {
-            (open.on_read)(self);
-        }
     }
 
     /// Returns the cells that the run depends on because f read the path; none if f did not.
@@ -431,15 +405,14 @@ impl Route {
 
     /// Creates the route of this path cell out of `to`, and the record of what f reads of it. `hops` are the path's
     /// hops at the time of the query. `is_there` reports whether the place `to` is there, for a path that leads to its
-    /// switch. `open`: a look-up has found the place.
+    /// switch.
     pub(crate) fn path(
         path: &Cell,
         to: Location,
         hops: Option<Arc<[Hop]>>,
         is_there: Option<bool>,
-        open: Option<OpenEnd>,
     ) -> (Route, Arc<PathReads>) {
-        let reads = Arc::new(PathReads { end: is_there.map(|_| to), open, ..PathReads::default() });
+        let reads = Arc::new(PathReads { end: is_there.map(|_| to), ..PathReads::default() });
         let hops = hops.filter(|_| is_there != Some(false));
         let unreachable = hops.is_none();
         let (mut branches, mut found) = (Vec::new(), Vec::new());

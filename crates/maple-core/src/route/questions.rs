@@ -1,5 +1,7 @@
 //! What can be asked of a route. In a run of f, a question about a path is an observation, which the route records.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::Route;
 use crate::network::Hop;
 use crate::route_plan::{Branch, PathTo};
@@ -30,7 +32,7 @@ impl Route {
     /// ```
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
-        self.found.iter().for_each(|found| found.reads.record(|reads| &reads.existence));
+        self.found.iter().for_each(|found| found.reads.existence.store(true, Relaxed));
         self.unreachable
     }
 
@@ -92,13 +94,13 @@ impl Route {
     /// assert_eq!(Route::flood().paths().count(), 0);
     /// ```
     pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
-        self.found.iter().for_each(|found| found.reads.record(|reads| &reads.last));
+        self.found.iter().for_each(|found| found.reads.last.store(true, Relaxed));
         self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
     }
 
     /// Records that f reads the hops that path queries found.
     fn look(&self) {
-        self.found.iter().for_each(|found| found.reads.record(|reads| &reads.hops));
+        self.found.iter().for_each(|found| found.reads.hops.store(true, Relaxed));
     }
 
     /// Returns the branches with the hops of their paths, without those branches for which no path was found.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, Version};
 
-use super::{OpenEnd, Route};
+use super::{PathReads, Route};
 use crate::look_ups::OpenPaths;
 use crate::network::{Location, OwnFrame, PortKind};
 use crate::route_plan::{
@@ -79,9 +79,9 @@ impl Goal {
 }
 
 impl Route {
-    /// Returns the best paths that the route follows to whatever a look-up finds, from a switch, and the look-up's end. `None`
-    /// if the route is anything but one such path.
-    pub(crate) fn open_paths(&self, ingress: Dpid) -> Option<(OpenPaths, &OpenEnd)> {
+    /// Returns which paths the route is one of, if it is no more than a best path from a switch of which f has read nothing,
+    /// and the record of what f reads of it.
+    pub(crate) fn unread_path(&self, ingress: Dpid) -> Option<(OpenPaths, &Arc<PathReads>)> {
         let [Branch { path: Some(path), .. }] = &self.branches[..] else { return None };
         let plain = Branch { path: Some(path.clone()), ..Branch::default() };
         let is_plain = self.branches[0] == plain && path.within.is_none() && path.from == ingress;
@@ -91,7 +91,7 @@ impl Route {
         if ends.next().is_some() || self.found.len() != 1 || reads.are_any() {
             return None;
         }
-        Some((OpenPaths { costs: path.costs.clone() }, reads.open_end()?))
+        Some((OpenPaths { costs: path.costs.clone() }, reads))
     }
 
     /// Resolves the route of a packet that enters at `ingress`. `ask` answers whether the packet has a field with a

@@ -16,7 +16,7 @@ use crate::ids::{Name, Time};
 use crate::look_ups::{LookUp, SharedRegisters, lock};
 use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
-use crate::route::{Goal, OmittedPlace, OpenGoal, PathReads, Resolved, Route, RouteError, RouteView};
+use crate::route::{Goal, OmittedPlace, OpenGoal, Resolved, Route, RouteError, RouteView};
 use crate::state::{Cell, Snapshot, Txn};
 use crate::trace::{Cond, Fields, ReadMetadata, Recorder, Source, Trace};
 
@@ -39,6 +39,7 @@ pub(crate) use changes::FieldChanges;
 pub use guarded::Violation;
 pub use host_location::HostLocation;
 pub use net::Net;
+use open_paths::RequestedPath;
 pub use packet_handle::{Observe, PacketHandle};
 
 /// One run of f.
@@ -93,15 +94,6 @@ struct RunRoutes {
     keeps_way: bool,
     /// The route that a user's constraint judges at the moment.
     view: Option<Arc<RouteView>>,
-}
-
-/// A path that f requested.
-struct RequestedPath {
-    cell: Cell,
-    /// What f read of the result.
-    reads: Arc<PathReads>,
-    /// Whether the run has observed where the path ends. It does so only if f uses more of it than the path.
-    is_end_observed: bool,
 }
 
 /// A frame's captured bytes, its length on the wire, and where it came in.
@@ -400,14 +392,19 @@ impl Run {
 
     /// Returns what f has observed of its packet so far; nothing if the run has ended.
     pub fn observed(&self) -> Trace {
-        self.state.borrow().as_ref().map(|state| state.recorder.so_far()).unwrap_or_default()
+        let mut state = self.state.borrow_mut();
+        let observed = |state: &mut RunState| {
+            state.observe_read_ends();
+            state.recorder.so_far()
+        };
+        state.as_mut().map(observed).unwrap_or_default()
     }
 
     /// Ends the run. Returns `None` if the run has already ended.
     pub fn finish(&self) -> Option<RunResult> {
         let mut state = self.state.borrow_mut().take()?;
-        let needs_controller = state.needs_controller || state.has_unobserved_reads();
-        for cell in state.routes.paths.iter().flat_map(|path| path.reads.at(&path.cell)) {
+        state.observe_read_ends();
+        for cell in state.routes.paths.iter().flat_map(RequestedPath::cells) {
             state.result.txn.read(cell);
         }
         let account = state.take_account();
@@ -416,12 +413,16 @@ impl Run {
         // What f prints, and what it is not allowed, people take for the doing of a packet that came.
         let RunResult { has_output, violations, asks_first, .. } = &state.result;
         let is_for_people = *has_output || !violations.is_empty();
-        trace.needs_controller = needs_controller || state.is_made_up && (is_for_people || *asks_first);
+        trace.needs_controller = state.needs_controller || state.is_made_up && (is_for_people || *asks_first);
         Some(RunResult { trace, account, ..state.result })
     }
 
+    /// Returns the state, for what f asks or does next. What f has read of paths is observed before.
     fn state(&self) -> RefMut<'_, RunState> {
-        RefMut::map(self.state.borrow_mut(), |state| state.as_mut().expect("a handle was used after its run"))
+        let state = self.state.borrow_mut();
+        let mut state = RefMut::map(state, |state| state.as_mut().expect("a handle was used after its run"));
+        state.observe_read_ends();
+        state
     }
 }
 
@@ -436,8 +437,8 @@ impl RunState {
             && self.result.txn.sends().is_empty();
         let registers = self.registers.clone().filter(|_| is_free);
         let open = registers
-            .zip(route.open_paths(ingress))
-            .filter(|(registers, (paths, end))| lock(registers).claim_paths(&LookUp::of_host(end.field), paths.clone()));
+            .zip(self.open_path(route))
+            .filter(|(registers, (paths, field))| lock(registers).claim_paths(&LookUp::of_host(*field), paths.clone()));
         let Some((_, (paths, _))) = open else {
             self.observe_ends();
             return None;

@@ -6,10 +6,11 @@ use std::panic::Location as Caller;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::{AccountItem, HostLocation, RequestedPath, Run, open_paths, slice};
+use super::open_paths::{OpenEnd, RequestedPath};
+use super::{AccountItem, HostLocation, Run, slice};
 use crate::network::{Location, Mac, OwnFrame};
 use crate::policy_error::PolicyError;
-use crate::route::{OpenEnd, Route};
+use crate::route::Route;
 use crate::state::{Cell, CellValue, Name};
 use crate::trace::caller;
 
@@ -245,18 +246,15 @@ impl Net {
             Some((_, at)) => at.unwrap_or(Location::new(from, PortNo(0))),
             None => to.location(),
         };
-        let open = found.map(|(field, place)| OpenEnd { field, place, on_read: open_paths::on_read });
-        if open.is_some() {
-            open_paths::note_run(&self.0);
-        }
+        let open_end = found.map(|(field, place)| OpenEnd { field, place });
         let mut state = self.0.state();
         let path = Cell::Path { from, to: to.switch, costs, within: None };
         for cell in slice::paths(state.slice.as_ref(), path) {
             if let CellValue::Hops(found) = cell.evaluate(state.result.txn.peek()) {
                 let is_there = found.is_some().then(|| state.is_there(to));
-                let (route, reads) = Route::path(&cell, to, found, is_there, open);
+                let (route, reads) = Route::path(&cell, to, found, is_there);
                 state.note_state(Caller::caller(), || AccountItem::Path(cell.clone(), is_there == Some(true)));
-                state.routes.paths.push(RequestedPath { cell, reads, is_end_observed: false });
+                state.routes.paths.push(RequestedPath { cell, reads, open_end });
                 return Some(route);
             }
             state.result.txn.read(cell);

@@ -1,78 +1,72 @@
 //! Paths whose end a look-up found, and of which a run has observed no more than that it is there.
 //!
 //! f may return such a path: then one decision is for all places that the look-up finds. If f reads the path, or the route
-//! is more than the path, the run observes the end, at that moment: what a run asks next must follow from what it has
-//! asked before. f reads a path through the route, which knows no run. So this thread's runs are noted here.
+//! is more than the path, the run observes the end. f reads a path through the route, which knows no run. So the run sees
+//! it when f asks or does something else ([`Run::state`](super::Run::state)), and when the run ends: what f does then may
+//! follow from what it has read.
 
-use std::cell::RefCell;
-use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use super::{RequestedPath, Run, RunState};
-use crate::route::PathReads;
+use maple_wire::Field;
 
-/// The maximum number of runs of a thread that are noted. Runs of a batch may be under way at the same time. Chosen:
-/// far more than a batch has packets, and a bound on memory if runs never end.
-const MAX_RUNS: usize = 1 << 16;
+use super::RunState;
+use crate::look_ups::OpenPaths;
+use crate::network::Location;
+use crate::route::{PathReads, Route};
+use crate::state::Cell;
 
-thread_local! {
-    static RUNS: RefCell<Vec<Weak<RefCell<Option<RunState>>>>> = const { RefCell::new(Vec::new()) };
+/// A path that f requested.
+pub(super) struct RequestedPath {
+    pub cell: Cell,
+    /// What f read of the result.
+    pub reads: Arc<PathReads>,
+    /// The end, if a look-up found it and the run has not observed it.
+    pub open_end: Option<OpenEnd>,
 }
 
-/// Notes a run that has made a path whose end a look-up found.
-pub(super) fn note_run(run: &Run) {
-    RUNS.with_borrow_mut(|runs| {
-        let is_it = |noted: &Weak<_>| Weak::as_ptr(noted) == Rc::as_ptr(&run.state);
-        if runs.last().is_some_and(is_it) {
-            return;
-        }
-        runs.retain(|noted| noted.upgrade().is_some_and(|state| !matches!(state.try_borrow().as_deref(), Ok(None))));
-        if runs.len() < MAX_RUNS {
-            runs.push(Rc::downgrade(&run.state));
-        }
-    });
+/// The end of a path that a look-up found.
+#[derive(Clone, Copy)]
+pub(super) struct OpenEnd {
+    /// The field by which the look-up found it.
+    pub field: Field,
+    /// The place to which the path was made. `None`: the packet stands for others, and its own host has gone.
+    pub place: Option<Location>,
 }
 
-/// Lets the run that made a path observe the path's end, because f reads the path. If that run is not this thread's,
-/// [`RunState::has_unobserved_reads`] says so when it ends.
-pub(super) fn on_read(reads: &Arc<PathReads>) {
-    let runs = RUNS.with_borrow(Clone::clone);
-    for run in runs.iter().rev().filter_map(Weak::upgrade) {
-        let Ok(mut state) = run.try_borrow_mut() else { continue };
-        if let Some(state) = state.as_mut()
-            && state.observe_end(reads)
-        {
-            return;
-        }
+impl RequestedPath {
+    /// Returns the cells that the run depends on because f read the path; none if f did not.
+    pub fn cells(&self) -> impl Iterator<Item = Cell> + use<> {
+        self.reads.at(&self.cell)
     }
 }
 
 impl RunState {
-    /// Observes the end of a path that f made in this run. Returns whether it did so by now.
-    fn observe_end(&mut self, of: &Arc<PathReads>) -> bool {
-        let Some(index) = self.routes.paths.iter().position(|path| Arc::ptr_eq(&path.reads, of)) else { return false };
-        self.observe_end_of(index);
-        true
+    /// Observes the ends of the paths that f has read.
+    pub(super) fn observe_read_ends(&mut self) {
+        self.observe_ends_where(|path| path.reads.are_any());
     }
 
-    fn observe_end_of(&mut self, index: usize) {
-        let path = &mut self.routes.paths[index];
-        if let Some(open) = path.reads.open_end().filter(|_| !path.is_end_observed) {
-            path.is_end_observed = true;
-            let (field, place) = (open.field, open.place);
-            self.read_found(field, place, None);
+    /// Observes the ends of all paths that f requested.
+    pub(super) fn observe_ends(&mut self) {
+        self.observe_ends_where(|_| true);
+    }
+
+    fn observe_ends_where(&mut self, is_wanted: impl Fn(&RequestedPath) -> bool) {
+        for index in 0..self.routes.paths.len() {
+            let path = &mut self.routes.paths[index];
+            if is_wanted(path)
+                && let Some(OpenEnd { field, place }) = path.open_end.take()
+            {
+                self.read_found(field, place, None);
+            }
         }
     }
 
-    /// Observes the ends of all paths that f made.
-    pub(super) fn observe_ends(&mut self) {
-        (0..self.routes.paths.len()).for_each(|index| self.observe_end_of(index));
-    }
-
-    /// Reports whether f has read a path whose end the run has not observed, because that happened elsewhere than in the
-    /// run's thread. Then the trace says too little.
-    pub(super) fn has_unobserved_reads(&self) -> bool {
-        let is_read = |path: &RequestedPath| path.reads.open_end().is_some() && path.reads.are_any();
-        self.routes.paths.iter().any(|path| is_read(path) && !path.is_end_observed)
+    /// Returns which paths the route is one of, and the field by which a look-up found its end. `None` if it is more than a
+    /// path, or not one that this run has requested and f has not read.
+    pub(super) fn open_path(&self, route: &Route) -> Option<(OpenPaths, Field)> {
+        let (paths, reads) = route.unread_path(self.ingress.switch)?;
+        let requested = self.routes.paths.iter().find(|path| Arc::ptr_eq(&path.reads, reads))?;
+        Some((paths, requested.open_end?.field))
     }
 }

@@ -167,3 +167,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_path_that_an_earlier_run_made_is_not_one_to_all_places() {
+    let state = network(&[Some(0), Some(1)], &[]);
+    let registers = Registers::new(1, u16::MAX).with_open_paths(true).shared();
+    let run_to = |host: u8| {
+        let frame: Arc<[u8]> = Frame::ethernet(mac(host), mac(99)).raw(0x88b5, b"hello").into();
+        let run = Run::new(Arc::clone(&frame), frame.len(), at(0), Txn::new(Arc::clone(&state)), true);
+        run.with_registers(SharedRegisters::clone(&registers))
+    };
+    let path_in = |run: &Run| {
+        let net = run.net();
+        let found = net.locate_by(Field::EthDst, None).ok().flatten().expect("it is known");
+        net.shortest_path(at(0), found)
+    };
+    let is_open = |run: &Run, route: &Route| run.resolve(route).expect("there is a path").0.as_open().is_some();
+    let (first, second, third) = (run_to(0), run_to(1), run_to(1));
+    let kept = path_in(&first);
+    assert!(is_open(&first, &kept));
+    first.finish();
+    let own = path_in(&second);
+    assert!(!own.is_unreachable() && !is_open(&second, &kept), "it leads to the place of the first packet");
+    let own = path_in(&third);
+    assert!(is_open(&third, &own));
+}
