@@ -366,6 +366,25 @@ fn a_policy_that_looks_at_the_path_has_a_decision_for_each_place() {
 }
 
 #[test]
+fn an_announcement_to_a_place_without_a_way_is_learned_from_and_forwarded() {
+    let hosts: u64 = 8;
+    // The policy depends on what hosts announce, so the switch copies that to the controller.
+    let of_unbound = |pkt: &PacketHandle, net: &Net| {
+        if net.is_bound_by(Field::EthSrc, Field::Ipv4Src, None) { Route::drop() } else { to_known(pkt, net) }
+    };
+    let mut sim = line(of_unbound, hosts, &options(true));
+    announce(&mut sim, hosts);
+    announce(&mut sim, hosts);
+    // Nobody at the switch of host 0 has sent to host 6.
+    sim.inject(place(0), Frame::ethernet(mac(6), mac(0)).arp_request([10, 0, 1, 0], [10, 0, 1, 6]));
+    sim.run();
+    let places: Vec<Location> = sim.delivered.drain(..).map(|delivery| delivery.at).collect();
+    assert_eq!(places, [place(6)]);
+    let announced = sim.store.snapshot().host(Mac(mac(0))).map(|host| host.ipv4.clone());
+    assert_eq!(announced, Some([[10, 0, 1, 0].into()].into()));
+}
+
+#[test]
 fn where_all_is_explored_no_packet_between_known_hosts_is_a_miss() {
     let hosts: u64 = 12;
     let mut sim = line(to_host, hosts, &Options { explored_leaves: 64, ..options(true) });

@@ -31,6 +31,7 @@ use crate::engine::live::LiveWatches;
 use crate::engine::messages::event::{Effect, Event};
 use crate::engine::messages::mail::{EngineMessage, Refreshed};
 use crate::engine::messages::received_packet::ReceivedPacket;
+use crate::engine::one_switch::action_sets::has_passed_look_ups;
 use crate::engine::one_switch::cookies::is_of_watch;
 use crate::engine::one_switch::counters::statistics::{Reply, StatisticsQuestion};
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
@@ -229,7 +230,7 @@ impl Engine {
     /// Handles a packet-in: a copy for people who watch, a packet at a link or a new port, or one that enters.
     fn on_packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         self.fabric.ctx.stats.packet_ins += 1;
-        if is_of_watch(packet_in.cookie) {
+        if is_of_watch(packet_in.cookie) && !has_passed_look_ups(&packet_in) {
             return self.live.on_packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
         }
         if let Some(received) = self.topology.on_packet_in(&mut self.fabric, dpid, packet_in) {

@@ -9,6 +9,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::messages::cause::DropCause;
 use crate::engine::messages::event::Effect;
 use crate::engine::messages::received_packet::ReceivedPacket;
+use crate::engine::one_switch::action_sets::has_passed_look_ups;
 use crate::engine::one_switch::classifier::{is_discovery_frame, is_the_controllers};
 use crate::engine::one_switch::cookies::is_copy;
 use crate::network::{Mac, PortKind, PortRole};
@@ -16,7 +17,7 @@ use crate::network::{Mac, PortKind, PortRole};
 impl Topology {
     /// Handles a packet-in by the kind of its port. Returns the packet if it enters the network there.
     pub fn on_packet_in(&mut self, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) -> Option<ReceivedPacket> {
-        let cookie = packet_in.cookie;
+        let is_copy = is_copy(packet_in.cookie) && !has_passed_look_ups(&packet_in);
         let received = ReceivedPacket::from_packet_in(dpid, packet_in);
         let Some(received) = received.filter(|_| fabric.switches.contains_key(&dpid)) else {
             fabric.ctx.stats.bad_packet_ins += 1;
@@ -31,7 +32,7 @@ impl Topology {
             ask_for_ports(fabric, dpid);
         }
         let kind = port.map(|port| port.kind);
-        if is_copy(cookie) {
+        if is_copy {
             self.learn_announcement(fabric, kind, &received);
             return None;
         }
