@@ -19,15 +19,6 @@ use super::play::Play;
 use super::shape::{Shape, driver};
 use super::tally::Tally;
 
-/// Seeds below this are the same in each run, and others are fresh.
-const FRESH: u64 = 1_000_000;
-
-/// Reports whether a case may have open routes. They are not the default yet, and a hunt of some thousand cases finds a fault: a
-/// run of all tests plays them with seeds that stay the same.
-fn may_open_routes(seed: u64) -> bool {
-    seed < FRESH || std::env::var_os("MAPLE_CASES").is_some()
-}
-
 /// Everything that a run of a test case depends on.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -69,7 +60,7 @@ impl Case {
         let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
         let (other, sliced, guards, lists) = (None, false, Vec::new(), seed.is_multiple_of(3));
         let look_up_tables = (seed % 5) as u8;
-        let open_routes = seed / 4 % 2 == 1 && may_open_routes(seed);
+        let open_routes = seed / 4 % 2 == 1;
         let explored_leaves = [0, 8, 400][(seed / 7 % 3) as usize];
         Case {
             seed,
@@ -301,7 +292,7 @@ impl Case {
 
     /// Reports whether the next run of a controller has the other option of the two for open routes.
     pub fn changes_open_routes(&self) -> bool {
-        may_open_routes(self.seed) && (self.seed / 8).is_multiple_of(3)
+        (self.seed / 8).is_multiple_of(3)
     }
 
     /// Reports whether switches take action sets.

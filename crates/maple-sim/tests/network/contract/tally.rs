@@ -28,6 +28,8 @@ pub struct Tally {
     pub explained: u64,
     pub agreed: u64,
     pub alternatives: u64,
+    /// Reloads whose rules were to be those that their rehearsals announced.
+    pub foreseen: u64,
     /// The steps, by name.
     pub happened: BTreeMap<&'static str, u64>,
 }
@@ -49,6 +51,7 @@ impl std::iter::Sum for Tally {
                 explained: sum.explained + one.explained,
                 agreed: sum.agreed + one.agreed,
                 alternatives: sum.alternatives + one.alternatives,
+                foreseen: sum.foreseen + one.foreseen,
                 happened: sum.happened,
             }
         })
