@@ -1,12 +1,13 @@
 //! Several controllers for one network: who is master, and how switches keep the others out.
 //!
-//! Three state machines without I/O and clocks. Events go in, actions come out, and whoever owns them carries the actions
+//! State machines without I/O and clocks. Events go in, actions come out, and whoever owns them carries the actions
 //! out and says what time it is. [`run_member`] and [`run_replica`] do that with etcd.
 //!
 //! * [`Member`]: one controller of a cluster. It keeps a lease in a store such as etcd, campaigns for mastership, and
 //!   knows who is there.
 //! * [`Fence`]: the role of this controller at one switch. It says whether the controller may change the switch.
 //! * [`Replica`]: its copy of the tracked state. The master writes each commit to the store, and standbys follow.
+//! * [`StreamSource`] and [`StreamFollower`]: the rows that the store does not have, from the master to standbys.
 //!
 //! # Why a former master changes nothing
 //!
@@ -36,6 +37,7 @@ mod fence;
 mod keys;
 mod member;
 mod replica;
+mod stream;
 mod view;
 
 pub use etcd::{MemberHandle, News, run_member};
@@ -46,5 +48,9 @@ pub use member::{Action, Event, Member, MemberOptions, Time};
 pub use replica::{
     ChangedRows, CommitRows, Gate, MAX_BYTES, MAX_ROWS, Replica, ReplicaAction, ReplicaEvent, ReplicaOptions,
     StateBatch,
+};
+pub use stream::{
+    StreamCopy, StreamError, StreamFollower, StreamLimits, StreamNews, StreamPosition, StreamQuestion, StreamSource,
+    StreamedPart, StreamedRow,
 };
 pub use view::{Change, MasterRecord, View};
