@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 import subprocess
+import time
+from collections import defaultdict
 
 import pytest
 from harness import MAPLE, free_port, sh, vsctl, wait_for, wait_for_caches
@@ -86,12 +88,21 @@ class Members:
 
     def __init__(self, controller, etcd, policy=POLICY):
         self.controller, self.etcd, self.policy, self.all = controller, etcd, policy, {}
+        # The port for switches, and that for other controllers.
+        self.ports = defaultdict(lambda: (free_port(), free_port()))
 
     def start(self, *names):
         for name in names:
-            options = {"port": self.all[name].port} if name in self.all else {}
+            port, of_peers = self.ports[name]
             arguments = ("--cluster", self.etcd.address("campus"), "--name", name)
-            self.all[name] = self.controller(self.policy, *arguments, **options)
+            peers = ("--cluster-listen", f"127.0.0.1:{of_peers}")
+            self.all[name] = self.controller(self.policy, *arguments, *peers, port=port)
+
+    def kill(self, name):
+        """A controller is gone at once."""
+        process = self.all.pop(name).process
+        process.kill()
+        process.wait()
 
     def known(self, name):
         """What a controller knows of the cluster; nothing until it has joined."""
@@ -124,9 +135,25 @@ class Members:
         (other,) = set(self.all) - {name}
         return other
 
-    def tell(self, net):
-        """Gives every switch the addresses of all controllers."""
-        targets = [f"tcp:127.0.0.1:{one.port}" for one in self.all.values()]
+    def have_copies(self, master):
+        """Waits until each standby is connected with all switches, and has all that the master has decided by now."""
+        began = time.monotonic()
+
+        def same():
+            copy = self.known(master)["copy"]
+            others = [self.known(name) for name in self.all if name != master]
+            if copy["age"] > time.monotonic() - began or not all(others):
+                return None
+            of_all = [
+                (one["copy"]["of"], one["copy"]["behind"], one["copy"]["rows"], one["connections"]) for one in others
+            ]
+            return set(of_all) == {(master, 0, copy["rows"], 4)}
+
+        wait_for("copies of what the master has decided", same, timeout=PATIENCE)
+
+    def tell(self, net, *more):
+        """Gives every switch the addresses of all controllers, and of those that are still to come."""
+        targets = [f"tcp:127.0.0.1:{self.ports[name][0]}" for name in [*self.all, *more]]
         for switch in net.switches:
             vsctl("set-controller", switch.name, *targets)
 
@@ -169,7 +196,6 @@ def test_a_standby_takes_over_from_a_master_that_is_killed(controller, lab, etcd
         )
         members.serves(second, net)
         lost, sent = ping.end()
-    # The new master decides everything anew, so some may be lost; it answers what is new, by rules of its own.
     figure(f"the master is killed: {lost} of {sent} pings between hosts that had rules lost")
     net.wait_answers()
     net.wait_agreement(members.all[second])
@@ -183,6 +209,38 @@ def test_a_standby_takes_over_from_a_master_that_is_killed(controller, lab, etcd
     members.serves(first, net)
     net.wait_answers()
     assert members.agree("n1", "n2") == first
+
+
+def test_standbys_take_over_without_a_ping_lost_or_a_rule_changed(controller, lab, etcd, figure):
+    members = Members(controller, etcd)
+    members.start("n1", "n2")
+    net = lab(Ring())
+    members.tell(net, "n3")
+    master = members.agree("n1", "n2")
+    members.serves(master, net)
+    net.wait_answers()
+    net.wait_agreement(members.all[master])
+    # One comes when everything is decided. None of those that take over has been master before.
+    members.start("n3")
+    while len(members.all) > 1:
+        members.agree(*members.all)
+        members.have_copies(master)
+        hosts = members.all[master].hosts()
+        rules = {switch.name: net.dump(switch.name) for switch in net.switches}
+        with Pinger(net, "h1", "h3") as ping:
+            members.kill(master)
+            master = members.agree(*members.all)
+            members.serves(master, net)
+            net.wait_agreement(members.all[master])
+            lost, sent = ping.end()
+        figure(f"the master is killed, and standbys have what it decided: {lost} of {sent} pings lost")
+        assert lost == 0
+        assert members.all[master].hosts() == hosts
+        # What the former one had decided needs no new rule.
+        assert net.ping_all()[0] == 0
+        net.wait_agreement(members.all[master])
+        assert {switch.name: net.dump(switch.name) for switch in net.switches} == rules
+        assert members.all[master].count("of_flow_mods") == 0
 
 
 def test_a_master_that_slept_changes_nothing_when_it_wakes(controller, lab, etcd):

@@ -7,6 +7,7 @@ use clap::{ArgAction, Command, ValueEnum};
 use maple_controller::OPENFLOW_PORT;
 use maple_controller::control::socket::Tolerance;
 use maple_core::engine::LabelRange;
+use maple_etcd::{AddressError, Endpoint};
 use maple_load::TlsVersion;
 use maple_wire::packet::text::parse_vlan_id;
 use maple_wire::{BadDpid, Dpid};
@@ -164,6 +165,21 @@ pub fn member_name(text: &str) -> Result<String, String> {
     Err(format!("a name is of 1 to {MAX_MEMBER_NAME} letters, digits, `-`, `_` and `.`"))
 }
 
+/// The default port at which controllers of a cluster reach each other. Chosen: one above that of OpenFlow.
+const PEER_PORT: u16 = OPENFLOW_PORT + 1;
+
+/// Parses the address at which the other controllers of a cluster reach this one.
+///
+/// # Errors
+/// A text that describes the valid values.
+pub fn peer_address(text: &str) -> Result<Endpoint, String> {
+    let mut address: Endpoint = text.parse().map_err(|error: AddressError| error.to_string())?;
+    if !text.ends_with(&format!(":{}", address.port)) {
+        address.port = PEER_PORT;
+    }
+    Ok(address)
+}
+
 /// The default port of metrics. Chosen: 3,000 above that of OpenFlow.
 const METRICS_PORT: u16 = 9653;
 
@@ -306,6 +322,16 @@ mod tests {
         assert_eq!(metrics_address("0.0.0.0:1"), Ok("0.0.0.0:1".parse().unwrap()));
         assert!(metrics_address("here").is_err());
         assert_eq!(http_address("::1"), Ok("[::1]:8653".parse().unwrap()));
+    }
+
+    #[test]
+    fn controllers_reach_each_other_at_a_host() {
+        let shown = |text: &str| peer_address(text).map(|address| address.to_string());
+        assert_eq!(shown("a"), Ok("a:6654".into()));
+        assert_eq!(shown("a:2379"), Ok("a:2379".into()));
+        assert_eq!(shown("[::1]"), Ok("[::1]:6654".into()));
+        assert_eq!(shown("[::1]:1"), Ok("[::1]:1".into()));
+        assert_eq!(shown("a:0"), Err("`a:0` is not HOST:PORT".into()));
     }
 
     #[test]

@@ -66,7 +66,8 @@ pub(crate) enum Subject<'a> {
 pub struct Record {
     /// The key.
     pub key: Vec<u8>,
-    /// The value: in the keys of members and of mastership the name of the member that wrote it.
+    /// The value: in the keys of members and of mastership the name of the member that wrote it. In that of a member its
+    /// address for the others follows after a line break, if it has one.
     pub value: Vec<u8>,
     /// The revision of the last write.
     pub revision: u64,

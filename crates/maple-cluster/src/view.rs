@@ -4,6 +4,7 @@
 //! These overtake each other. Each fact has a revision, so a fact that is older than what is known changes nothing.
 
 use std::collections::BTreeMap;
+use std::str;
 
 use crate::keys::{ClusterKeys, Record, Subject};
 
@@ -64,14 +65,23 @@ impl View {
         self.members.get(name).map(|(record, _)| record)
     }
 
+    /// Returns the address at which the others reach a member, if it has one.
+    pub fn address(&self, name: &str) -> Option<&str> {
+        let value = str::from_utf8(&self.member(name)?.value).ok()?;
+        value.split_once('\n').map(|(_, address)| address)
+    }
+
     /// Returns the revision up to which everything is known.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Reports whether master and members are the same in both.
+    /// Reports whether master and members, with what they say of themselves, are the same in both.
     pub(crate) fn is_alike(&self, other: &View) -> bool {
-        self.master() == other.master() && self.members().eq(other.members())
+        let said =
+            |of: &View| of.members.values().map(|(record, _)| (record.key.clone(), record.value.clone())).collect();
+        let (own, others): (Vec<_>, Vec<_>) = (said(self), said(other));
+        self.master() == other.master() && own == others
     }
 
     /// Takes in all keys, as they were at one revision.
@@ -167,6 +177,18 @@ mod tests {
         assert_eq!((view.master(), view.members().count(), view.revision()), (None, 0, 10));
         view.on_read(&keys, vec![record(keys.master(), "a", 3)], 7);
         assert_eq!(view.master(), None);
+    }
+
+    #[test]
+    fn a_member_says_where_it_is_reached() {
+        let keys = ClusterKeys::new("c");
+        let (mut view, before) = (View::default(), View::default());
+        view.on_read(&keys, vec![record(keys.member("a"), "a", 2), record(keys.member("b"), "b\nhost:1", 3)], 7);
+        assert_eq!((view.address("a"), view.address("b"), view.address("c")), (None, Some("host:1"), None));
+        assert!(!view.is_alike(&before));
+        let mut moved = view.clone();
+        moved.on_member("b", Some(record(keys.member("b"), "b\nhost:2", 8)), 8);
+        assert!(!view.is_alike(&moved) && view.is_alike(&view.clone()));
     }
 
     /// Members with ever new names leave nothing when they are gone.

@@ -97,7 +97,11 @@ impl TlsFiles {
         self.read().map(drop)
     }
 
-    pub(crate) fn read(&self) -> Result<Arc<ClientConfig>, FailureReason> {
+    /// Reads the files: what a client that connects now goes by.
+    ///
+    /// # Errors
+    /// [`FailureReason::TlsFile`], which names the file.
+    pub fn read(&self) -> Result<Arc<ClientConfig>, FailureReason> {
         let mut roots = RootCertStore::empty();
         for authority in certificates(&self.authorities)? {
             roots.add(authority).map_err(|error| wrong(&self.authorities, error))?;

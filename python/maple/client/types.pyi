@@ -462,6 +462,17 @@ class Explanation(TypedDict):
     assumed: NotRequired[list[str]]
     changed_files: NotRequired[list[str]]
 
+class CopyOfWhatAMasterHasDecided(TypedDict):
+    of: str | None
+    generation: int | None
+    leaves: int | None
+    hosts: int | None
+    rows: int | None
+    left_out: int
+    behind: int | None
+    age: float | None
+    trouble: str | None
+
 class ClusterAnswer(TypedDict):
     cluster: str | None
     name: str | None
@@ -474,6 +485,7 @@ class ClusterAnswer(TypedDict):
     trouble: str | None
     closed: str | None
     connections: int
+    copy: CopyOfWhatAMasterHasDecided | None
 
 class StepDownAnswer(TypedDict):
     master: str

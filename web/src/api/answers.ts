@@ -477,6 +477,18 @@ export type Explanation = {
   readonly changed_files?: readonly string[];
 };
 
+export type CopyOfWhatAMasterHasDecided = {
+  readonly of: string | null;
+  readonly generation: number | null;
+  readonly leaves: number | null;
+  readonly hosts: number | null;
+  readonly rows: number | null;
+  readonly left_out: number;
+  readonly behind: number | null;
+  readonly age: number | null;
+  readonly trouble: string | null;
+};
+
 export type ClusterAnswer = {
   readonly cluster: string | null;
   readonly name: string | null;
@@ -489,6 +501,7 @@ export type ClusterAnswer = {
   readonly trouble: string | null;
   readonly closed: string | null;
   readonly connections: number;
+  readonly copy: CopyOfWhatAMasterHasDecided | null;
 };
 
 export type StepDownAnswer = {

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use maple_controller::cluster::ClusterOptions;
-use maple_etcd::{Address, Config, Credentials, TlsFiles};
+use maple_controller::cluster::{ClusterOptions, PeerOptions, PeerTlsFiles};
+use maple_etcd::{Address, Config, Credentials, Endpoint, TlsFiles};
 
 use crate::usage_error::OrUsageError as _;
-use crate::values::member_name;
+use crate::values::{member_name, peer_address};
 
 /// The options about the cluster.
 #[derive(Clone, Debug, Default, Args)]
@@ -35,6 +35,19 @@ pub struct ClusterArgs {
     /// File with the password of --cluster-user
     #[arg(long, value_name = "FILE", requires = "cluster_user")]
     pub cluster_password_file: Option<PathBuf>,
+    /// Listen here for the other controllers, which get what this one has decided while it is master, so that a take-over
+    /// changes no rule. They reach it at this host. Needs certificates, unless the address is of this machine alone
+    #[arg(long, value_name = "HOST:PORT", requires = "cluster", value_parser = peer_address)]
+    pub cluster_listen: Option<Endpoint>,
+    /// The authorities that sign the certificates of the controllers, for each other (PEM) [default: --cluster-ca]
+    #[arg(long, value_name = "FILE", requires_all = ["cluster_listen_cert", "cluster_listen"])]
+    pub cluster_listen_ca: Option<PathBuf>,
+    /// The certificate of this controller for the others (PEM) [default: --cluster-cert]
+    #[arg(long, value_name = "FILE", requires_all = ["cluster_listen_key", "cluster_listen_ca"])]
+    pub cluster_listen_cert: Option<PathBuf>,
+    /// The private key of --cluster-listen-cert (PEM) [default: --cluster-key]
+    #[arg(long, value_name = "FILE", requires = "cluster_listen_cert")]
+    pub cluster_listen_key: Option<PathBuf>,
 }
 
 impl ClusterArgs {
@@ -54,7 +67,24 @@ impl ClusterArgs {
             _ => None,
         };
         let etcd = Config { tls, credentials, ..Config::new(address.endpoints.clone()) };
-        Ok(Some(ClusterOptions::new(etcd, &address.name, name)))
+        let peers = self.peers();
+        peers.as_ref().map_or(Ok(()), PeerOptions::check).or_usage_error()?;
+        Ok(Some(ClusterOptions { peers, ..ClusterOptions::new(etcd, &address.name, name) }))
+    }
+
+    /// Returns how the other controllers reach this one, if they do: with its own certificate for them, or that for etcd.
+    fn peers(&self) -> Option<PeerOptions> {
+        let of_listen = (&self.cluster_listen_ca, &self.cluster_listen_cert, &self.cluster_listen_key);
+        let of_etcd = (&self.cluster_ca, &self.cluster_cert, &self.cluster_key);
+        let files = [of_listen, of_etcd].into_iter().find_map(|files| match files {
+            (Some(authorities), Some(certificate), Some(key)) => Some(PeerTlsFiles {
+                authorities: authorities.clone(),
+                certificate: certificate.clone(),
+                key: key.clone(),
+            }),
+            _ => None,
+        });
+        Some(PeerOptions { address: self.cluster_listen.clone()?, tls: files })
     }
 }
 
@@ -91,6 +121,32 @@ mod tests {
         assert_eq!(endpoints, ["a:1", "b:2379"]);
         assert_eq!(options.etcd.credentials.map(|with| with.password).as_deref(), Some("secret"));
         assert!(ClusterArgs::default().options().expect("nothing is wrong").is_none());
+    }
+
+    #[test]
+    fn controllers_reach_each_other_with_certificates_of_their_own_or_with_those_for_etcd() {
+        let listen = Some(Endpoint { host: "a".into(), port: 6654 });
+        let file = |name: &str| Some(PathBuf::from(name));
+        let bare = ClusterArgs { cluster_listen: listen.clone(), ..ClusterArgs::default() };
+        assert_eq!(bare.peers().map(|peers| (Some(peers.address), peers.tls)), Some((listen, None)));
+        let of_etcd =
+            ClusterArgs { cluster_ca: file("1"), cluster_cert: file("2"), cluster_key: file("3"), ..bare.clone() };
+        let certificate = |args: &ClusterArgs| args.peers().and_then(|peers| peers.tls).map(|files| files.certificate);
+        assert_eq!(certificate(&of_etcd), file("2"));
+        let own = ClusterArgs {
+            cluster_listen_ca: file("4"),
+            cluster_listen_cert: file("5"),
+            cluster_listen_key: file("6"),
+            ..of_etcd
+        };
+        assert_eq!(certificate(&own), file("5"));
+        assert!(ClusterArgs { cluster_listen: None, ..own }.peers().is_none());
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("password"), "secret\n").expect("a file");
+        let everywhere = Some(Endpoint { host: "192.0.2.1".into(), port: 6654 });
+        let error = ClusterArgs { cluster_listen: everywhere, ..args(folder.path()) }.options();
+        let error = format!("{:#}", error.expect_err("everybody could listen"));
+        assert!(error.starts_with("192.0.2.1:6654 is not an address of this machine alone"), "{error}");
     }
 
     #[test]

@@ -168,6 +168,7 @@ pub fn with_common(options: &RunOptions, mut chosen: ControllerOptions) -> anyho
     }
     tls::apply(&options.tls, &options.listen, &options.network, &mut chosen)?;
     chosen.openflow.in_cluster |= options.cluster.cluster.is_some();
+    chosen.memory.for_standbys |= options.cluster.cluster_listen.is_some();
     // A controller of a cluster has no state file, also where the service manager has a folder for one.
     let has_one = options.emulate.is_none() && !chosen.openflow.in_cluster;
     let service = || service::state_file().filter(|_| has_one);

@@ -317,7 +317,23 @@ fn cluster(answer: &Value) -> String {
     ];
     let trouble = answer["trouble"].as_str().map(|trouble| ("trouble with etcd", trouble.to_owned()));
     let state = ("tables and variables", answer["closed"].as_str().unwrap_or("can be written here").to_owned());
-    lines.into_iter().chain([state]).chain(trouble).map(|(name, value)| format!("{name:<32} {value}\n")).collect()
+    let copy = ("decisions for standbys", copy(answer));
+    lines.into_iter().chain([state, copy]).chain(trouble).map(|(name, value)| format!("{name:<32} {value}\n")).collect()
+}
+
+/// Describes what standbys get of the master's decisions, or what this one has got.
+fn copy(answer: &Value) -> String {
+    let copy = &answer["copy"];
+    if copy.is_null() {
+        return "none: --cluster-listen is not given, so a take-over decides everything anew".to_owned();
+    }
+    let trouble = copy["trouble"].as_str().map(|why| format!("; nothing comes now: {why}")).unwrap_or_default();
+    let (Some(leaves), Some(hosts)) = (copy["leaves"].as_u64(), copy["hosts"].as_u64()) else {
+        return format!("not here yet{trouble}");
+    };
+    let age = copy["age"].as_f64().unwrap_or_default();
+    let what = format!("{} and {}, {age:.1} s old", counted(leaves, "decision"), counted(hosts, "host"));
+    if answer["role"] == "master" { what } else { format!("{what}, of {}{trouble}", plain(&copy["of"])) }
 }
 
 /// Writes a controller's description of itself, with the running policy and a line for each file that it keeps.

@@ -29,6 +29,8 @@ pub struct MemberOptions {
     pub cluster: String,
     /// The member's own name, which no other member has.
     pub name: String,
+    /// The address at which other members reach it, if they do.
+    pub address: Option<String>,
     /// The time of the lease, in whole seconds: how long nobody takes over after the master has died.
     pub lease: Duration,
     /// The time until a request that failed is repeated.
@@ -447,7 +449,9 @@ impl Member {
         match request {
             Request::Read => Action::Read(self.keys.of_members()),
             Request::Register => {
-                Action::Write { key: self.keys.member(&self.options.name), value: name, lease, former: 0 }
+                let address = self.options.address.iter().map(|address| format!("\n{address}").into_bytes());
+                let value = std::iter::once(name).chain(address).flatten().collect();
+                Action::Write { key: self.keys.member(&self.options.name), value, lease, former: 0 }
             }
             Request::Claim => Action::Write { key: self.keys.master(), value: name, lease, former: 0 },
             Request::Depose => {

@@ -8,6 +8,7 @@ fn member() -> Member {
     Member::new(MemberOptions {
         cluster: "c".into(),
         name: "a".into(),
+        address: None,
         lease: 6 * SECOND,
         retry: SECOND,
         step_down: 10 * SECOND,
@@ -204,4 +205,16 @@ fn a_member_never_wants_to_be_woken_for_nothing() {
             events.extend(member.on_event(now, event));
         }
     }
+}
+
+#[test]
+fn a_member_writes_where_it_is_reached() {
+    let mut options = member().options;
+    options.address = Some("host:6654".into());
+    let mut member = Member::new(options);
+    member.on_event(at(0), Event::Woken);
+    member.on_event(at(0), Event::Granted { lease: 1, good_for: 6 * SECOND });
+    let actions = member.on_event(at(0), Event::Read { records: Vec::new(), revision: 10 });
+    let value = b"a\nhost:6654".to_vec();
+    assert_eq!(actions[1], Action::Write { key: b"c/members/a".to_vec(), value, lease: 1, former: 0 });
 }

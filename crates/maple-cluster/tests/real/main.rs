@@ -61,6 +61,7 @@ impl Controller {
         let member = Member::new(MemberOptions {
             cluster: "campus".into(),
             name: name.into(),
+            address: None,
             lease: LEASE,
             retry: Duration::from_millis(200),
             step_down: Duration::from_secs(60),

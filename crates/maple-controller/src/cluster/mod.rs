@@ -3,8 +3,10 @@
 //! One thread carries the member ([`run_member`]) and the copy of the tracked state ([`run_replica`], `tracked_state.rs`).
 //! What the member hears becomes a [`ClusterRole`](crate::ClusterRole), which goes to the shards; these ask the switches. A
 //! member that was elected leads as soon as the store has all that was written before. The thread is not on the way of any
-//! packet: while etcd is away, or the thread waits for it, the shards go on with the latest role.
+//! packet: while etcd is away, or the thread waits for it, the shards go on with the latest role. What the master has decided
+//! goes to standbys by connections of their own (`peers/`).
 
+mod peers;
 mod tracked_state;
 
 use std::fmt;
@@ -18,6 +20,7 @@ use maple_cluster::{
 };
 use maple_etcd::{Client, Config, Endpoint, EtcdError};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::runtime::Builder;
 
 use crate::control::Handle;
@@ -27,6 +30,8 @@ use crate::gauge::Gauge;
 use crate::notice::{ClusterNews, Notice};
 use crate::storage::STATE_FORMAT;
 use crate::storage::cluster_writes::ClusterWrites;
+pub use peers::{PeerError, PeerOptions, PeerTlsFiles};
+use peers::{PeerListener, PeerThreads, Peers};
 use tracked_state::{NOT_MASTER, TrackedState};
 
 /// The time that a controller that ends waits until etcd knows that its member has left. After that the others wait for
@@ -50,13 +55,16 @@ pub struct ClusterOptions {
     pub name: String,
     /// The time of the lease, in whole seconds: how long nobody takes over after the master has died. Default: 5 s.
     pub lease: Duration,
+    /// The way in which the others reach this controller, so that standbys have what the master has decided. The controller was
+    /// started with [`MemoryOptions::for_standbys`](crate::MemoryOptions::for_standbys). Default: they don't.
+    pub peers: Option<PeerOptions>,
 }
 
 impl ClusterOptions {
     /// Creates options with the default lease.
     pub fn new(etcd: Config, cluster: &str, name: &str) -> ClusterOptions {
         let (cluster, name) = (cluster.to_owned(), name.to_owned());
-        ClusterOptions { etcd, cluster, name, lease: Duration::from_secs(5) }
+        ClusterOptions { etcd, cluster, name, lease: Duration::from_secs(5), peers: None }
     }
 }
 
@@ -69,6 +77,8 @@ pub struct ClusterMember {
     writes: Arc<ClusterWrites>,
     /// Ends with the thread.
     running: Receiver<()>,
+    /// The connections with others.
+    peers: Option<PeerThreads>,
 }
 
 impl fmt::Debug for ClusterMember {
@@ -82,7 +92,8 @@ impl ClusterMember {
     /// [`OpenFlowOptions::in_cluster`](crate::OpenFlowOptions::in_cluster). It is a standby until it is elected.
     ///
     /// # Errors
-    /// The system's error if it refuses a thread; or if the controller was started as the only one, or has joined before.
+    /// The system's error if it refuses a thread or an address; [`PeerError`] in it; or if the controller was started as the only
+    /// one, or has joined before.
     pub fn join(controller: &Handle, options: ClusterOptions) -> io::Result<ClusterMember> {
         let Some(writes) = controller.shared().succession.writes.clone() else {
             return Err(io::Error::new(
@@ -90,46 +101,76 @@ impl ClusterMember {
                 "the controller was not started as one of several",
             ));
         };
-        let ClusterOptions { etcd, cluster, name, lease } = options;
+        let ClusterOptions { etcd, cluster, name, lease, peers } = options;
         let endpoints = etcd.endpoints.iter().map(Endpoint::to_string).collect();
-        let of_member =
-            MemberOptions { cluster: cluster.clone(), name: name.clone(), lease, retry: RETRY, step_down: 2 * lease };
+        let rows = match (&peers, &controller.shared().succession.shared_rows) {
+            (Some(_), None) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the controller was not started as one that has rows for standbys",
+                ));
+            }
+            (_, rows) => rows.clone(),
+        };
+        let listener = peers.map(PeerListener::open).transpose().map_err(io::Error::other)?;
+        let of_member = MemberOptions {
+            cluster: cluster.clone(),
+            name: name.clone(),
+            address: listener.as_ref().map(|listener| listener.address.to_string()),
+            lease,
+            retry: RETRY,
+            step_down: 2 * lease,
+        };
         let member = Member::new(of_member);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let status =
             Arc::new(Mutex::new(ClusterStatus { closed: Some(NOT_MASTER.to_owned()), ..ClusterStatus::default() }));
         let client = Client::new(etcd);
+        let notices = controller.shared().notices.clone();
+        let peers = rows.filter(|_| listener.is_some());
+        let peers = peers.map(|rows| Arc::new(Peers::new((&cluster, &name), notices, rows, Arc::clone(&status))));
         let of_state = TrackedState {
             controller: controller.clone(),
             writes: Arc::clone(&writes),
             status: Arc::clone(&status),
             member: Arc::default(),
+            peers: peers.clone(),
+            led: None,
         };
         let for_state: Arc<OnceLock<MemberHandle>> = Arc::clone(&of_state.member);
         let of_replica =
             ReplicaOptions { cluster: cluster.clone(), format: STATE_FORMAT.into(), retry: RETRY, patience: PATIENCE };
         let (replica, state_task) = run_replica(Replica::new(of_replica), client.clone(), of_state);
         let looks = replica.clone();
-        let keeper = RoleKeeper { controller: controller.clone(), status: Arc::clone(&status), replica };
+        let keeper =
+            RoleKeeper { controller: controller.clone(), status: Arc::clone(&status), replica, peers: peers.clone() };
         let (member, task) = run_member(member, client, move |news| keeper.on_news(news));
         for_state.get_or_init(|| member.clone());
+        peers.iter().for_each(|peers| peers.set_member(&member));
         let (runs, running) = channel();
         let handle = runtime.handle().clone();
         let (of_request, on_runtime) = (member.clone(), handle.clone());
         let step_down = Box::new(move || step_down(&on_runtime, of_request.clone()));
-        let joined = JoinedCluster { cluster, name, etcd: endpoints, status: Arc::clone(&status), step_down };
+        let of_copy = peers.clone();
+        let copy = Box::new(move || of_copy.as_ref().map_or(Value::Null, |peers| peers.to_json()));
+        let joined = JoinedCluster { cluster, name, etcd: endpoints, status: Arc::clone(&status), step_down, copy };
         if !controller.joins(joined) {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the controller has joined a cluster before"));
         }
         controller.store().close(NOT_MASTER);
         writes.tell(move || looks.look());
+        let of_peers = listener.zip(peers.as_ref()).map(|(listener, peers)| listener.run(peers)).transpose()?;
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
             runtime.spawn(state_task);
             runtime.block_on(task);
             drop(runs);
         })?;
         gauges(&status).into_iter().for_each(|gauge| controller.operations().register_gauge(gauge));
-        Ok(ClusterMember { member, runtime: handle, status, controller: controller.clone(), writes, running })
+        if let Some(peers) = peers {
+            controller.operations().register_gauge(copy_gauge(peers));
+        }
+        let controller = controller.clone();
+        Ok(ClusterMember { member, runtime: handle, status, controller, writes, running, peers: of_peers })
     }
 
     /// Returns what is known of the cluster.
@@ -170,6 +211,13 @@ fn gauges(status: &Arc<Mutex<ClusterStatus>>) -> [Gauge; 5] {
     ]
 }
 
+/// Returns the metric of the copy of what the master has decided.
+fn copy_gauge(peers: Arc<Peers>) -> Gauge {
+    let meaning = "1 if this controller is master, or has a copy of what the master has decided, otherwise 0. Only in a cluster with \
+                   --cluster-listen.";
+    Gauge::new("maple_cluster_copy", meaning, move || Some(f64::from(u8::from(peers.is_warm()))))
+}
+
 impl Drop for ClusterMember {
     fn drop(&mut self) {
         // What was written goes to etcd before another one takes over, and then nothing more is written.
@@ -181,6 +229,7 @@ impl Drop for ClusterMember {
         if self.running.recv_timeout(LEAVING) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("etcd does not answer, so another controller takes over only when the lease has ended");
         }
+        self.peers.take();
     }
 }
 
@@ -189,11 +238,15 @@ struct RoleKeeper {
     controller: Handle,
     status: Arc<Mutex<ClusterStatus>>,
     replica: ReplicaHandle,
+    peers: Option<Arc<Peers>>,
 }
 
 impl RoleKeeper {
     fn on_news(&self, news: News) {
         self.tell_replica(&news);
+        if let (Some(peers), News::Known(view)) = (&self.peers, &news) {
+            peers.on_view(view);
+        }
         let mut status = self.status.lock();
         let before = status.role;
         let for_people = follow(&mut status, news);
@@ -206,6 +259,7 @@ impl RoleKeeper {
         if role != before {
             // A controller that has ended needs no role.
             drop(self.controller.operations().set_role(role));
+            self.peers.iter().for_each(|peers| peers.on_role());
         }
     }
 

@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use maple_cluster::{ChangedRows, CommitRows, Gate, MemberHandle, StateNews, StateOwner};
+use maple_cluster::{ChangedRows, CommitRows, Gate, MemberHandle, StateNews, StateOwner, StreamCopy};
 use maple_core::state::{Snapshot, Write, Writer, Written};
 use parking_lot::Mutex;
 
+use super::peers::Peers;
 use crate::control::Handle;
 use crate::control::membership::ClusterStatus;
 use crate::notice::{ClusterNews, Notice};
+use crate::storage::Adopted;
 use crate::storage::cluster_writes::{ClusterWrites, all_rows, difference, write_of};
 
 /// The state of a controller, for the task that follows etcd.
@@ -23,6 +25,10 @@ pub(super) struct TrackedState {
     pub status: Arc<Mutex<ClusterStatus>>,
     /// The member, once it runs.
     pub member: Arc<OnceLock<MemberHandle>>,
+    /// The copy of what the master has decided, if there is to be one.
+    pub peers: Option<Arc<Peers>>,
+    /// The latest generation in which this controller has led.
+    pub led: Option<u64>,
 }
 
 impl TrackedState {
@@ -45,18 +51,34 @@ impl TrackedState {
         self.controller.shared().notices.publish(Notice::Cluster(news));
     }
 
-    fn on_ready(&self, generation: u64) {
-        let mut status = self.status.lock();
+    fn on_ready(&mut self, generation: u64) {
         // Another one may be master by now.
-        if status.elected != Some(generation) {
+        if self.status.lock().elected != Some(generation) {
             return;
         }
+        let copy = self.peers.as_ref().and_then(|peers| peers.take_copy(self.led));
+        if let Some(copy) = copy {
+            self.adopt(copy);
+        }
+        self.led = Some(generation);
+        let mut status = self.status.lock();
         status.role.own_generation = Some(generation);
         let role = status.role;
         drop(status);
         self.tell(ClusterNews::Leads(generation));
         // A controller that has ended needs no role.
         drop(self.controller.operations().set_role(role));
+        self.peers.iter().for_each(|peers| peers.on_role());
+    }
+
+    /// Goes on with what a former master had decided.
+    fn adopt(&self, copy: StreamCopy) {
+        let generation = copy.generation;
+        let Some(Adopted { leaves, hosts, damaged }) = self.controller.adopt(copy) else { return };
+        self.tell(ClusterNews::Adopts { generation, leaves, hosts });
+        if damaged > 0 {
+            tracing::warn!("{damaged} rows of the former master can't be read, and are made anew");
+        }
     }
 
     fn on_gate(&self, gate: Gate) {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use maple_cluster::StreamCopy;
 use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,8 @@ use super::Handle;
 use super::request::{RefusalKind, Reload, Request, RequestError, Show};
 use super::state::StateRequest;
 use crate::session::ClusterRole;
+use crate::shard::mailbox::ShardMessage;
+use crate::storage::Adopted;
 
 /// The reason why nothing is written without a cluster that was joined.
 pub(crate) const NOT_JOINED: &str = "this controller has not joined its cluster, so nothing keeps what it writes";
@@ -72,6 +75,8 @@ pub(crate) struct JoinedCluster {
     pub status: Arc<Mutex<ClusterStatus>>,
     /// Lets another member become master.
     pub step_down: Box<dyn Fn() + Send + Sync>,
+    /// Describes the copy of what the master has decided; `null` if there is none by the options.
+    pub copy: Box<dyn Fn() -> Value + Send + Sync>,
 }
 
 impl fmt::Debug for JoinedCluster {
@@ -97,6 +102,20 @@ impl Handle {
     fn cluster(&self) -> Option<&JoinedCluster> {
         self.shared.succession.cluster.get()
     }
+
+    /// Goes on with a copy of what a former master had decided. What this controller knows of switches from a mastership
+    /// before that is forgotten. It does not lead meanwhile.
+    pub(crate) fn adopt(&self, copy: StreamCopy) -> Option<Adopted> {
+        let rows = self.shared.succession.shared_rows.as_ref()?;
+        let timeout = self.shared.deadlines.query;
+        let is_forgotten = self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout)
+            && self.shared.mailboxes.iter().all(|mailbox| mailbox.send(ShardMessage::ForgetUnreachable))
+            && self.wait_for_all(ShardMessage::AwaitTurnEnd, timeout);
+        if !is_forgotten {
+            tracing::warn!("a shard is late, so what was known before the former master is decided again too");
+        }
+        Some(rows.adopt(copy, |dpid| self.shared.registry.has_connection(dpid)))
+    }
 }
 
 /// Encodes what the controller knows of its cluster; `null` if it is the only controller.
@@ -119,6 +138,7 @@ pub(super) fn to_json(handle: &Handle) -> Value {
         "trouble": trouble,
         "closed": if joined.is_some() { closed } else { Some(NOT_JOINED.to_owned()) },
         "connections": handle.connections(),
+        "copy": joined.map_or(Value::Null, |of| (of.copy)()),
     })
 }
 

@@ -70,7 +70,7 @@ use crate::shard::mailbox::{Mailbox, ShardMessage};
 use crate::shard::registry::Registry;
 use crate::storage::cluster_writes::ClusterWrites;
 use crate::storage::record::Recording;
-use crate::storage::{Archive, ChangeHistory, PendingWrites};
+use crate::storage::{Archive, ChangeHistory, PendingWrites, SharedRows};
 
 /// The time for which an answer waits for the switches' counters. After that it has the last known ones. Chosen: people
 /// wait for it, and most switches answer within a second.
@@ -145,6 +145,8 @@ pub(crate) struct Succession {
     pub role: Option<Mutex<(u64, ClusterRole)>>,
     /// Its writes on their way to etcd, if it is one of several.
     pub writes: Option<Arc<ClusterWrites>>,
+    /// The rows for standbys, if it has any.
+    pub shared_rows: Option<Arc<SharedRows>>,
     /// The cluster, once this controller has joined it.
     pub cluster: OnceLock<JoinedCluster>,
 }

@@ -173,7 +173,7 @@ impl Handle {
     }
 
     /// Sends all shards a message, and waits for their answers. Returns `false` if one is late.
-    fn wait_for_all(&self, message: fn(Sender<()>) -> ShardMessage, timeout: Duration) -> bool {
+    pub(super) fn wait_for_all(&self, message: fn(Sender<()>) -> ShardMessage, timeout: Duration) -> bool {
         let count = self.shared.mailboxes.len();
         let (sender, receiver) = bounded(count);
         if !self.shared.mailboxes.iter().all(|mailbox| mailbox.send(message(sender.clone()))) {

@@ -165,6 +165,9 @@ pub struct MemoryOptions {
     /// Whether the state file also keeps switches and leaves for the next run. This is for networks that still exist
     /// then. Default: yes.
     pub remember: bool,
+    /// Whether what is decided, and where hosts and links are, is kept in memory for the other controllers of a cluster
+    /// ([`cluster`](crate::cluster)). Default: no.
+    pub for_standbys: bool,
     /// The recording of the run, if there should be one. Only runs of policies can be recorded. Default: none.
     pub record: Option<RecordOptions>,
     /// The record of the files that are kept, and of those that fail.
@@ -173,7 +176,13 @@ pub struct MemoryOptions {
 
 impl Default for MemoryOptions {
     fn default() -> MemoryOptions {
-        MemoryOptions { state_file: None, remember: true, record: None, files: KeptFiles::default() }
+        MemoryOptions {
+            state_file: None,
+            remember: true,
+            for_standbys: false,
+            record: None,
+            files: KeptFiles::default(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Starts a controller: from options to running shards.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -45,6 +46,7 @@ use crate::storage::cluster_writes::ClusterWrites;
 use crate::storage::record::{RecordWriter, Recording};
 use crate::storage::{
     Archive, ChangeHistory, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart,
+    SharedRows,
 };
 use crate::time::Clock;
 use crate::tls::Tls;
@@ -135,6 +137,9 @@ impl EarlierRun {
     /// # Errors
     /// [`StartError`] if the state file can't be used, or the system refuses random bytes.
     pub fn open(options: &ControllerOptions, now: Time) -> Result<EarlierRun, StartError> {
+        if options.memory.for_standbys && options.openflow.in_cluster {
+            return EarlierRun::for_standbys(options, now);
+        }
         let Some((persistence, remembered)) = open_persistence(options)? else { return EarlierRun::none(None) };
         if !options.memory.remember || options.programs.is_some() {
             return EarlierRun::none(Some(persistence));
@@ -150,6 +155,14 @@ impl EarlierRun {
         let epoch = u16::from_ne_bytes(random()?);
         let history = Arc::default();
         Ok(EarlierRun { persistence, known: None, archive: None, policy_before: None, history, epoch })
+    }
+
+    /// Creates a memory that has nothing of an earlier run, and is for standbys.
+    fn for_standbys(options: &ControllerOptions, now: Time) -> Result<EarlierRun, StartError> {
+        let memory = EarlierRun::none(None)?;
+        let restart = Arc::new(Restart::new(now, Arc::clone(&options.store), BTreeMap::new()));
+        let journal = Arc::new(LeafJournal::new(memory.epoch));
+        Ok(EarlierRun { known: Some(KnownSwitches { restart, journal }), ..memory })
     }
 
     /// Creates a memory with what an earlier run has left, for a run with this epoch.
@@ -242,6 +255,12 @@ impl StartingController {
                 takeover: TakeoverState::default(),
                 role: options.openflow.in_cluster.then(Mutex::default),
                 writes,
+                // In a cluster there is nothing else to know switches from.
+                shared_rows: known
+                    .as_ref()
+                    .filter(|_| options.openflow.in_cluster)
+                    .map(|known| SharedRows::new(known.clone(), clock.clone()).map(Arc::new))
+                    .transpose()?,
                 cluster: OnceLock::new(),
             },
             map: Mutex::default(),

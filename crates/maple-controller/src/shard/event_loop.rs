@@ -188,6 +188,7 @@ impl Shard {
                 switches.note_declared();
             }
             ShardMessage::Role(number, role) => self.set_role(number, role),
+            ShardMessage::ForgetUnreachable => switches.away.forget_all_unreachable(ctx),
             ShardMessage::Discovery(at, message) => switches.links.on_message(ctx.now, at, message),
             ShardMessage::Challenge { dpid, owner, claimant } => {
                 switches.on_challenge(dpid, owner, claimant, io, ctx);

@@ -51,6 +51,9 @@ pub(crate) enum ShardMessage {
     Declare { number: u64, facts: Arc<Facts> },
     /// Takes what the cluster says of this controller, with a number that grows.
     Role(u64, ClusterRole),
+    /// Forgets the switches without a connection, because what another controller knows of them takes the place of what
+    /// this one does.
+    ForgetUnreachable,
     /// Delivers a message from another shard's discovery, about this port.
     Discovery(Location, PeerMessage),
     /// Finds out whether the receiver's connection `owner` is alive: the connection `claimant` claims the same switch.

@@ -106,6 +106,11 @@ impl Registry {
         self.lock().get(&dpid).is_some_and(|claim| claim.is_silent || matches!(claim.owner, DpidOwner::Shard(_)))
     }
 
+    /// Reports whether a connection has this switch.
+    pub fn has_connection(&self, dpid: Dpid) -> bool {
+        self.lock().get(&dpid).is_some_and(|claim| matches!(claim.owner, DpidOwner::Connection(_)))
+    }
+
     /// Ends a shard's ownership of a switch. Has no effect if a connection has the switch.
     pub fn forget(&self, dpid: Dpid, shard: ShardId) {
         let mut claims = self.lock();
@@ -207,9 +212,9 @@ mod tests {
         let registry = Registry::new(1);
         let is_away = || registry.is_away(Dpid(1));
         registry.set_silent(Dpid(1), true);
-        assert!(!is_away(), "nobody has it");
+        assert!(!is_away() && !registry.has_connection(Dpid(1)), "nobody has it");
         assert_eq!(registry.claim(Dpid(1), connection(0, 0)), Ok(()));
-        assert!(!is_away());
+        assert!(!is_away() && registry.has_connection(Dpid(1)));
         registry.set_silent(Dpid(1), true);
         registry.rename(Dpid(1), connection(0, 0), connection(1, 0));
         assert!(is_away());
@@ -217,7 +222,7 @@ mod tests {
         assert!(!is_away());
         registry.set_silent(Dpid(1), true);
         registry.release(Dpid(1), connection(1, 0), true);
-        assert!(is_away());
+        assert!(is_away() && !registry.has_connection(Dpid(1)));
         assert_eq!(registry.claim(Dpid(1), connection(0, 1)), Ok(()));
         assert!(!is_away(), "another connection is not silent");
     }

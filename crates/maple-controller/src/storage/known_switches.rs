@@ -5,6 +5,8 @@
 //! Such a switch is *departed*. Its leaves and surroundings ([`Departed`]) are kept here until it comes back, and then
 //! the engine restores it (`maple_core`, `engine/reruns/restore.rs`).
 //!
+//! In a cluster, what a former master knew of its switches comes here when this controller takes its place.
+//!
 //! After a restart of the controller most switches come back within moments, and f's decisions for one may depend on
 //! others. So they wait for each other: nothing is presumed before the last one has come back, or [`RECONNECT_TIME`] is over.
 //! Their rules may be read before or after that. A switch that comes later is restored alone, when its rules are read:
@@ -31,6 +33,10 @@ use crate::time::after;
 /// The time for which switches wait for each other after the start. It must exceed 8 seconds, after which Open vSwitch
 /// tries to connect again at the latest.
 const RECONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// The time for which switches wait for each other after their former master, for those that are connected. It must
+/// exceed some round trips to the slowest of them.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
 
 /// The maximum number of departed switches. Anyone that reaches the controller's port can claim datapath ids, unless
 /// TLS asks for certificates. Chosen: more than a network has.
@@ -101,6 +107,20 @@ impl Restart {
         let until = (!awaited.is_empty()).then(|| after(now, RECONNECT_TIME));
         let inner = Inner { departed, leaves, until, awaited, waiting: BTreeSet::new() };
         Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
+    }
+
+    /// Takes what a former master knew of its switches in the place of what is remembered. Those in `awaited` are
+    /// connected, and wait for each other. Returns the rows of what was remembered before.
+    pub fn replace(&self, now: Time, mut departed: BTreeMap<Dpid, Departed>, mut awaited: BTreeSet<Dpid>) -> Vec<u64> {
+        bound(&mut departed);
+        awaited.retain(|dpid| departed.contains_key(dpid));
+        let leaves = departed.values().map(|switch| switch.leaves.len()).sum();
+        let until = (!awaited.is_empty()).then(|| after(now, HANDSHAKE_TIME));
+        let mut inner = self.lock();
+        let new = Inner { departed, leaves, until, awaited, waiting: BTreeSet::new() };
+        let before = std::mem::replace(&mut *inner, new);
+        self.is_waited.store(inner.until.is_some(), Ordering::Relaxed);
+        before.departed.into_values().flat_map(|switch| switch.rows).collect()
     }
 
     /// Returns the leaves of all departed switches, with their rows.
@@ -236,6 +256,19 @@ impl Restart {
     }
 }
 
+/// Leaves out what is beyond the bounds: whole switches, and the newest leaves.
+fn bound(departed: &mut BTreeMap<Dpid, Departed>) {
+    while departed.len() > MAX_SWITCHES {
+        departed.pop_last();
+    }
+    let mut left = MAX_LEAVES;
+    for switch in departed.values_mut() {
+        switch.leaves.truncate(left);
+        switch.rows.truncate(left);
+        left -= switch.leaves.len();
+    }
+}
+
 /// Splits surroundings by switch.
 pub(crate) fn by_switch(all: Surroundings) -> BTreeMap<Dpid, Surroundings> {
     let mut parts: BTreeMap<Dpid, Surroundings> = BTreeMap::new();
@@ -332,6 +365,22 @@ mod tests {
         );
         assert_eq!(of(&restart.take(Dpid(1)).expect("it is known")), (vec![7], around(1)));
         assert!(restart.has_restored([Dpid(1), Dpid(2)].iter()));
+    }
+
+    #[test]
+    fn what_a_former_master_knew_takes_the_place_of_what_is_remembered() {
+        let restart = Restart::new(Time(1), Store::new(), departed([]));
+        assert!(restart.depart(Dpid(1), Departed { rows: vec![7], ..Departed::default() }));
+        let known = Departed { leaves: vec![witness()], rows: vec![8], ..Departed::default() };
+        let all = [(Dpid(2), known), (Dpid(3), Departed::default())].into();
+        // One is not connected, and of another one nothing is known.
+        assert_eq!(restart.replace(Time(1), all, [Dpid(2), Dpid(9)].into()), [7]);
+        assert!(!restart.knows(Dpid(1)) && restart.knows(Dpid(3)));
+        assert_eq!(restart.deadline(), Some(after(Time(1), HANDSHAKE_TIME)));
+        assert_eq!(restart.arrive(Dpid(2)), RestoreWay::Complete([Dpid(2)].into()));
+        assert_eq!(restart.departed_rows(), [(8, witness())]);
+        assert_eq!(restart.replace(Time(2), departed([]), [Dpid(2)].into()), [8]);
+        assert_eq!(restart.deadline(), None);
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(crate) use known_switches::{Departed, Restart, RestoreWay};
 pub(crate) use persistence::{PendingWrites, Persistence, Release};
 pub use persistence::{PersistenceError, last_policy};
 pub(crate) use remember::{
-    Archive, Archived, FORMAT, KnownSwitches, LeafJournal, RememberedRows, STATE_FORMAT, departed, next_epoch,
+    Adopted, Archive, Archived, FORMAT, KnownSwitches, LeafJournal, RememberedRows, RowFeed, STATE_FORMAT,
+    STREAM_LIMITS, SharedRows, count, departed, next_epoch,
 };
 pub(crate) use state_json::{from_json, parse_dpid, to_json};

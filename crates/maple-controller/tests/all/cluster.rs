@@ -22,10 +22,10 @@ use maple_wire::{Dpid, Version};
 use serde_json::json;
 
 /// The number of switches, links and hosts.
-const RING: usize = 4;
+pub const RING: usize = 4;
 
 /// Routes to known hosts by the shortest path, and to others everywhere.
-fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
+pub fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
         (Some(src), Some(dst)) => net.shortest_path(src, dst),
         _ => net.flood(),
@@ -33,7 +33,7 @@ fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 /// Waits until something holds, however busy the computer is with several controllers and etcd.
-fn in_time(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn in_time(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
@@ -41,7 +41,7 @@ fn in_time(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn member() -> Maple {
+pub fn member() -> Maple {
     Maple::with(|options| {
         options.policy = Arc::new(shortest_path);
         options.workers.count = 2;
@@ -61,7 +61,7 @@ fn elect(members: &[Maple], leader: usize, generation: u64) {
 }
 
 /// Waits until a member serves all switches, and knows the network.
-fn leads(member: &Maple) {
+pub fn leads(member: &Maple) {
     in_time("it serves the network", || member.connected().len() == RING && member.handle.links().len() == RING);
 }
 
@@ -71,7 +71,7 @@ fn follows(member: &Maple) {
 }
 
 /// Opens flows between these hosts until one ends well. The first ones may be lost while hosts are not known yet.
-fn reaches(emulation: &Emulation, from: &'static str, to: &'static str) {
+pub fn reaches(emulation: &Emulation, from: &'static str, to: &'static str) {
     in_time(&format!("{from} reaches {to}"), || {
         let flow = emulation.open_flow(from, to, FlowKind::Ping).unwrap();
         let progress =
@@ -180,7 +180,7 @@ fn what_only_one_controller_would_have_is_refused_in_a_cluster() {
 }
 
 /// Returns what the controller answers, or why it does not.
-fn answered(maple: &Maple, request: &Request) -> Result<serde_json::Value, String> {
+pub fn answered(maple: &Maple, request: &Request) -> Result<serde_json::Value, String> {
     ask(&maple.handle, request).map_err(|error| match error {
         AskError::Refused { error, .. } => error,
         other => panic!("{other}"),
@@ -245,7 +245,7 @@ fn join(member: &Maple, etcd: &Etcd, name: &str, first: usize) -> ClusterMember 
 }
 
 /// Waits until one of these leads, and all know it. Returns which one.
-fn elected(all: &[(Maple, ClusterMember)]) -> usize {
+pub fn elected(all: &[(Maple, ClusterMember)]) -> usize {
     let mut found = None;
     in_time("one is master, and all know it", || {
         let statuses: Vec<_> = all.iter().map(|(_, member)| member.status()).collect();

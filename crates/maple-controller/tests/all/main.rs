@@ -34,6 +34,7 @@ mod ovs;
 mod persistence;
 mod record;
 mod snooping;
+mod standbys;
 mod state;
 mod stress;
 mod takeover;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{LONG, Maple, Peer, descriptors, eventually, packet_in};
-use maple_controller::cluster::{ClusterMember, ClusterOptions};
+use maple_controller::cluster::{ClusterMember, ClusterOptions, PeerOptions};
 use maple_controller::control::{HttpDeadlines, HttpOptions};
 use maple_controller::metrics::{Family, MetricKind, families};
 use maple_controller::{ClusterRole, Controller, ControllerOptions, Gauge, StartError};
@@ -16,6 +16,7 @@ use maple_core::network::PortKind;
 use maple_core::{Net, Observe as _, PacketHandle, Policy, PolicyError, Route};
 use maple_emulator::host::FlowKind;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
+use maple_etcd::Endpoint;
 use maple_wire::{Field, Message, Version};
 
 /// Starts a controller that exports metrics.
@@ -118,6 +119,7 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     let maple = exporting(|options| {
         options.control.heap_bytes = Some(|| Some(7));
         options.openflow.in_cluster = true;
+        options.memory.for_standbys = true;
         options.openflow.tls = Some(authority.tls());
         let http = HttpOptions {
             address: ([127, 0, 0, 1], 0).into(),
@@ -130,7 +132,10 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     });
     // There is no etcd, so it is told that it leads.
     let etcd = maple_etcd::Config::new(vec!["127.0.0.1:1".parse().expect("an address")]);
-    let member = ClusterMember::join(&maple.handle, ClusterOptions::new(etcd, "campus", "a")).expect("it has a thread");
+    let address = Endpoint { host: "127.0.0.1".into(), port: 0 };
+    let peers = Some(PeerOptions { address, tls: None });
+    let options = ClusterOptions { peers, ..ClusterOptions::new(etcd, "campus", "a") };
+    let member = ClusterMember::join(&maple.handle, options).expect("it has a thread");
     let role = ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true };
     assert_eq!(maple.handle.operations().set_role(role), Ok(()));
     let topology = Topology::parse("linear:2").expect("a topology");
@@ -176,6 +181,11 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         (
             "maple_cluster_writable",
             "1 if tables and variables can be written here, as at a master with etcd, otherwise 0. Only in a cluster.",
+        ),
+        (
+            "maple_cluster_copy",
+            "1 if this controller is master, or has a copy of what the master has decided, otherwise 0. Only in a cluster with \
+             --cluster-listen.",
         ),
     ];
     let of_cluster =

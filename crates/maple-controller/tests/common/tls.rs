@@ -57,7 +57,12 @@ impl Authority {
 
     /// Makes a certificate that is valid until this year begins.
     pub fn sign_until(&self, name: &str, serial: u64, year: i32) -> Signed {
-        let mut params = CertificateParams::new(vec![format!("{name}.example")]).expect("a name");
+        self.sign_host(name, &format!("{name}.example"), serial, year)
+    }
+
+    /// Makes a certificate for a host's name or address that is valid until this year begins.
+    pub fn sign_host(&self, name: &str, host: &str, serial: u64, year: i32) -> Signed {
+        let mut params = CertificateParams::new(vec![host.to_owned()]).expect("a name");
         params.distinguished_name.push(DnType::CommonName, name);
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(year, 1, 1);

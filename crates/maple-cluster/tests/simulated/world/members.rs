@@ -12,8 +12,14 @@ use crate::store::{Answer, Ask};
 impl World {
     pub(super) fn start(&mut self, at: usize) {
         let name = format!("n{at}");
-        let options =
-            MemberOptions { cluster: "c".into(), name, lease: 3 * SECOND, retry: 300 * MS, step_down: 4 * SECOND };
+        let options = MemberOptions {
+            cluster: "c".into(),
+            name,
+            address: None,
+            lease: 3 * SECOND,
+            retry: 300 * MS,
+            step_down: 4 * SECOND,
+        };
         let switches = self.switches.len();
         let node = &mut self.nodes[at];
         node.life += 1;

@@ -47,5 +47,27 @@ pub fn findings(about: &Value) -> Vec<Finding> {
                 .mend("ovs-vsctl set-controller BRIDGE tcp:MASTER:6653 tcp:STANDBY:6653"),
         );
     }
+    found.extend(no_copy(about));
     found
+}
+
+/// Returns the finding that a standby could not go on with what the master has decided.
+fn no_copy(about: &Value) -> Option<Finding> {
+    let cluster = &about["cluster"];
+    let copy = &cluster["copy"];
+    let (severity, what) = match copy["trouble"].as_str() {
+        Some(trouble) => (Severity::Warning, format!("nothing comes from the master: {trouble}")),
+        None if copy.is_null() => (Severity::Note, "it was started without --cluster-listen".to_owned()),
+        None => return None,
+    };
+    if !is_standby(about) || cluster["master"].is_null() {
+        return None;
+    }
+    let place = format!("controller {}", text(&cluster["name"]));
+    let finding = Finding::new(severity, FindingId::NoCopy, place).what(what);
+    let finding =
+        finding.consequence("if it becomes master, it decides everything anew, and packets are lost meanwhile");
+    Some(
+        finding.mend("maple run POLICY --cluster ADDRESS --name NAME --cluster-listen HOST:PORT  # at each controller"),
+    )
 }

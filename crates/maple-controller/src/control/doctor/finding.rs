@@ -112,6 +112,8 @@ ids! {
     NoStandby "no-standby",
     /// No switch is connected to a standby.
     StandbyUnlisted "standby-unlisted",
+    /// A standby does not get what the master of its cluster has decided.
+    NoCopy "no-copy",
     /// A switch that was connected has no control connection.
     SwitchUnreachable "switch-unreachable",
     /// The controller is of another version than this command.

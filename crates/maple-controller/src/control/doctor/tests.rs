@@ -58,6 +58,7 @@ fn in_cluster(role: &str, members: &[&str], master: Value, trouble: Value, conne
     about["cluster"] = json!({
         "cluster": "campus", "name": "n1", "role": role, "master": master, "generation": 7, "members": members,
         "lease": true, "etcd": ["a:2379", "b:2379"], "trouble": trouble, "connections": connections,
+        "copy": { "of": "n2", "trouble": null },
     });
     about
 }
@@ -75,6 +76,15 @@ fn a_cluster_is_judged_by_what_one_of_it_says() {
     let unlisted = in_cluster("standby", &both, json!("n2"), json!(null), 0);
     check(unlisted, Value::Null, json!({}), &["error standby-unlisted"]);
     check(in_cluster("standby", &both, json!(null), json!(null), 3), Value::Null, json!({}), &["error no-master"]);
+    let with_copy = |role: &str, copy: Value| {
+        let mut about = in_cluster(role, &both, json!("n2"), json!(null), 3);
+        about["cluster"]["copy"] = copy;
+        about
+    };
+    check(with_copy("standby", json!(null)), Value::Null, json!({}), &["note no-copy"]);
+    let away = json!({ "of": null, "trouble": "n2:6654: connection refused" });
+    check(with_copy("standby", away), Value::Null, json!({}), &["warning no-copy"]);
+    check(with_copy("master", json!(null)), json!([switch("1.3", 254, true, 0)]), json!({}), &[]);
     let mut report = DoctorReport::default();
     let standby =
         answered(in_cluster("standby", &both, json!("n2"), json!(null), 3), Value::Null, json!({}), json!([]));

@@ -203,6 +203,14 @@ impl AwaySwitches {
         }
     }
 
+    /// Asks the engine to forget all switches without a connection: another controller has been their master since.
+    pub fn forget_all_unreachable(&mut self, ctx: &mut Context) {
+        for dpid in self.unreachable.take_all() {
+            ctx.events.push(Event::SwitchDown { dpid });
+            self.departures.push(DepartedSwitch::forgotten(dpid));
+        }
+    }
+
     /// Drops a switch that the engine has forgotten.
     pub fn drop_unreachable(&mut self, dpid: Dpid, links: &mut Links, ctx: &mut Context) {
         if self.unreachable.take(dpid).is_some() {

@@ -65,6 +65,12 @@ impl Unreachable {
         overdue
     }
 
+    /// Returns all switches, as if all had been away for too long. They stay here until they are taken.
+    pub fn take_all(&mut self) -> Vec<Dpid> {
+        self.switches.values_mut().for_each(|switch| switch.until = None);
+        self.switches.keys().copied().collect()
+    }
+
     /// Reports whether switches are kept when their connections end.
     pub fn keeps(&self) -> bool {
         self.forget_after != Some(Duration::ZERO)

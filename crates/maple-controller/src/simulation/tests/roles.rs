@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use maple_cluster::{StreamCopy, StreamFollower};
 use maple_switch::{ControllerId, Outgoing, Switch, SwitchOptions};
 use maple_wire::Field;
 use maple_wire::msg::{BundleControl, Role};
 
 use super::*;
+use crate::storage::{Adopted, KnownSwitches, LeafJournal, Restart, RowFeed, STREAM_LIMITS, SharedRows};
 
 /// The time between two turns of a controller.
 const STEP: Duration = Duration::from_millis(20);
@@ -18,6 +20,9 @@ const PORTS: u32 = 2;
 /// A controller with one shard.
 struct Member {
     simulation: Simulation,
+    /// What it has for standbys.
+    rows: Arc<SharedRows>,
+    feed: RowFeed,
     /// Its connection to each switch.
     lines: Vec<Option<SwitchEnd>>,
     /// What it has not received yet, because it is asleep.
@@ -43,14 +48,19 @@ struct Cluster {
 
 impl Cluster {
     fn new(version: Version, members: usize, switches: usize, open_vswitch: bool) -> Cluster {
-        let member = |_| Member {
-            simulation: simulation(),
-            lines: (0..switches).map(|_| None).collect(),
-            news: VecDeque::new(),
-            told: 0,
-            is_asleep: false,
-            changes: (0, 0),
-            others: Vec::new(),
+        let member = |number: usize| {
+            let (simulation, rows) = simulation(number as u16 + 1);
+            Member {
+                simulation,
+                feed: RowFeed::new(Arc::clone(&rows)),
+                rows,
+                lines: (0..switches).map(|_| None).collect(),
+                news: VecDeque::new(),
+                told: 0,
+                is_asleep: false,
+                changes: (0, 0),
+                others: Vec::new(),
+            }
         };
         let switch = |number| {
             let options = SwitchOptions { open_vswitch, ..SwitchOptions::default() };
@@ -232,13 +242,39 @@ impl Cluster {
         assert_eq!(decided, expected.collect::<Vec<_>>());
     }
 
+    /// Copies what a member has for standbys.
+    fn copy(&mut self, from: usize) -> StreamCopy {
+        let Member { feed, rows, .. } = &mut self.members[from];
+        feed.turn();
+        let mut follower = StreamFollower::new(STREAM_LIMITS);
+        while follower.behind() != Some(0) {
+            let part = rows.source().answer(&follower.ask(), 1);
+            follower.on_part(part).expect("it is right");
+        }
+        follower.take().expect("it is whole")
+    }
+
+    /// Has a member go on with a copy, and makes it master.
+    fn hand_over(&mut self, copy: StreamCopy, to: usize) -> Adopted {
+        self.members[to].simulation.send(0, vec![ShardMessage::ForgetUnreachable]);
+        self.step();
+        let adopted = self.members[to].rows.adopt(copy, |_| true);
+        self.elect(to);
+        adopted
+    }
+
+    /// Returns what switches have been told of rules.
+    fn flow_mods(&self) -> Vec<u64> {
+        self.switches.iter().map(|switch| switch.counters().flow_mods).collect()
+    }
+
     fn decided(&self) -> Vec<u64> {
         self.members.iter().map(|member| member.simulation.stats(0).packet_ins).collect()
     }
 }
 
 /// Creates shards with a policy that asks who sends the packet.
-fn simulation() -> Simulation {
+fn simulation(epoch: u16) -> (Simulation, Arc<SharedRows>) {
     let policy = Arc::new(
         |packet: &PacketHandle, _: &Net| {
             if packet.is(Field::EthSrc, 0x0200_0000_0105) { Route::flood() } else { Route::drop() }
@@ -249,14 +285,19 @@ fn simulation() -> Simulation {
         clock: Arc::default(),
         store: Store::new(),
         policy,
-        engine: Options::default(),
+        engine: Options { epoch, remember: true, ..Options::default() },
         deadlines: Deadlines::default(),
         limits: QueueLimits::default(),
         forget_after: Some(FORGET_SWITCH_AFTER),
         in_cluster: true,
         subscriptions: Vec::new(),
     };
-    Simulation::new(&options).expect("a poll for each")
+    let mut simulation = Simulation::new(&options).expect("a poll for each");
+    let restart = Arc::new(Restart::new(Time(0), Arc::clone(&options.store), [].into()));
+    let known = KnownSwitches { restart, journal: Arc::new(LeafJournal::new(epoch)) };
+    simulation.shards[0].shard.remember(known.clone());
+    let rows = SharedRows::new(known, Clock::Simulated(Arc::clone(&options.clock)));
+    (simulation, Arc::new(rows.expect("random bytes")))
 }
 
 /// Reports whether a message changes a switch or sends a packet.
@@ -338,6 +379,59 @@ fn a_master_in_a_new_generation_changes_no_rule() {
     cluster.obey(0);
     assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.switches[0].counters().flow_mods), (before, stats));
     cluster.decides(0, 6);
+}
+
+#[test]
+fn a_standby_that_has_the_masters_rows_changes_no_rule() {
+    for version in [Version::Of10, Version::Of13] {
+        let mut cluster = Cluster::new(version, 3, 2, true);
+        cluster.elect(0);
+        cluster.obey(0);
+        (1..6).for_each(|source| cluster.decides(0, source));
+        let (rules, told) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
+        let copy = cluster.copy(0);
+        let leaves = cluster.members[0].simulation.stats(0).leaves;
+        // It has never been master.
+        assert_eq!(cluster.hand_over(copy, 1), Adopted { leaves: leaves as usize, hosts: 10, damaged: 0 });
+        cluster.obey(1);
+        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, told));
+        assert_eq!(cluster.members[1].simulation.stats(0).leaves, leaves);
+        (6..9).for_each(|source| cluster.decides(1, source));
+        // Another one goes on with the rows of both, which are rows of leaves of its own by then.
+        let copy = cluster.copy(1);
+        let (rules, told) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
+        let leaves = cluster.members[1].simulation.stats(0).leaves;
+        assert_eq!(cluster.hand_over(copy, 2).hosts, 16);
+        cluster.obey(2);
+        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, told));
+        // The first one knew some of it. It forgets that in favour of the copy.
+        cluster.decides(2, 9);
+        let (rules, told) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
+        let copy = cluster.copy(2);
+        assert_eq!(cluster.hand_over(copy, 0).hosts, 18);
+        cluster.obey(0);
+        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, told));
+        assert!(cluster.members[0].simulation.stats(0).leaves >= leaves);
+        cluster.decides(0, 10);
+    }
+}
+
+#[test]
+fn a_copy_of_a_master_that_had_not_restored_what_it_adopted_has_all_of_it() {
+    let mut cluster = Cluster::new(Version::Of13, 3, 2, true);
+    cluster.elect(0);
+    cluster.obey(0);
+    (1..6).for_each(|source| cluster.decides(0, source));
+    let (rules, told) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
+    let copy = cluster.copy(0);
+    let rows = copy.rows.len();
+    // It dies before a switch has answered it.
+    let adopted = cluster.hand_over(copy, 1);
+    let copy = cluster.copy(1);
+    assert_eq!(copy.rows.len(), rows);
+    assert_eq!(cluster.hand_over(copy, 2), adopted);
+    cluster.obey(2);
+    assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, told));
 }
 
 #[test]

@@ -11,8 +11,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::policy_record::PolicyRecord;
 use crate::storage::known_switches::Departed;
 
-/// The time between two writes. Chosen: a crash loses the changes of at most this time, and leaves that come and go
-/// within it are not written at all.
+/// The time between two writes to the file. Chosen: a crash loses the changes of at most this time, and leaves that come
+/// and go within it are not written at all.
 pub(super) const PERIOD: Duration = Duration::from_millis(500);
 /// The maximum time that a copy waits for the file. Chosen: a write takes milliseconds; a disk that takes longer hangs,
 /// and the copy goes without it.
@@ -122,6 +122,12 @@ impl LeafJournal {
         self.lock().outdated.push((Instant::now() + KEEP, rows));
     }
 
+    /// Deletes rows at once, which nobody needs.
+    pub(super) fn forget(&self, rows: Vec<u64>) {
+        let mut pending = self.lock();
+        rows.into_iter().for_each(|row| pending.change(row, None));
+    }
+
     /// Returns the policy that runs, as JSON.
     pub(super) fn policy(&self) -> Option<String> {
         self.lock().policy.clone()
@@ -137,11 +143,11 @@ impl LeafJournal {
         self.pending.lock()
     }
 
-    /// Waits for the next time to write. Returns the rows to write, the number of leaves that were left out because too
-    /// many waited, and whether this is the last time.
-    pub(super) fn next(&self) -> (Rows, u64, bool) {
+    /// Waits for the next time to write, after this time. Returns the rows to write, the number of leaves that were left
+    /// out because too many waited, and whether this is the last time.
+    pub(super) fn next(&self, period: Duration) -> (Rows, u64, bool) {
         let mut pending = self.lock();
-        self.end.wait_while_for(&mut pending, |pending| !pending.ending, PERIOD);
+        self.end.wait_while_for(&mut pending, |pending| !pending.ending, period);
         let now = Instant::now();
         let (due, kept) = std::mem::take(&mut pending.outdated).into_iter().partition(|(time, _)| *time <= now);
         pending.outdated = kept;

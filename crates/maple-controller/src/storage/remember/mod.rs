@@ -15,6 +15,11 @@
 //! A process that takes over gets a copy of the rows while this one goes on, and at the end the changes since then
 //! ([`Archive`]).
 //!
+//! # Standbys
+//!
+//! In a cluster there is no file, but standbys that get the rows, one for each leaf and for each part of the surroundings
+//! ([`SharedRows`]). Whoever takes over has them as if it had found them in a file.
+//!
 //! # The file
 //!
 //! There is a row for each leaf: its key is the epoch of the run in the upper 16 bits and the leaf's id, its value the
@@ -25,6 +30,7 @@
 mod archive;
 mod journal;
 mod remembered_rows;
+mod shared_rows;
 mod writer;
 
 pub(crate) use archive::{Archive, Archived, KnownSwitches};
@@ -33,6 +39,7 @@ pub(crate) use remembered_rows::{
     FORMAT, RUN, RememberedRows, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known, departed, last_policy, next_epoch,
     put_all, put_formats,
 };
+pub(crate) use shared_rows::{Adopted, RowFeed, STREAM_LIMITS, SharedRows, count};
 pub(crate) use writer::Remembering;
 
 #[cfg(test)]
@@ -50,7 +57,7 @@ mod tests {
     use redb::{Database, TableDefinition};
     use tempfile::TempDir;
 
-    use super::journal::MAX_PENDING;
+    use super::journal::{MAX_PENDING, PERIOD};
     use super::remembered_rows::{LEAVES, SURROUNDINGS, WrittenRows, write};
     use super::*;
     use crate::storage::format::bytes;
@@ -104,7 +111,7 @@ mod tests {
         let journal = LeafJournal::new(found.epoch);
         journal.note(leaves);
         journal.end();
-        let (rows, ..) = journal.next();
+        let (rows, ..) = journal.next(PERIOD);
         let written = write(database, &rows, None, &mut WrittenRows::default(), &restart);
         assert!(written.is_ok());
         found
@@ -201,7 +208,7 @@ mod tests {
         let many = (0..=MAX_PENDING as u64).map(|id| (LeafId(id), Some(witness(1)))).collect();
         journal.note(many);
         journal.end();
-        let (rows, lost, _) = journal.next();
+        let (rows, lost, _) = journal.next(PERIOD);
         assert_eq!((rows.len(), lost), (MAX_PENDING, 1));
     }
 }

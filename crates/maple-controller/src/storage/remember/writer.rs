@@ -118,7 +118,7 @@ impl<'a> LeafWriter<'a> {
     /// Writes until the journal ends, or the database is closed.
     fn run(mut self) {
         loop {
-            let (rows, lost, is_last) = self.journal.next();
+            let (rows, lost, is_last) = self.journal.next(PERIOD);
             self.note_lost(lost);
             let policy = self.journal.policy();
             if self.has_nothing_to_write(&rows, policy.as_ref()) && !is_last {
