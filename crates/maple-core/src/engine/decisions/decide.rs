@@ -29,19 +29,19 @@ use crate::state::{ExclusiveCommit, Txn};
 use crate::trace::Trace;
 
 /// How the controller forwards a packet of a leaf for all places.
-enum Forwarding {
+enum FoundPath {
     /// By the actions of the way to its place, which the switch takes too.
     ByWay(Vec<Action>),
     /// To the ports at which this route leaves the network.
     ByController(Arc<Resolved>),
 }
 
-impl Forwarding {
+impl FoundPath {
     /// Reports whether no path leads to the place.
     fn leads_nowhere(&self) -> bool {
         match self {
-            Forwarding::ByWay(actions) => actions.is_empty(),
-            Forwarding::ByController(route) => route.switches.is_empty(),
+            FoundPath::ByWay(actions) => actions.is_empty(),
+            FoundPath::ByController(route) => route.switches.is_empty(),
         }
     }
 }
@@ -111,8 +111,8 @@ impl Decisions {
         };
         let actions = self.ready_way(fabric, id, (dpid, place));
         let forwarding = match actions {
-            Some(actions) => Some(Forwarding::ByWay(actions)),
-            None => goal.ending_at(place).now(&fabric.ctx.store.snapshot()).map(Forwarding::ByController),
+            Some(actions) => Some(FoundPath::ByWay(actions)),
+            None => goal.ending_at(place).now(&fabric.ctx.store.snapshot()).map(FoundPath::ByController),
         };
         // Checked last: a leaf that is current now was so when its place was found and its goal was resolved.
         if !fabric.ctx.store.is_current(id) {
@@ -125,11 +125,11 @@ impl Decisions {
             fabric.switches.drop_packet(&mut fabric.ctx, &received, cause);
         }
         match forwarding {
-            Forwarding::ByWay(actions) => {
+            FoundPath::ByWay(actions) => {
                 let effect = fabric.switches.packet_out(&mut fabric.ctx, &received, actions);
                 fabric.ctx.add_all_after_rules(effect);
             }
-            Forwarding::ByController(route) => {
+            FoundPath::ByController(route) => {
                 fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, &self.origin_of(id), &received);
             }
         }

@@ -16,8 +16,8 @@ use rustc_hash::FxHashMap;
 
 use super::counters::senders::Entrance;
 use super::layout::Layout;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::options::Options;
+use crate::engine::tools::expected::Expected;
 use crate::ids::DependentId;
 use crate::look_ups::{
     Component, KeyRules, KeyTarget, LookUp, LookUpNumber, Registers, SOURCE_IS_HERE, SharedRegisters, lock,
