@@ -117,8 +117,8 @@ fn lint(list: &List, json: bool) -> bool {
     for finding in &findings {
         let (file, line, kind) = (list.file(), finding.place.line, finding.kind.name());
         if json {
-            let told = serde_json::json!({"file": file, "line": line, "kind": kind, "text": finding.text});
-            print_line(json_line(&told))
+            let reported = serde_json::json!({"file": file, "line": line, "kind": kind, "text": finding.text});
+            print_line(json_line(&reported))
         } else {
             print_line(format_args!("{file}:{line}: {kind}: {}", finding.text))
         }
@@ -158,8 +158,8 @@ fn explain(file: &Path, question: &str, json: bool) -> anyhow::Result<u8> {
     for Decided { rule, part, parts } in &all {
         let (action, by) = (list.action(*rule).to_string(), list.describe(*rule));
         if json {
-            let told = serde_json::json!({ "action": action, "rule": by, "packets": part, "parts": parts });
-            print_line(json_line(&told));
+            let reported = serde_json::json!({ "action": action, "rule": by, "packets": part, "parts": parts });
+            print_line(json_line(&reported));
             continue;
         }
         let more = if *parts > 1 { format!(" (and {} more like it)", parts - 1) } else { String::new() };
@@ -174,11 +174,11 @@ fn diff(old: &List, new: &List, json: bool) -> anyhow::Result<u8> {
     let Comparison { differences, complete } = old.compare(new);
     for one in &differences {
         let side = |action: AccessAction, rule: String| serde_json::json!({"action": action.to_string(), "rule": rule});
-        let told = serde_json::json!({
+        let reported = serde_json::json!({
             "packets": one.packets.to_string(), "cubes": one.cubes,
             "old": side(one.action.0, old.describe(one.rules.0)), "new": side(one.action.1, new.describe(one.rules.1)),
         });
-        if json { print_line(json_line(&told)) } else { print_line(difference_of_lists(&told).trim_end()) }
+        if json { print_line(json_line(&reported)) } else { print_line(difference_of_lists(&reported).trim_end()) }
     }
     anyhow::ensure!(complete, "the lists are too different to list all differences; those above are some");
     if differences.is_empty() && !json {

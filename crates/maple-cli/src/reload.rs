@@ -17,7 +17,7 @@ use crate::show::{hint, names};
 pub fn main(args: &ReloadArgs) -> anyhow::Result<u8> {
     let name = args.policy.as_deref().map(absolute).transpose()?;
     let request = Reload::Policy { name, tolerate: args.tolerate };
-    told("reloaded", request, args.control.as_deref(), args.json)
+    reported("reloaded", request, args.control.as_deref(), args.json)
 }
 
 /// Runs `maple rollback`.
@@ -25,14 +25,14 @@ pub fn main(args: &ReloadArgs) -> anyhow::Result<u8> {
 /// # Errors
 /// If the controller does not answer, or has nothing to roll back.
 pub fn rollback(args: &RollbackArgs) -> anyhow::Result<u8> {
-    told("rolled back", Reload::Rollback, args.control.as_deref(), args.json)
+    reported("rolled back", Reload::Rollback, args.control.as_deref(), args.json)
 }
 
 /// Sends a request, and prints its outcome.
 ///
 /// # Errors
 /// If the controller does not answer, or refuses the request.
-pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> anyhow::Result<u8> {
+pub fn reported(what: &str, request: Reload, control: Option<&Path>, json: bool) -> anyhow::Result<u8> {
     let control = control.map_or_else(default_control, Path::to_owned);
     let answer = ask(&control, &Request::Reload(request)).map_err(hint)?;
     if json {

@@ -308,8 +308,8 @@ impl From<KeyValue> for Record {
 }
 
 impl From<Told> for Change {
-    fn from(told: Told) -> Change {
-        match told {
+    fn from(reported: Told) -> Change {
+        match reported {
             Told::Put(kv) => Change::Put { revision: kv.mod_revision, record: kv.into() },
             Told::Delete { key, revision } => Change::Delete { key, revision },
         }

@@ -82,7 +82,7 @@ enum ReplicaMail {
 #[derive(Clone, Debug)]
 pub struct ReplicaHandle {
     mail: Sender<ReplicaMail>,
-    told: Arc<Mutex<VecDeque<ReplicaEvent>>>,
+    reported: Arc<Mutex<VecDeque<ReplicaEvent>>>,
 }
 
 impl ReplicaHandle {
@@ -108,7 +108,7 @@ impl ReplicaHandle {
     }
 
     fn tell(&self, event: ReplicaEvent) {
-        self.told.lock().push_back(event);
+        self.reported.lock().push_back(event);
         self.look();
     }
 }
@@ -120,10 +120,10 @@ pub fn run_replica<O: StateOwner>(
     owner: O,
 ) -> (ReplicaHandle, impl Future<Output = ()>) {
     let (mail, inbox) = channel(MAIL);
-    let handle = ReplicaHandle { mail: mail.clone(), told: Arc::default() };
-    let told = Arc::clone(&handle.told);
+    let handle = ReplicaHandle { mail: mail.clone(), reported: Arc::default() };
+    let reported = Arc::clone(&handle.reported);
     let start = Instant::now();
-    let task = ReplicaTask { replica, client, owner, mail, told, watch: None, watches: 0, start };
+    let task = ReplicaTask { replica, client, owner, mail, reported, watch: None, watches: 0, start };
     (handle, task.run(inbox))
 }
 
@@ -132,7 +132,7 @@ struct ReplicaTask<O> {
     client: Client,
     owner: O,
     mail: Sender<ReplicaMail>,
-    told: Arc<Mutex<VecDeque<ReplicaEvent>>>,
+    reported: Arc<Mutex<VecDeque<ReplicaEvent>>>,
     /// What ends the watch that goes on.
     watch: Option<AbortHandle>,
     /// The number of the latest watch.
@@ -168,7 +168,7 @@ impl<O: StateOwner> ReplicaTask<O> {
     }
 
     fn next_told(&self) -> Option<ReplicaEvent> {
-        self.told.lock().pop_front()
+        self.reported.lock().pop_front()
     }
 
     /// Tells the copy something, after all that was committed before.

@@ -260,12 +260,12 @@ mod tests {
 
     #[test]
     fn trouble_is_reported_once_until_it_is_mended_and_to_those_who_come_late_too() {
-        let (files, told) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
+        let (files, reported) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
         let path = Path::new("/s");
         files.keep(KeptFile::State, path);
         files.mended(KeptFile::State, "");
         files.fails(KeptFile::State, path, "full");
-        let to = Arc::clone(&told);
+        let to = Arc::clone(&reported);
         files.report_to(move |news| to.lock().push(news.to_string()));
         files.fails(KeptFile::State, path, "still full");
         let status = files.all().remove(0);
@@ -276,14 +276,14 @@ mod tests {
         files.fails(KeptFile::Recording, Path::new("/r"), "full");
         files.ended(KeptFile::Recording, Path::new("/r"), "no room");
         files.ended(KeptFile::Recording, Path::new("/r"), "no room");
-        let told = told.lock();
+        let reported = reported.lock();
         assert_eq!(
-            told[0],
+            reported[0],
             "the state file /s: full; what changes waits in memory; a restart before it is written loses it"
         );
-        let (before, after) = told[1].split_once(" s;").expect("a time");
+        let (before, after) = reported[1].split_once(" s;").expect("a time");
         assert!(before.starts_with("the state file /s is in order again, after 0.") && after == " it was replaced");
-        assert_eq!(told[3], "the recording /r has ended: no room");
-        assert_eq!(told.len(), 4);
+        assert_eq!(reported[3], "the recording /r has ended: no room");
+        assert_eq!(reported.len(), 4);
     }
 }

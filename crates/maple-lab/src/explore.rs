@@ -135,10 +135,10 @@ impl TestNetwork {
         let examined = self.laboratory.examine(ScopedClaim { scope, claim }, state.as_deref(), PACKETS);
         let Examined { counterexample, coverage, open } = examined.unwrap_or_else(|error| panic!("{error}"));
         if let Some(Counterexample { sample, why, lines, other, .. }) = counterexample {
-            let mut told = vec![why, format!("packet  {} at {}", summary(&sample.packet()), sample.at)];
-            told.extend(lines.into_iter().map(|line| format!("policy  {line}")));
-            told.extend(other.into_iter().map(|line| format!("other   {line}")));
-            panic!("{}", told.join("\n    "));
+            let mut reported = vec![why, format!("packet  {} at {}", summary(&sample.packet()), sample.at)];
+            reported.extend(lines.into_iter().map(|line| format!("policy  {line}")));
+            reported.extend(other.into_iter().map(|line| format!("other   {line}")));
+            panic!("{}", reported.join("\n    "));
         }
         Explored { packets: coverage.packets, open }
     }

@@ -47,7 +47,7 @@ impl Laboratory {
         let counted = Arc::new(CountedPolicy::new(policy));
         let policy: Arc<dyn Policy> = Arc::clone(&counted) as _;
         let (jobs, inbox) = channel();
-        let (ready, told) = channel();
+        let (ready, reported) = channel();
         let world = (options, Arc::clone(&policy), Arc::clone(&store));
         let thread = std::thread::Builder::new().name("laboratory".into());
         let spawned = thread.spawn(move || {
@@ -59,7 +59,7 @@ impl Laboratory {
             });
         });
         spawned.map_err(|error| CommandError::Failed(format!("no thread to be had: {error}")))?;
-        told.recv().map_err(|_| ended())??;
+        reported.recv().map_err(|_| ended())??;
         Ok(Laboratory { jobs: Mutex::new(jobs), store, topology, policy: counted, track_hosts })
     }
 
@@ -258,10 +258,10 @@ mod tests {
             "show losses",
         ];
         for version in [Version::Of10, Version::Of13] {
-            let told = say(&laboratory("ring:4", version), &lesson);
-            assert!(told.iter().all(|line| !line.starts_with("error")), "{told:?}");
-            assert_eq!(told[1], "pingall: 12 of 12 answered");
-            assert_eq!(told, say(&laboratory("ring:4", version), &lesson));
+            let reported = say(&laboratory("ring:4", version), &lesson);
+            assert!(reported.iter().all(|line| !line.starts_with("error")), "{reported:?}");
+            assert_eq!(reported[1], "pingall: 12 of 12 answered");
+            assert_eq!(reported, say(&laboratory("ring:4", version), &lesson));
         }
     }
 

@@ -282,15 +282,15 @@ impl TestNetwork {
         if wrong.is_empty() {
             return;
         }
-        let mut told =
+        let mut reported =
             vec![wrong.join("; "), format!("packet  {}, from {src}", summary(&Packet::new(&journey.frame, 0)))];
-        told.extend(journey.copies.iter().map(|copy| match &copy.end {
+        reported.extend(journey.copies.iter().map(|copy| match &copy.end {
             Ok(host) => format!("became  a copy at {host}"),
             Err(why) => format!("became  a copy that {why}"),
         }));
         let decision = self.laboratory.observe(self.place(src), &journey.frame);
-        told.extend(decision.lines().into_iter().map(|line| format!("policy  {line}")));
-        panic!("{}", told.join("\n    "));
+        reported.extend(decision.lines().into_iter().map(|line| format!("policy  {line}")));
+        panic!("{}", reported.join("\n    "));
     }
 }
 

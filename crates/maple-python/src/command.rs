@@ -148,10 +148,10 @@ fn loaded(
     let path = file.to_string_lossy();
     let loaded = module.call_method1(function, (&*path, name)).map_err(|error| {
         let arguments = (error.value(py), error.traceback(py), &*path);
-        let told = py.import("maple._policy").and_then(|policy| policy.call_method1("explain", arguments));
-        let told = told.map_or_else(|_| error.to_string(), |text| text.to_string());
-        let space = if told.contains('\n') { "\n" } else { " " };
-        anyhow::anyhow!("can't load {path}:{space}{told}")
+        let reported = py.import("maple._policy").and_then(|policy| policy.call_method1("explain", arguments));
+        let reported = reported.map_or_else(|_| error.to_string(), |text| text.to_string());
+        let space = if reported.contains('\n') { "\n" } else { " " };
+        anyhow::anyhow!("can't load {path}:{space}{reported}")
     })?;
     if loaded.is_instance_of::<PyType>() {
         let handlers = Handlers::new(PythonHandlers::new(&loaded, time_limit));

@@ -199,8 +199,8 @@ fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
 impl PyNet {
     /// Raises an error that names what there is, for names that are no attribute.
     fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
-        let told = py.import("maple._spelling")?.call_method1("unknown_question", (name,))?;
-        Err(PyAttributeError::new_err(told.unbind()))
+        let reported = py.import("maple._spelling")?.call_method1("unknown_question", (name,))?;
+        Err(PyAttributeError::new_err(reported.unbind()))
     }
 
     /// Sends a frame that the policy made out of an edge port, in addition to the route of the packet.

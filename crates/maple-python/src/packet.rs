@@ -82,8 +82,8 @@ macro_rules! fields {
 
             /// Raises an error that names the fields that there are, for names that are no attribute.
             fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
-                let told = py.import("maple._spelling")?.call_method1("unknown_field", (name,))?;
-                Err(PyAttributeError::new_err(told.unbind()))
+                let reported = py.import("maple._spelling")?.call_method1("unknown_field", (name,))?;
+                Err(PyAttributeError::new_err(reported.unbind()))
             }
 
             $(#[doc = $doc]

@@ -29,7 +29,7 @@ use crate::transaction::Retry;
 pub struct PythonPolicy {
     policy: Composition<Part>,
     limit: Duration,
-    told: ErrorTexts,
+    reported: ErrorTexts,
     /// The object that `@policy` made, or the composed policy.
     object: Py<PyAny>,
     untracked_reads: OnceLock<Vec<Arc<str>>>,
@@ -42,23 +42,23 @@ impl PythonPolicy {
     /// For an object that `@policy` made, the function itself is called, so that tracebacks begin there.
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
         let py = policy.py();
-        let (told, object, untracked_reads) =
+        let (reported, object, untracked_reads) =
             (ErrorTexts::new("the policy", limit), policy.clone().unbind(), OnceLock::new());
         let composition = policy.getattr(intern!(py, "composition")).ok();
         if let Some(composition) = composition.as_ref().and_then(|object| object.cast::<PyComposition>().ok()) {
             let policy = composition.get().0.clone();
-            return PythonPolicy { policy, limit, told, object, untracked_reads };
+            return PythonPolicy { policy, limit, reported, object, untracked_reads };
         }
         let function = policy.getattr(intern!(py, "function")).unwrap_or_else(|_| policy.clone());
         let policy = Composition::single(Part::Function(Arc::new(function.unbind())));
-        PythonPolicy { policy, limit, told, object, untracked_reads }
+        PythonPolicy { policy, limit, reported, object, untracked_reads }
     }
 
     fn decide_one(&self, py: Python<'_>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
         let entered = Entered::new(pkt.clone(), net.clone());
         let ticket = entered.ticket();
         let arguments = (PyPacket::new(ticket), PyNet::new(ticket)).into_pyobject(py);
-        let arguments = arguments.map_err(|error| PolicyError::Exception(self.told.text(py, &error)))?;
+        let arguments = arguments.map_err(|error| PolicyError::Exception(self.reported.text(py, &error)))?;
         let mut watched = None;
         self.policy.decide_by(pkt, net, &mut |part, pkt, _| match part {
             Part::Function(function) => self.answer(function.bind(py), &arguments, &mut watched, pkt),
@@ -94,7 +94,7 @@ impl PythonPolicy {
         let py = function.py();
         let view = PyRouteView(pkt.judged_route().unwrap_or_default());
         let arguments = (PyPacket::new(ticket), view, PyNet::new(ticket)).into_pyobject(py);
-        let arguments = arguments.map_err(|error| PolicyError::Exception(self.told.text(py, &error)))?;
+        let arguments = arguments.map_err(|error| PolicyError::Exception(self.reported.text(py, &error)))?;
         guard::verdict(&self.called(function, &arguments, watched)?)
     }
 
@@ -120,9 +120,9 @@ impl PythonPolicy {
             Ok(answer) => Ok(answer),
             Err(error) if error.is_instance_of::<Retry>(py) => Err(PolicyError::Retry),
             Err(error) if error.is_instance_of::<PolicyTimeout>(py) => {
-                Err(PolicyError::TimeLimit(self.told.text(py, &error)))
+                Err(PolicyError::TimeLimit(self.reported.text(py, &error)))
             }
-            Err(error) => Err(PolicyError::Exception(self.told.text(py, &error))),
+            Err(error) => Err(PolicyError::Exception(self.reported.text(py, &error))),
         }
     }
 }

@@ -41,8 +41,10 @@ impl Query {
     #[new]
     fn new(function: &Bound<'_, PyAny>) -> PyResult<Query> {
         let name: String = function.getattr("__qualname__")?.extract()?;
-        let asked =
-            Asked { function: function.clone().unbind(), told: ErrorTexts::new("the query", Duration::from_secs(1)) };
+        let asked = Asked {
+            function: function.clone().unbind(),
+            reported: ErrorTexts::new("the query", Duration::from_secs(1)),
+        };
         let ask = move |net: &Net, argument: &Value| Python::attach(|py| asked.answer(py, net, argument));
         Ok(Query { function: Function::new(&name, ask), name })
     }
@@ -67,7 +69,7 @@ impl Query {
 
 struct Asked {
     function: Py<PyAny>,
-    told: ErrorTexts,
+    reported: ErrorTexts,
 }
 
 impl Asked {
@@ -76,7 +78,7 @@ impl Asked {
             if error.is_instance_of::<Retry>(py) {
                 return Arc::from("it calls retry(), and queries don't wait");
             }
-            self.told.text(py, &error)
+            self.reported.text(py, &error)
         })
     }
 

@@ -205,9 +205,9 @@ pub mod tests {
             vec![unsure.clone()],
         ];
         let made = rows("maple", &setting(1, 16), rounds, &[(1000, 700.0)]);
-        let told = |row: &Row| (row.middle.leaves, row.rounds, row.middle.flows, row.fastest, row.heap_bytes);
+        let reported = |row: &Row| (row.middle.leaves, row.rounds, row.middle.flows, row.fastest, row.heap_bytes);
         assert_eq!(
-            made.iter().map(told).collect::<Vec<_>>(),
+            made.iter().map(reported).collect::<Vec<_>>(),
             [(1000, 3, 20.0, 30.0, Some(700.0)), (100_000, 2, 3.0, 4.0, None)]
         );
         let unsure = Results::new(rows("maple", &setting(1, 16), vec![vec![unsure]], &[]));

@@ -154,14 +154,14 @@ mod tests {
         made.extend(rows("builtin:shortest-path", &setting(1, 1000), rounds(0.9), &[]));
         made.extend(rows("other", &setting(1, 16), rounds(0.001), &[]));
         let verdicts = judge_rows(&made);
-        let told = |start: &str| -> Vec<(&str, bool)> {
+        let reported = |start: &str| -> Vec<(&str, bool)> {
             let fits = verdicts.iter().filter(|verdict| verdict.what.starts_with(start));
             fits.map(|verdict| (verdict.measured.as_str(), verdict.is_met)).collect()
         };
-        assert_eq!(told("flows/s"), [("100000", false), ("90000", false)]);
-        assert_eq!(told("time a flow, 1000 to 100000 leaves"), [("2.00", false), ("2.00", false)]);
-        assert_eq!(told("time a flow, 16 to 1000 ports"), [("1.11", true), ("1.11", true)]);
-        assert_eq!(told("flow-mods"), [("1.50", true); 2]);
+        assert_eq!(reported("flows/s"), [("100000", false), ("90000", false)]);
+        assert_eq!(reported("time a flow, 1000 to 100000 leaves"), [("2.00", false), ("2.00", false)]);
+        assert_eq!(reported("time a flow, 16 to 1000 ports"), [("1.11", true), ("1.11", true)]);
+        assert_eq!(reported("flow-mods"), [("1.50", true); 2]);
         assert!(table(&verdicts).to_string().contains("missed"));
     }
 

@@ -26,8 +26,8 @@ fn answer(what: &str, arguments: &[&str]) -> Value {
     let mut command = Command::new(PROGRAM);
     command.args([what, "--json"]).args(arguments).current_dir(root);
     let output = command.output().expect("the program runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+    let reported = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {reported}"))
 }
 
 fn flows(arguments: &[&str]) -> Value {
@@ -38,8 +38,8 @@ fn flows(arguments: &[&str]) -> Value {
 fn assert_refused(what: &str, wrong: &[(&[&str], &str)]) {
     for (arguments, says) in wrong {
         let output = Command::new(PROGRAM).arg(what).args(*arguments).output().expect("the program runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.contains(says), "{arguments:?}: {told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && reported.contains(says), "{arguments:?}: {reported}");
     }
 }
 
@@ -63,8 +63,8 @@ fn flows_end_on_lines_of_both_versions_and_are_counted_with_their_rules() {
     // With few flows under way some are left to be measured.
     let rest =
         ["--window", "2", "--lines", "1,3", "--of", "1.0,1.3", "--plot", plots.path().to_str().expect("a plain path")];
-    let told = flows(&[&small[..], &rest[..]].concat());
-    let rows = told["rows"].as_array().expect("rows");
+    let reported = flows(&[&small[..], &rest[..]].concat());
+    let rows = reported["rows"].as_array().expect("rows");
     let place = |row: &Value| (row["of"].to_string(), row["line"].as_u64(), row["leaves"].as_u64());
     let places: Vec<_> = rows.iter().map(place).collect();
     let expected: Vec<_> = ["\"1.0\"", "\"1.3\""]
@@ -72,7 +72,7 @@ fn flows_end_on_lines_of_both_versions_and_are_counted_with_their_rules() {
         .flat_map(|of| [1, 3].map(|line| (of, line)))
         .flat_map(|(of, line)| [5, 20].map(|leaves| (of.to_owned(), Some(line), Some(leaves))))
         .collect();
-    assert_eq!(places, expected, "{told:#}");
+    assert_eq!(places, expected, "{reported:#}");
     for row in rows {
         let value = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} in {row}"));
         assert!(value("flows") > 0.0 && value("fastest") >= value("flows") && value("ceiling") > 0.0, "{row}");
@@ -80,7 +80,7 @@ fn flows_end_on_lines_of_both_versions_and_are_counted_with_their_rules() {
         assert!(value("heap_bytes") > 0.0, "the controller counts its heap: {row}");
         assert_eq!(row["core_rules"].is_u64(), row["line"] == 3, "{row}");
     }
-    assert!(told["targets"].as_array().is_some_and(|targets| !targets.is_empty()), "{told}");
+    assert!(reported["targets"].as_array().is_some_and(|targets| !targets.is_empty()), "{reported}");
     let drawn = std::fs::read_to_string(plots.path().join("new-flows-against-length.svg")).expect("it is drawn");
     assert!(drawn.contains("builtin:shortest-path"), "{drawn}");
 }
@@ -90,11 +90,15 @@ fn rules_of_the_core_are_counted_when_all_pairs_have_talked() {
     if has_no_maple() {
         return;
     }
-    let told = flows(&["--all-pairs", "tree:2,2"]);
-    assert_eq!((figure(&told, "hosts"), figure(&told, "pairs")), ("4", "9"), "3 of 12 were announcements: {told}");
-    assert_eq!(figure(&told, "flows that ended"), "9", "{told}");
-    assert!(number(&told, "rules of the busiest switch without") > 0.0, "{told}");
-    assert_eq!(told["targets"][0]["what"], "rules of a core switch");
+    let reported = flows(&["--all-pairs", "tree:2,2"]);
+    assert_eq!(
+        (figure(&reported, "hosts"), figure(&reported, "pairs")),
+        ("4", "9"),
+        "3 of 12 were announcements: {reported}"
+    );
+    assert_eq!(figure(&reported, "flows that ended"), "9", "{reported}");
+    assert!(number(&reported, "rules of the busiest switch without") > 0.0, "{reported}");
+    assert_eq!(reported["targets"][0]["what"], "rules of a core switch");
 }
 
 #[test]
@@ -102,11 +106,14 @@ fn flows_come_out_again_when_a_link_has_failed() {
     if has_no_maple() {
         return;
     }
-    let told = flows(&["--failover", "ring:4", "--hosts", "3", "--leaves", "8"]);
-    assert!(number(&told, "flows over the link") >= 8.0 && number(&told, "routes over the link") >= 1.0, "{told}");
-    assert!(number(&told, "flow-mods") > 0.0, "{told}");
-    let doubts = told["doubts"].as_array().expect("doubts");
-    assert!(doubts.is_empty(), "each flow comes out again: {told}");
+    let reported = flows(&["--failover", "ring:4", "--hosts", "3", "--leaves", "8"]);
+    assert!(
+        number(&reported, "flows over the link") >= 8.0 && number(&reported, "routes over the link") >= 1.0,
+        "{reported}"
+    );
+    assert!(number(&reported, "flow-mods") > 0.0, "{reported}");
+    let doubts = reported["doubts"].as_array().expect("doubts");
+    assert!(doubts.is_empty(), "each flow comes out again: {reported}");
 }
 
 #[test]
@@ -114,10 +121,10 @@ fn a_flood_is_set_beside_what_it_costs() {
     if has_no_maple() {
         return;
     }
-    let told = flows(&["--flood-port", "2000", "--flood-rate", "20000", "--limit", "1s", "--settle", "1s"]);
-    assert!(number(&told, "addresses that came within the limit") > 0.0, "{told}");
-    assert!(number(&told, "new flows a second of another port, without the flood") > 0.0, "{told}");
-    assert_eq!(told["targets"].as_array().map(Vec::len), Some(2), "{told}");
+    let reported = flows(&["--flood-port", "2000", "--flood-rate", "20000", "--limit", "1s", "--settle", "1s"]);
+    assert!(number(&reported, "addresses that came within the limit") > 0.0, "{reported}");
+    assert!(number(&reported, "new flows a second of another port, without the flood") > 0.0, "{reported}");
+    assert_eq!(reported["targets"].as_array().map(Vec::len), Some(2), "{reported}");
 }
 
 #[test]
@@ -125,8 +132,8 @@ fn links_are_counted_as_they_are_discovered() {
     if has_no_maple() {
         return;
     }
-    let told = flows(&["--discovery", "6", "--settle", "500ms", "--limit", "500ms"]);
-    assert_eq!((figure(&told, "ring: links known"), figure(&told, "tree: links known")), ("6 of 6", "5 of 5"));
+    let reported = flows(&["--discovery", "6", "--settle", "500ms", "--limit", "500ms"]);
+    assert_eq!((figure(&reported, "ring: links known"), figure(&reported, "tree: links known")), ("6 of 6", "5 of 5"));
 }
 
 #[test]
@@ -155,16 +162,16 @@ fn a_sweep_offers_rates_between_the_hosts_of_a_network_and_draws_the_delay() {
     let folder = plots.path().to_str().expect("it is text");
     let sweep = ["--topology", "ring:3", "--windows", "4", "--rates", "0.2,0.4", "--of", "1.3"];
     let brief = ["--rounds", "1", "--duration", "300ms", "--warmup", "300ms", "--settle", "1s", "--plot", folder];
-    let told = answer("throughput", &[&sweep[..], &brief].concat());
-    assert_eq!(told["packets"], "requests between the hosts of ring:3");
-    let points = told["controllers"][0]["points"].as_array().expect("there are points");
-    assert_eq!(points.len(), 3, "{told}");
+    let reported = answer("throughput", &[&sweep[..], &brief].concat());
+    assert_eq!(reported["packets"], "requests between the hosts of ring:3");
+    let points = reported["controllers"][0]["points"].as_array().expect("there are points");
+    assert_eq!(points.len(), 3, "{reported}");
     for (point, share) in points.iter().zip([None, Some(0.2), Some(0.4)]) {
-        assert_eq!(point["switches"], 3, "{told}");
-        assert!(point["answers"].as_f64() > Some(0.0) && point["p95"].as_f64() > Some(0.0), "{told}");
+        assert_eq!(point["switches"], 3, "{reported}");
+        assert!(point["answers"].as_f64() > Some(0.0) && point["p95"].as_f64() > Some(0.0), "{reported}");
         let most = points[0]["answers"].as_f64().expect("a number");
         let offered = point["offered"].as_f64().map(|offered| (offered / most * 1e6).round() / 1e6);
-        assert_eq!(offered, share, "{told}");
+        assert_eq!(offered, share, "{reported}");
     }
     let drawn = std::fs::read_to_string(plots.path().join("delay-against-offered-rate.svg")).expect("it is drawn");
     assert!(drawn.contains("maple, median") && drawn.contains("95th percentile"), "{drawn}");

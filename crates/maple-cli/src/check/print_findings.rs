@@ -62,7 +62,7 @@ struct Found<'a> {
 impl Found<'_> {
     fn json(&self, with_constraints: bool) -> Value {
         let Found { check, suspicions, size, verdicts, coverage } = *self;
-        let mut told = json!({
+        let mut reported = json!({
             "source": suspicions.iter().map(suspicion_json).collect::<Vec<_>>(),
             "runs": check.faults().findings().map(finding_json).collect::<Vec<_>>(),
             "failures": check.faults().failures().map(|(error, counted)| counted_json("error", error, counted)).collect::<Vec<_>>(),
@@ -75,9 +75,9 @@ impl Found<'_> {
             "coverage": coverage_json(coverage),
         });
         if with_constraints {
-            told["constraints"] = verdicts.iter().map(ConstraintResult::json).collect();
+            reported["constraints"] = verdicts.iter().map(ConstraintResult::json).collect();
         }
-        told
+        reported
     }
 
     /// Writes the findings for people. `depends`: whether the policy depends on untracked state.

@@ -255,7 +255,7 @@ mod tests {
         Document::parse(Path::new("m.toml"), text.to_owned()).unwrap_or_else(|problem| panic!("{problem}"))
     }
 
-    fn told(document: Document) -> Vec<String> {
+    fn reported(document: Document) -> Vec<String> {
         document.problems().iter().map(ToString::to_string).collect()
     }
 
@@ -272,7 +272,7 @@ mod tests {
             switch.end();
         }
         assert_eq!(
-            told(document),
+            reported(document),
             [
                 "m.toml:3: switches.a: missing is missing",
                 "m.toml:5: switches.a.edges: unknown key; did you mean \"edge\"?",
@@ -296,6 +296,6 @@ mod tests {
         let mut entry = |name: &str| root.get(name).expect("it is there");
         assert_eq!((entry("a").text(), entry("b").number(0), entry("c").number(0)), (None, None, None));
         assert!(entry("a").section().is_none() && entry("a").sections().is_empty() && entry("d").items().is_empty());
-        assert_eq!(told(document).len(), 6);
+        assert_eq!(reported(document).len(), 6);
     }
 }

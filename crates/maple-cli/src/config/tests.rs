@@ -266,7 +266,7 @@ fn ports_may_be_reserved_ones() {
 
 #[test]
 fn facts_that_contradict_each_other_are_refused() {
-    let told = |text: &str| wrong(text).join("\n");
+    let reported = |text: &str| wrong(text).join("\n");
     let s = "[switches.s]\ndpid = \"1\"\n";
     for (more, why) in [
         ("edge = \"1-5\"\nlink = 5\n", "port 5 is an edge port and a link port"),
@@ -290,8 +290,8 @@ fn facts_that_contradict_each_other_are_refused() {
             "::1 is an address of h too",
         ),
     ] {
-        let told = told(&format!("{s}{more}"));
-        assert!(told.contains(why), "{told}");
+        let reported = reported(&format!("{s}{more}"));
+        assert!(reported.contains(why), "{reported}");
     }
 }
 

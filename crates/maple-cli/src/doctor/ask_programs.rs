@@ -25,13 +25,13 @@ pub fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
         std::io::ErrorKind::NotFound => format!("there is no program {program}"),
         _ => format!("can't run {program}: {error}"),
     })?;
-    let (told, failed) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let (reported, failed) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let end = Instant::now() + TIME_LIMIT;
     let status = wait(&mut child, end).ok_or_else(|| format!("{program} did not end within {TIME_LIMIT:?}"))?;
     // A child of the program may keep a pipe open.
     let read = |from: Receiver<String>| from.recv_timeout(Duration::from_secs(1));
     if status {
-        return read(told).map_err(|_| format!("{program} ended, and another program holds its output open"));
+        return read(reported).map_err(|_| format!("{program} ended, and another program holds its output open"));
     }
     let said = read(failed).unwrap_or_default();
     let why = said.lines().last().unwrap_or("without a word");

@@ -296,11 +296,11 @@ mod tests {
         report.add(
             Finding::new(Severity::Error, FindingId::NoSwitch, "the controller").what("a").consequence("b").mend("c"),
         );
-        let told = text(&report, &Names::new(), false);
-        assert!(told.starts_with(
+        let reported = text(&report, &Names::new(), false);
+        assert!(reported.starts_with(
             "error no-switch: the controller: a\n  then: b\n  mend: c\n  page: docs/doctor.md#no-switch\n\n"
         ));
-        assert!(told.ends_with("not looked at:\n  that, because it is not there\n1 error, 0 warnings, 0 notes\n"));
+        assert!(reported.ends_with("not looked at:\n  that, because it is not there\n1 error, 0 warnings, 0 notes\n"));
         assert!(text(&report, &Names::new(), true).starts_with("\x1b[31merror\x1b[0m no-switch"));
     }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::options::{ApplyArgs, PlanArgs, default_control};
 use crate::output::{Colour, Painted, json_text, print_line, print_painted};
 use crate::policy::{PolicyLoader, absolute};
-use crate::reload::{told, warn};
+use crate::reload::{reported, warn};
 use crate::show::{hint, names};
 use maple_wire::counted;
 
@@ -92,7 +92,7 @@ pub fn apply(args: &ApplyArgs) -> anyhow::Result<u8> {
             Reload::Apply { name, sources, changes, decided, canary }
         }
     };
-    told("applied", request, args.control.as_deref(), args.json)
+    reported("applied", request, args.control.as_deref(), args.json)
 }
 
 /// The policy of a plan in a file, with fingerprints of the policy's files and of the changes, and the decisions.
@@ -355,8 +355,9 @@ rules: 1 to add, 1 to change, 0 to delete, at 1 switch
         assert_eq!(text(&plan(), false), expected);
         assert!(text(&plan(), true).contains("\x1b[31m2 lose"));
         let none = json!({ "packets": 20, "counts": {}, "rules": [], "differences": [], "errors": [] });
-        let told = "no change: 0 of 20 packets that the network has decided about go otherwise, and no rule changes\n";
-        assert_eq!(text(&none, false), told);
+        let reported =
+            "no change: 0 of 20 packets that the network has decided about go otherwise, and no rule changes\n";
+        assert_eq!(text(&none, false), reported);
     }
 
     #[test]

@@ -51,18 +51,18 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     let (began, tells) = (Instant::now(), !args.json);
     let replayed = again.run(&recorded, comparison.as_ref(), tells)?;
     let other = comparison.map(|comparison| decisions(&comparison.found()));
-    let mut told = document(&recorded, &replayed, began.elapsed(), other);
+    let mut reported = document(&recorded, &replayed, began.elapsed(), other);
     if args.network {
-        told["network"] = network::network(&replayed);
+        reported["network"] = network::network(&replayed);
     }
     if args.json {
-        print_line(json_text(&told));
+        print_line(json_text(&reported));
     } else {
         let mut text = Painted::for_terminal();
-        write(&mut text, &told, args);
+        write(&mut text, &reported, args);
         print_painted(&text)?;
     }
-    let is_same = told["identical"] == true && count(&told["other"]["counts"]) == 0;
+    let is_same = reported["identical"] == true && count(&reported["other"]["counts"]) == 0;
     Ok(if is_same { 0 } else { DIFFERS })
 }
 
@@ -190,37 +190,37 @@ fn document(recorded: &Recorded, replayed: &Replayed, took: Duration, other: Opt
 }
 
 /// Writes the outcome for people.
-fn write(out: &mut Painted, told: &Value, args: &ReplayArgs) {
+fn write(out: &mut Painted, reported: &Value, args: &ReplayArgs) {
     let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut text = String::new();
-    if !told["other"].is_null() {
-        packets(out, &told["other"], args.all, &Names::new());
-        let (all, changed) = (&told["other"]["packets"], count(&told["other"]["counts"]));
+    if !reported["other"].is_null() {
+        packets(out, &reported["other"], args.all, &Names::new());
+        let (all, changed) = (&reported["other"]["packets"], count(&reported["other"]["counts"]));
         let name = args.policy.as_deref().unwrap_or_default();
         text += &format!("{changed} of {all} packets would have gone otherwise by {name}\n");
     }
-    text += &network::text(&told["network"]);
+    text += &network::text(&reported["network"]);
     text += &format!(
         "{}: from {} to {}, {} shards\n{} events, {} messages to switches, {} of them flow-mods\n",
-        plain(&told["recording"]),
-        plain(&told["began"]),
-        plain(&told["ended"]),
-        told["shards"],
-        told["events"],
-        told["messages"],
-        told["flow_mods"],
+        plain(&reported["recording"]),
+        plain(&reported["began"]),
+        plain(&reported["ended"]),
+        reported["shards"],
+        reported["events"],
+        reported["messages"],
+        reported["flow_mods"],
     );
-    let number = |name: &str| told[name].as_f64().unwrap_or_default();
+    let number = |name: &str| reported[name].as_f64().unwrap_or_default();
     text += &format!(
         "replayed {:.1} s in {:.2} s: {:.0} times real time\n",
         number("seconds"),
         number("took"),
         number("speed")
     );
-    if told["is_cut"] == true {
+    if reported["is_cut"] == true {
         text += "the end of the recording is missing, so the last moments of the run are not replayed\n";
     }
-    match &told["difference"] {
+    match &reported["difference"] {
         Value::Null => text += "identical: every message is the same, byte for byte\n",
         first => {
             let at = match first["switch"].as_str() {

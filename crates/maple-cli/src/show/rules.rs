@@ -203,21 +203,24 @@ mod tests {
         let mut answer = answer();
         answer[0]["counted_seconds_ago"] = json!(61.4);
         (answer[0]["rules"][1]["n_packets"], answer[0]["rules"][1]["n_bytes"]) = (json!(3), json!(180));
-        let told = text(&answer, false);
-        assert!(told.starts_with("switch 1: 3 rules, 1 in table 0, 2 in table 1 (counted 61 s ago)\n"), "{told}");
-        assert!(told.contains("  cookie=0x1, table=1, n_packets=3, n_bytes=180, priority=7,dl_src="), "{told}");
-        assert!(told.contains("  cookie=0x1, priority=5 actions=goto_table:1"), "{told}");
+        let reported = text(&answer, false);
+        assert!(
+            reported.starts_with("switch 1: 3 rules, 1 in table 0, 2 in table 1 (counted 61 s ago)\n"),
+            "{reported}"
+        );
+        assert!(reported.contains("  cookie=0x1, table=1, n_packets=3, n_bytes=180, priority=7,dl_src="), "{reported}");
+        assert!(reported.contains("  cookie=0x1, priority=5 actions=goto_table:1"), "{reported}");
     }
 
     #[test]
     fn the_summary_comes_first_and_no_empty_comment() {
-        let told = text(&answer(), false);
+        let reported = text(&answer(), false);
         assert!(
-            told.starts_with(
+            reported.starts_with(
                 "switch 1: 3 rules, 1 in table 0, 2 in table 1\nswitch 2: 1 rule, 1 in table 0\nswitch 1\n"
             )
         );
-        assert!(!told.lines().any(|line| line.trim() == "#"), "{told}");
+        assert!(!reported.lines().any(|line| line.trim() == "#"), "{reported}");
         let many = json!([{"switch": "1", "rules": vec![json!({"flow": "priority=1 actions=drop", "why": "x"}); DEFAULT_SHOWN + 1]}]);
         assert!(text(&many, false).contains("501 rules: a SWITCH"));
         assert_eq!(text(&many, true).lines().count(), 1 + 1 + 1 + 501);

@@ -233,10 +233,10 @@ mod tests {
              run\nswitch 1: unreachable\nlink 1:1 - 1:2: gone\nport 1:1: down, was up, edge, is not there\nhost m: moved, was \
              at 1:3, is at 1:4\ndropped 5 packets at switch 1: acl.py:3 KeyError:\n    mac\n"
         );
-        let told = changes(&all);
-        assert!(told.starts_with(&expected), "{told}");
-        assert!(told.ends_with("3 further events left out\n"), "{told}");
-        assert!(told.contains("error run: a\n    b"), "{told}");
+        let reported = changes(&all);
+        assert!(reported.starts_with(&expected), "{reported}");
+        assert!(reported.ends_with("3 further events left out\n"), "{reported}");
+        assert!(reported.contains("error run: a\n    b"), "{reported}");
     }
 
     #[test]

@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn a_refusal_names_the_place_in_the_file() {
         let row = |at: &str| Row { at: at.into(), place: StatePlace::Var("mode".into()), value: Value::Null };
-        let told = located("7 is not a bool", "state.load.rows[1].value", &[row("a.csv:1"), row("a.csv:2")]);
-        assert_eq!(told.to_string(), "a.csv:2: 7 is not a bool; nothing is written");
+        let reported = located("7 is not a bool", "state.load.rows[1].value", &[row("a.csv:1"), row("a.csv:2")]);
+        assert_eq!(reported.to_string(), "a.csv:2: 7 is not a bool; nothing is written");
         assert_eq!(located("the disk is full", "state.load", &[]).to_string(), "the disk is full");
     }
 }

@@ -19,10 +19,10 @@ fn script(text: &str, options: &[&str]) -> (Option<i32>, String) {
     std::fs::write(&file, text).unwrap();
     let all = ["run", "builtin:shortest-path", "--emulate", "ring:4", "--script", file.path().to_str().unwrap()];
     let output = typed(&[&all, options].concat(), "");
-    (output.status.code(), told(&output))
+    (output.status.code(), reported(&output))
 }
 
-fn told(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -32,10 +32,13 @@ fn a_lesson_runs_from_a_file_on_both_versions_and_every_packet_is_judged() {
                   not h1 ping h3\nport s3 1 up\nh1 move s3\nwait 1s\nswitch s2 restart\nwait 2s\nh4 ping h1 2\n\
                   link s1 s4 delay 5ms\nh2 iperf h3 1s 1mbit\n";
     for version in ["1.0", "1.3"] {
-        let (status, told) = script(lesson, &["--of", version]);
-        assert_eq!(status, Some(0), "{told}");
-        assert!(told.contains("pingall: 12 of 12 answered") && told.contains("h2 iperf h3: 1mbit of 1mbit"), "{told}");
-        assert!(!told.contains("treated as f says                       0"), "{told}");
+        let (status, reported) = script(lesson, &["--of", version]);
+        assert_eq!(status, Some(0), "{reported}");
+        assert!(
+            reported.contains("pingall: 12 of 12 answered") && reported.contains("h2 iperf h3: 1mbit of 1mbit"),
+            "{reported}"
+        );
+        assert!(!reported.contains("treated as f says                       0"), "{reported}");
     }
 }
 
@@ -44,17 +47,17 @@ fn with_an_http_api_the_network_stays_after_its_traffic_and_the_last_line_names_
     let mut command = Command::new(env!("CARGO_BIN_EXE_maple"));
     command.args(["run", "builtin:shortest-path", "--emulate", "linear:2", "--traffic", "1s", "--http", "127.0.0.1:0"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut told = String::new();
+    let mut reported = String::new();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let last = loop {
         let mut line = String::new();
-        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it ended: {told}");
-        told += &line;
+        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it ended: {reported}");
+        reported += &line;
         if let Some((_, address)) = line.split_once("the network stays until Ctrl-C; ") {
             break address.trim().to_owned();
         }
     };
-    assert!(told.contains("treated as f says"), "it comes after the summary: {told}");
+    assert!(reported.contains("treated as f says"), "it comes after the summary: {reported}");
     let address = last.split_once("http://").and_then(|(_, rest)| rest.split('/').next()).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /v1/hosts HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -62,32 +65,32 @@ fn with_an_http_api_the_network_stays_after_its_traffic_and_the_last_line_names_
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("00:00:00:00:00:02"), "{answer}");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    lines.read_to_string(&mut told).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{told}");
+    lines.read_to_string(&mut reported).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{reported}");
 }
 
 #[test]
 fn a_command_that_fails_is_status_1_and_one_that_is_none_is_status_2() {
-    let (status, told) = script("h1 ping h2\nnot h1 ping h3\n", &[]);
-    assert!(status == Some(1) && told.contains(".maple:2: h1 ping h3: answered in"), "{told}");
-    let (status, told) = script("h1 ping h2\nh1 pong h3\n", &[]);
-    assert!(status == Some(2) && told.contains(".maple:2: h1 can't pong; did you mean h1 ping?"), "{told}");
+    let (status, reported) = script("h1 ping h2\nnot h1 ping h3\n", &[]);
+    assert!(status == Some(1) && reported.contains(".maple:2: h1 ping h3: answered in"), "{reported}");
+    let (status, reported) = script("h1 ping h2\nh1 pong h3\n", &[]);
+    assert!(status == Some(2) && reported.contains(".maple:2: h1 can't pong; did you mean h1 ping?"), "{reported}");
 }
 
 #[test]
 fn what_is_lost_on_a_lossy_link_is_not_the_policys_fault() {
-    let (status, told) = script("h1 ping h2\nlink s1 s2 loss 30%\nh1 iperf h2 1s 2mbit\n", &["--seed", "5"]);
-    assert!(status == Some(0) && told.contains("lost by links, meters, failures"), "{told}");
+    let (status, reported) = script("h1 ping h2\nlink s1 s2 loss 30%\nh1 iperf h2 1s 2mbit\n", &["--seed", "5"]);
+    assert!(status == Some(0) && reported.contains("lost by links, meters, failures"), "{reported}");
 }
 
 #[test]
 fn the_console_answers_and_goes_on_after_mistakes() {
     let all = ["run", "builtin:shortest-path", "--emulate", "linear:2", "--console"];
     let output = typed(&all, "h1 png h2\nh1 ping h2\nshow links\nexit\n");
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let reported = reported(&output);
+    assert_eq!(output.status.code(), Some(0), "{reported}");
     for said in ["did you mean h1 ping?", "h1 ping h2: answered in", "s1:2 - s2:2"] {
-        assert!(told.contains(said), "{said} in {told}");
+        assert!(reported.contains(said), "{said} in {reported}");
     }
 }
 
@@ -97,8 +100,8 @@ fn the_console_asks_the_controller_of_its_process_and_both_know_the_names() {
     let asked = "h1 ping 10.0.0.2\nexplain --from h1 --to s2:1\nshow rules s1\nshow rules --host h1 --table 1\n\
                  show ports s2\nshow hosts\nshow emulated links\nshow names\nshow rule\nshow tables s9\nstate get x\n";
     let output = typed(&all, asked);
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let reported = reported(&output);
+    assert_eq!(output.status.code(), Some(0), "{reported}");
     for said in [
         "h1 ping h2: answered in",
         "h1 (s1:1) → h2 (s2:1)  icmp 10.0.0.1 > 10.0.0.2 echo request  forwarded by builtin.rs:",
@@ -114,18 +117,18 @@ fn the_console_asks_the_controller_of_its_process_and_both_know_the_names() {
         "\"s9\" is not a switch",
         "there is no table x",
     ] {
-        assert!(told.contains(said), "{said} in {told}");
+        assert!(reported.contains(said), "{said} in {reported}");
     }
 }
 
 #[test]
 fn questions_of_a_script_are_read_before_anything_is_done() {
-    let (status, told) = script("h1 ping h3\nexplain --from h1 --to h3\nnot state get nothing\n", &[]);
-    assert!(status == Some(0) && told.contains("leaves by s3:1 to h3"), "{told}");
-    let (status, told) = script("h1 ping h3\nshow rule\n", &[]);
-    assert!(status == Some(2) && told.contains(".maple:2: error: unrecognized subcommand"), "{told}");
-    let (status, told) = script("state get nothing\n", &[]);
-    assert!(status == Some(1) && told.contains(".maple:1: there is no table nothing"), "{told}");
+    let (status, reported) = script("h1 ping h3\nexplain --from h1 --to h3\nnot state get nothing\n", &[]);
+    assert!(status == Some(0) && reported.contains("leaves by s3:1 to h3"), "{reported}");
+    let (status, reported) = script("h1 ping h3\nshow rule\n", &[]);
+    assert!(status == Some(2) && reported.contains(".maple:2: error: unrecognized subcommand"), "{reported}");
+    let (status, reported) = script("state get nothing\n", &[]);
+    assert!(status == Some(1) && reported.contains(".maple:1: there is no table nothing"), "{reported}");
 }
 
 #[test]
@@ -135,8 +138,8 @@ fn a_controller_that_is_not_there_is_reported_once() {
     drop(free);
     let commands = "wait 1s\nshow switches\nstate list\n";
     let output = typed(&["emulate", "linear:5", "--controller", &address, "--console"], commands);
-    let told = told(&output);
-    assert_eq!(told.matches(&format!("{address}: connection refused")).count(), 1, "{told}");
-    assert!(told.contains("s1     not connected"), "{told}");
-    assert!(told.contains("state asks a controller in the same process"), "{told}");
+    let reported = reported(&output);
+    assert_eq!(reported.matches(&format!("{address}: connection refused")).count(), 1, "{reported}");
+    assert!(reported.contains("s1     not connected"), "{reported}");
+    assert!(reported.contains("state asks a controller in the same process"), "{reported}");
 }

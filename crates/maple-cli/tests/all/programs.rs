@@ -156,8 +156,8 @@ fn blocklist_is_obeyed() {
 
 #[test]
 fn topology_is_obeyed_and_tells_of_the_ring() {
-    let told = text(&obeys("topology").stdout);
-    assert!(told.contains("switch 1 is there") && told.contains("link 1:2 - 2:2 is there"), "{told}");
+    let reported = text(&obeys("topology").stdout);
+    assert!(reported.contains("switch 1 is there") && reported.contains("link 1:2 - 2:2 is there"), "{reported}");
 }
 
 #[test]
@@ -194,11 +194,11 @@ fn a_check_says_what_it_covered_and_starts_with_the_packets_of_a_capture() {
     let options = ["--pause", "0", "--packets", "60", "--json", "--pcap", capture.to_str().expect("a plain path")];
     let output = maple(&[&["check", "builtin:secure-routing"], &options[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let coverage = &told["coverage"];
+    let reported: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let coverage = &reported["coverage"];
     assert_eq!(coverage["packets"].as_u64().zip(coverage["made"].as_u64()), Some((60, 58)), "two were in the capture");
     assert_eq!(coverage["runs"].as_u64(), Some(60 * 5), "twice, and in three rounds");
-    assert_eq!((coverage["failed"].as_u64(), told["runs"].as_array().map(Vec::len)), (Some(0), Some(0)));
+    assert_eq!((coverage["failed"].as_u64(), reported["runs"].as_array().map(Vec::len)), (Some(0), Some(0)));
     let output = maple(&["check", "builtin:learning-switch"]);
     assert_eq!(output.status.code(), Some(2), "handlers are no policies");
 }
@@ -273,8 +273,11 @@ fn options_that_would_do_nothing_are_refused() {
 fn a_question_to_nobody_says_where_somebody_may_be() {
     let output = maple(&["show", "rules", "--control", "/nonexistent/maple.sock"]);
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    assert!(told.contains("no controller at /nonexistent/maple.sock") && told.contains("--control PATH"), "{told}");
+    let reported = text(&output.stderr);
+    assert!(
+        reported.contains("no controller at /nonexistent/maple.sock") && reported.contains("--control PATH"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -285,9 +288,9 @@ fn output_that_nobody_reads_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told = text(&output.stderr);
-    let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("note: this build")).collect();
-    assert!(told.is_empty(), "{told:?}");
+    let reported = text(&output.stderr);
+    let reported: Vec<&str> = reported.lines().filter(|line| !line.starts_with("note: this build")).collect();
+    assert!(reported.is_empty(), "{reported:?}");
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub struct Replica {
     /// What the owner was told last.
     gate: Gate,
     /// The generation in which the owner was told to lead.
-    told: Option<u64>,
+    reported: Option<u64>,
 }
 
 impl Replica {
@@ -147,7 +147,7 @@ impl Replica {
             is_stalled: false,
             store_answers: true,
             gate: Gate::NotMaster,
-            told: None,
+            reported: None,
         }
     }
 
@@ -218,7 +218,7 @@ impl Replica {
     fn on_follow(&mut self, out: &mut Vec<ReplicaAction>) {
         self.end_mastery();
         self.role = Role::Follows;
-        self.told = None;
+        self.reported = None;
         match self.copy {
             _ if self.is_watching => {}
             Copy::At(head) => self.watch(head + 1, out),
@@ -339,7 +339,7 @@ impl Replica {
         if std::mem::take(&mut self.is_watching) {
             out.push(ReplicaAction::Unwatch);
         }
-        if self.told.replace(generation) != Some(generation) {
+        if self.reported.replace(generation) != Some(generation) {
             out.push(ReplicaAction::Ready(generation));
         }
     }
@@ -416,8 +416,8 @@ impl Replica {
             }
         }
         let Some((record, revision)) = head else { return };
-        let told = Head::of(record.as_ref(), &self.options.format);
-        match (&self.copy, told) {
+        let reported = Head::of(record.as_ref(), &self.options.format);
+        match (&self.copy, reported) {
             (Copy::Unknown | Copy::Giving(_), _) => {}
             (Copy::At(_), Ok(head)) if head.is_complete => {
                 self.copy = Copy::Giving(revision);

@@ -231,9 +231,9 @@ fn the_first_master_writes_what_it_has_in_parts_of_which_the_last_one_counts() {
         let actions = owned.tell(ReplicaEvent::Committed(revision));
         sent.push(batch(actions));
     }
-    let told: Vec<_> = sent.iter().map(|batch| (&batch.value[..], batch.rows.len())).collect();
+    let reported: Vec<_> = sent.iter().map(|batch| (&batch.value[..], batch.rows.len())).collect();
     let wanted: [(&[u8], usize); 3] = [(b"2 20 2 begun", 127), (b"2 20 3 complete", 73), (b"2 20 4 complete", 1)];
-    assert_eq!(told, wanted);
+    assert_eq!(reported, wanted);
     // A standby takes a state that was only begun for none.
     let mut other = Owned::new();
     drop(other.tell(ReplicaEvent::Woken));

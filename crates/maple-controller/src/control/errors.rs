@@ -58,7 +58,7 @@ impl Handle {
         // A file that still fails is listed also if its report is old.
         let is_told = |news: &FileNews| {
             let last = recent.iter().rev().find_map(|(_, notice)| match notice {
-                Notice::File(told) if told.file == news.file => Some(&told.condition),
+                Notice::File(reported) if reported.file == news.file => Some(&reported.condition),
                 _ => None,
             });
             last.is_some_and(|last| !matches!(last, Condition::Mended(..)))

@@ -516,7 +516,7 @@ fn write_line(writer: &mut UnixStream, mut answer: Value) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn told(program: &str, answer: &str) -> String {
+    fn reported(program: &str, answer: &str) -> String {
         answer_for(program.parse().expect("a version"), answer)
             .map_or_else(|error| error.to_string(), |ok| ok.to_string())
     }
@@ -526,9 +526,9 @@ mod tests {
         let old =
             r#"{"error":"show: must be one of switches, links, not \"weather\"","field":"show","protocol":"1.0"}"#;
         let refusal = r#"show: must be one of switches, links, not "weather""#;
-        assert_eq!(told("1.0", old), refusal);
+        assert_eq!(reported("1.0", old), refusal);
         assert_eq!(
-            told("1.2", old),
+            reported("1.2", old),
             format!("{refusal} (the controller speaks version 1.0 of the control protocol, and this program 1.2)")
         );
         let other = |controller, program| {
@@ -539,10 +539,10 @@ mod tests {
         };
         // A major version that differs is refused even if the answer could be read: it may mean something else.
         for answer in [r#"{"ok":[],"protocol":"2.0"}"#, r#"{"error":"no","protocol":"2.0"}"#, r#"{"protocol":"2.0"}"#] {
-            assert_eq!(told("1.3", answer), other("2.0", "1.3"));
+            assert_eq!(reported("1.3", answer), other("2.0", "1.3"));
         }
-        assert_eq!(told("2.0", r#"{"ok":[],"protocol":"1.3"}"#), other("1.3", "2.0"));
-        assert_eq!(told("1.0", r#"{"ok":[],"protocol":"1.7"}"#), "[]", "what is added does not disturb");
-        assert_eq!(told("1.0", r#"{"ok":[]}"#), "[]", "the first controllers did not say");
+        assert_eq!(reported("2.0", r#"{"ok":[],"protocol":"1.3"}"#), other("1.3", "2.0"));
+        assert_eq!(reported("1.0", r#"{"ok":[],"protocol":"1.7"}"#), "[]", "what is added does not disturb");
+        assert_eq!(reported("1.0", r#"{"ok":[]}"#), "[]", "the first controllers did not say");
     }
 }

@@ -332,10 +332,10 @@ mod tests {
             hosts: vec![(one, host(at(1, 3))), (two, host(at(1, 3)))],
             ..Surroundings::default()
         };
-        let told: Vec<String> = corrections(&presumed, &now).iter().map(|event| format!("{event:?}")).collect();
-        assert!(told[0].starts_with("LinkDown") && told[0].contains("2"), "{told:?}");
-        assert!(told[1].starts_with("PortIsNew"), "{told:?}");
-        assert!(told[2].starts_with("Write") && !told[2].contains("Some"), "{told:?}");
-        assert!(told[3].starts_with("Presume") && told.len() == 4, "{told:?}");
+        let reported: Vec<String> = corrections(&presumed, &now).iter().map(|event| format!("{event:?}")).collect();
+        assert!(reported[0].starts_with("LinkDown") && reported[0].contains("2"), "{reported:?}");
+        assert!(reported[1].starts_with("PortIsNew"), "{reported:?}");
+        assert!(reported[2].starts_with("Write") && !reported[2].contains("Some"), "{reported:?}");
+        assert!(reported[3].starts_with("Presume") && reported.len() == 4, "{reported:?}");
     }
 }

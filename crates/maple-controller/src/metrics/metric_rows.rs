@@ -229,11 +229,11 @@ mod tests {
         let mut names = Names::new();
         names.add("core", Named::Switch(Dpid(1))).expect("nothing else has this name");
         let rows = switch_rows(switches(&mut shards), &names).rows;
-        let told: Vec<_> = rows
+        let reported: Vec<_> = rows
             .iter()
             .map(|row| (&*row.dp_id, &*row.dp_name, row.metrics.counters.packet_ins, row.metrics.now.is_some()))
             .collect();
-        assert_eq!(told, [("0x1", "core", 7, true), ("0x2", "0x2", 7, false)]);
+        assert_eq!(reported, [("0x1", "core", 7, true), ("0x2", "0x2", 7, false)]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(super) struct SwitchRole {
     /// The time when to ask again to be master.
     again: Option<Time>,
     /// What was reported last. It is reported again only after a mastery.
-    told: Option<RoleNews>,
+    reported: Option<RoleNews>,
 }
 
 impl SwitchRole {
@@ -109,7 +109,7 @@ impl Session {
 
     /// Reports whether the switch is claimed, and another controller may be its master.
     pub fn is_standby(&self) -> bool {
-        self.role.as_ref().is_some_and(|role| role.told.is_some())
+        self.role.as_ref().is_some_and(|role| role.reported.is_some())
     }
 
     /// Takes what the cluster says of this controller, with a number that grows, unless something later is known. Nothing
@@ -211,7 +211,7 @@ impl Session {
         if !matches!(self.phase, Phase::Standby) {
             return debug_assert!(false, "only a standby becomes master: {:?}", self.phase);
         }
-        self.role.iter_mut().for_each(|role| role.told = None);
+        self.role.iter_mut().for_each(|role| role.reported = None);
         self.ask_for_features(now, out);
     }
 
@@ -229,7 +229,7 @@ impl Session {
     fn tell(&mut self, news: RoleNews, out: &mut Vec<Output>) {
         if let Some(role) = &mut self.role
             && role.dpid.is_some()
-            && role.told.replace(news) != Some(news)
+            && role.reported.replace(news) != Some(news)
         {
             out.push(Output::Role(news));
         }

@@ -179,9 +179,9 @@ fn the_history_has_the_process_and_the_user_that_asked() {
     let changes = history["ok"].as_array().expect("a list");
     let pid = std::process::id();
     let own: Vec<&Value> = changes.iter().filter(|change| change["pid"] == pid).collect();
-    let told: Vec<(&Value, &Value)> = own.iter().map(|change| (&change["what"], &change["by"])).collect();
+    let reported: Vec<(&Value, &Value)> = own.iter().map(|change| (&change["what"], &change["by"])).collect();
     let by = ["`maple state set`", "`maple reload`"].map(|command| json!(format!("{command} (pid {pid})")));
-    assert_eq!(told, [(&json!("set"), &by[0]), (&json!("reload"), &by[1])]);
+    assert_eq!(reported, [(&json!("set"), &by[0]), (&json!("reload"), &by[1])]);
     let user = rustix::process::geteuid().as_raw();
     for change in own {
         assert_eq!((&change["kind"], &change["user"]), (&json!("process"), &json!(user)));

@@ -217,9 +217,10 @@ fn a_policy_that_panics_stops_nothing_and_is_reported_once() {
         maple.handle.stats().unwrap().total.engine.policy_errors >= 3
     });
     let errors = maple.handle.errors();
-    let told: Vec<_> = errors.iter().filter(|error| error.text.contains("the policy panicked: f is broken")).collect();
-    assert_eq!(told.len(), 1);
-    assert!(told[0].packets >= Some(3), "{told:?}");
+    let reported: Vec<_> =
+        errors.iter().filter(|error| error.text.contains("the policy panicked: f is broken")).collect();
+    assert_eq!(reported.len(), 1);
+    assert!(reported[0].packets >= Some(3), "{reported:?}");
     assert_eq!((maple.handle.failure(), maple.connected().len()), (None, 1));
 }
 

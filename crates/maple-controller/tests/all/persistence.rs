@@ -172,8 +172,8 @@ fn a_file_of_another_format_is_refused_and_left_as_it_is() {
     };
     write("3");
     let error = start(&file).expect_err("the format is unknown").to_string();
-    let told = "has format 3, and this version of Maple reads format 2; it was not changed";
-    assert_eq!(error, format!("the state file {} {told}", file.display()));
+    let reported = "has format 3, and this version of Maple reads format 2; it was not changed";
+    assert_eq!(error, format!("the state file {} {reported}", file.display()));
     write("2");
     start(&file).expect("its format is known").stop();
 }

@@ -117,7 +117,7 @@ fn standbys_that_never_led_take_over_without_changing_a_rule() {
         let standbys: Vec<&Maple> = (0..all.len()).filter(|at| *at != master).map(|at| &all[at].1.0).collect();
         all_have_a_copy(&all[master].1.0, all[master].0, &standbys);
         assert_eq!(copy(standbys[0])["trouble"], json!(null));
-        let (told, mut hosts) = (flow_mods(&emulation), all[master].1.0.handle.hosts());
+        let (reported, mut hosts) = (flow_mods(&emulation), all[master].1.0.handle.hosts());
         hosts.sort_by_key(|(mac, _)| *mac);
 
         // The master ends: its connections first.
@@ -134,7 +134,7 @@ fn standbys_that_never_led_take_over_without_changing_a_rule() {
         all_reach_each_other(&emulation);
         // Whatever it still has to say, it has said.
         rest(&members[next].0, &emulation);
-        assert_eq!(flow_mods(&emulation), told);
+        assert_eq!(flow_mods(&emulation), reported);
         all = known.into_iter().zip(members).collect();
     }
     emulation.stop().unwrap();

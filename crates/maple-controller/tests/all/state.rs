@@ -107,9 +107,9 @@ fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
         ask(StateRequest::Get(StatePlace::Var("mood".into()))),
         Err("there is no variable mood; did you mean mode?".to_owned())
     );
-    let told = |place| only_known(place).expect_err("nobody knows that name");
-    assert_eq!(told(StatePlace::Var("modes".into())), "there is no variable modes; did you mean mode?");
-    assert_eq!(told(key("mode", "night")), "mode is a variable, not a table: `--var` says so");
+    let reported = |place| only_known(place).expect_err("nobody knows that name");
+    assert_eq!(reported(StatePlace::Var("modes".into())), "there is no variable modes; did you mean mode?");
+    assert_eq!(reported(key("mode", "night")), "mode is a variable, not a table: `--var` says so");
     assert_eq!(only_known(StatePlace::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
     maple.handle.store().declare_var("speed", Value::from(7i64));
     assert_eq!(ask(StateRequest::Get(StatePlace::Var("speed".into()))), Ok(json!(7)));

@@ -29,13 +29,13 @@ fn with(tls: &Arc<Tls>, deadlines: Deadlines) -> Maple {
 /// Returns the notice of the end of the connection that was just refused.
 fn refusal(maple: &Maple, stream: TcpStream) -> String {
     Peer::begin_on(stream, 1).pump(LONG, |_, _| false);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     eventually("it is told", || {
-        told.extend(maple.notices());
-        told.iter().any(|notice| notice.contains("ended: "))
+        reported.extend(maple.notices());
+        reported.iter().any(|notice| notice.contains("ended: "))
     });
-    told.retain(|notice| notice.contains("ended: "));
-    told.remove(0)
+    reported.retain(|notice| notice.contains("ended: "));
+    reported.remove(0)
 }
 
 #[test]
@@ -271,10 +271,10 @@ fn wrong_files_are_named() {
     let line = authority.folder.path().join("line.key");
     for text in [key.replace('\n', ""), key.replace('\n', "\\n"), key.replace("-----END", "-----XXX")] {
         fs::write(&line, &text).expect("it is written");
-        let told = error(&|files| files.key = line.clone());
+        let reported = error(&|files| files.key = line.clone());
         let bytes: Vec<String> = text.bytes().skip(40).take(8).map(|byte| byte.to_string()).collect();
-        assert!(!told.contains(&bytes.join(", ")), "{told}");
-        says(told, "line.key: ");
+        assert!(!reported.contains(&bytes.join(", ")), "{reported}");
+        says(reported, "line.key: ");
     }
     says(error(&|files| files.key = other.files().key), "does not belong to the certificate in");
     says(error(&|files| files.authorities = Some(right.key.clone())), "there is no PEM certificate in it");
@@ -336,12 +336,15 @@ fn certificates_that_are_deleted_are_told_until_they_are_back() {
     fs::rename(&certificate, &aside).expect("it is there");
     tls.reload_if_changed().expect_err("it is missing");
     assert!(!tls.reload_if_changed().expect("it is told once"), "and tried again");
-    let told = errors();
-    assert!(told.len() == 1 && told[0].ends_with("TLS goes on with the certificates as they were"), "{told:?}");
+    let reported = errors();
+    assert!(
+        reported.len() == 1 && reported[0].ends_with("TLS goes on with the certificates as they were"),
+        "{reported:?}"
+    );
     // The file has the time that it had.
     fs::rename(&aside, &certificate).expect("it is there");
     assert!(tls.reload_if_changed().expect("it is right"));
-    let told = errors();
-    assert!(told.len() == 2 && told[1].contains("in order again"), "{told:?}");
+    let reported = errors();
+    assert!(reported.len() == 2 && reported[1].contains("in order again"), "{reported:?}");
     assert!(!tls.reload_if_changed().expect("nothing has changed"));
 }

@@ -95,7 +95,7 @@ struct LiveWatch {
     /// The start of the second that is counted, and the copies in it.
     second: Time,
     copies: u32,
-    told: Option<LiveNews>,
+    reported: Option<LiveNews>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +133,7 @@ impl LiveWatch {
             table_id: CLASSIFIER,
             ..FlowMod::new(FlowModCommand::DeleteStrict, PRIORITY + u16::from(number), matching, Vec::new())
         };
-        self.told = None;
+        self.reported = None;
         let messages = [Message::FlowMod(flow_mod), Message::BarrierRequest];
         let dpid = switch.dpid();
         messages.map(|message| Effect::Send { dpid, xid: switch.tables.take_xid(), message }).into()
@@ -148,8 +148,16 @@ impl LiveWatches {
             return report(fabric, token, LiveNews::Refused(LiveObstacle::TooManyWatches));
         };
         let now = fabric.ctx.now();
-        let watch =
-            LiveWatch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
+        let watch = LiveWatch {
+            token,
+            filter,
+            until: now + ALIVE,
+            due: now,
+            sent: None,
+            second: now,
+            copies: 0,
+            reported: None,
+        };
         self.0.insert(number, watch);
         self.check(fabric, number);
     }
@@ -334,8 +342,8 @@ impl LiveWatches {
     /// Sends a report on a watch, unless it equals the last one.
     fn tell(&mut self, fabric: &mut Fabric, number: u8, news: LiveNews) {
         let Some(watch) = self.0.get_mut(&number).expected() else { return };
-        if watch.told.as_ref() != Some(&news) {
-            watch.told = Some(news.clone());
+        if watch.reported.as_ref() != Some(&news) {
+            watch.reported = Some(news.clone());
             let token = watch.token;
             report(fabric, token, news);
         }

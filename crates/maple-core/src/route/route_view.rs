@@ -99,8 +99,8 @@ mod tests {
         let second = SwitchHops { edges: [PortNo(4)].into(), ..SwitchHops::default() };
         let switches = [(Dpid(1), ingress), (Dpid(2), second)].into();
         let view = RouteView::from_resolved(&Resolved { switches, ..Resolved::default() }, Dpid(1), || PortNo(9));
-        let told: Vec<(Location, usize)> = view.deliveries.iter().map(|one| (one.at, one.path.len())).collect();
-        assert_eq!(told, [(at(1, 3), 1), (at(1, 9), 1), (at(2, 4), 2)]);
+        let reported: Vec<(Location, usize)> = view.deliveries.iter().map(|one| (one.at, one.path.len())).collect();
+        assert_eq!(reported, [(at(1, 3), 1), (at(1, 9), 1), (at(2, 4), 2)]);
         assert!(view.hops.contains(&Hop::new(Dpid(1), PortNo(9))), "{:?}", view.hops);
         assert_eq!(view.links, [(at(1, 2), at(2, 1))]);
         assert_eq!(view.switches(), [Dpid(1), Dpid(2)]);

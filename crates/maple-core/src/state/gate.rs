@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn what_others_wrote_comes_through_the_closed_gate_and_not_into_the_journal() {
-        let (store, told) = (Store::new(), Arc::<Told>::default());
-        store.share(Arc::clone(&told) as Arc<dyn Journal>);
+        let (store, reported) = (Store::new(), Arc::<Told>::default());
+        store.share(Arc::clone(&reported) as Arc<dyn Journal>);
         store.close("of a test");
         let commit = store.follow(written(), |_| mode("night"));
         assert_eq!((commit.kept, store.snapshot().var("mode")), (None, Some(&"night".into())));
@@ -249,7 +249,7 @@ mod tests {
         let commit = store.change(mode("day")).expect("it is open");
         let version = store.snapshot().version();
         assert_eq!(commit.kept, Some(version));
-        assert_eq!(*told.0.lock().expect("no test panics in it"), [(version, mode("day"))]);
+        assert_eq!(*reported.0.lock().expect("no test panics in it"), [(version, mode("day"))]);
         assert_eq!(store.snapshot().contents(), mode("day"));
     }
 }

@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn a_rate_is_above_from_the_upper_threshold_to_the_lower() {
-        let told: Vec<bool> = (1..=7).map(|n| after(&[0, 49, 51, 45, 41, 40, 45][..n]).is_above(50, 40)).collect();
-        assert_eq!(told, [false, false, true, true, true, false, false]);
+        let reported: Vec<bool> = (1..=7).map(|n| after(&[0, 49, 51, 45, 41, 40, 45][..n]).is_above(50, 40)).collect();
+        assert_eq!(reported, [false, false, true, true, true, false, false]);
         assert!(!RateHistory::default().is_above(0, 0));
         assert!(after(&[1]).is_above(0, 0) && !after(&[1, 0]).is_above(0, 0));
     }

@@ -130,7 +130,7 @@ mod tests {
             format!("{last} t[1] 5 -> 6 by the policy at policy.py:3"),
             format!("{last} mode[-] - -> true by the policy"),
         ];
-        let told = lines.0.lock().expect("no test panics in it").clone();
-        assert_eq!(told, expected);
+        let reported = lines.0.lock().expect("no test panics in it").clone();
+        assert_eq!(reported, expected);
     }
 }

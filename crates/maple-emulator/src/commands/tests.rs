@@ -175,15 +175,15 @@ fn a_controller_is_asked_for_what_it_knows() {
     ] {
         assert_eq!(line(typed), Ok(asked.into()));
     }
-    assert!(line("show emulated links").is_ok_and(|told| told.starts_with("s1:2")));
+    assert!(line("show emulated links").is_ok_and(|reported| reported.starts_with("s1:2")));
     assert_eq!(line("show queues"), Ok("none".into()));
     assert_eq!(line("show stats"), Err("no stats".into()));
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "h1 ping h2\nnot show stats\n").unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let done =
-        run_script(&runner, &mut net, file.path().to_str().unwrap(), &mut |line: &str| told.push(line.to_owned()));
-    assert!(told.is_empty() && matches!(done, Err(ScriptError::Wrong { line: 2, .. })), "{told:?} {done:?}");
+        run_script(&runner, &mut net, file.path().to_str().unwrap(), &mut |line: &str| reported.push(line.to_owned()));
+    assert!(reported.is_empty() && matches!(done, Err(ScriptError::Wrong { line: 2, .. })), "{reported:?} {done:?}");
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn mistakes_are_told_with_what_was_meant() {
         ("dance", "there is no command dance; help says what there is"),
         ("h1 iperf h2 5s 10gbit", "1gbit at most"),
     ] {
-        let told = say(&runner, &mut net, line);
-        assert!(told.starts_with("error: ") && told.contains(says), "{line}: {told}");
+        let reported = say(&runner, &mut net, line);
+        assert!(reported.starts_with("error: ") && reported.contains(says), "{line}: {reported}");
     }
     assert_eq!(say(&runner, &mut net, "# nothing\n\n"), "");
 }
@@ -262,19 +262,21 @@ fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
     let file = file.path().to_str().unwrap();
     let mut run = |text: &str| {
         std::fs::write(file, text).unwrap();
-        let mut told = Vec::new();
-        let result = run_script(&runner, &mut net, file, &mut |line: &str| told.push(line.to_string()));
-        (told, result.map_err(|error| error.to_string()))
+        let mut reported = Vec::new();
+        let result = run_script(&runner, &mut net, file, &mut |line: &str| reported.push(line.to_string()));
+        (reported, result.map_err(|error| error.to_string()))
     };
-    let (told, result) = run("# a lesson\nh1 ping h2\nlink s1 s2 down\nwait 1s\nnot h1 ping h2\nlink s1 s2 up\n");
-    assert_eq!((told.len(), result), (7, Ok(())));
-    let (told, result) = run("link s1 s2 down\nh1 ping h2\npingall\n");
+    let (reported, result) = run("# a lesson\nh1 ping h2\nlink s1 s2 down\nwait 1s\nnot h1 ping h2\nlink s1 s2 up\n");
+    assert_eq!((reported.len(), result), (7, Ok(())));
+    let (reported, result) = run("link s1 s2 down\nh1 ping h2\npingall\n");
     assert_eq!(
-        (told.len(), result),
+        (reported.len(), result),
         (2, Err(format!("{file}:2: h1 ping h2: no answer: the address of h2 was not resolved")))
     );
-    let (told, result) = run("link s1 s2 up\npingal\n");
-    assert!(told.is_empty() && result.is_err_and(|e| e.starts_with(&format!("{file}:2: there is no command pingal"))));
+    let (reported, result) = run("link s1 s2 up\npingal\n");
+    assert!(
+        reported.is_empty() && result.is_err_and(|e| e.starts_with(&format!("{file}:2: there is no command pingal")))
+    );
     assert!(
         run_script(&runner, &mut net, "/nowhere", &mut |_: &str| {}).is_err_and(|e| e.to_string().contains("/nowhere"))
     );

@@ -218,11 +218,11 @@ impl EmulatedNetwork {
     fn hang_up(&mut self, id: ChannelId, delivering: bool) {
         let Some(channel) = self.channel_mut(id).filter(|channel| channel.up) else { return };
         channel.up = false;
-        let (told, epoch) = (!channel.half_open, channel.epoch);
+        let (reported, epoch) = (!channel.half_open, channel.epoch);
         if let Some(node) = self.nodes.get_mut(&id.dpid) {
             node.switch.disconnect_from(id.controller);
         }
-        if !told {
+        if !reported {
             return;
         }
         let to_here = |event: &Event| match event {

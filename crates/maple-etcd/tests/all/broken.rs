@@ -408,9 +408,12 @@ fn a_lease_has_ended_if_it_has_no_time_at_its_renewal_or_a_negative_one() {
             let body = format!(r#"{{"header":{{"revision":"17"}},"ID":"5"{time}}}"#);
             let before = tokio::time::Instant::now();
             let (endpoint, _asked) = server(answer("200 OK", &body));
-            let told = client(vec![endpoint]).time_to_live(LeaseId(5)).await.unwrap();
-            assert_eq!(told.map(|told| told.left.as_secs()), left, "{time}");
-            assert!(told.is_none_or(|told| before <= told.since && told.since <= tokio::time::Instant::now()));
+            let reported = client(vec![endpoint]).time_to_live(LeaseId(5)).await.unwrap();
+            assert_eq!(reported.map(|reported| reported.left.as_secs()), left, "{time}");
+            assert!(
+                reported
+                    .is_none_or(|reported| before <= reported.since && reported.since <= tokio::time::Instant::now())
+            );
             let (endpoint, _asked) = server(answer("200 OK", &format!(r#"{{"result":{body}}}"#)));
             let kept = client(vec![endpoint]).keep_alive(LeaseId(5)).await.unwrap();
             assert_eq!(kept.map(|kept| kept.left.as_secs()), left.filter(|left| *left > 0), "{time}");
@@ -447,8 +450,8 @@ fn a_watch_tells_nothing_twice_and_never_goes_back() {
         let mut watch = client(vec![endpoint.clone()]).watch(Keys::One(b"a".to_vec()), 6);
         for wanted in [6, 8] {
             let WatchEvent::Changes(changes) = watch.next().await.unwrap() else { panic!() };
-            let [Change::Put(told)] = &changes[..] else { panic!("{changes:?}") };
-            assert_eq!((told.mod_revision, watch.next_revision()), (wanted, wanted + 1));
+            let [Change::Put(reported)] = &changes[..] else { panic!("{changes:?}") };
+            assert_eq!((reported.mod_revision, watch.next_revision()), (wanted, wanted + 1));
         }
         assert_eq!(watch.next().await.unwrap_err().to_string(), format!("the watch ended at {endpoint}: x"));
         assert_eq!(watch.next_revision(), 9);

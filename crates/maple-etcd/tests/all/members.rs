@@ -33,18 +33,18 @@ fn two_of_three_servers_are_enough_and_one_is_not() {
             }
         })
         .await;
-        let mut told = 0;
+        let mut reported = 0;
         until(async || {
             if let Ok(WatchEvent::Changes(changes)) = watch.next().await {
                 for change in changes {
                     assert!(matches!(&change, Change::Put(kv) if kv.value == b"1"), "{change:?}");
-                    told += 1;
+                    reported += 1;
                 }
             }
-            told > 0
+            reported > 0
         })
         .await;
-        assert!(told <= writes);
+        assert!(reported <= writes);
         until(async || client.keep_alive(lease).await.is_ok_and(|kept| kept.is_some())).await;
 
         // One server alone says that it has no leader, or nothing.

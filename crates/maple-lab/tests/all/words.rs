@@ -57,18 +57,21 @@ fn state_counts_when_its_change_returns() {
 #[test]
 fn a_failure_shows_the_packet_and_the_lines_that_decided_it() {
     let mut net = ring();
-    let told = failure(|| net.assert_delivered("h1", "h2", with().tcp_dst(23)));
+    let reported = failure(|| net.assert_delivered("h1", "h2", with().tcp_dst(23)));
     assert!(
-        told.starts_with("h2 got it 0 times, and should get it 1\n    packet  tcp 10.0.0.1:40000 > 10.0.0.2:23"),
-        "{told}"
+        reported.starts_with("h2 got it 0 times, and should get it 1\n    packet  tcp 10.0.0.1:40000 > 10.0.0.2:23"),
+        "{reported}"
     );
-    assert!(told.contains("words.rs:") && told.contains("tcp_dst=23: yes") && told.ends_with("drop"), "{told}");
-    let told = failure(|| net.assert_delivered("h1", "h2", with().via([1, 4, 3, 2])));
-    assert!(told.starts_with("it came via [1, 2], and not via [1, 4, 3, 2]"), "{told}");
-    let told = failure(|| net.assert_delivered("h1", "h2", with().arrives(Field::IpDscp, 8)));
-    assert!(told.starts_with("ip_dscp is 0x0, and should be 0x8"), "{told}");
-    let told = failure(|| net.assert_dropped("h1", "h2", with()));
-    assert!(told.starts_with("h2 got it, and nobody should"), "{told}");
+    assert!(
+        reported.contains("words.rs:") && reported.contains("tcp_dst=23: yes") && reported.ends_with("drop"),
+        "{reported}"
+    );
+    let reported = failure(|| net.assert_delivered("h1", "h2", with().via([1, 4, 3, 2])));
+    assert!(reported.starts_with("it came via [1, 2], and not via [1, 4, 3, 2]"), "{reported}");
+    let reported = failure(|| net.assert_delivered("h1", "h2", with().arrives(Field::IpDscp, 8)));
+    assert!(reported.starts_with("ip_dscp is 0x0, and should be 0x8"), "{reported}");
+    let reported = failure(|| net.assert_dropped("h1", "h2", with()));
+    assert!(reported.starts_with("h2 got it, and nobody should"), "{reported}");
     assert!(failure(|| net.assert_dropped("h1", "h9", with())).contains("there is no host h9"));
     assert!(failure(|| net.link_down("s1", "s3")).contains("not linked"));
 }
@@ -76,8 +79,11 @@ fn a_failure_shows_the_packet_and_the_lines_that_decided_it() {
 #[test]
 fn a_policy_that_fails_drops_nothing_on_purpose() {
     let mut net = TestNetwork::new("linear:2", |_: &Packet, _: &Net| -> Route { panic!("no idea") });
-    let told = failure(|| net.assert_dropped("h1", "h2", with()));
-    assert!(told.starts_with("it was dropped because the policy fails: the policy panicked: no idea"), "{told}");
+    let reported = failure(|| net.assert_dropped("h1", "h2", with()));
+    assert!(
+        reported.starts_with("it was dropped because the policy fails: the policy panicked: no idea"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -86,13 +92,13 @@ fn claims_on_all_packets_are_proved_or_contradicted() {
         if pkt.tcp_dst() == 8080 { Route::flood() } else { Route::drop() }
     };
     let net = TestNetwork::new("linear:2", walled);
-    let told = failure(|| drop(net.assert_isolated(&["h1"], &["h2"])));
-    assert!(told.contains("a copy leaves at") && told.contains("tcp_dst=8080: yes"), "{told}");
-    let told = failure(|| drop(net.assert_reachable(&["h1"], &["h2"])));
-    assert!(told.starts_with("no copy comes to its receiver"), "{told}");
+    let reported = failure(|| drop(net.assert_isolated(&["h1"], &["h2"])));
+    assert!(reported.contains("a copy leaves at") && reported.contains("tcp_dst=8080: yes"), "{reported}");
+    let reported = failure(|| drop(net.assert_reachable(&["h1"], &["h2"])));
+    assert!(reported.starts_with("no copy comes to its receiver"), "{reported}");
     assert!(net.assert_same_as(walled).is_proved());
-    let told = failure(|| drop(net.assert_same_as(|_: &Packet, _: &Net| Route::drop())));
-    assert!(told.starts_with("the routes differ") && told.contains("other   "), "{told}");
+    let reported = failure(|| drop(net.assert_same_as(|_: &Packet, _: &Net| Route::drop())));
+    assert!(reported.starts_with("the routes differ") && reported.contains("other   "), "{reported}");
     let closed = TestNetwork::new("linear:2", |_: &Packet, _: &Net| Route::drop());
     assert!(closed.assert_isolated(&["h1"], &["h2"]).is_proved());
     let reads = TestNetwork::new("linear:2", |pkt: &Packet, _: &Net| {

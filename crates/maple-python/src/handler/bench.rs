@@ -21,7 +21,7 @@ use super::{PythonHandler, PythonHandlers};
 pub struct HandlerBench {
     version: Version,
     handler: Mutex<PythonHandler>,
-    told: crossbeam_channel::Receiver<Notice>,
+    reported: crossbeam_channel::Receiver<Notice>,
     /// The messages that the switch got when it connected.
     #[pyo3(get)]
     started: Vec<String>,
@@ -74,11 +74,11 @@ impl HandlerBench {
         let limit = Duration::try_from_secs_f64(time_limit)
             .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
         let info = switch(version, dpid, ports);
-        let (errors, told) = ErrorReporter::detached(Dpid(dpid));
+        let (errors, reported) = ErrorReporter::detached(Dpid(dpid));
         let mut handler = PythonHandlers::new(handler, limit).make(py, &info, errors)?;
         let mut out = Replies::new(version);
         handler.switch_up(&info, &mut out);
-        Ok(HandlerBench { version, handler: Mutex::new(handler), told, started: texts(&out) })
+        Ok(HandlerBench { version, handler: Mutex::new(handler), reported, started: texts(&out) })
     }
 
     /// The handler.
@@ -91,7 +91,7 @@ impl HandlerBench {
 
     /// Returns the errors since the last question.
     fn errors(&self) -> Vec<String> {
-        self.told.try_iter().map(|notice| notice.to_string()).collect()
+        self.reported.try_iter().map(|notice| notice.to_string()).collect()
     }
 
     /// Pretends that the switch sends a frame that came in at a port. With a `buffer_id` it keeps the frame.

@@ -57,13 +57,17 @@ use crate::interrupt::Watched;
 pub struct PythonHandlers {
     class: Py<PyAny>,
     limit: Duration,
-    told: Arc<ErrorTexts>,
+    reported: Arc<ErrorTexts>,
 }
 
 impl PythonHandlers {
     /// Creates handlers of this class. A call may take `limit`.
     pub fn new(class: &Bound<'_, PyAny>, limit: Duration) -> PythonHandlers {
-        PythonHandlers { class: class.clone().unbind(), limit, told: Arc::new(ErrorTexts::new("the handler", limit)) }
+        PythonHandlers {
+            class: class.clone().unbind(),
+            limit,
+            reported: Arc::new(ErrorTexts::new("the handler", limit)),
+        }
     }
 
     /// Makes the handler of a switch.
@@ -72,8 +76,8 @@ impl PythonHandlers {
     /// The error of Python if the switch's object can't be made. An error of the class itself is reported to `errors`.
     pub fn make(&self, py: Python<'_>, info: &SwitchInfo, errors: ErrorReporter) -> PyResult<PythonHandler> {
         let switch = Py::new(py, PySwitch::new(info))?;
-        let (limit, told) = (self.limit, Arc::clone(&self.told));
-        let mut handler = PythonHandler { object: None, switch, limit, told, errors, hears_errors: false };
+        let (limit, reported) = (self.limit, Arc::clone(&self.reported));
+        let mut handler = PythonHandler { object: None, switch, limit, reported, errors, hears_errors: false };
         match base::born(py, self.class.bind(py), &handler.switch, limit) {
             Ok(object) => {
                 let own = object.get_type().getattr(intern!(py, "error"))?;
@@ -91,7 +95,7 @@ impl HandlerFactory for PythonHandlers {
         Python::attach(|py| match self.make(py, switch, errors.clone()) {
             Ok(handler) => Box::new(handler) as Box<dyn Handler>,
             Err(error) => {
-                errors.report(self.told.text(py, &error));
+                errors.report(self.reported.text(py, &error));
                 Box::new(NoHandler)
             }
         })
@@ -116,7 +120,7 @@ pub struct PythonHandler {
     object: Option<Py<PyHandler>>,
     switch: Py<PySwitch>,
     limit: Duration,
-    told: Arc<ErrorTexts>,
+    reported: Arc<ErrorTexts>,
     errors: ErrorReporter,
     /// Whether the class has a method `error` of its own.
     hears_errors: bool,
@@ -129,7 +133,7 @@ impl PythonHandler {
     }
 
     fn complain(&self, py: Python<'_>, error: &PyErr) {
-        self.errors.report(self.told.text(py, error));
+        self.errors.report(self.reported.text(py, error));
     }
 
     /// Calls a method and sends the messages that it returns.

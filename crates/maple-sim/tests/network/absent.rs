@@ -248,12 +248,12 @@ fn what_comes_and_goes_is_used_and_left_out_at_once_by_every_kind_of_route() {
             world.change(&mut random);
             world.check(&mut random);
         }
-        let told = |report: &Report| match report {
+        let reported = |report: &Report| match report {
             Report::PlaceAbsent { at, why, .. } => Some((at.switch, (*why != Absence::Switch).then_some(at.port))),
             _ => None,
         };
         let mut times: BTreeMap<_, usize> = BTreeMap::new();
-        world.sim.reports.iter().filter_map(told).for_each(|place| *times.entry(place).or_default() += 1);
+        world.sim.reports.iter().filter_map(reported).for_each(|place| *times.entry(place).or_default() += 1);
         let shards = world.sim.engines().len();
         assert!(times.values().all(|times| *times <= shards), "each place is said once by each shard: {times:?}");
     }
@@ -276,11 +276,11 @@ fn places(delivered: Vec<Delivery>) -> Vec<Location> {
 fn a_multicast_leaves_out_a_place_that_is_not_there_and_one_that_goes_while_it_runs() {
     let mut sim = ring(Arc::new(domain), 2, 1, Version::Of13);
     assert_eq!(places(send(&mut sim, at(1, 3), udp(A, B, 80))), [at(1, 4), at(2, 3)]);
-    let told = |sim: &SimNetwork| -> Vec<String> {
+    let reported = |sim: &SimNetwork| -> Vec<String> {
         let absent = sim.reports.iter().filter(|report| matches!(report, Report::PlaceAbsent { .. }));
         absent.map(ToString::to_string).collect()
     };
-    let first = told(&sim);
+    let first = reported(&sim);
     assert_eq!(first.len(), 1, "{first:?}");
     assert!(first[0].contains("absent.rs:") && first[0].contains("leaves out 0000000000000001:9"), "{first:?}");
     assert!(first[0].ends_with("its switch has the ports 1, 2, 3, 4"), "{first:?}");
@@ -291,14 +291,18 @@ fn a_multicast_leaves_out_a_place_that_is_not_there_and_one_that_goes_while_it_r
     add_port(&mut sim, at(1, 9));
     assert_eq!(places(send(&mut sim, at(1, 3), udp(A, B, 80))), [at(1, 9), at(2, 3)]);
     assert_eq!(sim.stats().runs, runs, "the leaf follows its plan");
-    assert_eq!((sim.stats().policy_errors, told(&sim).len()), (0, 2), "{:?}", told(&sim));
-    assert!(told(&sim)[1].contains("absent.rs:"), "the line stands there also if f has not run: {:?}", told(&sim));
+    assert_eq!((sim.stats().policy_errors, reported(&sim).len()), (0, 2), "{:?}", reported(&sim));
+    assert!(
+        reported(&sim)[1].contains("absent.rs:"),
+        "the line stands there also if f has not run: {:?}",
+        reported(&sim)
+    );
     sim.remove_port(at(1, 9));
     sim.disconnect(Dpid(2));
     sim.run();
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "nobody is left");
     assert_eq!(sim.stats().policy_errors, 0);
-    let last = told(&sim).pop().unwrap_or_default();
+    let last = reported(&sim).pop().unwrap_or_default();
     assert!(last.ends_with("the route leaves out the ports of switch 0000000000000002, which is not there"), "{last}");
 }
 

@@ -109,7 +109,7 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
     let switch = sim.switch(Dpid(1)).expect("a switch");
     switch.edit_flows(|flows| flows.extend(foreign.clone()));
     sim.run_for(3 * PERIOD);
-    let told: Vec<(&str, usize)> = sim
+    let reported: Vec<(&str, usize)> = sim
         .reports
         .iter()
         .filter_map(|report| match report {
@@ -117,9 +117,9 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
             _ => None,
         })
         .collect();
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].0.contains("dl_src") && told[0].1 > 1, "{told:?}");
-    assert_eq!(told[1].1, 1, "packets that have no rule yet: {told:?}");
+    assert_eq!(reported.len(), 3, "{reported:?}");
+    assert!(reported[0].0.contains("dl_src") && reported[0].1 > 1, "{reported:?}");
+    assert_eq!(reported[1].1, 1, "packets that have no rule yet: {reported:?}");
     let switch = sim.switch(Dpid(1)).expect("a switch");
     assert!(foreign.iter().all(|flow| switch.flows().contains(flow)), "they are never deleted");
     // A foreign rule that goes and comes back is reported again.

@@ -75,8 +75,9 @@ fn a_host_with_a_fixed_place_is_nowhere_else_even_before_it_is_known_and_when_it
         }
         assert_ne!(place(&sim, A), Some(at(2, 4)));
         assert_eq!(sim.stats().spoofed_drops, 41);
-        let told = |report: &&Report| matches!(report, Report::HostMisplaced { mac: A, seen, .. } if *seen == at(2, 4));
-        assert_eq!(sim.reports.iter().filter(told).count(), 1, "{:?}", sim.reports);
+        let reported =
+            |report: &&Report| matches!(report, Report::HostMisplaced { mac: A, seen, .. } if *seen == at(2, 4));
+        assert_eq!(sim.reports.iter().filter(reported).count(), 1, "{:?}", sim.reports);
         // The host comes back.
         sim.set_port(at(1, 3), true);
         sim.run();
@@ -96,8 +97,8 @@ fn misplaced_senders_of_a_port_are_reported_a_bounded_number_of_times() {
     for (mac, ..) in &hosts {
         send(&mut sim, at(2, 3), udp(*mac, B, 80));
     }
-    let told = sim.reports.iter().filter(|report| matches!(report, Report::HostMisplaced { .. })).count();
-    assert_eq!((told, size(&sim) - before, sim.stats().spoofed_drops), (8, 8, 100));
+    let reported = sim.reports.iter().filter(|report| matches!(report, Report::HostMisplaced { .. })).count();
+    assert_eq!((reported, size(&sim) - before, sim.stats().spoofed_drops), (8, 8, 100));
 }
 
 #[test]
@@ -140,9 +141,9 @@ fn an_address_that_is_declared_is_its_hosts_at_once_and_never_anothers() {
         }
         assert_eq!(addresses(&sim, A), [IpAddr::V4(v4(0xa))]);
         assert_eq!(addresses(&sim, B), [IpAddr::V4(v4(0xb))]);
-        let told =
+        let reported =
             sim.reports.iter().filter(|report| matches!(report, Report::AddressOfAnother { mac: B, owner: A, .. }));
-        assert_eq!(told.count(), 1);
+        assert_eq!(reported.count(), 1);
     }
 }
 
@@ -201,8 +202,8 @@ fn a_bridge_between_declared_link_ports_only_is_not_used_and_another_is_entered_
         (0..3).for_each(|_| sim.tell(Event::Segment { ports: segment.into() }));
         sim.run();
         assert_eq!(segment.map(|at| kind(&sim, at)), [Some(PortKind::New); 3], "{version:?}");
-        let told = sim.reports.iter().filter(|report| matches!(report, Report::SegmentOfLinks { .. })).count();
-        assert!((1..=2).contains(&told), "once a shard: {told}");
+        let reported = sim.reports.iter().filter(|report| matches!(report, Report::SegmentOfLinks { .. })).count();
+        assert!((1..=2).contains(&reported), "once a shard: {reported}");
         sim.tell(Event::LinkUp { a: at(1, 4), b: at(2, 4) });
         sim.run();
         assert_eq!(kind(&sim, at(1, 4)), Some(PortKind::Link(at(2, 4))), "the third is gone");

@@ -82,8 +82,8 @@ fn every_dropped_packet_is_counted_for_its_line_and_host() {
         // The controller drops the first packet, and the switch the others.
         send(&mut sim, 20, 80);
         sim.run_for(2 * PERIOD);
-        let told = drops(&sim, 15);
-        let [one] = &told[..] else { panic!("{told:?}") };
+        let reported = drops(&sim, 15);
+        let [one] = &reported[..] else { panic!("{reported:?}") };
         assert_eq!((one.switch, one.port, one.packets), (Dpid(1), Some(at(1, 1).port), 20));
         assert_eq!(one.host, Some(A));
         let line = one.cause.line().expect("a line");
@@ -107,11 +107,11 @@ fn lines_are_told_apart_and_failures_have_their_error() {
     sim.write_and_settle(blocked(A, true));
     send(&mut sim, 4, 80);
     sim.run_for(2 * PERIOD);
-    let told = drops(&sim, 15);
-    let counts: Vec<u64> = told.iter().map(|one| one.packets).collect();
-    let distinct: std::collections::BTreeSet<_> = told.iter().filter_map(|one| one.cause.line()).collect();
-    assert_eq!((counts.iter().sum::<u64>(), distinct.len()), (9, 2), "{told:?}");
-    let failed: Vec<_> = told.iter().filter(|one| matches!(one.cause, DropCause::Failed(_))).collect();
+    let reported = drops(&sim, 15);
+    let counts: Vec<u64> = reported.iter().map(|one| one.packets).collect();
+    let distinct: std::collections::BTreeSet<_> = reported.iter().filter_map(|one| one.cause.line()).collect();
+    assert_eq!((counts.iter().sum::<u64>(), distinct.len()), (9, 2), "{reported:?}");
+    let failed: Vec<_> = reported.iter().filter(|one| matches!(one.cause, DropCause::Failed(_))).collect();
     assert_eq!(failed.len(), 1);
     assert_eq!((failed[0].packets, failed[0].host), (2, Some(A)));
     assert_eq!(failed[0].cause.to_string(), "the policy failed: KeyError: 10");
@@ -168,8 +168,8 @@ fn a_leaf_that_begins_to_drop_has_not_dropped_what_it_forwarded() {
     assert_eq!(lines(&sim, 15), []);
     send(&mut sim, 6, 80);
     sim.run_for(2 * PERIOD);
-    let told = lines(&sim, 15);
-    assert_eq!(told.iter().map(|(_, _, packets)| packets).sum::<u64>(), 6, "{told:?}");
+    let reported = lines(&sim, 15);
+    assert_eq!(reported.iter().map(|(_, _, packets)| packets).sum::<u64>(), 6, "{reported:?}");
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn a_host_at_another_port_and_a_refused_one_have_a_reason() {
     let facts = Facts::new(Default::default(), [(A, place)].into());
     let mut sim = network(Version::Of13, firewall(), |options| options.facts = Arc::new(facts));
     send(&mut sim, 3, 80);
-    let told = drops(&sim, 1);
-    let [one] = &told[..] else { panic!("{told:?}") };
+    let reported = drops(&sim, 1);
+    let [one] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((one.host, one.packets, &one.cause), (Some(A), 3, &DropCause::Elsewhere(at(2, 2))));
     assert_eq!(one.cause.to_string(), "the host is at another port (2:2)");
     assert_eq!(one.cause.line(), None);
@@ -197,12 +197,12 @@ fn a_wide_rule_is_of_several_hosts() {
         sim.run_for(REST);
     }
     sim.run_for(2 * PERIOD);
-    let told = drops(&sim, 15);
-    assert_eq!(told.iter().map(|one| one.packets).sum::<u64>(), 6, "{told:?}");
-    let wide: Vec<_> = told.iter().filter(|one| one.host.is_none()).collect();
-    assert_eq!(wide.len(), 1, "the rule does not tell hosts apart: {told:?}");
+    let reported = drops(&sim, 15);
+    assert_eq!(reported.iter().map(|one| one.packets).sum::<u64>(), 6, "{reported:?}");
+    let wide: Vec<_> = reported.iter().filter(|one| one.host.is_none()).collect();
+    assert_eq!(wide.len(), 1, "the rule does not tell hosts apart: {reported:?}");
     assert_eq!((wide[0].port, wide[0].packets >= 3), (None, true));
-    assert!(told.iter().all(|one| one.cause.line().is_some()));
+    assert!(reported.iter().all(|one| one.cause.line().is_some()));
 }
 
 #[test]
@@ -213,9 +213,12 @@ fn packets_that_waited_in_vain_are_of_the_line_that_waits() {
     };
     let mut sim = network(Version::Of13, Arc::new(policy), |options| options.parked_packets = 1);
     (1..=4).for_each(|port| send(&mut sim, 1, port));
-    let told = drops(&sim, 1);
-    assert_eq!(told.iter().map(|one| one.packets).sum::<u64>(), 3, "one still waits: {told:?}");
-    assert!(told.iter().all(|one| matches!(one.cause, DropCause::Waited(_)) && one.cause.line().is_some()), "{told:?}");
+    let reported = drops(&sim, 1);
+    assert_eq!(reported.iter().map(|one| one.packets).sum::<u64>(), 3, "one still waits: {reported:?}");
+    assert!(
+        reported.iter().all(|one| matches!(one.cause, DropCause::Waited(_)) && one.cause.line().is_some()),
+        "{reported:?}"
+    );
 }
 
 #[test]

@@ -35,13 +35,13 @@ fn explained(sim: &SimNetwork, at: Location, frame: Vec<u8>) -> Explanation {
     explain(&mut Engines(sim.engines().iter().collect()), &sim.store, &conditions, packet)
 }
 
-fn fate(told: &Explanation) -> PacketFate {
-    told.decision.as_ref().map(|decision| decision.fate.clone()).expect("f decides about it")
+fn fate(reported: &Explanation) -> PacketFate {
+    reported.decision.as_ref().map(|decision| decision.fate.clone()).expect("f decides about it")
 }
 
 /// The alternatives in words.
-fn instead(told: &Explanation) -> Vec<String> {
-    told.alternatives.iter().map(|other| other.to_string()).collect()
+fn instead(reported: &Explanation) -> Vec<String> {
+    reported.alternatives.iter().map(|other| other.to_string()).collect()
 }
 
 /// Creates a ring in which A and B have sent to each other.
@@ -58,19 +58,22 @@ fn a_drop_says_which_answers_would_have_to_be_different() {
     let mut sim = acquainted(Version::Of13);
     let block = Write::Table { table: "blocked".into(), key: Value::Mac(A), value: Some(Value::Bool(true)) };
     sim.write_and_settle(vec![block]);
-    let told = explained(&sim, at(1, 3), udp(A, B, 80));
-    assert_eq!((fate(&told), told.agrees()), (PacketFate::Dropped, None), "it was not sent yet");
-    assert_eq!(instead(&told)[0], "blocked[00:00:00:00:00:0a] were absent");
+    let reported = explained(&sim, at(1, 3), udp(A, B, 80));
+    assert_eq!((fate(&reported), reported.agrees()), (PacketFate::Dropped, None), "it was not sent yet");
+    assert_eq!(instead(&reported)[0], "blocked[00:00:00:00:00:0a] were absent");
     send(&mut sim, at(1, 3), udp(A, B, 80));
-    let told = explained(&sim, at(1, 3), udp(A, B, 80));
-    assert_eq!((fate(&told), told.agrees()), (PacketFate::Dropped, Some(true)));
-    assert!(told.leaf.is_some_and(|leaf| leaf.under_way.is_none()));
+    let reported = explained(&sim, at(1, 3), udp(A, B, 80));
+    assert_eq!((fate(&reported), reported.agrees()), (PacketFate::Dropped, Some(true)));
+    assert!(reported.leaf.is_some_and(|leaf| leaf.under_way.is_none()));
 
-    let told = explained(&sim, at(3, 3), udp(B, A, 23));
-    assert_eq!((fate(&told), instead(&told)), (PacketFate::Dropped, vec!["udp_dst=22, for example".to_owned()]));
-    let told = explained(&sim, at(3, 3), udp(B, A, 80));
-    assert_eq!(fate(&told), PacketFate::Forwarded);
-    assert!(instead(&told).contains(&"udp_dst=23".to_owned()), "{:?}", instead(&told));
+    let reported = explained(&sim, at(3, 3), udp(B, A, 23));
+    assert_eq!(
+        (fate(&reported), instead(&reported)),
+        (PacketFate::Dropped, vec!["udp_dst=22, for example".to_owned()])
+    );
+    let reported = explained(&sim, at(3, 3), udp(B, A, 80));
+    assert_eq!(fate(&reported), PacketFate::Forwarded);
+    assert!(instead(&reported).contains(&"udp_dst=23".to_owned()), "{:?}", instead(&reported));
 }
 
 #[test]
@@ -85,22 +88,22 @@ fn another_packet_announces_its_own_address() {
     let arp = |from: Mac, sender: [u8; 4]| Frame::ethernet([0xff; 6], from.0).arp_request(sender, mine);
     send(&mut sim, at(3, 3), arp(B, mine));
     // B's address is announced by A. With another address in the packet, B would keep it.
-    let told = explained(&sim, at(1, 3), arp(A, mine));
-    assert_eq!(fate(&told), PacketFate::Dropped);
-    assert_eq!(instead(&told), ["arp_spa=10.0.0.99"]);
+    let reported = explained(&sim, at(1, 3), arp(A, mine));
+    assert_eq!(fate(&reported), PacketFate::Dropped);
+    assert_eq!(instead(&reported), ["arp_spa=10.0.0.99"]);
 }
 
 #[test]
 fn a_forwarded_packet_is_followed_over_all_switches() {
     for version in [Version::Of10, Version::Of13] {
         let sim = acquainted(version);
-        let told = explained(&sim, at(1, 3), udp(A, B, 80));
-        assert_eq!(told.agrees(), Some(true), "{told:?}");
-        let switches: Vec<Dpid> = told.journey.switches().collect();
+        let reported = explained(&sim, at(1, 3), udp(A, B, 80));
+        assert_eq!(reported.agrees(), Some(true), "{reported:?}");
+        let switches: Vec<Dpid> = reported.journey.switches().collect();
         assert_eq!((switches.len(), switches[0], switches[2]), (3, Dpid(1), Dpid(3)));
-        assert_eq!(told.journey.arrivals.len(), 1);
-        assert_eq!(told.journey.arrivals[0].at, at(3, 3));
-        let lines = told.decision.expect("it is decided").account;
+        assert_eq!(reported.journey.arrivals.len(), 1);
+        assert_eq!(reported.journey.arrivals[0].at, at(3, 3));
+        let lines = reported.decision.expect("it is decided").account;
         assert!(lines.iter().all(|step| step.source.is_some()), "each question has a line: {lines:?}");
     }
 }
@@ -112,14 +115,14 @@ fn a_frame_that_is_shorter_than_it_says_is_followed_as_switches_see_it() {
     let mut broken = udp(A, B, 23);
     (broken[16], broken[17]) = (0xff, 0xff);
     assert_eq!(send(&mut sim, at(1, 3), broken.clone()).len(), 1);
-    let told = explained(&sim, at(1, 3), broken);
-    assert_eq!((fate(&told), told.agrees()), (PacketFate::Forwarded, Some(true)), "{told:?}");
+    let reported = explained(&sim, at(1, 3), broken);
+    assert_eq!((fate(&reported), reported.agrees()), (PacketFate::Forwarded, Some(true)), "{reported:?}");
 }
 
 #[test]
 fn what_the_policy_never_sees_is_said() {
     let mut sim = acquainted(Version::Of13);
-    let refusal = |told: Explanation| told.decision.expect_err("f never sees it");
+    let refusal = |reported: Explanation| reported.decision.expect_err("f never sees it");
     assert!(refusal(explained(&sim, at(2, 4), udp(A, B, 80))).contains("is at 0000000000000001:3"));
     assert!(refusal(explained(&sim, at(1, 2), udp(A, B, 80))).contains("no packet enters the network there"));
     assert!(refusal(explained(&sim, at(1, 9), udp(A, B, 80))).contains("no such port"));
@@ -157,9 +160,11 @@ fn a_foreign_rule_that_takes_the_packet_is_seen_after_an_audit() {
     };
     sim.switch(Dpid(1)).expect("a switch").edit_flows(|flows| flows.push(foreign));
     sim.run_for(Duration::from_secs(3));
-    let told = explained(&sim, at(1, 3), udp(A, B, 80));
-    assert_eq!((told.agrees(), told.journey.foreign_rules().count()), (Some(false), 1), "{told:?}");
-    assert!(told.journey.hops[0].passage.outcomes.iter().all(|outcome| !matches!(outcome, PassageOutcome::Port(..))));
+    let reported = explained(&sim, at(1, 3), udp(A, B, 80));
+    assert_eq!((reported.agrees(), reported.journey.foreign_rules().count()), (Some(false), 1), "{reported:?}");
+    assert!(
+        reported.journey.hops[0].passage.outcomes.iter().all(|outcome| !matches!(outcome, PassageOutcome::Port(..)))
+    );
 }
 
 #[test]
@@ -167,8 +172,9 @@ fn the_counters_of_one_rule_are_asked_for_by_its_cookie() {
     for version in [Version::Of10, Version::Of13] {
         let mut sim = acquainted(version);
         send(&mut sim, at(1, 3), udp(A, B, 80));
-        let told = explained(&sim, at(1, 3), udp(A, B, 80));
-        let rule = told.journey.hops[0].passage.rules.iter().find(|rule| rule.leaf.is_some()).expect("it has a rule");
+        let reported = explained(&sim, at(1, 3), udp(A, B, 80));
+        let rule =
+            reported.journey.hops[0].passage.rules.iter().find(|rule| rule.leaf.is_some()).expect("it has a rule");
         let (dpid, table, rule) = (Dpid(1), rule.table, rule.rule.clone());
         sim.tell_owner(dpid, Event::CountRule { dpid, token: 5, table, rule: rule.clone() });
         let gone = maple_core::rule::Rule { priority: rule.priority - 1, ..rule };

@@ -59,8 +59,8 @@ fn the_controller_sends_nothing_past_a_waypoint_while_rules_are_on_their_way() {
         assert_eq!(first.is_empty(), is_between, "via {via}: {first:?}");
         assert_eq!(drops(&sim) - before.0, u64::from(is_between), "via {via}");
         assert_eq!(sim.stats().sent_by_controller - before.1, u64::from(!is_between), "via {via}");
-        let told = |report: &&Report| matches!(report, Report::NoRuleForWay { .. });
-        assert_eq!(sim.reports.iter().filter(told).count() > 0, is_between, "via {via}");
+        let reported = |report: &&Report| matches!(report, Report::NoRuleForWay { .. });
+        assert_eq!(sim.reports.iter().filter(reported).count() > 0, is_between, "via {via}");
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1, "the rule leads it by the waypoint");
     }
 }
@@ -88,9 +88,9 @@ fn a_loop_of_hops_is_a_violation_of_every_guard() {
     let mut sim = ring_with(&Options::default(), policy, 4, 1, Version::Of13);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
-    let told: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::ConstraintViolated { .. })).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].to_string().contains("violates no_loops: "), "{}", told[0]);
+    let reported: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::ConstraintViolated { .. })).collect();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].to_string().contains("violates no_loops: "), "{}", reported[0]);
     assert_eq!(sim.stats().policy_errors, 0);
     assert_eq!(sim.stats().misses, 1, "the drop is a rule");
 }

@@ -185,8 +185,8 @@ fn a_port_that_floods_addresses_costs_a_bound_and_its_known_hosts_and_neighbours
         assert!(sizes[100..].iter().all(|now| now.0 <= sizes[100].0 && now.1 <= sizes[100].1), "{sizes:?}");
         let flood = sim.stats();
         assert!(flood.port_guards <= 2 && flood.packet_ins < 100, "the switch drops them by itself: {flood:?}");
-        let told = sim.reports.iter().filter(|report| matches!(report, Report::TooManyHosts { .. }));
-        assert_eq!(told.count(), 1);
+        let reported = sim.reports.iter().filter(|report| matches!(report, Report::TooManyHosts { .. }));
+        assert_eq!(reported.count(), 1);
         sim.delivered.clear();
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1, "{version:?}: a host that was known before");
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 81)).len(), 1, "and what is not decided of it yet");

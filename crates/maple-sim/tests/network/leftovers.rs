@@ -58,7 +58,7 @@ fn all(sim: &SimNetwork) -> Stats {
     sum
 }
 
-fn told(sim: &mut SimNetwork, is_it: impl Fn(&Report) -> bool) -> usize {
+fn reported(sim: &mut SimNetwork, is_it: impl Fn(&Report) -> bool) -> usize {
     std::mem::take(&mut sim.reports).iter().filter(|report| is_it(report)).count()
 }
 
@@ -84,7 +84,7 @@ fn a_rule_that_only_its_cookie_takes_away_is_gone_before_a_packet_can_match_it()
     sim.run_for(60 * SECOND);
     assert!(sim.delivered.is_empty(), "{:?}", sim.delivered);
     assert_eq!(all(&sim).rules_repaired, 0);
-    assert_eq!(told(&mut sim, |report| matches!(report, Report::RulesRepaired { .. })), 0);
+    assert_eq!(reported(&mut sim, |report| matches!(report, Report::RulesRepaired { .. })), 0);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_is_not_put_right_is_an_error_until_it_is() {
     assert_eq!((wrong, right), (1, 0), "{reports:?}");
     sim.switch(ONE).expect("a switch").edit_flows(|flows| flows.retain(|flow| *flow != stubborn));
     sim.run_for(120 * SECOND);
-    assert_eq!(told(&mut sim, |report| matches!(report, Report::RulesRepaired { unknown: 1, .. })), 1);
+    assert_eq!(reported(&mut sim, |report| matches!(report, Report::RulesRepaired { unknown: 1, .. })), 1);
     assert_eq!(all(&sim).rules_repaired, 1);
 }
 
@@ -150,7 +150,7 @@ fn rules_of_four_tables_are_deleted_once_in_1_0() {
     sim.run_for(120 * SECOND);
     assert!(all(&sim).audits > audits + 10);
     assert_eq!((sim.flow_mods, sim.delivered.len()), (before, 1));
-    assert_eq!(told(&mut sim, |report| !matches!(report, Report::HostFound { .. } | Report::SwitchUp(_))), 0);
+    assert_eq!(reported(&mut sim, |report| !matches!(report, Report::HostFound { .. } | Report::SwitchUp(_))), 0);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_switch_that_refuses_to_delete_is_asked_once_a_minute() {
     sim.run_for(600 * SECOND);
     let sent = sim.flow_mods - before;
     assert!((15..120).contains(&sent), "{sent} flow-mods in ten minutes");
-    assert!(told(&mut sim, |report| matches!(report, Report::RulesNotRepaired { .. })) == 1);
+    assert!(reported(&mut sim, |report| matches!(report, Report::RulesNotRepaired { .. })) == 1);
     let switch = sim.switch(ONE).expect("a switch");
     switch.model.change_options(|options| options.n_tables = 254);
     switch.refuses_deletions = false;
@@ -196,7 +196,7 @@ fn a_switch_that_takes_no_rules_in_its_second_table_gets_the_layout_for_one() {
         assert_eq!((sim.flow_mods, all(&sim).packet_ins, sim.delivered.len()), (before, packet_ins, 60));
         let flows = sim.switch(ONE).expect("a switch").flows();
         assert!(flows.iter().all(|flow| flow.table_id == 0), "{flows:?}");
-        assert_eq!(told(&mut sim, |report| matches!(report, Report::FewerTables { .. })), 1);
+        assert_eq!(reported(&mut sim, |report| matches!(report, Report::FewerTables { .. })), 1);
     }
 }
 

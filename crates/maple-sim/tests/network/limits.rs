@@ -47,7 +47,7 @@ fn rates(sim: &mut SimNetwork) -> Vec<u32> {
     sim.switch(Dpid(1)).unwrap().model.meters().flat_map(|(_, meter)| meter.bands()).map(|band| band.rate).collect()
 }
 
-fn told(sim: &SimNetwork) -> Vec<String> {
+fn reported(sim: &SimNetwork) -> Vec<String> {
     let is_of_meters = |report: &&Report| matches!(report, Report::NotMetered { .. });
     sim.reports.iter().filter(is_of_meters).map(ToString::to_string).collect()
 }
@@ -69,7 +69,7 @@ fn routes_of_one_limit_share_a_meter_which_goes_with_the_last_of_them() {
     assert_eq!((metered(&mut sim), rates(&mut sim).len()), (0, 2), "they rest for a while");
     sim.run_for(Duration::from_secs(30));
     assert_eq!(rates(&mut sim), [0; 0]);
-    assert_eq!(told(&sim), [""; 0]);
+    assert_eq!(reported(&sim), [""; 0]);
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn a_switch_that_takes_no_meters_still_forwards_and_people_are_told_once() {
         for dst in [53, 80, 1001, 53, 80] {
             assert_eq!(send(&mut sim, dst), 1, "{version}");
         }
-        let told = told(&sim);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].ends_with("packets are not limited there"), "{told:?}");
+        let reported = reported(&sim);
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(reported[0].ends_with("packets are not limited there"), "{reported:?}");
     }
 }
 
@@ -96,5 +96,5 @@ fn a_switch_that_returns_with_its_meters_gets_them_right() {
     sim.run();
     assert_eq!(send(&mut sim, 53), 1, "another limit, under the number that the first one had");
     assert_eq!(rates(&mut sim), [1000]);
-    assert_eq!(told(&sim), [""; 0]);
+    assert_eq!(reported(&sim), [""; 0]);
 }

@@ -127,12 +127,12 @@ fn a_dropped_packet_is_told_with_its_line() {
     watch_for(&mut sim, 1, 1);
     sim.inject(at(1, 1), udp(A, B, 9));
     sim.run_for(REST);
-    let told = sim.answers.live.iter().find_map(|(_, news)| match news {
+    let reported = sim.answers.live.iter().find_map(|(_, news)| match news {
         LiveNews::Packet { leaf: Some(leaf), .. } => Some(leaf.clone()),
         _ => None,
     });
-    let told = told.expect("a packet");
-    assert!(told.drops && told.origin.line.is_some(), "{told:?}");
+    let reported = reported.expect("a packet");
+    assert!(reported.drops && reported.origin.line.is_some(), "{reported:?}");
 }
 
 #[test]
@@ -158,8 +158,8 @@ fn copies_are_bounded_in_each_second() {
         sim.run_for(Duration::from_millis(1));
     }
     sim.run_for(Duration::from_millis(50));
-    let told = packets(&sim, 1).len();
-    assert!((1..=2 * COPIES_A_SECOND as usize).contains(&told), "{told}");
+    let reported = packets(&sim, 1).len();
+    assert!((1..=2 * COPIES_A_SECOND as usize).contains(&reported), "{reported}");
     assert!(sim.answers.live.contains(&(1, LiveNews::TooMany)));
     let all = sim.delivered.iter().filter(|one| one.at == at(2, 1)).count();
     assert_eq!(all, 10 * COPIES_A_SECOND as usize, "none is lost");
@@ -167,7 +167,7 @@ fn copies_are_bounded_in_each_second() {
     watch_for(&mut sim, 1, 3);
     sim.inject(at(1, 1), udp(A, B, 80));
     sim.run_for(REST);
-    assert_eq!(packets(&sim, 1).len(), told + 1);
+    assert_eq!(packets(&sim, 1).len(), reported + 1);
 }
 
 #[test]

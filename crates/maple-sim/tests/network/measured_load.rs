@@ -325,8 +325,8 @@ fn a_rule_that_was_replaced_after_a_poll_is_not_taken_for_the_one_that_was_count
         for (frames, on) in [(3, true), (4, false), (5, true), (6, false)] {
             move_packets(&mut sim, on);
             from_poll_to_poll(&mut sim, frames, |_| ());
-            let (told, sent) = (rate(&sim), 8_000 * frames as u64);
-            assert!((sent * 8 / 10..=sent * 12 / 10).contains(&told), "{version}: {told} of {sent}");
+            let (reported, sent) = (rate(&sim), 8_000 * frames as u64);
+            assert!((sent * 8 / 10..=sent * 12 / 10).contains(&reported), "{version}: {reported} of {sent}");
         }
     }
 }
@@ -464,8 +464,8 @@ proptest! {
                 Step::Leaf(reads) => {
                     let mut txn = store.begin();
                     for (gauge, scale) in &reads {
-                        let told = txn.read(Cell::Rate(gauges()[*gauge], *scale));
-                        prop_assert_eq!(told, CellValue::Step(naive(&samples[*gauge], *scale)));
+                        let reported = txn.read(Cell::Rate(gauges()[*gauge], *scale));
+                        prop_assert_eq!(reported, CellValue::Step(naive(&samples[*gauge], *scale)));
                     }
                     store.commit(txn, Some(LeafId(n))).expect("nobody else writes");
                     leaves.push((LeafId(n), reads));

@@ -65,13 +65,13 @@ fn a_leaf_that_rests_on_untracked_state_goes_with_a_warning_and_others_stay() {
         let after = sim.engines()[0].view().stats();
         assert_eq!((after.rechecks_failed, after.leaves), (1, 1));
         assert_eq!(send(&mut sim, 80), 0, "the next packet is decided anew");
-        let told = untracked(&sim);
-        assert_eq!(told.len(), 1);
+        let reported = untracked(&sim);
+        assert_eq!(reported.len(), 1);
         assert!(
-            told[0].contains("network/recheck.rs:")
-                && told[0].contains("then test eth_type=0x800, ip_proto=17, udp_src=1000: yes"),
+            reported[0].contains("network/recheck.rs:")
+                && reported[0].contains("then test eth_type=0x800, ip_proto=17, udp_src=1000: yes"),
             "{}",
-            told[0]
+            reported[0]
         );
     }
 }

@@ -71,8 +71,8 @@ fn traffic_of_a_port_that_is_closed_stops_and_comes_back_when_it_is_opened() {
         let closed = SwitchFacts { ports: Some(PortSet(vec![1..=3])), ..SwitchFacts::default() };
         declare(&mut sim, &facts([(1, closed)], BTreeMap::new()));
         assert_eq!((kind(&sim, at(1, 4)), place(&sim, A)), (Some(PortKind::New), None), "{version:?}");
-        let told = |report: &&Report| **report == Report::HostLost { mac: A, at: at(1, 4) };
-        assert_eq!(sim.reports.iter().filter(told).count(), 1);
+        let reported = |report: &&Report| **report == Report::HostLost { mac: A, at: at(1, 4) };
+        assert_eq!(sim.reports.iter().filter(reported).count(), 1);
         let before = sim.stats().packet_ins;
         assert_eq!(send(&mut sim, at(1, 4), udp(A, B, 80)), []);
         assert_eq!(sim.stats().packet_ins, before, "{version:?}: the switch drops it");

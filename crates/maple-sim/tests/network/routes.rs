@@ -161,9 +161,9 @@ fn a_packet_goes_back_where_the_route_says_so_by_name_and_else_somebody_is_told(
             assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 8)), []);
         }
         assert_eq!(sim.stats().misses, 2, "rules do it");
-        let told: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::RouteGoesBack { .. })).collect();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].to_string().contains("network/routes.rs:"), "{}", told[0]);
+        let reported: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::RouteGoesBack { .. })).collect();
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(reported[0].to_string().contains("network/routes.rs:"), "{}", reported[0]);
     }
 }
 

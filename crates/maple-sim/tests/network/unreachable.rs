@@ -82,10 +82,12 @@ fn installed_flows_lose_nothing_and_no_rule_changes_while_connections_are_away()
                 keep_talking(&mut sim, Duration::from_secs(5));
                 let changes = flow_mods(&mut sim);
                 assert!(changes.is_empty(), "{version:?}, {shards} shards, {away:?} away for {seconds} s: {changes:?}");
-                let told = |report: &Report| {
+                let reported = |report: &Report| {
                     matches!(report, Report::SwitchDown(_) | Report::LinkDown(..) | Report::HostLost { .. })
                 };
-                assert!(!sim.reports.iter().skip_while(|one| !matches!(one, Report::SwitchUnreachable(_))).any(told));
+                assert!(
+                    !sim.reports.iter().skip_while(|one| !matches!(one, Report::SwitchUnreachable(_))).any(reported)
+                );
             }
         }
     }
@@ -208,8 +210,8 @@ fn packets_that_nobody_can_send_are_told() {
     sim.run_for(Duration::from_millis(10));
     let frame = udp(A, maple_core::network::Mac([0xff; 6]), 1);
     send(&mut sim, at(1, 3), frame);
-    let told = sim.engines()[0].view().drops(Dpid(1), KEPT_MINUTES);
-    assert!(told.iter().any(|one| one.cause == DropCause::Unreachable(Dpid(3))), "{told:?}");
+    let reported = sim.engines()[0].view().drops(Dpid(1), KEPT_MINUTES);
+    assert!(reported.iter().any(|one| one.cause == DropCause::Unreachable(Dpid(3))), "{reported:?}");
 }
 
 #[test]

@@ -339,11 +339,11 @@ impl Switch {
         let before = port.description.config;
         port.description.config = before & !request.mask | request.config & request.mask;
         if port.description.config != before {
-            let told = self.port_status(PortReason::Modify, request.port);
+            let reported = self.port_status(PortReason::Modify, request.port);
             // Open vSwitch tells only the others.
             let is_of_who_asks =
                 |item: &Outgoing| matches!(item, Outgoing::Message { controller, .. } if *controller == from);
-            out.extend(told.into_iter().filter(|item| !(self.options.open_vswitch && is_of_who_asks(item))));
+            out.extend(reported.into_iter().filter(|item| !(self.options.open_vswitch && is_of_who_asks(item))));
         }
         Ok(())
     }

@@ -23,9 +23,9 @@ fn arp() -> Vec<u8> {
 /// Checks which items a question records, and its answer.
 #[track_caller]
 fn records(frame: &[u8], question: impl FnOnce(&Packet) -> bool, items: &[&str], answer: bool) {
-    let mut told = None;
-    let trace = ask(frame, |pkt| told = Some(question(pkt)));
-    assert_eq!((told, &trace[..]), (Some(answer), &items.iter().map(ToString::to_string).collect::<Vec<_>>()[..]));
+    let mut reported = None;
+    let trace = ask(frame, |pkt| reported = Some(question(pkt)));
+    assert_eq!((reported, &trace[..]), (Some(answer), &items.iter().map(ToString::to_string).collect::<Vec<_>>()[..]));
 }
 
 const OF_TCP: &str = "eth_type=0x800, ip_proto=6";
@@ -205,25 +205,28 @@ fn the_line_of_a_question_is_that_of_the_policy() {
         (line!(), line_of(|pkt, net| net.locate_ip(pkt.ipv4_dst()).is_some())),
         (line!(), line_of(|pkt, net| net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(1.0, 1.0))),
     ];
-    for (here, told) in lines {
-        assert_eq!(told, here);
+    for (here, reported) in lines {
+        assert_eq!(reported, here);
     }
 }
 
 #[test]
 fn a_value_that_the_field_can_not_have_is_an_error_of_the_packet() {
     let bench = Bench::new().switch(1, 1..=2);
-    let told = |question: fn(&Packet) -> bool| {
+    let reported = |question: fn(&Packet) -> bool| {
         let policy = move |pkt: &Packet, _: &Net| if question(pkt) { Route::flood() } else { Route::drop() };
         bench.decide(&policy, &tagged(0xfff), bench.port(1, 1)).error().map(ToString::to_string)
     };
     let panicked = |text: &str| Some(format!("the policy panicked: {text}"));
-    assert_eq!(told(|pkt| pkt.vlan_vid() == 0x1fff), panicked("vlan_vid is 0 to 4095; it can't be 8191"));
-    assert_eq!(told(|pkt| pkt.ip_dscp() == 64), panicked("ip_dscp is 0 to 63; it can't be 64"));
-    assert_eq!(told(|pkt| pkt.vlan_pcp().is_one_of([8])), panicked("vlan_pcp is 0 to 7; it can't be 8"));
-    assert_eq!(told(|pkt| pkt.vlan_vid().matches(0x1001, 0x1001)), panicked("vlan_vid has no such bits as the mask"));
-    assert_eq!(told(|pkt| pkt.tcp_dst().get() == 1), panicked("this packet has no tcp_dst"));
+    assert_eq!(reported(|pkt| pkt.vlan_vid() == 0x1fff), panicked("vlan_vid is 0 to 4095; it can't be 8191"));
+    assert_eq!(reported(|pkt| pkt.ip_dscp() == 64), panicked("ip_dscp is 0 to 63; it can't be 64"));
+    assert_eq!(reported(|pkt| pkt.vlan_pcp().is_one_of([8])), panicked("vlan_pcp is 0 to 7; it can't be 8"));
+    assert_eq!(
+        reported(|pkt| pkt.vlan_vid().matches(0x1001, 0x1001)),
+        panicked("vlan_vid has no such bits as the mask")
+    );
+    assert_eq!(reported(|pkt| pkt.tcp_dst().get() == 1), panicked("this packet has no tcp_dst"));
     let bad = "ipv4_src: \"10/8\" is not a prefix; write an address, a slash and a number of bits, as in 10.0.0.0/8";
-    assert_eq!(told(|pkt| pkt.ipv4_src().within("10/8")), panicked(bad));
-    assert_eq!(told(|pkt| pkt.vlan_vid() == 0xfff), None);
+    assert_eq!(reported(|pkt| pkt.ipv4_src().within("10/8")), panicked(bad));
+    assert_eq!(reported(|pkt| pkt.vlan_vid() == 0xfff), None);
 }

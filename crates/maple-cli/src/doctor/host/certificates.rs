@@ -47,13 +47,15 @@ pub fn look(of_controller: [(&str, Option<u64>); 2], files: &[PathBuf], report: 
 }
 
 fn finding(place: &str, mend: &str, ends: SystemTime, now: SystemTime) -> Option<Finding> {
-    let told = |severity| Finding::new(severity, FindingId::CertificateExpires, place).mend(mend);
+    let reported = |severity| Finding::new(severity, FindingId::CertificateExpires, place).mend(mend);
     match ends.duration_since(now) {
-        Err(_) => Some(told(Severity::Error).what("it has expired").consequence("no session with TLS begins any more")),
+        Err(_) => {
+            Some(reported(Severity::Error).what("it has expired").consequence("no session with TLS begins any more"))
+        }
         Ok(left) if left < WARN_BEFORE => {
             let days = left.as_secs() / 86_400;
             let what = format!("it expires in {days} {}", if days == 1 { "day" } else { "days" });
-            Some(told(Severity::Warning).what(what).consequence("after that no session with TLS begins any more"))
+            Some(reported(Severity::Warning).what(what).consequence("after that no session with TLS begins any more"))
         }
         Ok(_) => None,
     }

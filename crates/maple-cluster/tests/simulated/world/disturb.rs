@@ -107,10 +107,10 @@ impl World {
                 return self.fail(format!("n{at} takes {known:?} for the master, not n{master} of {generation:?}"));
             }
             for switch in 0..self.switches.len() {
-                let told = if at == master { self.lead_of(at) } else { None };
+                let reported = if at == master { self.lead_of(at) } else { None };
                 let mastery = self.nodes[at].links[switch].as_ref().and_then(|link| link.fence.mastery());
-                if mastery != told && !self.plants.contains(&Plant::AsksNoSwitch) {
-                    return self.fail(format!("n{at} is {mastery:?} at s{switch} by its fence, and not {told:?}"));
+                if mastery != reported && !self.plants.contains(&Plant::AsksNoSwitch) {
+                    return self.fail(format!("n{at} is {mastery:?} at s{switch} by its fence, and not {reported:?}"));
                 }
             }
         }

@@ -338,10 +338,10 @@ impl World {
         }
         self.nodes[at].counted += 1;
         self.nodes[at].own_generation = Some(generation);
-        let told = self.lead_of(at).unwrap_or(generation);
+        let reported = self.lead_of(at).unwrap_or(generation);
         for switch in 0..self.switches.len() {
             if let Some(link) = &mut self.nodes[at].links[switch] {
-                let (ask, _) = link.fence.lead(told);
+                let (ask, _) = link.fence.lead(reported);
                 self.send(at, switch, ask);
             }
         }

@@ -396,11 +396,11 @@ impl World {
         for item in out {
             let Outgoing::Message { controller, message, .. } = item else { continue };
             let to = usize::from(controller.0);
-            if let (Message::RoleReply(_), Some(told)) = (&message, asks_mastery) {
+            if let (Message::RoleReply(_), Some(reported)) = (&message, asks_mastery) {
                 // As the store counts, whatever the switch was told.
                 let leads = self.nodes[at].member.as_ref().and_then(Member::own_generation);
                 let generation =
-                    if self.generations.get(&told).is_some_and(|of| of.0 == at) { Some(told) } else { leads };
+                    if self.generations.get(&reported).is_some_and(|of| of.0 == at) { Some(reported) } else { leads };
                 let granted = &mut self.switches[switch].granted;
                 *granted = generation.max(*granted);
             }

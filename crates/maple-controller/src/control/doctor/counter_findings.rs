@@ -179,11 +179,11 @@ pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
         // Probes that the previous controller sent before a take-over are nobody's fault.
         let few = if sign.id == FindingId::ProbesForged { PROBES } else { 0 };
         let finding = || {
-            let told = match sign.id {
+            let reported = match sign.id {
                 FindingId::LabelsUsedUp => without_label(errors),
                 _ => sign.counters.first().map(|counter| refusals(errors, counter)).unwrap_or_default(),
             };
-            let last = since_and_last(&told);
+            let last = since_and_last(&reported);
             Finding::new(sign.severity, sign.id, "the controller")
                 .what(format!("since its start {count} {}{last}", sign.what))
                 .consequence(sign.consequence)

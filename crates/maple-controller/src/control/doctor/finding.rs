@@ -397,10 +397,10 @@ mod tests {
                 .mend("m"),
         );
         report.sort();
-        let told: Vec<(Severity, &str)> =
+        let reported: Vec<(Severity, &str)> =
             report.findings().iter().map(|one| (one.severity, one.place.as_str())).collect();
         let first = (Severity::Warning, "bridge \\u{1b}[31ms1");
-        assert_eq!(told, [first, (Severity::Warning, "bridge s2"), (Severity::Note, "b")]);
+        assert_eq!(reported, [first, (Severity::Warning, "bridge s2"), (Severity::Note, "b")]);
         assert_eq!(
             report.findings()[0].plain(),
             "warning ovs-fail-mode: bridge \\u{1b}[31ms1: \\u{7}it is\n  then: \n  mend: m\n  page: docs/doctor.md#ovs-fail-mode\n"

@@ -160,9 +160,9 @@ mod tests {
     fn packets_without_a_label_are_told_with_their_switch() {
         let report = |dpid| Report::NotLabelled { ingress: Dpid(dpid), why: "switch 2 has no label left".into() };
         let errors = json!([{ "time": 1_767_225_600_000_u64, "text": report(7).to_string() }, { "text": report(9).to_string() }, { "text": "else" }]);
-        let told = without_label(&errors);
+        let reported = without_label(&errors);
         let expected = format!(", the first at 2026-01-01T00:00:00.000Z; the last one: {}", report(9));
-        assert_eq!(since_and_last(&told), expected);
+        assert_eq!(since_and_last(&reported), expected);
         assert_eq!(since_and_last(&[]), "");
     }
 

@@ -77,16 +77,16 @@ struct Ring {
 /// Which commits of tracked state become events: the first one after a while at once, and the newest of those that
 /// follow each other quickly.
 struct Commits {
-    told: u64,
+    reported: u64,
     earliest: Instant,
 }
 
 impl Commits {
     /// Reports whether the newest commit becomes an event now. Then it counts as reported.
     fn tell(&mut self, newest: u64, now: Instant) -> bool {
-        let is_told = newest != self.told && now >= self.earliest;
+        let is_told = newest != self.reported && now >= self.earliest;
         if is_told {
-            (self.told, self.earliest) = (newest, now + SPACING);
+            (self.reported, self.earliest) = (newest, now + SPACING);
         }
         is_told
     }
@@ -115,7 +115,7 @@ impl Events {
     /// Reads what the controller publishes, until the end.
     pub fn follow(&self, handle: &Handle) {
         let (mut line, mut looked) = (0, Instant::now());
-        let mut commits = Commits { told: handle.snapshot().version(), earliest: looked };
+        let mut commits = Commits { reported: handle.snapshot().version(), earliest: looked };
         while !self.has_ended() {
             for entry in handle.operations().log_since(line, COMMIT_POLL.saturating_sub(looked.elapsed())) {
                 self.add_line(line, &entry);
@@ -375,19 +375,19 @@ mod tests {
             looks in prop::collection::vec((0u64..300, 0u64..2), 1..60),
         ) {
             let mut now = Instant::now();
-            let (mut commits, mut newest) = (Commits { told: 0, earliest: now }, 0);
-            let mut told: Vec<(u64, Instant)> = Vec::new();
+            let (mut commits, mut newest) = (Commits { reported: 0, earliest: now }, 0);
+            let mut reported: Vec<(u64, Instant)> = Vec::new();
             for (passed, more) in looks {
                 (now, newest) = (now + Duration::from_millis(passed), newest + more);
-                let (latest, when) = told.last().map_or((0, None), |(version, when)| (*version, Some(*when)));
+                let (latest, when) = reported.last().map_or((0, None), |(version, when)| (*version, Some(*when)));
                 let is_soon = when.is_some_and(|when| now - when < SPACING);
                 prop_assert_eq!(commits.tell(newest, now), newest != latest && !is_soon);
                 if newest != latest && !is_soon {
-                    told.push((newest, now));
+                    reported.push((newest, now));
                 }
             }
             now += SPACING;
-            let is_waiting = told.last().map_or(0, |(version, _)| *version) != newest;
+            let is_waiting = reported.last().map_or(0, |(version, _)| *version) != newest;
             prop_assert_eq!(commits.tell(newest, now), is_waiting, "the newest is told in the end");
         }
     }

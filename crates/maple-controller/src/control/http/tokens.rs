@@ -268,8 +268,9 @@ mod tests {
             allow(0o604);
         }
         assert!(finds(), "who has a token keeps it");
-        let told: Vec<String> = files.troubles().into_iter().map(|(_, news)| Notice::File(news).to_string()).collect();
-        assert!(told.len() == 1 && told[0].contains("is open to all users"), "{told:?}");
+        let reported: Vec<String> =
+            files.troubles().into_iter().map(|(_, news)| Notice::File(news).to_string()).collect();
+        assert!(reported.len() == 1 && reported[0].contains("is open to all users"), "{reported:?}");
         allow(0o600);
         assert!(finds() && files.troubles().is_empty());
     }

@@ -232,8 +232,8 @@ mod tests {
             seen.push((own, passed));
         }
         for (own, passed) in seen {
-            let told = times.passed(own).expect("it is of this run");
-            assert!(told.abs_diff(passed) <= DRIFT, "{told} {passed}");
+            let reported = times.passed(own).expect("it is of this run");
+            assert!(reported.abs_diff(passed) <= DRIFT, "{reported} {passed}");
         }
         assert_eq!(times.passed(NOW - HOUR), None, "an earlier run");
         (0..2 * MAX_DRIFT_NOTES as u64).for_each(|number| times.note(NOW + 10 * HOUR + 100 * number, 50 * number));

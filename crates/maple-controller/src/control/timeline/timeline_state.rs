@@ -75,7 +75,7 @@ pub(super) struct TimelineState {
     network: NetworkThen,
     known: Known,
     /// What the last entry about the network said of that.
-    told: Known,
+    reported: Known,
     links: u32,
     follower: Follower,
     /// The milliseconds after its beginning for which this run takes nothing as gone that it has not seen, and the time
@@ -113,7 +113,7 @@ impl TimelineState {
             now: 0,
             network: NetworkThen::default(),
             known: Known::default(),
-            told: Known::default(),
+            reported: Known::default(),
             links: 0,
             follower: Follower::new(&limits.follow),
             grace,
@@ -267,15 +267,15 @@ impl TimelineState {
             let (after, ahead, known) = (self.pause.take(), self.clock.ahead(), self.known);
             let former = self.segments.all.back().map_or(0, |last| last.size as u64);
             self.segments.begin(self.now, Begin { after, ahead, former, known, network: self.network.clone() });
-            self.told = known;
-        } else if !changes.is_empty() || is_worse(&self.known, &self.told) {
+            self.reported = known;
+        } else if !changes.is_empty() || is_worse(&self.known, &self.reported) {
             self.tell(changes);
         }
         self.segments.extend(self.now);
     }
 
     fn tell(&mut self, changes: Vec<NetworkChange>) {
-        self.told = self.known;
+        self.reported = self.known;
         self.append(Entry::Look { known: self.known, changes });
     }
 
@@ -346,14 +346,14 @@ impl TimelineState {
         rates.next = RatesThen { pending: rates.next.pending, ..RatesThen::default() };
         self.append(Entry::Rates(own));
         self.known.late = late;
-        if (Known { version: 0, ..self.known }) != (Known { version: 0, ..self.told }) {
+        if (Known { version: 0, ..self.known }) != (Known { version: 0, ..self.reported }) {
             self.tell(Vec::new());
         }
     }
 }
 
 /// Reports whether there is a doubt that is not kept yet. What has become better is kept with the rates.
-fn is_worse(known: &Known, told: &Known) -> bool {
+fn is_worse(known: &Known, reported: &Known) -> bool {
     let kinds = |known: &Known| [known.pending > 0, known.beyond > 0, known.unseen > 0, known.late];
-    kinds(known).into_iter().zip(kinds(told)).any(|(now, before)| now && !before)
+    kinds(known).into_iter().zip(kinds(reported)).any(|(now, before)| now && !before)
 }

@@ -54,19 +54,19 @@ fn a_request_without_an_answer_ends_the_session_though_echoes_are_answered() {
 fn the_silence_of_a_switch_while_a_request_is_open_is_reported_once() {
     let mut peer = Peer::up(Version::Of13);
     peer.session.on_sent(peer.now, ENGINE_XIDS, &Message::BarrierRequest);
-    let told = |peer: &Peer| -> Vec<bool> {
+    let reported = |peer: &Peer| -> Vec<bool> {
         peer.out.iter().filter_map(|output| if let Output::Silent(is) = output { Some(*is) } else { None }).collect()
     };
     peer.waits(Duration::from_secs(5));
     peer.waits(Duration::from_secs(4));
-    assert_eq!(told(&peer), [false; 0]);
+    assert_eq!(reported(&peer), [false; 0]);
     for _ in 0..10 {
         peer.waits(Duration::from_secs(1));
     }
-    assert_eq!(told(&peer), [true]);
+    assert_eq!(reported(&peer), [true]);
     peer.says(Version::Of13, 0, &packet_in());
     peer.says(Version::Of13, 0, &packet_in());
-    assert_eq!(told(&peer), [true, false]);
+    assert_eq!(reported(&peer), [true, false]);
     assert!(peer.closed().is_none());
 }
 

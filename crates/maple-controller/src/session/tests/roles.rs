@@ -26,7 +26,7 @@ fn standby(version: Version, role: ClusterRole) -> Peer {
     assert!(matches!(peer.out[..], [Output::Claim(Dpid(7))]), "{:?}", peer.out);
     peer.out.clear();
     peer.session.admit(peer.now, &mut peer.out);
-    assert_eq!(peer.told(), [RoleNews::Standby]);
+    assert_eq!(peer.reported(), [RoleNews::Standby]);
     peer
 }
 
@@ -91,7 +91,7 @@ impl Peer {
         assert!(matches!(self.sent()[..], [(_, Message::FeaturesRequest)]));
         let ports = if version == Version::Of10 { vec![port(1)] } else { Vec::new() };
         self.says(version, 9, &Message::FeaturesReply(Features { ports, ..features(7, 0) }));
-        assert_eq!(self.told(), []);
+        assert_eq!(self.reported(), []);
         self.answer_all();
         assert!(self.session.is_up());
         self.sent();
@@ -101,7 +101,7 @@ impl Peer {
     }
 
     /// Takes what was reported of the role. Nothing else was but warnings.
-    fn told(&mut self) -> Vec<RoleNews> {
+    fn reported(&mut self) -> Vec<RoleNews> {
         let (sent, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.out).into_iter().partition(|output| matches!(output, Output::Send { .. }));
         self.out = sent;
@@ -155,7 +155,7 @@ fn whoever_leads_asks_to_be_master_when_the_claim_is_granted_and_describes_the_s
         peer.out.clear();
         peer.session.admit(peer.now, &mut peer.out);
         let asked = peer.asks_for_master(5);
-        assert_eq!(peer.told(), [RoleNews::Standby]);
+        assert_eq!(peer.reported(), [RoleNews::Standby]);
         peer.grants(asked, Role::MASTER, 5);
         peer.comes_up();
     }
@@ -170,7 +170,7 @@ fn a_master_that_is_refused_a_change_is_a_standby_and_forgets_what_it_asked() {
     peer.session.read_flows(peer.now, &mut peer.out);
     let reading = peer.sent()[0].0;
     peer.says(Version::Of13, ENGINE_XIDS + 3, &is_slave());
-    assert_eq!(peer.told(), [RoleNews::Lost]);
+    assert_eq!(peer.reported(), [RoleNews::Lost]);
     assert!(!peer.session.is_up());
     peer.says(Version::Of13, engine, &Message::BarrierReply);
     peer.says(Version::Of13, reading, &Message::StatsReply(StatsReply::new(ReplyBody::Flow(Vec::new()))));
@@ -182,7 +182,7 @@ fn a_master_that_is_refused_a_change_is_a_standby_and_forgets_what_it_asked() {
     peer.comes_up();
     peer.says(Version::Of13, reading, &Message::StatsReply(StatsReply::new(ReplyBody::Flow(Vec::new()))));
     peer.says(Version::Of13, engine, &Message::BarrierReply);
-    assert_eq!(peer.told(), [], "what was asked before means nothing");
+    assert_eq!(peer.reported(), [], "what was asked before means nothing");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_master_that_follows_is_a_standby_before_the_switch_says_so() {
         let mut peer = master(version);
         peer.session.set_role(peer.now, 3, follows(6), &mut peer.out);
         assert!(!peer.session.is_up());
-        assert_eq!(peer.told(), [RoleNews::Lost]);
+        assert_eq!(peer.reported(), [RoleNews::Lost]);
         assert!(matches!(&peer.sent()[..], [(_, Message::RoleRequest(_) | Message::Experimenter(_))]));
         // What was said before means nothing any more.
         peer.leads(2, 5);
@@ -203,7 +203,7 @@ fn a_master_that_follows_is_a_standby_before_the_switch_says_so() {
 fn a_master_in_a_new_generation_asks_for_everything_anew() {
     let mut peer = master(Version::Of13);
     peer.leads(3, 8);
-    assert_eq!(peer.told(), [RoleNews::Lost]);
+    assert_eq!(peer.reported(), [RoleNews::Lost]);
     let asked = peer.asks_for_master(8);
     // It is lost again half-way.
     peer.grants(asked, Role::MASTER, 8);
@@ -229,8 +229,8 @@ fn a_switch_that_has_seen_a_later_generation_is_left_alone_and_that_is_reported_
             panic!("it asks which one")
         };
         peer.grants(question, Role::SLAVE, 9);
-        let told = peer.told();
-        assert_eq!(told, if round == 0 { vec![RoleNews::Overtaken(9)] } else { vec![] });
+        let reported = peer.reported();
+        assert_eq!(reported, if round == 0 { vec![RoleNews::Overtaken(9)] } else { vec![] });
         peer.waits(Duration::from_secs(1));
         asked = peer.asks_for_master(5);
     }
@@ -248,7 +248,7 @@ fn a_switch_without_roles_is_left_alone() {
     peer.session.admit(peer.now, &mut peer.out);
     let asked = peer.asks_for_master(5);
     peer.says(Version::Of10, asked, &refused);
-    assert_eq!(peer.told(), [RoleNews::Standby, RoleNews::Unsupported]);
+    assert_eq!(peer.reported(), [RoleNews::Standby, RoleNews::Unsupported]);
     assert!(!peer.session.is_up() && peer.closed().is_none());
 }
 
@@ -257,7 +257,7 @@ fn in_1_0_a_controller_without_a_lease_is_no_master() {
     let unleased = |generation| ClusterRole { own_generation: Some(generation), latest: Some(5), has_lease: false };
     let mut peer = master(Version::Of10);
     peer.session.set_role(peer.now, 3, unleased(5), &mut peer.out);
-    assert_eq!(peer.told(), [RoleNews::Lost]);
+    assert_eq!(peer.reported(), [RoleNews::Lost]);
     assert!(matches!(&peer.sent()[..], [(_, ask)] if is_for_slave(ask)));
     // In 1.3 the switch decides.
     let mut peer = master(Version::Of13);

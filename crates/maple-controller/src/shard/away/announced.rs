@@ -122,9 +122,9 @@ mod tests {
     fn ports_that_came_changed_or_went_are_told_and_no_others() {
         let port = |number, state| Port { state, ..Port::new(PortNo(number), [0; 6], "port") };
         let (before, now) = ([port(1, 0), port(2, 0), port(3, 0)], [port(2, 0), port(3, 1), port(4, 0)]);
-        let told: Vec<(PortReason, u32)> =
+        let reported: Vec<(PortReason, u32)> =
             port_changes(&before, &now).into_iter().map(|status| (status.reason, status.port.number.0)).collect();
-        assert_eq!(told, [(PortReason::Delete, 1), (PortReason::Modify, 3), (PortReason::Add, 4)]);
+        assert_eq!(reported, [(PortReason::Delete, 1), (PortReason::Modify, 3), (PortReason::Add, 4)]);
     }
 
     #[test]
@@ -132,9 +132,10 @@ mod tests {
         let (before, renamed) = (Port::new(PortNo(2), [1; 6], "wire"), Port::new(PortNo(2), [1; 6], "host"));
         let replaced = Port::new(PortNo(2), [2; 6], "wire");
         for now in [renamed, replaced] {
-            let told = port_changes(std::slice::from_ref(&before), std::slice::from_ref(&now));
-            let told: Vec<(PortReason, &Port)> = told.iter().map(|status| (status.reason, &status.port)).collect();
-            assert_eq!(told, [(PortReason::Delete, &before), (PortReason::Add, &now)]);
+            let reported = port_changes(std::slice::from_ref(&before), std::slice::from_ref(&now));
+            let reported: Vec<(PortReason, &Port)> =
+                reported.iter().map(|status| (status.reason, &status.port)).collect();
+            assert_eq!(reported, [(PortReason::Delete, &before), (PortReason::Add, &now)]);
         }
     }
 }

@@ -27,7 +27,7 @@ struct Member {
     lines: Vec<Option<SwitchEnd>>,
     /// What it has not received yet, because it is asleep.
     news: VecDeque<ClusterRole>,
-    told: u64,
+    reported: u64,
     is_asleep: bool,
     /// What it has sent to change switches since this was cleared: how often, and how often it was refused.
     changes: (usize, usize),
@@ -56,7 +56,7 @@ impl Cluster {
                 rows,
                 lines: (0..switches).map(|_| None).collect(),
                 news: VecDeque::new(),
-                told: 0,
+                reported: 0,
                 is_asleep: false,
                 changes: (0, 0),
                 others: Vec::new(),
@@ -135,10 +135,12 @@ impl Cluster {
     fn step(&mut self) {
         self.now = after(self.now, STEP);
         for member in 0..self.members.len() {
-            let Member { simulation, news, told, is_asleep: false, .. } = &mut self.members[member] else { continue };
+            let Member { simulation, news, reported, is_asleep: false, .. } = &mut self.members[member] else {
+                continue;
+            };
             for role in news.drain(..) {
-                *told += 1;
-                simulation.set_role(*told, role);
+                *reported += 1;
+                simulation.set_role(*reported, role);
             }
             simulation.turn(self.now, 0);
             for switch in 0..self.switches.len() {
@@ -388,29 +390,29 @@ fn a_standby_that_has_the_masters_rows_changes_no_rule() {
         cluster.elect(0);
         cluster.obey(0);
         (1..6).for_each(|source| cluster.decides(0, source));
-        let (rules, told) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
+        let (rules, reported) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
         let copy = cluster.copy(0);
         let leaves = cluster.members[0].simulation.stats(0).leaves;
         // It has never been master.
         assert_eq!(cluster.hand_over(copy, 1), Adopted { leaves: leaves as usize, hosts: 10, damaged: 0 });
         cluster.obey(1);
-        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, told));
+        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, reported));
         assert_eq!(cluster.members[1].simulation.stats(0).leaves, leaves);
         (6..9).for_each(|source| cluster.decides(1, source));
         // Another one goes on with the rows of both, which are rows of leaves of its own by then.
         let copy = cluster.copy(1);
-        let (rules, told) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
+        let (rules, reported) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
         let leaves = cluster.members[1].simulation.stats(0).leaves;
         assert_eq!(cluster.hand_over(copy, 2).hosts, 16);
         cluster.obey(2);
-        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, told));
+        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, reported));
         // The first one knew some of it. It forgets that in favour of the copy.
         cluster.decides(2, 9);
-        let (rules, told) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
+        let (rules, reported) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
         let copy = cluster.copy(2);
         assert_eq!(cluster.hand_over(copy, 0).hosts, 18);
         cluster.obey(0);
-        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, told));
+        assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, reported));
         assert!(cluster.members[0].simulation.stats(0).leaves >= leaves);
         cluster.decides(0, 10);
     }
@@ -422,7 +424,7 @@ fn a_copy_of_a_master_that_had_not_restored_what_it_adopted_has_all_of_it() {
     cluster.elect(0);
     cluster.obey(0);
     (1..6).for_each(|source| cluster.decides(0, source));
-    let (rules, told) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
+    let (rules, reported) = ([cluster.rules(0), cluster.rules(1)], cluster.flow_mods());
     let copy = cluster.copy(0);
     let rows = copy.rows.len();
     // It dies before a switch has answered it.
@@ -431,7 +433,7 @@ fn a_copy_of_a_master_that_had_not_restored_what_it_adopted_has_all_of_it() {
     assert_eq!(copy.rows.len(), rows);
     assert_eq!(cluster.hand_over(copy, 2), adopted);
     cluster.obey(2);
-    assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, told));
+    assert_eq!(([cluster.rules(0), cluster.rules(1)], cluster.flow_mods()), (rules, reported));
 }
 
 #[test]

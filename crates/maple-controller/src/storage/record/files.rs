@@ -522,8 +522,8 @@ mod tests {
         assert!(error.contains("recorded by Maple 0.0.9") && error.contains(env!("CARGO_PKG_VERSION")), "{error}");
         let error = write(&Header { format: 5, ..header() });
         let path = folder.join(HEADER);
-        let told = format!("{} has format 5, and this version of Maple reads format 6", path.display());
-        assert_eq!(error, told, "the one before");
+        let reported = format!("{} has format 5, and this version of Maple reads format 6", path.display());
+        assert_eq!(error, reported, "the one before");
         let error = write(&Header { format: 9, ..header() });
         assert!(error.contains("has format 9, and this version of Maple reads format 6"), "{error}");
         assert!(Header::read(all.path()).expect_err("no run").to_string().contains("has no recording"));

@@ -155,8 +155,8 @@ fn an_address_with_too_many_wrong_tokens_is_locked_out() {
     let refused = served.ask(&Ask::new("GET", "/v1/hosts", "not-a-token"));
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("60")));
     assert_eq!(served.get("/v1/hosts").status, 200, "a right token may come from the same address");
-    let told = served.maple.notices().into_iter().filter(|text| text.contains("wrong tokens")).count();
-    assert_eq!(told, 1);
+    let reported = served.maple.notices().into_iter().filter(|text| text.contains("wrong tokens")).count();
+    assert_eq!(reported, 1);
 }
 
 #[test]

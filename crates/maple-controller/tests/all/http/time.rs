@@ -222,8 +222,8 @@ fn a_moment_names_the_command_that_shows_it_exactly_while_the_run_is_recorded() 
     let seconds = |text: &str| text.parse::<f64>().expect("seconds");
     let day = Duration::from_millis(time % 86_400_000).as_secs_f64();
     let parts: Vec<&str> = until.trim_end_matches('Z').split(['T', ':']).collect();
-    let told = seconds(parts[1]) * 3600.0 + seconds(parts[2]) * 60.0 + seconds(parts[3]);
-    let apart = (told - day).abs();
+    let reported = seconds(parts[1]) * 3600.0 + seconds(parts[2]) * 60.0 + seconds(parts[3]);
+    let apart = (reported - day).abs();
     assert!(apart.min(86_400.0 - apart) < 2.0, "{until} {time}");
     // What happens just before the end is kept too.
     eventually("another host is seen", || {

@@ -34,9 +34,9 @@ impl Play<'_> {
         let store = self.sim.store.clone();
         let (state, conditions) = (store.snapshot(), self.sim.engines()[0].view().conditions());
         let entering = EnteringPacket { at: packet.at, frame: packet.frame[..].into() };
-        let told = explain(&mut Engines(self.sim.engines().iter().collect()), &store, &conditions, entering);
-        let error = |what: &str| Err(format!("{what}: {told:#?}"));
-        let Ok(decision) = &told.decision else {
+        let reported = explain(&mut Engines(self.sim.engines().iter().collect()), &store, &conditions, entering);
+        let error = |what: &str| Err(format!("{what}: {reported:#?}"));
+        let Ok(decision) = &reported.decision else {
             return Ok(());
         };
         // The state in which f runs here lacks what is learned from the packet: of a new host, or of a new address.
@@ -52,12 +52,12 @@ impl Play<'_> {
             return error(&format!("f says {wanted:?}"));
         }
         // A full switch may have lost rules without warning.
-        if told.agrees() == Some(false) && !self.shrunk {
+        if reported.agrees() == Some(false) && !self.shrunk {
             return error("the switches do something else");
         }
         self.tally.explained += 1;
-        self.tally.agreed += u64::from(told.agrees() == Some(true));
-        for other in &told.alternatives {
+        self.tally.agreed += u64::from(reported.agrees() == Some(true));
+        for other in &reported.alternatives {
             self.tally.alternatives += 1;
             let Alternative { packet: Some(changed), fate, .. } = other else { continue };
             // Nor does it have what is learned from another packet.

@@ -33,9 +33,9 @@ const SHARES: u64 = 38;
 fn the_network_behaves_as_if_the_policy_ran_on_every_packet() {
     play_all(10, Case::generate, |all| {
         assert_mostly_exact(all);
-        let told = [all.agreed, all.alternatives];
+        let reported = [all.agreed, all.alternatives];
         assert!(
-            told.iter().all(|count| count * 10 > all.explained),
+            reported.iter().all(|count| count * 10 > all.explained),
             "explanations must have something to say: {all:?}"
         );
     });

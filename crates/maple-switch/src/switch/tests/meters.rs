@@ -127,10 +127,10 @@ fn queues_are_told_of_and_counted() {
         let mut tested = TestSwitch::new(version);
         tested.switch.set_queue(0, PortNo(2), 7, Some(rates));
         assert_eq!(tested.switch.set_port_rate(PortNo(2), Some(10_000_000)).len(), 1, "the controller is told");
-        let told = tested.say(Message::QueueGetConfigRequest(PortNo(2)));
+        let reported = tested.say(Message::QueueGetConfigRequest(PortNo(2)));
         let queues = vec![QueueDesc { id: 7, port: PortNo(2), properties }];
         let message = Message::QueueGetConfigReply(QueueConfig { port: PortNo(2), queues });
-        assert_eq!(told, [Outgoing::Message { controller: ControllerId::FIRST, xid: 7, message }]);
+        assert_eq!(reported, [Outgoing::Message { controller: ControllerId::FIRST, xid: 7, message }]);
         tested.switch.queue_sent(PortNo(2), Some(7), 100);
         tested.switch.queue_dropped(PortNo(2), Some(7), 100);
         let all = RequestBody::Queue(QueueStatsRequest { port: PortNo::ANY, queue: u32::MAX });

@@ -112,7 +112,7 @@ fn pass(lab: &mut Lab, turn: u64, (each, looks): (u64, usize), lines: u64) {
     lab.after(0);
 }
 
-fn told(lab: &Lab) -> (u64, u64) {
+fn reported(lab: &Lab) -> (u64, u64) {
     let sums = |kept: &mut TimelineState| {
         let all = kept.rates.all.iter().map(|(_, rates)| (rates.left_out, rates.pending));
         all.fold((0, 0), |(a, b), (left_out, pending)| (a + left_out, b + pending))
@@ -133,7 +133,7 @@ fn a_day_of_1000_switches_and_10000_hosts_with_churn_takes_less_than_50_mb() {
     }
     let (bytes, _) = lab.kept(|kept| kept.segments.size());
     assert!(bytes < MAX_BYTES, "{bytes}");
-    assert_eq!(told(&lab), (0, 0), "nothing is left out");
+    assert_eq!(reported(&lab), (0, 0), "nothing is left out");
     assert_eq!(lab.kept(|kept| kept.range()), Some((first, lab.wall)), "and the whole day is kept");
     assert_eq!(lab.then(lab.wall), lab.present());
 }
@@ -148,7 +148,7 @@ fn a_day_in_which_everything_is_used_up_takes_less_than_50_mb_too() {
     }
     let (bytes, _) = lab.kept(|kept| kept.segments.size());
     assert!(bytes < MAX_BYTES, "{bytes}");
-    let (left_out, _) = told(&lab);
+    let (left_out, _) = reported(&lab);
     assert!(left_out > 100_000, "{left_out}");
     assert_eq!(lab.then(lab.wall), lab.present());
     let (from, to) = lab.kept(|kept| kept.range()).expect("it is kept");

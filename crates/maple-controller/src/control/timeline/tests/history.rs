@@ -152,14 +152,14 @@ impl History {
         let middle = self.seen[self.seen.len() / 2].own;
         let starts = [None, Some(self.lab.kept(|kept| kept.clock.shown(middle)))];
         for from in starts {
-            let told = || {
+            let reported = || {
                 let span = self.lab.timeline.span((from, None), u64::MAX);
                 span.map(|span| (span.from, span.to, span.before, span.after, span.happened))
             };
-            let first = told();
-            prop_assert_eq!(&first, &told());
+            let first = reported();
+            prop_assert_eq!(&first, &reported());
             *self.lab.timeline.span_answers() = SpanAnswers::default();
-            prop_assert_eq!(&first, &told());
+            prop_assert_eq!(&first, &reported());
         }
         let gaps = self.lab.gaps();
         prop_assert!(gaps.iter().all(|gap| gap.from <= gap.to));

@@ -355,9 +355,9 @@ fn a_span_that_is_asked_for_again_reads_no_file_again_and_is_told_the_same() {
         (before, after, happened)
     };
     for from in froms {
-        let (none, told) = (reads(&lab), span(&lab, from));
+        let (none, reported) = (reads(&lab), span(&lab, from));
         let first = reads(&lab);
-        assert_eq!(span(&lab, from), told);
+        assert_eq!(span(&lab, from), reported);
         assert_eq!(reads(&lab), first, "the second time");
         assert!(from.is_some() || first > none + 3);
         // What comes is shown, and costs nothing but the segment in memory.
@@ -366,8 +366,8 @@ fn a_span_that_is_asked_for_again_reads_no_file_again_and_is_told_the_same() {
         lab.kept(|kept| kept.line(&line));
         lab.change(vec![switch(100 + number, true)]);
         let (before, after, happened) = span(&lab, from);
-        assert_eq!((reads(&lab), before, after), (first, told.0, lab.present()));
-        assert_eq!(happened.lines.len(), told.2.lines.len() + 1);
+        assert_eq!((reads(&lab), before, after), (first, reported.0, lab.present()));
+        assert_eq!(happened.lines.len(), reported.2.lines.len() + 1);
         *lab.timeline.span_answers() = SpanAnswers::default();
         assert_eq!(span(&lab, from).2, happened, "as if nothing were remembered");
         // A segment ends, and is read once.
@@ -436,11 +436,11 @@ fn counts_of_a_time_in_which_a_shard_was_late_are_told_when_it_answers() {
         lab.after(5000);
         lab.kept(|kept| kept.rate(answer, is_late));
     }
-    let told: Vec<RatesThen> = lab.kept(|kept| kept.rates.all.iter().map(|(_, rates)| *rates).collect());
+    let reported: Vec<RatesThen> = lab.kept(|kept| kept.rates.all.iter().map(|(_, rates)| *rates).collect());
     let growth = |rates: RatesThen| rates.growth.map(|growth| (growth.span, growth.counts.packet_ins));
-    let all: Vec<_> = told.iter().copied().map(growth).collect();
+    let all: Vec<_> = reported.iter().copied().map(growth).collect();
     assert_eq!(all, [None, None, None, Some((15_000, 30)), Some((5000, 10))]);
-    let joined = told.into_iter().reduce(RatesThen::join).expect("some");
+    let joined = reported.into_iter().reduce(RatesThen::join).expect("some");
     assert_eq!((growth(joined), joined.span, joined.late), (Some((20_000, 40)), 20_000, true));
 }
 

@@ -31,7 +31,7 @@ struct PersistenceRun {
     disk: Arc<Disk>,
     store: Arc<Store>,
     files: KeptFiles,
-    told: Arc<Mutex<Vec<String>>>,
+    reported: Arc<Mutex<Vec<String>>>,
     persistence: Option<Persistence>,
 }
 
@@ -45,11 +45,11 @@ impl Drop for PersistenceRun {
 impl PersistenceRun {
     fn new() -> PersistenceRun {
         let folder = tempfile::tempdir().expect("a folder");
-        let (files, told) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
-        let to = Arc::clone(&told);
+        let (files, reported) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
+        let to = Arc::clone(&reported);
         files.report_to(move |news| to.lock().expect("no panic").push(news.to_string()));
         let mut run =
-            PersistenceRun { folder, disk: Arc::default(), store: Store::new(), files, told, persistence: None };
+            PersistenceRun { folder, disk: Arc::default(), store: Store::new(), files, reported, persistence: None };
         run.store.keep("t");
         run.start().expect("the disk is in order");
         run
@@ -106,18 +106,18 @@ impl PersistenceRun {
     }
 
     /// Returns the news of files so far.
-    fn told(&self) -> Vec<String> {
-        self.told.lock().expect("no panic").clone()
+    fn reported(&self) -> Vec<String> {
+        self.reported.lock().expect("no panic").clone()
     }
 
     /// Lets somebody meddle with the file, and waits until its failure, which may be over at once, and its mending are
     /// published. Returns the last of that news.
     fn is_mended_after(&self, meddle: impl FnOnce()) -> String {
-        let before = self.told().len();
+        let before = self.reported().len();
         meddle();
-        let is_mended = |told: &str| told.contains(" is in order again, after ");
-        self.until("it is mended", |run| run.told()[before..].last().is_some_and(|told| is_mended(told)));
-        self.told().pop().expect("that it is mended")
+        let is_mended = |reported: &str| reported.contains(" is in order again, after ");
+        self.until("it is mended", |run| run.reported()[before..].last().is_some_and(|reported| is_mended(reported)));
+        self.reported().pop().expect("that it is mended")
     }
 
     /// Returns the contents of the file.
@@ -164,9 +164,9 @@ fn a_full_disk_is_reported_and_everything_is_written_when_there_is_room() {
     run.disk.heals();
     run.kept();
     run.is_mended();
-    let told = run.told();
-    assert!(told[0].contains("no storage space; what changes waits in memory"), "{told:?}");
-    assert!(told[1].contains(" is in order again, after ") && told.len() == 2, "{told:?}");
+    let reported = run.reported();
+    assert!(reported[0].contains("no storage space; what changes waits in memory"), "{reported:?}");
+    assert!(reported[1].contains(" is in order again, after ") && reported.len() == 2, "{reported:?}");
     let expected = run.memory();
     run.persistence.take();
     assert_eq!(run.file(), expected);
@@ -190,8 +190,8 @@ fn a_file_that_is_deleted_is_made_anew() {
     let mut run = PersistenceRun::new();
     run.write(1, Some(1));
     run.kept();
-    let told = run.is_mended_after(|| fs::remove_file(run.path()).expect("it is there"));
-    assert!(told.ends_with("; it was made anew"), "{told}");
+    let reported = run.is_mended_after(|| fs::remove_file(run.path()).expect("it is there"));
+    assert!(reported.ends_with("; it was made anew"), "{reported}");
     run.write(2, Some(2));
     run.kept();
     let expected = run.memory();
@@ -230,8 +230,8 @@ fn a_file_in_its_place_is_set_aside_as_it_is() {
         let text = format!("somebody's own {round}");
         let other = run.folder.path().join("other");
         fs::write(&other, &text).expect("it can be written");
-        let told = run.is_mended_after(|| fs::rename(&other, run.path()).expect("it can be moved"));
-        assert!(told.contains("made anew, and what was there is ") && told.ends_with(aside), "{told}");
+        let reported = run.is_mended_after(|| fs::rename(&other, run.path()).expect("it can be moved"));
+        assert!(reported.contains("made anew, and what was there is ") && reported.ends_with(aside), "{reported}");
         assert_eq!(fs::read_to_string(run.folder.path().join(aside)).expect("it is there"), text);
         run.kept();
     }

@@ -78,7 +78,7 @@ mod tests {
         let ip = |kind| Constraint::exact(Field::EthType, kind);
         let proto = |number| Constraint::exact(Field::IpProto, number);
         let subnet = Constraint { field: Field::Ipv4Src, value: 0x0a00_6300, mask: 0xffff_ff00 };
-        for (all, told) in [
+        for (all, reported) in [
             (vec![], "any packet"),
             (vec![Constraint::exact(Field::InPort, 3), ip(0x806)], "arp"),
             (vec![ip(0x800), subnet, Constraint::exact(Field::Ipv4Dst, 0x0a00_3246)], "ip 10.0.99.0/24 > 10.0.50.70"),
@@ -91,7 +91,7 @@ mod tests {
             (vec![Constraint::exact(Field::VlanVid, 0x1014)], "any packet, vlan_vid=20"),
         ] {
             let matching = Match::from_constraints(all);
-            assert_eq!(class_of(&matching), told);
+            assert_eq!(class_of(&matching), reported);
         }
     }
 }
