@@ -65,7 +65,7 @@ pub fn run(app: App) -> ExitCode {
         Some(ProgramCommand::Check(_)) if is_handlers => {
             Err(anyhow::anyhow!("handlers can't be checked: what they read is not tracked"))
         }
-        Some(ProgramCommand::Check(options)) => check::with(&options, controller, &[]),
+        Some(ProgramCommand::Check(options)) => check::check_loaded(&options, controller, &[]),
         Some(ProgramCommand::Replay(_)) if is_handlers => unrecorded(),
         Some(ProgramCommand::Replay(args)) => replay::with(&args, None, Some(controller.policy)),
         Some(ProgramCommand::Explain(_)) if is_handlers => unrecorded(),

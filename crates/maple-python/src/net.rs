@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use maple_core::engine::Selection;
+use maple_core::engine::LeafSelection;
 use maple_core::network::{Location, Mac as CoreMac};
 use maple_core::policy::PolicyError;
 use maple_core::route::Route;
@@ -426,17 +426,17 @@ impl PyNet {
     ) -> PyResult<()> {
         let mut selections = Vec::new();
         if let Some(mac) = host.map(hardware_address).transpose()?.flatten() {
-            selections.push(Selection::Host(mac));
+            selections.push(LeafSelection::Host(mac));
         }
         match (switch, port) {
             (Some(switch), Some(port)) => {
-                selections.push(Selection::Port(Location::new(Dpid(switch), PortNo(port))));
+                selections.push(LeafSelection::Port(Location::new(Dpid(switch), PortNo(port))));
             }
             (None, None) => {}
             _ => return Err(PyTypeError::new_err("invalidate() takes switch and port together")),
         }
         if let Some(fields) = fields {
-            selections.push(Selection::Fields(constraints(fields)?));
+            selections.push(LeafSelection::Fields(constraints(fields)?));
         }
         if selections.is_empty() && host.is_none() {
             return Err(PyTypeError::new_err("invalidate() needs host=, switch= and port=, or fields="));

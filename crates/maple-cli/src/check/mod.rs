@@ -39,14 +39,14 @@ pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
         (Some((file, name)), Some(loader)) => loader.inspect(file, name)?,
         _ => Vec::new(),
     };
-    with(&args.options, loaded, &suspicions)
+    check_loaded(&args.options, loaded, &suspicions)
 }
 
 /// Checks a loaded policy. The exit status is 1 if something was found.
 ///
 /// # Errors
 /// If an option's file or topology is wrong.
-pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Suspicion]) -> anyhow::Result<u8> {
+pub fn check_loaded(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Suspicion]) -> anyhow::Result<u8> {
     let ControllerOptions { policy, store, snooping, engine, .. } = loaded;
     // No subscription exists yet, so there is no leaf to invalidate.
     drop(snooping.declare(&store)?);

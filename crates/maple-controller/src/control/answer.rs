@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use maple_core::engine::{
-    CounterKind, Exploration, LabelView, LookUpStatus, OpenQuestion, Party, PortCount, Selection, TableRule, Traffic,
-    Trial,
+    CounterKind, Exploration, LabelView, LeafSelection, LookUpStatus, OpenQuestion, Party, PortCount, TableRule,
+    Traffic, Trial,
 };
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooping::{self, Lease};
@@ -502,17 +502,17 @@ fn number(port: PortNo) -> Value {
     if port.is_physical() { Value::from(port.0) } else { Value::from(port.to_string()) }
 }
 
-fn selection(names: &Names, what: &Invalidate) -> Result<Selection, RequestError> {
+fn selection(names: &Names, what: &Invalidate) -> Result<LeafSelection, RequestError> {
     Ok(match what {
-        Invalidate::All => Selection::All,
+        Invalidate::All => LeafSelection::All,
         Invalidate::Host(mac) => {
             let refuse = |error| RequestError::at("invalidate.host", error);
-            Selection::Host(names.host(mac).map_err(refuse)?)
+            LeafSelection::Host(names.host(mac).map_err(refuse)?)
         }
         Invalidate::Port(switch, port) => {
             let dpid = names.switch(switch).map_err(|error| RequestError::at("invalidate.port[0]", error))?;
             let port = port.port().map_err(|error| RequestError::at("invalidate.port[1]", error.to_string()))?;
-            Selection::Port(Location::new(dpid, port))
+            LeafSelection::Port(Location::new(dpid, port))
         }
     })
 }

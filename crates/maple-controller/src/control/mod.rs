@@ -41,7 +41,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
-use maple_core::engine::{Event, Selection};
+use maple_core::engine::{Event, LeafSelection};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::route::FRAME_BYTES;
 use maple_core::state::{Snapshot, Store};
@@ -282,7 +282,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`Stopped`] if the controller has stopped.
-    pub fn invalidate(&self, selection: Selection) -> Result<(), Stopped> {
+    pub fn invalidate(&self, selection: LeafSelection) -> Result<(), Stopped> {
         if self.send_event(Event::Invalidate(selection)) { Ok(()) } else { Err(self.stopped()) }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::{LONG, Maple, eventually};
 use maple_controller::control::socket::{AskError, Invalidate, Request, Show, ask};
 use maple_controller::{Controller, ControllerOptions, Stopped};
-use maple_core::engine::Selection;
+use maple_core::engine::LeafSelection;
 use maple_core::network::PortKind;
 use maple_core::{Location, Net, PacketHandle, Route};
 use maple_emulator::host::{FlowKind, Progress};
@@ -231,12 +231,12 @@ fn a_controller_that_has_stopped_says_so_to_who_still_has_a_handle() {
     options.workers.pin = false;
     let controller = Controller::start(options).expect("the controller starts");
     let handle = controller.handle();
-    assert_eq!((handle.operations().is_running(), handle.invalidate(Selection::All)), (true, Ok(())));
+    assert_eq!((handle.operations().is_running(), handle.invalidate(LeafSelection::All)), (true, Ok(())));
     handle.stop();
     assert_eq!(controller.wait(), Ok(()), "it did not fail");
     let stopped = Stopped("the controller has stopped".into());
     assert!(!handle.operations().is_running());
-    assert_eq!(handle.invalidate(Selection::All), Err(stopped));
+    assert_eq!(handle.invalidate(LeafSelection::All), Err(stopped));
 }
 
 #[test]

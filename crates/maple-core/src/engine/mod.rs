@@ -40,7 +40,7 @@ mod rehearsal;
 pub mod testing;
 
 pub use crate::report::CounterKind;
-pub use crate::state::Selection;
+pub use crate::state::LeafSelection;
 pub use context::options::{LOOK_UP_TABLES, Options};
 pub use context::reports::ViolationKey;
 pub use context::stats::Stats;

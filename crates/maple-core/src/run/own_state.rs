@@ -7,7 +7,7 @@ use super::{AccountItem, Net};
 use crate::network::LinkName;
 use crate::policy_error::PolicyError;
 use crate::route::Route;
-use crate::state::{Access, Cell, CellValue, Kind, Read, Savepoint, Selection, Stop, Types, Value, Write};
+use crate::state::{Access, Cell, CellValue, Kind, LeafSelection, Read, Savepoint, Stop, Types, Value, Write};
 use crate::trace::{Source, caller};
 
 impl Net {
@@ -93,7 +93,7 @@ impl Net {
     }
 
     /// Withdraws rules when the run commits (the paper's explicit API; tracked state does not need it).
-    pub fn invalidate(&self, selection: Selection) {
+    pub fn invalidate(&self, selection: LeafSelection) {
         self.0.state().result.txn.invalidate(selection);
     }
 

@@ -86,7 +86,7 @@ pub(crate) use last_writes::Author;
 pub use last_writes::{Writer, Written};
 pub use query_answers::{Function, QueryAnswer, QueryCall};
 pub use rows::Rows;
-pub use selection::Selection;
+pub use selection::LeafSelection;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store, StoreCounts};
 pub(crate) use store_moves::UseMoment;

@@ -11,7 +11,7 @@ use crate::network::{Location, Mac};
 
 /// The leaves to withdraw (the paper's `invalidate`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Selection {
+pub enum LeafSelection {
     /// All leaves.
     All,
     /// Leaves whose packets can have all of these field values.

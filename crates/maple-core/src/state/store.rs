@@ -22,7 +22,7 @@ use super::write_log::StoreLog;
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::network::{Location, Mac};
-use crate::state::Selection;
+use crate::state::LeafSelection;
 
 /// All tracked state, shared by the shards.
 ///
@@ -102,7 +102,7 @@ pub struct Commit {
     /// The hosts that came to a port or left it.
     pub hosts: BTreeSet<(Location, Mac)>,
     /// The selections that the transaction asked to invalidate.
-    pub invalidate: Vec<Selection>,
+    pub invalidate: Vec<LeafSelection>,
     /// The version that the commit made, if a [`super::Journal`] received it.
     pub kept: Option<u64>,
 }

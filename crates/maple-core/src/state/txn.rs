@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::last_writes::Author;
 use super::{Cell, CellValue, Kind, Snapshot, Types, Write, Written};
 use crate::network::OwnFrame;
-use crate::state::Selection;
+use crate::state::LeafSelection;
 use crate::trace::Source;
 
 /// A transaction. Reads come from one snapshot plus the transaction's own writes; nothing is visible to others before
@@ -23,7 +23,7 @@ pub struct Txn {
     /// The source lines of the writes, as far as they are known; it may be shorter than `writes`.
     lines: Vec<Option<Source>>,
     signed: Option<Box<Written>>,
-    pub(super) invalidations: Vec<Selection>,
+    pub(super) invalidations: Vec<LeafSelection>,
     /// Frames to send when it commits.
     sends: Vec<OwnFrame>,
 }
@@ -232,7 +232,7 @@ impl Txn {
     }
 
     /// Withdraws what `selection` names when the transaction commits.
-    pub fn invalidate(&mut self, selection: Selection) {
+    pub fn invalidate(&mut self, selection: LeafSelection) {
         self.invalidations.push(selection);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::Selection;
+use maple_core::engine::LeafSelection;
 use maple_core::network::{Facts, HostFacts, Location, PortSet, SwitchFacts};
 use maple_wire::{Dpid, PortNo};
 
@@ -259,11 +259,11 @@ impl Steps<'_> {
             Kind::Write => Step::Write(self.world.outside_write(self.random)),
             Kind::Cost => Step::Write(self.world.cost(self.random)),
             Kind::Declare => Step::Declare(self.facts()),
-            Kind::Invalidate => Step::Invalidate(Selection::All),
-            Kind::InvalidateHost => Step::Invalidate(Selection::Host(host(self.host()).mac)),
+            Kind::Invalidate => Step::Invalidate(LeafSelection::All),
+            Kind::InvalidateHost => Step::Invalidate(LeafSelection::Host(host(self.host()).mac)),
             Kind::InvalidatePort => {
                 let port = PortNo(1 + self.random.below(5) as u32);
-                Step::Invalidate(Selection::Port(Location::new(self.dpid(), port)))
+                Step::Invalidate(LeafSelection::Port(Location::new(self.dpid(), port)))
             }
             kind => self.fault(kind),
         };
@@ -308,7 +308,7 @@ impl Steps<'_> {
     fn volley(&mut self) {
         if !self.random.one_in(6) {
             let wait = Duration::from_millis(1) + self.up_to(Duration::from_millis(1));
-            self.scenario.steps.extend([Step::Invalidate(Selection::All), Step::Wait(wait)]);
+            self.scenario.steps.extend([Step::Invalidate(LeafSelection::All), Step::Wait(wait)]);
         }
         let mut left: Vec<usize> = (0..self.flows).collect();
         while !left.is_empty() {

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use maple_core::engine::{Event, Selection};
+use maple_core::engine::{Event, LeafSelection};
 use maple_core::network::{LinkName, Location, Mac};
 use maple_core::state::{Value, Write};
 use maple_wire::{Dpid, Field, PortNo};
@@ -208,8 +208,8 @@ impl Change {
 }
 
 /// Selects the packets with this value of a field.
-pub fn selection(field: Field, value: u128) -> Selection {
-    Selection::Fields(vec![maple_wire::Constraint::exact(field, value)])
+pub fn selection(field: Field, value: u128) -> LeafSelection {
+    LeafSelection::Fields(vec![maple_wire::Constraint::exact(field, value)])
 }
 
 impl Program {

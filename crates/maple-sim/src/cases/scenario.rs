@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::Selection;
+use maple_core::engine::LeafSelection;
 use maple_core::network::{Facts, Location, Mac};
 use maple_wire::Dpid;
 
@@ -101,7 +101,7 @@ pub enum Step {
     /// Other facts are declared of ports and hosts.
     Declare(Arc<Facts>),
     /// Leaves are withdrawn.
-    Invalidate(Selection),
+    Invalidate(LeafSelection),
     /// The other policy takes the place of the one that runs.
     Reload,
     /// The other policy takes the place of the running one, at rest, and changes what a rehearsal announced.
@@ -208,7 +208,7 @@ impl Step {
             Step::Write(_) => "writes",
             Step::WriteTogether(_) => "writes together",
             Step::Declare(_) => "declarations",
-            Step::Invalidate(Selection::All) => "invalidations",
+            Step::Invalidate(LeafSelection::All) => "invalidations",
             Step::Invalidate(_) => "partial invalidations",
             Step::Reload => "reloads",
             Step::ReloadAsRehearsed => "rehearsed reloads",

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use maple_core::compose::Composition;
-use maple_core::engine::{Options, Selection};
+use maple_core::engine::{LeafSelection, Options};
 use maple_core::guard::{HostGroup, Member, Requirement, RouteConstraint};
 use maple_core::network::{Hop, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
@@ -124,7 +124,7 @@ fn a_host_that_becomes_a_member_elsewhere_re_decides_no_unicast_of_others() {
     // The next host is a guest beside B: packets from A to B are delivered to the guest, too.
     send(&mut sim, at(2, 3), announce(Mac([0, 0, 0, 0, 0, 0xd]), [10, 0, 9, 4]));
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
-    sim.tell(maple_core::engine::Event::Invalidate(Selection::All));
+    sim.tell(maple_core::engine::Event::Invalidate(LeafSelection::All));
     sim.run();
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
 }

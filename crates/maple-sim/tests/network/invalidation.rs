@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maple_core::engine::{Event, Options, Selection, Stats};
+use maple_core::engine::{Event, LeafSelection, Options, Stats};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
@@ -43,7 +43,7 @@ fn network(pairs: u64) -> SimNetwork {
 }
 
 /// The number of leaves that a selection withdraws, and the number that are examined.
-fn cost(pairs: u64, selection: &Selection) -> (u64, u64) {
+fn cost(pairs: u64, selection: &LeafSelection) -> (u64, u64) {
     let mut sim = network(pairs);
     let before = sim.stats();
     assert_eq!(before.leaves, pairs + 9);
@@ -58,13 +58,13 @@ fn cost(pairs: u64, selection: &Selection) -> (u64, u64) {
 fn an_invalidation_looks_at_the_leaves_that_it_withdraws_and_at_few_others_however_many_there_are() {
     let two = [Constraint::exact(Field::EthSrc, mac(1).bits()), Constraint::exact(Field::EthDst, mac(13).bits())];
     for (selection, withdrawn) in [
-        (Selection::Host(mac(1)), 9),
-        (Selection::Host(mac(1002)), 1),
-        (Selection::Host(mac(5)), 0),
-        (Selection::Fields(two[..1].to_vec()), 9),
-        (Selection::Fields(two.to_vec()), 1),
-        (Selection::Port(at(2, 1)), 9),
-        (Selection::Port(at(2, 4)), 9),
+        (LeafSelection::Host(mac(1)), 9),
+        (LeafSelection::Host(mac(1002)), 1),
+        (LeafSelection::Host(mac(5)), 0),
+        (LeafSelection::Fields(two[..1].to_vec()), 9),
+        (LeafSelection::Fields(two.to_vec()), 1),
+        (LeafSelection::Port(at(2, 1)), 9),
+        (LeafSelection::Port(at(2, 4)), 9),
     ] {
         for pairs in [20, 300] {
             assert_eq!(cost(pairs, &selection), (withdrawn, withdrawn), "{selection:?} among {pairs}");
@@ -74,7 +74,7 @@ fn an_invalidation_looks_at_the_leaves_that_it_withdraws_and_at_few_others_howev
 
 #[test]
 fn everything_and_the_port_that_all_packets_may_enter_by_are_whole_trees() {
-    for selection in [Selection::All, Selection::Port(at(1, 3)), Selection::Fields(Vec::new())] {
+    for selection in [LeafSelection::All, LeafSelection::Port(at(1, 3)), LeafSelection::Fields(Vec::new())] {
         assert_eq!(cost(20, &selection), (29, 29), "{selection:?}");
     }
 }

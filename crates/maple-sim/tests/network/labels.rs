@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{Event, LabelRange, Options, Selection};
+use maple_core::engine::{Event, LabelRange, LeafSelection, Options};
 use maple_core::network::{Hop, Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
@@ -285,14 +285,14 @@ fn labels_of_a_route_that_is_gone_go_too() {
             |sim: &mut SimNetwork| (1..=5).map(|n| sim.switch(Dpid(n)).map_or(0, |s| s.flows().len())).sum::<usize>();
         send(&mut sim, at(1, 3), udp(A, B, 1));
         send(&mut sim, at(3, 3), udp(B, A, 1));
-        sim.tell(Event::Invalidate(Selection::All));
+        sim.tell(Event::Invalidate(LeafSelection::All));
         sim.run();
         let before = rules(&mut sim);
         for _ in 0..3 {
             send(&mut sim, at(1, 3), udp(A, B, 1));
             send(&mut sim, at(3, 3), udp(B, A, 1));
             assert!(sim.stats().labels > 0 && rules(&mut sim) > before);
-            sim.tell(Event::Invalidate(Selection::All));
+            sim.tell(Event::Invalidate(LeafSelection::All));
             sim.run();
             assert_eq!((rules(&mut sim), sim.stats().labels), (before, 0), "{version:?}");
         }

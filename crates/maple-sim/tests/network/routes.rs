@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{Event, Options, Selection};
+use maple_core::engine::{Event, LeafSelection, Options};
 use maple_core::look_ups::{KeyField, KeyForm, LookUp};
 use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle, Policy};
@@ -141,7 +141,7 @@ fn no_label_stays_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_o
         flows.iter().filter(|flow| flow.table_id == 2 && flow.priority > 0).count()
     };
     assert_eq!(labels(&mut sim), 1);
-    sim.tell(Event::Invalidate(Selection::All));
+    sim.tell(Event::Invalidate(LeafSelection::All));
     sim.tell(Event::SwitchDown { dpid: Dpid(1) });
     sim.run();
     assert_eq!(labels(&mut sim), 0);

@@ -454,7 +454,7 @@ fn a_rule_that_is_deleted_and_sent_again_is_not_taken_for_lost() {
         send(&mut sim, at(2, 3), udp(B, A, 80));
         sim.tell(Event::LinkDown { a: at(1, 2), b: at(2, 1) });
         sim.rediscover(at(1, 2));
-        sim.tell(Event::Invalidate(maple_core::state::Selection::All));
+        sim.tell(Event::Invalidate(maple_core::state::LeafSelection::All));
         send(&mut sim, at(1, 3), udp(A, B, 80));
     }
     assert!(!sim.reports.iter().any(|report| matches!(report, Report::RulesLost { .. })));

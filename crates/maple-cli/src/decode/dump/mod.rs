@@ -23,7 +23,7 @@ struct DumpLine<'a> {
     /// The offset's digits.
     offset: &'a str,
     bytes: Vec<u8>,
-    /// The bytes are grouped in words, and no colon follows the offset: words are in a machine's byte order.
+    /// Whether the bytes are grouped in words, and no colon follows the offset: words are in a machine's byte order.
     has_words: bool,
 }
 
@@ -32,11 +32,11 @@ struct DumpLine<'a> {
 struct Dump {
     bytes: Vec<u8>,
     /// The length of the last line.
-    last: usize,
-    /// A line of `*` followed the last line.
+    last_len: usize,
+    /// Whether a line of `*` followed the last line.
     repeats: bool,
-    /// The bytes do not come from one packet, but `tshark` assembled them from several.
-    made: bool,
+    /// Whether the bytes do not come from one packet, but `tshark` assembled them from several.
+    is_assembled: bool,
 }
 
 /// Reports whether the text begins with the first line of a dump.
@@ -71,7 +71,7 @@ pub(super) fn all(text: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
                 );
             }
             open.insert(line.indentation, dumps.len());
-            dumps.push(Dump { made: is_of_several(heading), ..Dump::default() });
+            dumps.push(Dump { is_assembled: is_of_several(heading), ..Dump::default() });
             dumps.last_mut().into_iter().for_each(|dump| dump.add(line.bytes.clone()));
             heading = &[];
         } else if let Some(dump) = current {
@@ -80,7 +80,7 @@ pub(super) fn all(text: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
             bail!("line {number}: a dump begins at offset {}: its first lines are missing", line.offset);
         }
     }
-    Ok(dumps.into_iter().filter(|dump| !dump.made).map(|dump| dump.bytes).collect())
+    Ok(dumps.into_iter().filter(|dump| !dump.is_assembled).map(|dump| dump.bytes).collect())
 }
 
 /// Reports whether a heading of `tshark` is for bytes of several packets, such as `Reassembled TCP (32 bytes):`.
@@ -90,14 +90,14 @@ fn is_of_several(heading: &[u8]) -> bool {
 
 impl Dump {
     fn add(&mut self, bytes: Vec<u8>) {
-        self.last = bytes.len();
+        self.last_len = bytes.len();
         self.bytes.extend(bytes);
     }
 
     /// Takes the next line of this dump, or its end.
     fn continue_with(&mut self, number: usize, line: DumpLine<'_>) -> anyhow::Result<()> {
         if !line.is_at(self.bytes.len()) {
-            match (self.repeats && self.last > 0, line.bytes.is_empty()) {
+            match (self.repeats && self.last_len > 0, line.bytes.is_empty()) {
                 (true, _) => self.repeat(number, &line)?,
                 (false, true) => return Ok(()),
                 (false, false) => {
@@ -113,7 +113,7 @@ impl Dump {
 
     /// Repeats the last line up to where this one begins.
     fn repeat(&mut self, number: usize, line: &DumpLine<'_>) -> anyhow::Result<()> {
-        let repeated = self.bytes[self.bytes.len() - self.last..].to_vec();
+        let repeated = self.bytes[self.bytes.len() - self.last_len..].to_vec();
         while !line.is_at(self.bytes.len()) {
             if self.bytes.len() > MAX_REPEATED {
                 bail!("line {number}: no repeated line ends at offset {}", line.offset);

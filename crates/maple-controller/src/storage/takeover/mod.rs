@@ -63,7 +63,7 @@ use crate::endpoint::{Endpoint, HandedListener};
 use crate::storage::format::{Damaged, bytes, read};
 use crate::storage::remember::{Archive, Archived, Rows};
 pub(crate) use socket_values::CopiedSwitch;
-use socket_values::{ConnectionRow, HandedRow};
+use socket_values::{ConnectionRow, SecondAnswer};
 
 /// Returns the first request of a process that wants to take over, with or without certificates for TLS.
 pub(crate) fn request(has_tls: bool) -> &'static str {
@@ -170,7 +170,7 @@ impl Takeover {
     pub(crate) fn finish(mut self) -> io::Result<(HandedOver, impl FnOnce() + Send + 'static)> {
         writeln!(self.stream, "{READY}")?;
         let row = receive(&mut self.stream)?;
-        let HandedRow { listeners, connections, names, state, leaves, surroundings } = decoded(&row)?;
+        let SecondAnswer { listeners, connections, names, state, leaves, surroundings } = decoded(&row)?;
         let mut sockets = descriptors::receive(&self.stream, listeners.len() + connections.len())?;
         let of_switches = sockets.split_off(listeners.len());
         let connection = |(row, socket): (ConnectionRow<'_>, OwnedFd)| row.connection(TcpStream::from(socket));
@@ -198,7 +198,7 @@ impl Successor {
     /// # Errors
     /// The system's error if that process has gone.
     pub(crate) fn send(&mut self, handed: &HandedOver) -> io::Result<()> {
-        let row = HandedRow {
+        let row = SecondAnswer {
             listeners: handed.listeners.iter().map(|listener| listener.has_tls).collect(),
             connections: handed.connections.iter().map(ConnectionRow::from_connection).collect(),
             names: Cow::Borrowed(&handed.names),

@@ -16,7 +16,7 @@ use crate::storage::remember::Rows;
 
 /// The second answer: the changes since the first one, and a description of the sockets that follow.
 #[derive(Serialize, Deserialize)]
-pub(super) struct HandedRow<'a> {
+pub(super) struct SecondAnswer<'a> {
     /// Whether connections of each listening socket begin with TLS.
     pub listeners: Vec<bool>,
     #[serde(borrow)]

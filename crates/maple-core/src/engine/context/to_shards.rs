@@ -9,7 +9,7 @@ use crate::engine::messages::event::Effect;
 use crate::engine::messages::mail::{EngineMessage, Mail, Refreshed};
 use crate::ids::{DependentId, ShardId};
 use crate::network::Location;
-use crate::state::{Commit, Selection, Snapshot, Write};
+use crate::state::{Commit, LeafSelection, Snapshot, Write};
 
 impl Context {
     /// Writes what `decide` returns for the newest state, and does what follows from that.
@@ -79,7 +79,7 @@ impl Context {
     }
 
     /// Withdraws the selected leaves at every shard.
-    pub fn invalidate(&mut self, selection: &Selection) {
+    pub fn invalidate(&mut self, selection: &LeafSelection) {
         let state = self.store.snapshot();
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
         for shard in shards {

@@ -14,17 +14,17 @@ use crate::engine::one_switch::Switch;
 impl Decisions {
     /// Finds the changes for an update, and refuses or evicts what does not fit. Returns whether the update may go on.
     pub fn prepare_update(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        if !self.prepare(fabric, dpid) {
+        if !self.collect_if_possible(fabric, dpid) {
             return false;
         }
         let now = fabric.ctx.now();
         let has_additions = |switch: &Switch| switch.tables.has_waiting_additions();
         if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, has_additions(switch))) {
             self.refuse_additions(fabric, dpid);
-            self.prepare(fabric, dpid);
+            self.collect_if_possible(fabric, dpid);
             if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, false)) {
                 self.evict_all(fabric, dpid);
-                self.prepare(fabric, dpid);
+                self.collect_if_possible(fabric, dpid);
             }
         }
         true
@@ -32,7 +32,7 @@ impl Decisions {
 
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update. Returns whether the
     /// update may go on.
-    pub fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn collect_if_possible(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.follow_tables(fabric, dpid);
         let Fabric { ctx, switches, routes, .. } = fabric;
         let Some(switch) = switches.known_mut(dpid) else { return false };
@@ -77,7 +77,7 @@ impl Decisions {
         let away: Vec<Dpid> = fabric.ctx.dirty().filter(|dpid| fabric.switches.is_unreachable(*dpid)).collect();
         for dpid in away {
             fabric.ctx.unmark_dirty(dpid);
-            self.prepare(fabric, dpid);
+            self.collect_if_possible(fabric, dpid);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::engine::messages::received_packet::from_port;
 use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId, RouteId};
 use crate::network::{Location, Mac};
-use crate::state::{Cell, Selection};
+use crate::state::{Cell, LeafSelection};
 use crate::trace::Item;
 
 impl Decisions {
@@ -45,14 +45,14 @@ impl Decisions {
     }
 
     /// Withdraws those of this shard's leaves that are selected.
-    pub fn withdraw_selected(&mut self, fabric: &mut Fabric, selection: &Selection) {
+    pub fn withdraw_selected(&mut self, fabric: &mut Fabric, selection: &LeafSelection) {
         let found: BTreeSet<LeafId> = match selection {
-            Selection::All => self.leaves.keys().copied().collect(),
-            Selection::Leaves(leaves) => leaves.clone(),
-            Selection::Cell(cell) => leaves_among(fabric, &owned(fabric, fabric.ctx.store.dependents_of(cell))),
-            Selection::Fields(all) => self.leaves_with_all(fabric, all),
-            Selection::Host(mac) => leaves_of_host(fabric, *mac),
-            Selection::Port(at) => leaves_at_port(fabric, *at),
+            LeafSelection::All => self.leaves.keys().copied().collect(),
+            LeafSelection::Leaves(leaves) => leaves.clone(),
+            LeafSelection::Cell(cell) => leaves_among(fabric, &owned(fabric, fabric.ctx.store.dependents_of(cell))),
+            LeafSelection::Fields(all) => self.leaves_with_all(fabric, all),
+            LeafSelection::Host(mac) => leaves_of_host(fabric, *mac),
+            LeafSelection::Port(at) => leaves_at_port(fabric, *at),
         };
         fabric.ctx.stats.leaves_examined += found.len() as u64;
         let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| is_selected(fabric, leaf, selection));
@@ -73,18 +73,18 @@ impl Decisions {
 }
 
 /// Reports whether a leaf is selected. A selection that names leaves or a cell has been evaluated already.
-fn is_selected(fabric: &Fabric, leaf: &Leaf, selection: &Selection) -> bool {
+fn is_selected(fabric: &Fabric, leaf: &Leaf, selection: &LeafSelection) -> bool {
     let can_have = |constraints: &[Constraint]| {
         let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();
         !are_disjoint(&leaf.trace.items, &items)
     };
     match selection {
-        Selection::All | Selection::Cell(_) | Selection::Leaves(_) => true,
-        Selection::Fields(constraints) => can_have(constraints),
-        Selection::Host(mac) => {
+        LeafSelection::All | LeafSelection::Cell(_) | LeafSelection::Leaves(_) => true,
+        LeafSelection::Fields(constraints) => can_have(constraints),
+        LeafSelection::Host(mac) => {
             [Field::EthSrc, Field::EthDst].into_iter().any(|field| can_have(&[Constraint::exact(field, mac.bits())]))
         }
-        Selection::Port(at) => uses_port(fabric, leaf, *at),
+        LeafSelection::Port(at) => uses_port(fabric, leaf, *at),
     }
 }
 

@@ -66,7 +66,7 @@ impl Decisions {
         let restoring = switch.and_then(|switch| switch.restoring.as_ref());
         let had_rule = restoring.is_some_and(|restoring| restoring.route_numbers().contains(&key.number()));
         let at_ingress = AtIngress {
-            route_table: switch.and_then(|switch| switch.open_route_table()),
+            route_table: switch.and_then(|switch| switch.usable_route_table()),
             meter,
             rule_from: if looks_up && !had_rule { 2 } else { 1 },
         };

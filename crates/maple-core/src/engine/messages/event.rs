@@ -16,7 +16,7 @@ use crate::memory::{Surroundings, Witness};
 use crate::network::{Facts, Location, OwnFrame};
 use crate::report::{CounterKind, Report};
 use crate::rule::Rule;
-use crate::state::{Commit, Selection, Write};
+use crate::state::{Commit, LeafSelection, Write};
 
 /// Everything that can wake the engine.
 ///
@@ -154,7 +154,7 @@ pub enum Event {
     /// Sends a frame out of an edge port of a switch of this shard. The frame is lost if there is no such edge port.
     Send(OwnFrame),
     /// Withdraws the selected leaves at every shard. To any one shard.
-    Invalidate(Selection),
+    Invalidate(LeafSelection),
     /// Writes tracked state from outside f. To any one shard.
     Write(Vec<Write>),
     /// Carries out what a commit on the store requires, after a transaction that was committed outside f. To any one

@@ -10,7 +10,7 @@ use crate::ids::{DependentId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac};
 use crate::route::SwitchHops;
-use crate::state::Selection;
+use crate::state::LeafSelection;
 
 /// A message from one shard to another. It is opaque. Deliver it as [`Event::Mail`](crate::engine::Event::Mail), and keep the
 /// order between any two shards.
@@ -38,7 +38,7 @@ impl Mail {
 #[derive(Clone, Debug)]
 pub(in crate::engine) enum EngineMessage {
     /// Withdraw those of your leaves that this selects.
-    Withdraw(Selection),
+    Withdraw(LeafSelection),
     /// State that these dependents of yours read has changed. Decide again whether leaves stay.
     Reconsider(BTreeSet<DependentId>),
     /// Ports or hosts of your switches have changed.

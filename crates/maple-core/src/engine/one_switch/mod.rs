@@ -247,7 +247,7 @@ impl Switch {
     }
 
     /// Returns the table of routes, if rules may lead there.
-    pub fn open_route_table(&self) -> Option<u8> {
+    pub fn usable_route_table(&self) -> Option<u8> {
         self.route_table().filter(|_| self.paths.route_table == RouteTable::Open)
     }
 

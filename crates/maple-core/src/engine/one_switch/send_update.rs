@@ -130,9 +130,10 @@ impl Switch {
         // A table without its table-miss rule drops unknown packets, so no packet may be sent there.
         let layout = self.layout;
         let look_up_miss = |table: u8| Some(pass_on(table, own)).filter(|rule| !is_refused(table, rule));
-        let is_open = miss(layout.ingress()).is_some() && layout.look_ups().all(|table| look_up_miss(table).is_some());
-        for (table, is_open) in [(ENTRY, is_open), (layout.labels(), miss(layout.labels()).is_some())] {
-            if !is_open {
+        let is_usable =
+            miss(layout.ingress()).is_some() && layout.look_ups().all(|table| look_up_miss(table).is_some());
+        for (table, is_usable) in [(ENTRY, is_usable), (layout.labels(), miss(layout.labels()).is_some())] {
+            if !is_usable {
                 first.retain(|rule| rule.instructions[..] != [Instruction::GotoTable(table)]);
             }
         }
@@ -144,7 +145,7 @@ impl Switch {
         let others = [layout.ingress(), layout.labels()].into_iter().chain(self.route_table());
         all.extend(others.map(|table| (table, miss(table).into_iter().collect())));
         all.extend(layout.look_ups().map(|table| (table, look_up_miss(table).into_iter().collect())));
-        self.ports.host_rules.set_open(is_open);
+        self.ports.host_rules.set_usable(is_usable);
         all
     }
 }

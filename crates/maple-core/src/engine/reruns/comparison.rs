@@ -26,6 +26,7 @@ use crate::state::{Snapshot, Txn, Write};
 /// The maximum number of packets that are told apart. Beyond that, a packet may be counted twice. Chosen: a bound on
 /// memory, and more packets than leaves that switches have capacity for.
 const MAX_PACKETS: usize = 1 << 20;
+
 /// Compares another policy with those that decide.
 ///
 /// ```
@@ -44,7 +45,7 @@ pub struct Comparison {
     other: Arc<dyn Policy>,
     /// The writes of the other policy's file.
     writes: Vec<Write>,
-    found: Mutex<PolicyRuns>,
+    found: Mutex<FoundDifferences>,
 }
 
 impl fmt::Debug for Comparison {
@@ -54,7 +55,7 @@ impl fmt::Debug for Comparison {
 }
 
 #[derive(Default)]
-struct PolicyRuns {
+struct FoundDifferences {
     trial: Trial,
     /// Hashes of packets with the decisions about them.
     seen: FxHashSet<u64>,
@@ -96,12 +97,12 @@ impl Comparison {
         Trial { differences: found.differences.iter().cloned().collect(), ..found.trial.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, PolicyRuns> {
+    fn lock(&self) -> MutexGuard<'_, FoundDifferences> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn compare(&self, policy: &dyn Policy, runs: &[Run]) {
-        let again: Vec<(ReceivedPacket, Run, Run)> = runs.iter().filter_map(|run| self.again(run)).collect();
+        let again: Vec<(ReceivedPacket, Run, Run)> = runs.iter().filter_map(|run| self.runs_for_both(run)).collect();
         let (mut old, mut new, mut packets) = (Vec::new(), Vec::new(), Vec::new());
         for (packet, before, after) in again {
             packets.push(packet);
@@ -120,7 +121,7 @@ impl Comparison {
     }
 
     /// Returns the packet of a run, and a run for each policy on the same packet and state.
-    fn again(&self, run: &Run) -> Option<(ReceivedPacket, Run, Run)> {
+    fn runs_for_both(&self, run: &Run) -> Option<(ReceivedPacket, Run, Run)> {
         let ((frame, total_len, at), state, track_hosts) = run.subject()?;
         let is_made_up = run.is_made_up();
         let again = |state| {

@@ -158,7 +158,7 @@ impl Restore {
         if switch.route_table().and_then(|table| switch.tables.has_but_for_cookie(table, &miss)) == Some(true) {
             switch.use_route_table();
         }
-        if let Some(table) = switch.open_route_table() {
+        if let Some(table) = switch.usable_route_table() {
             // The leaves that were decided before use it too.
             switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid, table, &route_numbers));
         }

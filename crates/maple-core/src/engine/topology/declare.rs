@@ -26,7 +26,7 @@ use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::network::{Facts, HostInfo, Location, Mac, PortKind, PortRole};
 use crate::report::Report;
-use crate::state::{Selection, Snapshot, Write};
+use crate::state::{LeafSelection, Snapshot, Write};
 
 impl Topology {
     /// Declares ports and hosts, unless a later declaration has overtaken this one.
@@ -44,7 +44,7 @@ impl Topology {
 
     /// Updates what this shard keeps besides the state, by the newest declaration. Returns the packets whose leaves are
     /// to be withdrawn.
-    pub fn follow_declaration(&mut self, fabric: &mut Fabric) -> Vec<Selection> {
+    pub fn follow_declaration(&mut self, fabric: &mut Fabric) -> Vec<LeafSelection> {
         let state = fabric.ctx.store.snapshot();
         let facts = state.facts();
         fabric.ctx.options.facts = Arc::clone(facts);
@@ -60,7 +60,7 @@ impl Topology {
         // known.
         let has_one_table = |at: Location| fabric.switches.get(&at.switch).is_some_and(|switch| !switch.has_pipeline());
         let from = |(at, mac): (Location, Mac)| {
-            Selection::Fields(vec![from_port(at.port), Constraint::exact(Field::EthSrc, mac.bits())])
+            LeafSelection::Fields(vec![from_port(at.port), Constraint::exact(Field::EthSrc, mac.bits())])
         };
         surplus.into_iter().filter(|(at, _)| has_one_table(*at)).map(from).collect()
     }

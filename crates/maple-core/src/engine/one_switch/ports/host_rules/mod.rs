@@ -263,7 +263,7 @@ impl HostRules {
     }
 
     /// Sets whether packets may go on to the ingress table.
-    pub fn set_open(&mut self, open: bool) {
+    pub fn set_usable(&mut self, open: bool) {
         if self.open != open {
             self.open = open;
             self.mark_all_dirty();

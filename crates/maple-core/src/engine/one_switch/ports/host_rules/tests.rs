@@ -15,7 +15,7 @@ fn rules(has_pipeline: bool) -> HostRules {
 fn with_declared(has_pipeline: bool, declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
     let layout = if has_pipeline { Layout::with_look_ups(0) } else { Layout::with_one_table() };
     let mut rules = HostRules::new(layout, HostCookies { others: 1, copies: 2 }, declared);
-    rules.set_open(true);
+    rules.set_usable(true);
     rules
 }
 
@@ -54,7 +54,7 @@ fn incremental_changes_add_up_to_the_current_rules() {
                 4 => rules.set_guard(port, random.bool()),
                 5 => rules.set_muted(port, mac, random.bool()),
                 6 => rules.set_kinds(AddressKinds { v4: random.bool(), v6: random.bool() }),
-                _ => rules.set_open(random.usize(..100) < 80),
+                _ => rules.set_usable(random.usize(..100) < 80),
             }
             if random.usize(..100) < 10
                 && let Some(rule) = table.values().next().cloned()
