@@ -350,7 +350,8 @@ impl List {
             for cube in cube.in_blocks().unwrap_or_else(|| vec![cube.clone()]) {
                 samples.extend(self.sample(&cube, at, before));
                 let switch = cube.get(SWITCH).map(|interval| Dpid(interval.lo as u64));
-                entries.push(AccessEntry { cond: cube.cond(), switch, rule: index_of[rule] });
+                let (cond, groups) = (cube.cond(), Vec::new());
+                entries.push(AccessEntry { cond, groups, switch, rule: index_of[rule] });
             }
         }
         samples.extend(self.sample(&Cube::all(), self.entries.len(), before));

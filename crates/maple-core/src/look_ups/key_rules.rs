@@ -162,6 +162,11 @@ impl KeyRules {
         &self.look_up
     }
 
+    /// Puts another look-up of the same fields in the place of this one.
+    pub fn set_look_up(&mut self, look_up: LookUp) {
+        self.look_up = look_up;
+    }
+
     /// Returns the number of the table.
     pub fn table(&self) -> u8 {
         self.table

@@ -26,6 +26,7 @@
 //! A packet must not pass rules that were made of different states. `KeyRules` says how.
 
 mod bindings;
+mod fixed_table;
 mod key_rules;
 mod key_ways;
 mod registers;
@@ -48,9 +49,17 @@ use crate::state::snooping_tables::LEASES_BY_MAC;
 use crate::state::{Cell, CellValue, Snapshot, Value};
 use crate::trace::Fields;
 
+pub use fixed_table::FixedTable;
 pub(crate) use key_rules::{KeyRules, KeyTarget};
 pub(crate) use key_ways::KeyWays;
 pub(crate) use registers::{Classified, LookUpNumber, OpenPaths, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
+
+/// The number of bits for the class of a value. Chosen: 65,535 different values are more than most tables have, and three
+/// such registers fit the metadata.
+const CLASS_BITS: u8 = u16::BITS as u8;
+/// The number of bits for the class of a value of a table that never changes and has few values. Chosen: other rows, which
+/// take the place of its own, have room for other values beside them.
+const FEW_CLASS_BITS: u8 = u8::BITS as u8;
 
 /// The values of the fields of a key, in order.
 pub(crate) type KeyBits = Box<[u128]>;
@@ -76,6 +85,8 @@ pub enum LookUpTable {
     Bindings,
     /// The pairs of a host's hardware address and the IPv4 address that DHCP gave it last, at the port where it is.
     Leased,
+    /// A table that the policy brings with it and that never changes.
+    Fixed(FixedTable),
 }
 
 /// A field that is a key of a table, or a part of one.
@@ -123,6 +134,7 @@ impl fmt::Display for LookUp {
             LookUpTable::Hosts => f.write_str("hosts[")?,
             LookUpTable::Bindings => write!(f, "{}[", bindings::BINDINGS)?,
             LookUpTable::Leased => write!(f, "{}[", bindings::LEASED)?,
+            LookUpTable::Fixed(table) => write!(f, "{}[", table.name())?,
         }
         let fields: Vec<&str> = self.fields().map(Field::name).collect();
         let fields = fields.join(", ");
@@ -199,6 +211,37 @@ impl LookUp {
         LookUp { table: LookUpTable::Learned(table.into()), fields: [field].into(), is_tuple: false }
     }
 
+    /// Creates the look-up of a table that never changes, by a field with an address. `None` for other fields.
+    pub(crate) fn of_fixed(table: FixedTable, field: Field) -> Option<LookUp> {
+        let field = KeyField::of_address(field)?;
+        Some(LookUp { table: LookUpTable::Fixed(table), fields: [field].into(), is_tuple: false })
+    }
+
+    /// Reports whether the table never changes.
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(self.table, LookUpTable::Fixed(_))
+    }
+
+    /// Reports whether another look-up is of the same table and field, with other rows and as many bits for classes.
+    fn is_succeeded_by(&self, other: &LookUp) -> bool {
+        match (&self.table, &other.table) {
+            (LookUpTable::Fixed(table), LookUpTable::Fixed(of)) => {
+                let is_same = table.name() == of.name() && table.class_bits() == of.class_bits();
+                is_same && self.fields == other.fields && table != of
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the number of bits that the classes of a component take.
+    fn class_bits(&self, component: Component) -> u8 {
+        match (component, &self.table) {
+            (Component::Presence, _) => 1,
+            (Component::Value, LookUpTable::Fixed(table)) => table.class_bits(),
+            (Component::Value, _) => CLASS_BITS,
+        }
+    }
+
     /// Returns the table.
     pub fn table(&self) -> &LookUpTable {
         &self.table
@@ -206,7 +249,7 @@ impl LookUp {
 
     /// Reports whether the table has facts about the network, which are not a slice's own.
     pub(crate) fn is_of_network(&self) -> bool {
-        !matches!(self.table, LookUpTable::Named(_))
+        !matches!(self.table, LookUpTable::Named(_) | LookUpTable::Fixed(_))
     }
 
     /// Reports whether the keys are pairs of addresses, of which f asks whether they belong together.
@@ -233,6 +276,7 @@ impl LookUp {
     pub(crate) fn cell(&self, key: &[u128]) -> Cell {
         let table = match &self.table {
             LookUpTable::Named(table) | LookUpTable::Learned(table) => table.clone(),
+            LookUpTable::Fixed(table) => table.name().clone(),
             LookUpTable::Bindings | LookUpTable::Leased => return self.cell_of_pair(key),
             LookUpTable::Hosts => return Cell::HostAt(Mac::from_bits(key.first().copied().unwrap_or_default())),
         };
@@ -248,6 +292,7 @@ impl LookUp {
             LookUpTable::Named(_) | LookUpTable::Hosts | LookUpTable::Learned(_) => read(self.cell(key)),
             LookUpTable::Bindings => CellValue::Value(self.binding(key, &mut read)),
             LookUpTable::Leased => CellValue::Value(self.leased(key, &mut read)),
+            LookUpTable::Fixed(table) => CellValue::Value(key.first().and_then(|key| table.get(*key)).cloned()),
         }
     }
 
@@ -265,6 +310,7 @@ impl LookUp {
             LookUpTable::Hosts => vec![Cell::Hosts],
             LookUpTable::Bindings => vec![Cell::Bindings { is_v6: self.is_of_ipv6() }],
             LookUpTable::Leased => vec![Cell::TableAll(LEASES_BY_MAC.into()), Cell::Hosts],
+            LookUpTable::Fixed(_) => Vec::new(),
         }
     }
 
@@ -279,6 +325,7 @@ impl LookUp {
                 state.hosts().map(|(mac, host)| ([mac.bits()].into(), Value::Location(host.location))).collect()
             }
             LookUpTable::Bindings | LookUpTable::Leased => self.pairs(state),
+            LookUpTable::Fixed(table) => table.rows().map(|(key, value)| ([key].into(), value.clone())).collect(),
         }
     }
 
@@ -302,6 +349,7 @@ impl LookUp {
                 let location = |mac: Mac| state.host(mac).map(|host| Value::Location(host.location));
                 Some(state.hosts_written_since(version)?.map(|mac| ([mac.bits()].into(), location(mac))).collect())
             }
+            LookUpTable::Fixed(_) => Some(Vec::new()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use maple_wire::Field;
 
-use super::{AccountItem, HostLocation, Net, Observe, RunState};
+use super::{AccountItem, HostLocation, Net, Observe, PacketHandle, RunState};
 use crate::look_ups::{Classified, Component, KeyBits, KeyField, LookUp, LookUpTable, SOURCE_IS_HERE, lock};
 use crate::network::{Location, Mac, PortKind};
 use crate::policy_error::PolicyError;
@@ -111,6 +111,43 @@ impl Net {
     }
 }
 
+/// What a run knows of what a table that never changes has for its packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FixedValue {
+    /// The value; `None` if the table lacks the key, or the packet the field.
+    Known(Option<Value>),
+    /// The switch can't look that up, so the run has not asked.
+    Unknown,
+}
+
+impl PacketHandle {
+    /// Returns what a table that never changes has at a field of the packet, as [`Net::look_up`] does. If the switch can't
+    /// look that up and a leaf may be made, the run does not read the field in its place: there f has another question.
+    pub(crate) fn find_fixed(&self, of: &LookUp, source: Option<Source>) -> FixedValue {
+        let makes_leaf = self.0.state().assumed.is_some();
+        if makes_leaf && self.0.state().registers.is_none() {
+            return FixedValue::Unknown;
+        }
+        if !of.fields().all(|field| self.present(field, source.clone())) {
+            return FixedValue::Known(None);
+        }
+        let looked_up = self.0.state().look_up(of, Component::Value, source.clone());
+        let (cell, value) = match looked_up {
+            Some(found) => found,
+            None if makes_leaf => return FixedValue::Unknown,
+            None => {
+                let read = |field: Field| self.read(field, field.full_mask(), source.clone());
+                let Some(key) = of.fields().map(read).collect::<Option<KeyBits>>() else {
+                    return FixedValue::Known(None);
+                };
+                (of.cell(&key), of.find(&key, |_| CellValue::Value(None)))
+            }
+        };
+        self.note(source.as_ref(), || AccountItem::Cell(cell, value.clone()));
+        FixedValue::Known(LookUp::value(value))
+    }
+}
+
 impl RunState {
     /// Asks whether the packet's source is where the packet came in, if the switch can tell that too.
     fn ask_source_here(&mut self, source: Option<Source>) -> bool {
@@ -125,11 +162,12 @@ impl RunState {
         let packet = self.subject.view(self.ingress);
         let mac = Mac::from_bits(self.recorder.peek(&packet, field));
         let cell = Cell::HostAt(mac);
-        let is_here = if self.assumed.mask & SOURCE_IS_HERE == 0 {
+        let assumed = self.assumed.unwrap_or_default();
+        let is_here = if assumed.mask & SOURCE_IS_HERE == 0 {
             let is_edge = self.result.txn.peek().port(self.ingress).is_some_and(|port| port.kind == PortKind::Edge);
             self.result.txn.look_up(cell.clone()) == CellValue::Location(Some(self.ingress)) && is_edge
         } else {
-            self.assumed.value & SOURCE_IS_HERE != 0
+            assumed.value & SOURCE_IS_HERE != 0
         };
         let Classified::As(class) = lock(&registers).source(is_here) else { return false };
         if is_here {
@@ -201,7 +239,7 @@ impl RunState {
     ) -> Option<Option<Value>> {
         let assumed = |of| {
             let registers = self.registers.as_ref()?;
-            lock(registers).found(look_up, of, self.assumed)
+            lock(registers).found(look_up, of, self.assumed?)
         };
         match (assumed(Component::Value), assumed(Component::Presence)) {
             (Some(value), None) => Some(value),
@@ -236,7 +274,7 @@ impl RunState {
             // Whether a slice has a host follows from where the host is, unless it has only some hosts of its ports.
             (LookUpTable::Hosts, Some(slice)) if slice.has_all_hosts() => (of.clone(), Component::Value),
             (LookUpTable::Bindings | LookUpTable::Leased, _) if has_pairs => (of.clone(), component),
-            (LookUpTable::Learned(_), _) => (of.clone(), component),
+            (LookUpTable::Learned(_) | LookUpTable::Fixed(_), _) => (of.clone(), component),
             (LookUpTable::Hosts | LookUpTable::Bindings | LookUpTable::Leased, _) => return None,
         };
         let packet = self.subject.view(self.ingress);

@@ -38,6 +38,7 @@ pub use account::{AccountItem, AccountStep, MAX_STEPS};
 pub(crate) use changes::FieldChanges;
 pub use guarded::Violation;
 pub use host_location::HostLocation;
+pub(crate) use look_up::FixedValue;
 pub use net::Net;
 use open_paths::RequestedPath;
 pub use packet_handle::{Observe, PacketHandle};
@@ -65,8 +66,9 @@ struct RunState {
     recorder: Recorder,
     /// The registers of the ingress switch; `None`: look-ups are reads of their keys' fields.
     registers: Option<SharedRegisters>,
-    /// The bits of the metadata that the packet is assumed to have, whatever the tables say of it.
-    assumed: ReadMetadata,
+    /// The bits of the metadata that the packet is assumed to have, whatever the tables say of it. `None`: the answer is
+    /// about this packet only, and no leaf is made of it.
+    assumed: Option<ReadMetadata>,
     /// The fields that earlier policies of a composition wrote into the packet.
     changes: FieldChanges,
     /// The tier of a composition that is running.
@@ -204,7 +206,7 @@ impl Run {
             is_made_up: false,
             recorder,
             registers: None,
-            assumed: ReadMetadata::default(),
+            assumed: None,
             changes: FieldChanges::default(),
             tier: None,
             slice: None,
@@ -224,10 +226,11 @@ impl Run {
         self
     }
 
-    /// Lets the run find what packets with these bits of the metadata find, whatever the tables say of its own packet.
+    /// Lets a leaf be made of the answer, for packets with these bits of the metadata: the run finds what they find,
+    /// whatever the tables say of its own packet.
     #[must_use]
-    pub(crate) fn assuming(self, metadata: ReadMetadata) -> Run {
-        self.state().assumed = metadata;
+    pub(crate) fn for_leaf(self, metadata: ReadMetadata) -> Run {
+        self.state().assumed = Some(metadata);
         self
     }
 
@@ -445,7 +448,7 @@ impl RunState {
         };
         let (goal, state) = (OpenGoal { ingress, paths }, self.result.txn.peek());
         // Where a packet that stands for others would go says nothing of these.
-        let is_for_others = self.assumed.mask != 0;
+        let is_for_others = self.assumed.is_some_and(|assumed| assumed.mask != 0);
         let resolved = match route.hops_of_packet(ingress, state) {
             Ok(resolved) => resolved,
             Err(_) if is_for_others => Arc::default(),

@@ -151,7 +151,7 @@ proptest! {
         for (to, digits) in runs {
             let frame: Arc<[u8]> = Frame::ethernet(mac(to), mac(99)).raw(0x88b5, b"hello").into();
             let run = Run::new(Arc::clone(&frame), frame.len(), at(0), Txn::new(Arc::clone(&state)), true);
-            let run = run.with_registers(SharedRegisters::clone(&registers)).assuming(assumed(&registers, &digits));
+            let run = run.with_registers(SharedRegisters::clone(&registers)).for_leaf(assumed(&registers, &digits));
             let answer = policy.decide(&run.packet(), &run.net()).and_then(|route| run.resolve(&route));
             let finished = run.finish().expect("it has not ended");
             let Some((goal, _)) = answer.ok().filter(|_| finished.lasts() && finished.error.is_none()) else { continue };

@@ -80,8 +80,12 @@ impl Tree {
             Tree::Lists(lists, allowed) => {
                 let rule = |action| AccessRule { action, source: None, carries: None, log: false };
                 let list = |entries: &Vec<(Cond, AccessAction)>| {
-                    let entry =
-                        |((cond, _), rule): (&(Cond, _), _)| AccessEntry { cond: cond.clone(), switch: None, rule };
+                    let entry = |((cond, _), rule): (&(Cond, _), _)| AccessEntry {
+                        cond: cond.clone(),
+                        groups: Vec::new(),
+                        switch: None,
+                        rule,
+                    };
                     let conds = entries.iter().zip(0..).map(entry);
                     let rules = entries.iter().map(|(_, action)| rule(*action)).collect();
                     Arc::new(AccessList::new(conds, rules, rule(AccessAction::Pass), Vec::new()))

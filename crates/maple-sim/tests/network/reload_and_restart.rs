@@ -128,6 +128,7 @@ fn policy(lines: &Lines, default: AccessAction) -> Arc<dyn Policy> {
     let rule = |action| AccessRule { action, source: None, carries: None, log: false };
     let entries = lines.iter().enumerate().map(|(at, (cond, _))| AccessEntry {
         cond: cond.clone(),
+        groups: Vec::new(),
         switch: None,
         rule: at as u32,
     });

@@ -7,7 +7,8 @@
 //! come, and its decisions become leaves. So packets that a list denies never come to the controller.
 //!
 //! A sample makes a leaf only if the run read nothing of the packet: a value that was read holds for this sample, and
-//! there may be many others. It makes no leaf if a constraint refused its route, so that the first packet of a host
+//! there may be many others. What it looked up in tables that never change it may have read: a list has a sample for each
+//! class that it tells apart. It makes no leaf if a constraint refused its route, so that the first packet of a host
 //! reports that. Nor does it if the switch cannot match the list's entry as a whole, such as a block of ports. A switch
 //! with one table has no such leaves, since its rules match the location.
 //!
@@ -158,6 +159,8 @@ impl Samples {
 
     /// Decides at most `most` further samples of a switch. Returns how many; 0 if the pass is over.
     fn decide_samples_of(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, most: usize) -> usize {
+        // Runs of samples before these may have been the first to look up.
+        decisions.follow_tables(fabric, dpid);
         let packets = Arc::clone(&self.packets);
         let state = fabric.ctx.store.snapshot();
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
@@ -184,13 +187,13 @@ impl Samples {
 
 fn cache_sample(decisions: &mut Decisions, fabric: &mut Fabric, outcome: RunOutcome, received: ReceivedPacket) {
     let RunOutcome::Answer((goal, _), finished) = outcome else { return };
-    let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
+    let Some(switch) = fabric.switches.known(received.at.switch) else { return };
+    let is_fixed = |item: &Item| switch.ingress.look_ups.is_fixed(item);
+    let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)) && !is_fixed(item));
     let is_cacheable = !has_read && can_match_lists(fabric, &finished.trace, received.at.switch);
     let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty() && !finished.has_output;
-    if is_cacheable
-        && fabric.switches.find_leaf(&received).is_none()
-        && decisions.adopt(fabric, goal, *finished, received).is_some()
-    {
+    // An earlier run of the batch may have made the same leaf.
+    if is_cacheable && decisions.adopt(fabric, goal, *finished, received).is_some_and(|adopted| adopted.is_new) {
         fabric.ctx.stats.leaves_foreseen += 1;
     }
 }

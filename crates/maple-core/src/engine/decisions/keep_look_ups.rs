@@ -18,7 +18,7 @@ use crate::look_ups::{LookUp, LookUpNumber, SOURCE_IS_HERE};
 use crate::network::{Location, Mac};
 use crate::report::{Lowered, Report, ReportKind, ReportSubject};
 use crate::state::Cell;
-use crate::trace::{Item, ReadMetadata};
+use crate::trace::{Item, ReadMetadata, Trace};
 
 /// The time after which keys' rules look again whether the rules of leaves are at rest. The confirmation of an update
 /// makes them look too, so this is only for changes of routes that end without one. Chosen: a host that has moved waits
@@ -60,6 +60,18 @@ impl Decisions {
         self.free_tables(fabric, dpid);
     }
 
+    /// Puts the look-ups that the policy has announced in the place of those of the policy before it.
+    pub fn succeed_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+        let succeeded = switch.ingress.look_ups.succeed();
+        if !succeeded.is_empty() {
+            fabric.switches.note_classes_changed();
+        }
+        for number in succeeded {
+            self.classify_keys(fabric, dpid, number);
+        }
+    }
+
     /// Ends the look-ups of a switch that no leaf asks, because another policy decides. While a switch is restored, it is
     /// not known what its leaves will ask.
     pub fn retire_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
@@ -77,7 +89,8 @@ impl Decisions {
     }
 
     /// Lets other look-ups have the tables and bits of those that have ended, once the switch has confirmed that no rule
-    /// has to do with these. Withdraws the leaves that read fields in place of a look-up that can have a table now.
+    /// has to do with these. Withdraws the leaves that read fields in place of a look-up that can have a table now, or that
+    /// asked a list in its place.
     fn free_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known_mut(dpid).filter(|switch| switch.may_vacate()) else { return };
         let wanting = switch.ingress.look_ups.vacate();
@@ -85,7 +98,9 @@ impl Decisions {
             Item::Read(read) => wanting.iter().any(|look_up| look_up.fields().any(|field| field == read.field)),
             _ => false,
         };
-        let reads = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.trace.items.iter().any(is_key));
+        let is_of_lists = wanting.iter().any(LookUp::is_fixed);
+        let asks = |trace: &Trace| trace.items.iter().any(is_key) || is_of_lists && !trace.lists.is_empty();
+        let reads = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| asks(&leaf.trace));
         let leaves: Vec<LeafId> = switch.tree().leaves().filter(reads).collect();
         fabric.switches.note_classes_changed();
         self.withdraw_all(fabric, leaves);

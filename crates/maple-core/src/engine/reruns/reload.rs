@@ -11,6 +11,9 @@
 //! * Any other leaf is replaced by one with the candidate's trace. Its packets come to the controller until that one
 //!   has its rule, and so do the packets of leaves for which the candidate has no lasting answer.
 //!
+//! Lists that have the name of one before them take over what switches look up for that, so only keys of addresses whose
+//! groups have changed get other rules.
+//!
 //! Each switch's tree is built again from all traces, and its rules keep their priorities as far as their order allows.
 //! So the ordered update (`tables/`) sends what differs, and nothing else.
 //!
@@ -54,6 +57,8 @@ use crate::engine::one_switch::ingress::sample_pass::SamplePass;
 use crate::engine::one_switch::ingress::table;
 use crate::engine::tools::expected::Expected;
 use crate::ids::LeafId;
+use crate::look_ups::LookUp;
+use crate::policy::Policy;
 use crate::route::Goal;
 use crate::run::{Run, RunResult};
 use crate::state::Snapshot;
@@ -101,6 +106,7 @@ impl Reload {
 
     /// Begins the trial of a candidate, in place of any other trial.
     pub fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
+        announce_look_ups(fabric, &*candidate.policy);
         let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         todo.sort_unstable_by(|a, b| b.cmp(a));
         let (decided, classes_changed) = (BTreeMap::new(), fabric.switches.classes_changed());
@@ -170,6 +176,7 @@ impl Reload {
     /// Ends the trial of a candidate that will not be adopted, and the look-ups that only it has asked.
     pub fn abandon(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, number: u64) {
         if self.trying.take_if(|trying| trying.candidate.number == number).is_some() {
+            announce_look_ups(fabric, &*decisions.policy);
             let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
             dpids.into_iter().for_each(|dpid| decisions.retire_look_ups(fabric, dpid));
         }
@@ -183,6 +190,7 @@ impl Reload {
         fabric: &mut Fabric,
         candidate: Candidate,
     ) {
+        announce_look_ups(fabric, &*candidate.policy);
         let is_tried = |trying: &mut Box<RunningTrial>| trying.candidate.number == candidate.number;
         // Where classes have changed since, the traces of the trial may name others.
         let tried = self.trying.take_if(is_tried);
@@ -207,7 +215,10 @@ impl Reload {
         }
         // What packets find that the candidate is the first to look up is known only then.
         let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
-        dpids.iter().for_each(|dpid| decisions.follow_tables(fabric, *dpid));
+        for dpid in &dpids {
+            decisions.succeed_look_ups(fabric, *dpid);
+            decisions.follow_tables(fabric, *dpid);
+        }
         let former = std::mem::take(&mut self.former);
         changed.extend(decide_former(decisions, fabric, &former));
         let without_leaf =
@@ -220,6 +231,17 @@ impl Reload {
         decisions.undecided.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
         dpids.into_iter().for_each(|dpid| samples.begin_pass(decisions, fabric, dpid));
         fabric.ctx.add_effect(Effect::Adopted { candidate: candidate.number });
+    }
+}
+
+/// Lets the look-ups of a policy's lists take the place of those of the lists before them, which have the same names.
+/// Traces of a trial that rest on other look-ups say something else then.
+fn announce_look_ups(fabric: &mut Fabric, policy: &dyn Policy) {
+    let lists = policy.access_lists();
+    let look_ups: Vec<LookUp> = lists.iter().flat_map(|list| list.look_ups()).cloned().collect();
+    let changed = fabric.switches.values().filter(|switch| switch.ingress.look_ups.announce(&look_ups)).count();
+    if changed > 0 {
+        fabric.switches.note_classes_changed();
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CLASS_BITS, OpenPaths};
+use super::OpenPaths;
 use crate::look_ups::value_classes::Classes;
 use crate::look_ups::{Component, LookUp};
 use crate::state::Value;
@@ -49,15 +49,6 @@ pub(super) struct Register {
     pub classes: Classes,
 }
 
-impl Component {
-    pub(super) fn width(self) -> u8 {
-        match self {
-            Component::Presence => 1,
-            Component::Value => CLASS_BITS,
-        }
-    }
-}
-
 impl Register {
     pub fn mask(&self) -> u64 {
         ((1 << self.width) - 1) << self.shift
@@ -68,7 +59,9 @@ impl Register {
         let class = match (component, value) {
             (_, None) => 0,
             (Component::Presence, Some(_)) => 1,
-            (Component::Value, Some(value)) => self.classes.number(value, max_classes)?,
+            (Component::Value, Some(value)) => {
+                self.classes.number(value, max_classes.min(((1_u32 << self.width) - 1) as u16))?
+            }
         };
         Some(class << self.shift)
     }

@@ -2,6 +2,7 @@
 
 mod entry;
 mod remembered;
+mod successors;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,9 +24,6 @@ pub(crate) const SOURCE_IS_HERE: u64 = 1;
 
 /// The number of bits of the metadata (OpenFlow 1.3 §7.2.3.7).
 const METADATA_BITS: u8 = 64;
-/// The number of bits for the class of a value. Chosen: 65,535 different values are more than most tables have, and
-/// three such registers fit the metadata.
-const CLASS_BITS: u8 = u16::BITS as u8;
 /// The maximum number of components that are remembered because they have no register. Further ones have none either.
 /// Chosen: far more than a policy asks for, and a bound on what one that makes up look-ups costs.
 const MAX_LOWERED: usize = 256;
@@ -60,6 +58,8 @@ pub(crate) struct Registers {
     all_lowered: Option<Lowered>,
     /// Whether one decision may be for all places that a look-up finds.
     may_open: bool,
+    /// The look-ups that a policy to come asks in the place of others, with the numbers of these.
+    successors: Vec<(LookUp, usize)>,
 }
 
 /// The number of a look-up at a switch: that of its table, counted from the first table of look-ups on.
@@ -98,6 +98,7 @@ impl Registers {
             is_source_lowered: false,
             all_lowered: None,
             may_open: false,
+            successors: Vec::new(),
         }
     }
 
@@ -155,6 +156,11 @@ impl Registers {
     /// Returns the class of what a look-up found, as a part of the packet's metadata.
     pub fn classify(&mut self, look_up: &LookUp, component: Component, value: Option<&Value>) -> Classified {
         let max_classes = self.max_classes;
+        let is_it = |index: &usize| look_up.is_fixed() && self.look_ups[*index].look_up == *look_up;
+        if let Some(index) = self.position(look_up).filter(is_it) {
+            // One that is remembered from an earlier run has rows of its own, and comparing these takes time.
+            self.look_ups[index].look_up = look_up.clone();
+        }
         let state = self.position(look_up).map(|index| &self.look_ups[index].state);
         let is_ending = matches!(state, Some(LookUpState::Ended { bits }) if *bits != 0);
         if is_ending && !self.lowered.contains(&(look_up.clone(), component)) {
@@ -171,11 +177,16 @@ impl Registers {
         }
     }
 
-    /// Reports whether a packet that nobody has sent may ask a question: another look-up can have a table too afterwards.
+    /// Reports whether a packet that nobody has sent may ask a question: another look-up can have a table too afterwards. A
+    /// list leaves one in any case.
     pub fn may_foresee(&self, look_up: &LookUp, component: Component) -> bool {
-        let have_tables = self.look_ups.iter().filter(|entry| !entry.is_vacant()).count();
         let is_lowered = self.all_lowered.is_some() || self.lowered.contains(&(look_up.clone(), component));
-        self.position(look_up).is_some() || is_lowered || have_tables + 1 < self.max_look_ups
+        self.position(look_up).is_some() || is_lowered || look_up.is_fixed() || self.free_tables() > 1
+    }
+
+    /// Returns the number of tables that no look-up has.
+    fn free_tables(&self) -> usize {
+        self.max_look_ups - self.look_ups.iter().filter(|entry| !entry.is_vacant()).count()
     }
 
     /// Returns what a look-up found, by the bits of a packet's metadata. `None` if it is not among these bits. Of a key
@@ -248,7 +259,7 @@ impl Registers {
         let is_it = |entry: &LookUpEntry| entry.look_up == *look_up && !entry.is_vacant();
         // What an earlier run remembered may name it twice: once as ended.
         let in_use = self.look_ups.iter().position(|entry| is_it(entry) && entry.is_in_use());
-        in_use.or_else(|| self.look_ups.iter().position(is_it))
+        in_use.or_else(|| self.position_before(look_up)).or_else(|| self.look_ups.iter().position(is_it))
     }
 
     /// Returns the register of a component: a new one, if it has none and there are bits and tables.
@@ -258,7 +269,8 @@ impl Registers {
             Some(index) => index,
             None => {
                 let shift = self.place_or_lower(look_up, component, index)?;
-                let register = Register { shift, width: component.width(), classes: Classes::default() };
+                let width = look_up.class_bits(component);
+                let register = Register { shift, width, classes: Classes::default() };
                 let index = index.unwrap_or_else(|| self.give_table(look_up));
                 self.look_ups[index].add_register(component, register);
                 index
@@ -289,10 +301,11 @@ impl Registers {
         if self.lowered.len() >= MAX_LOWERED || self.lowered.contains(&name) {
             return None;
         }
-        let is_free = self.look_ups.len() < self.max_look_ups || self.look_ups.iter().any(LookUpEntry::is_vacant);
-        let why = match (self.all_lowered, self.gap(component.width())) {
+        // Lists leave a table to the policy behind them.
+        let has_table = index.is_some() || self.free_tables() > usize::from(look_up.is_fixed());
+        let why = match (self.all_lowered, self.gap(look_up.class_bits(component))) {
             (Some(why), _) => why,
-            (None, _) if index.is_none() && !is_free => Lowered::NoTable,
+            (None, _) if !has_table => Lowered::NoTable,
             (None, None) => Lowered::NoBits,
             (None, Some(shift)) => return Some(shift),
         };

@@ -92,7 +92,7 @@ fn are_whole(look_ups: &[RememberedLookUp]) -> bool {
         }
         for (component, Register { shift, width, classes }) in registers {
             let fits = shift.checked_add(*width).is_some_and(|end| end <= METADATA_BITS);
-            if !fits || *width != component.width() || classes.last() >> width != 0 {
+            if !fits || *width != look_up.class_bits(*component) || classes.last() >> width != 0 {
                 return false;
             }
             let mask = ((1 << width) - 1) << shift;

@@ -242,10 +242,10 @@ impl<'a> Hits<'a> {
         ctx.stats.packet_ins += 1;
         ctx.stats.hits += 1;
         ctx.stats.sent_by_controller += u64::from(template.by_controller);
-        if !access_hits.is_empty() {
-            if let Some(leaf) = leaves.get(&leaf) {
-                access_hits.count_packet(&leaf.trace);
-            }
+        if !access_hits.is_empty()
+            && let Some(leaf) = leaves.get(&leaf)
+        {
+            access_hits.count_packet(&leaf.trace);
         }
         let switch = switches.get_mut(&self.dpid)?;
         if template.bytes.is_empty() {

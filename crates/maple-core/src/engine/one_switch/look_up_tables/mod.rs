@@ -140,6 +140,24 @@ impl LookUps {
         lock(&self.registers).adopt(earlier);
     }
 
+    /// Lets look-ups that a policy to come asks take the place of those of the same tables with other rows. Returns whether
+    /// others did so before.
+    pub fn announce(&self, coming: &[LookUp]) -> bool {
+        lock(&self.registers).announce(coming)
+    }
+
+    /// Puts the look-ups that were announced in their places. Returns the numbers of those whose keys have other classes.
+    pub fn succeed(&mut self) -> Vec<LookUpNumber> {
+        let succeeded = lock(&self.registers).succeed();
+        for (number, look_up) in &succeeded {
+            if let Some(entry) = self.entries.get_mut(number.0) {
+                entry.rules.set_look_up(look_up.clone());
+                entry.version = None;
+            }
+        }
+        succeeded.into_iter().map(|(number, _)| number).collect()
+    }
+
     /// Returns the registers, for runs of f.
     pub fn registers(&self) -> SharedRegisters {
         SharedRegisters::clone(&self.registers)
@@ -317,6 +335,14 @@ impl LookUps {
         let with_table = in_use().map(|(_, look_up)| status(look_up, None));
         let lowered = registers.lowered().map(|(look_up, why)| status(look_up, Some(why)));
         with_table.chain(lowered).collect()
+    }
+
+    /// Reports whether an item is what a look-up of a table that never changes found.
+    pub fn is_fixed(&self, item: &Item) -> bool {
+        let Item::Read(Constraint { field: Field::Metadata, mask, .. }) = item else { return false };
+        let registers = lock(&self.registers);
+        let mut fixed = registers.look_ups().filter(|(_, look_up)| look_up.is_fixed());
+        fixed.any(|(number, _)| registers.mask(number) & *mask as u64 != 0)
     }
 
     /// Returns the bits of the metadata that a look-up writes.

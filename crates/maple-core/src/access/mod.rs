@@ -4,15 +4,27 @@
 //! people wrote; one rule may have many entries. A rule has an [`AccessAction`], a source line, and a treatment for
 //! allowed packets: a queue, copies.
 //!
+//! An entry may name groups of addresses. Where switches look things up, `groups` has a table for each field of these.
+//!
 //! The crate `maple-acl` reads lists from files and builds these lists from them.
+
+mod groups;
+
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use maple_wire::Dpid;
+use rustc_hash::FxHashMap;
 
+pub use groups::AccessGroup;
+use groups::{GroupRef, GroupTables, KnownClass};
+
+use crate::look_ups::LookUp;
 use crate::route::Route;
 use crate::run::PacketHandle;
 use crate::sample_packet::SamplePacket;
@@ -48,6 +60,8 @@ pub struct AccessRule {
 pub struct AccessEntry {
     /// The condition that the packets fit.
     pub cond: Cond,
+    /// The groups all of which have the packet too, each in a field of it.
+    pub groups: Vec<AccessGroup>,
     /// The switch where the packets enter; `None` for any.
     pub switch: Option<Dpid>,
     /// The index of the rule.
@@ -60,8 +74,10 @@ pub struct AccessList {
     /// All entries. `at` (for a switch that some entries name) and `elsewhere` (for all others) are built from them at
     /// the first question.
     entries: Vec<StatedEntry>,
-    at: BTreeMap<Dpid, OnceLock<Entries>>,
-    elsewhere: OnceLock<Entries>,
+    /// The tables of the groups that entries name.
+    groups: GroupTables,
+    at: BTreeMap<Dpid, PlaceEntries>,
+    elsewhere: PlaceEntries,
     /// The rules that people wrote and those that follow from the list's settings; the default comes last.
     rules: Vec<AccessRule>,
     samples: Vec<SamplePacket>,
@@ -104,12 +120,22 @@ pub struct ListDifference {
     pub after: (AccessAction, String),
 }
 
-/// An entry whose condition states the prerequisites of its fields.
+/// An entry whose condition states the prerequisites of its fields, unless it names groups.
 #[derive(Debug)]
 struct StatedEntry {
     cond: Arc<Cond>,
+    groups: Box<[GroupRef]>,
     switch: Option<Dpid>,
     rule: u32,
+}
+
+/// The entries that are asked at a place, once they have been.
+#[derive(Debug, Default)]
+struct PlaceEntries {
+    /// Those of a list without groups.
+    all: OnceLock<Entries>,
+    /// Those of a list with groups, for the classes of packets.
+    of_classes: RwLock<FxHashMap<Box<[KnownClass]>, Arc<Entries>>>,
 }
 
 /// Conditions, and for each the index of the rule that it belongs to.
@@ -131,17 +157,23 @@ impl AccessList {
         default: AccessRule,
         samples: Vec<SamplePacket>,
     ) -> AccessList {
-        let stated = |AccessEntry { cond, switch, rule }: AccessEntry| {
+        let entries: Vec<AccessEntry> = entries.into_iter().collect();
+        let name = default.source.as_ref().map_or("list", |source| &*source.file);
+        let mut groups = GroupTables::new(name, entries.iter().flat_map(|entry| &entry.groups));
+        let mut stated = Vec::with_capacity(entries.len());
+        for AccessEntry { cond, groups: named, switch, rule } in entries {
             assert!((rule as usize) < rules.len(), "an entry names rule {rule}, which is not there");
-            let conds = CondList::stated(&cond).into_iter().map(Arc::new);
-            conds.map(move |cond| StatedEntry { cond, switch, rule })
-        };
-        let entries: Vec<StatedEntry> = entries.into_iter().flat_map(stated).collect();
-        let switches: BTreeSet<Dpid> = entries.iter().filter_map(|entry| entry.switch).collect();
+            let named = groups.of_entry(&named);
+            let conds = if named.is_empty() { CondList::stated(&cond) } else { vec![cond] };
+            let new = |cond| StatedEntry { cond: Arc::new(cond), groups: named.clone(), switch, rule };
+            stated.extend(conds.into_iter().map(new));
+        }
+        let switches: BTreeSet<Dpid> = stated.iter().filter_map(|entry| entry.switch).collect();
         AccessList {
-            entries,
-            at: switches.into_iter().map(|dpid| (dpid, OnceLock::new())).collect(),
-            elsewhere: OnceLock::new(),
+            entries: stated,
+            groups,
+            at: switches.into_iter().map(|dpid| (dpid, PlaceEntries::default())).collect(),
+            elsewhere: PlaceEntries::default(),
             rules: rules.into_iter().chain([default]).collect(),
             samples,
             written: None,
@@ -162,10 +194,16 @@ impl AccessList {
     /// Returns the rule that decides about a packet; the default if no entry fits.
     pub fn ask(&self, pkt: &PacketHandle) -> &AccessRule {
         let there = if self.at.is_empty() { None } else { self.at.get_key_value(&pkt.switch()) };
-        let entries = match there {
-            Some((dpid, entries)) => entries.get_or_init(|| self.entries_at(Some(*dpid))),
-            None => self.elsewhere.get_or_init(|| self.entries_at(None)),
-        };
+        let (dpid, place) = there.map_or((None, &self.elsewhere), |(dpid, place)| (Some(*dpid), place));
+        if self.groups.is_empty() {
+            return self.ask_entries(pkt, place.all.get_or_init(|| self.entries_at(dpid, &[])));
+        }
+        let default = self.rules.last().and_then(|rule| rule.source.as_ref());
+        let known = self.groups.ask(pkt, default);
+        self.ask_entries(pkt, &place.entries_of(known, |known| self.entries_at(dpid, known)))
+    }
+
+    fn ask_entries(&self, pkt: &PacketHandle, entries: &Entries) -> &AccessRule {
         let rule = |place: usize| &self.rules[self.rule_at(entries, place)];
         let place = pkt.first_of(&entries.conds, |place| rule(place).source.clone());
         rule(place.unwrap_or(entries.rule_of.len()))
@@ -179,9 +217,8 @@ impl AccessList {
 
     /// Returns the index of the rule that decided, if `answer` is an answer of this list.
     pub(crate) fn rule_of(&self, answer: &ListAnswer) -> Option<usize> {
-        let asked = self.at.values().chain([&self.elsewhere]).filter_map(OnceLock::get);
-        let entries = asked.into_iter().find(|entries| Arc::ptr_eq(&entries.conds, &answer.list))?;
-        Some(self.rule_at(entries, answer.first))
+        let mut places = self.at.values().chain([&self.elsewhere]);
+        places.find_map(|place| place.with_entries_of(answer, |entries| self.rule_at(entries, answer.first)))
     }
 
     /// Returns the rules in order; the default comes last.
@@ -189,17 +226,52 @@ impl AccessList {
         &self.rules
     }
 
-    /// Builds the entries that hold at a switch; with `None`, those that name no switch.
-    fn entries_at(&self, dpid: Option<Dpid>) -> Entries {
-        let is_there = |entry: &&StatedEntry| entry.switch.is_none() || entry.switch == dpid;
-        let there = || self.entries.iter().filter(is_there);
-        let conds = CondList::new(there().map(|entry| Arc::clone(&entry.cond)));
-        Entries { conds: Arc::new(conds), rule_of: there().map(|entry| entry.rule).collect() }
+    /// Builds the entries that hold at a switch, for packets of these classes; with `None`, those that name no switch.
+    fn entries_at(&self, dpid: Option<Dpid>, known: &[KnownClass]) -> Entries {
+        let (mut conds, mut rule_of) = (Vec::new(), Vec::new());
+        for entry in self.entries.iter().filter(|entry| entry.switch.is_none() || entry.switch == dpid) {
+            if entry.groups.is_empty() {
+                conds.push(Arc::clone(&entry.cond));
+            } else {
+                let left = self.groups.left_of(&entry.cond, &entry.groups, known);
+                conds.extend(left.iter().flat_map(CondList::stated).map(Arc::new));
+            }
+            rule_of.resize(conds.len(), entry.rule);
+        }
+        Entries { conds: Arc::new(CondList::new(conds)), rule_of }
+    }
+
+    /// Returns what the list looks up.
+    pub(crate) fn look_ups(&self) -> impl Iterator<Item = &LookUp> {
+        self.groups.look_ups()
     }
 
     /// Returns packets that the list decides.
     pub fn samples(&self) -> &[SamplePacket] {
         &self.samples
+    }
+}
+
+impl PlaceEntries {
+    /// Returns the entries for packets of these classes; `new` builds them.
+    fn entries_of(&self, known: Box<[KnownClass]>, new: impl FnOnce(&[KnownClass]) -> Entries) -> Arc<Entries> {
+        if let Some(entries) = self.of_classes.read().unwrap_or_else(PoisonError::into_inner).get(&known) {
+            return Arc::clone(entries);
+        }
+        let built = Arc::new(new(&known));
+        // Another shard may have been faster. All ask the same list.
+        let mut all = self.of_classes.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(known).or_insert(built))
+    }
+
+    /// Returns what `of` makes of the entries that gave an answer, if they are of this place.
+    fn with_entries_of<T>(&self, answer: &ListAnswer, of: impl FnOnce(&Entries) -> T) -> Option<T> {
+        let is_it = |entries: &&Entries| Arc::ptr_eq(&entries.conds, &answer.list);
+        if let Some(entries) = self.all.get().filter(is_it) {
+            return Some(of(entries));
+        }
+        let of_classes = self.of_classes.read().unwrap_or_else(PoisonError::into_inner);
+        of_classes.values().map(|entries| &**entries).find(is_it).map(of)
     }
 }
 
