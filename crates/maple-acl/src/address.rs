@@ -1,5 +1,6 @@
 //! Addresses: sets of IPv4, IPv6 and Ethernet addresses, and their groups by name.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,6 +14,10 @@ use crate::yaml::{YamlKey, YamlNode, YamlValue};
 /// The maximum nesting depth of groups. Resolving them recurses, so this bounds the stack.
 const MAX_DEPTH: usize = 64;
 
+/// The maximum number of addresses of a block that counts as hosts. Chosen: a group of hosts with adjacent addresses is
+/// one of hosts, and a subnet is not.
+const MAX_HOSTS: u128 = 16;
+
 /// The kind of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddressKind {
@@ -24,6 +29,17 @@ pub enum AddressKind {
 /// A set of addresses: disjoint intervals in ascending order, which are not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses(Vec<(AddressKind, u128, u128)>);
+
+/// A set of addresses, in two parts: hosts one by one, and larger blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostsAndBlocks {
+    /// The addresses of hosts, ascending.
+    pub hosts: BTreeMap<AddressKind, Vec<u128>>,
+    /// The number of blocks that these addresses form.
+    pub host_blocks: usize,
+    /// The larger blocks.
+    pub blocks: Vec<(AddressKind, u128, u128)>,
+}
 
 /// The groups of a file.
 #[derive(Debug, Default)]
@@ -62,6 +78,27 @@ impl Addresses {
     pub fn blocks(&self) -> Vec<(AddressKind, u128, u128)> {
         let all = self.0.iter().flat_map(|&(kind, lo, hi)| blocks(lo, hi).map(move |(lo, hi)| (kind, lo, hi)));
         all.collect()
+    }
+
+    /// Divides the set into hosts and larger blocks.
+    pub fn hosts_and_blocks(&self) -> HostsAndBlocks {
+        let mut all = HostsAndBlocks::default();
+        for (kind, lo, hi) in self.blocks() {
+            if hi - lo < MAX_HOSTS {
+                all.hosts.entry(kind).or_default().extend(lo..=hi);
+                all.host_blocks += 1;
+            } else {
+                all.blocks.push((kind, lo, hi));
+            }
+        }
+        all
+    }
+}
+
+impl HostsAndBlocks {
+    /// Returns the number of hosts.
+    pub fn count(&self) -> usize {
+        self.hosts.values().map(Vec::len).sum()
     }
 }
 

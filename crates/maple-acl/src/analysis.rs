@@ -11,10 +11,11 @@ use maple_wire::eth_type::value::IPV4;
 use maple_wire::ip_proto::value::{TCP, UDP};
 
 use crate::cube::{BUDGET, Cube, Found};
+use crate::entry::RuleRef;
 use crate::error::FilePlace;
-use crate::form::{Expectation, RuleRef};
+use crate::form::Expectation;
 use crate::fragments;
-use crate::list::List;
+use crate::list::{List, numbered};
 
 /// Something suspicious about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +96,10 @@ impl FindingKind {
 impl List {
     /// Returns the findings about the list's rules, in their order. Looks for them on all processors.
     pub fn findings(&self) -> Vec<Finding> {
+        self.expanded().findings_without_groups()
+    }
+
+    fn findings_without_groups(&self) -> Vec<Finding> {
         let by_rule = self.entries_by_rule();
         let next = AtomicUsize::new(0);
         let look = || {
@@ -147,7 +152,8 @@ impl List {
             return None;
         }
         let replies: Vec<usize> = entries.iter().copied().filter(|at| self.entries()[*at].is_reply).collect();
-        let packet = replies.iter().find_map(|at| self.opens(*at, &replies))?;
+        let mut cubes = replies.iter().flat_map(|at| self.entries()[*at].cubes().map(move |cube| (*at, cube)));
+        let packet = cubes.find_map(|(at, cube)| self.opens(at, &cube, &replies))?;
         let text = format!(
             "{} lets in more than replies: {packet} passes, whether there was a request or not, and may open a \
              connection; name the ports of the service, or those of its clients (`source_ports: 32768-60999`)",
@@ -156,10 +162,9 @@ impl List {
         Some(Finding { place: self.rules()[rule].place, kind: FindingKind::Replies, text })
     }
 
-    /// Returns packets of an entry for replies that open a connection from a client's port, and that the list would not
-    /// allow without these entries.
-    fn opens(&self, at: usize, replies: &[usize]) -> Option<Cube> {
-        let cube = &self.entries()[at].cube;
+    /// Returns packets of a cube of an entry for replies that open a connection from a client's port, and that the list
+    /// would not allow without these entries.
+    fn opens(&self, at: usize, cube: &Cube, replies: &[usize]) -> Option<Cube> {
         let transports = [(TCP, Field::TcpSrc, Field::TcpDst), (UDP, Field::UdpSrc, Field::UdpDst)];
         transports.into_iter().find_map(|(protocol, from, to)| {
             let cube = match cube.get(Field::EthType) {
@@ -168,9 +173,10 @@ impl List {
             };
             let (lo, hi) = CLIENTS;
             let part = cube.is(Field::IpProto, protocol)?.with(from, lo, hi)?.with(to, 1, lo - 1)?;
-            let others = self.overlapping(&part, self.entries().len()).into_iter();
+            let others = self.overlapping(&part, self.entries().len());
+            let others = numbered(&others).filter(|(other, _)| !replies.contains(other));
             let (mut found, mut budget) = (None, BUDGET);
-            part.divide(others.filter(|(other, _)| !replies.contains(other)), &mut budget, &mut |piece, other| {
+            part.divide(others, &mut budget, &mut |piece, other| {
                 let is_after = other.is_none_or(|other| other > at);
                 let rule = self.rule_of(other.unwrap_or(self.entries().len()));
                 if is_after && self.action(rule) != AccessAction::Allow {
@@ -275,7 +281,7 @@ impl List {
             let (there, cube) = (&self.entries()[other].cube, cubes[by]);
             // The packets of both entries that no earlier rule decides.
             let both = cube.and(there).filter(|_| !there.contains(cube));
-            let contested = both.map(|both| both.outside(self.overlapping(&both, other)));
+            let contested = both.map(|both| both.outside(numbered(&self.overlapping(&both, other))));
             if let Some(Found::One(both)) = contested {
                 let (name, before) = (self.describe(RuleRef::Rule(rule)), self.rule_of(other));
                 let text = format!(

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use maple_core::access::{AccessAction, ListComparison, ListDifference, WrittenList};
 
 use crate::cube::{BUDGET, Cube};
-use crate::form::RuleRef;
+use crate::entry::RuleRef;
 use crate::index::CubeIndex;
-use crate::list::List;
+use crate::list::{List, numbered};
 
 /// Packets that two lists treat differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,11 @@ type EntryKey<'a> = (&'a Cube, AccessAction);
 impl List {
     /// Compares this list with another one that would take its place.
     pub fn compare(&self, other: &List) -> Comparison {
+        self.expanded().compare_expanded(&other.expanded())
+    }
+
+    /// Compares lists without groups.
+    fn compare_expanded(&self, other: &List) -> Comparison {
         let (ours, theirs) = (self.keys(), other.keys());
         let shared = common(&ours, &theirs);
         let mut changed: Vec<&Cube> = Vec::new();
@@ -78,21 +83,22 @@ impl List {
         budget: &mut usize,
     ) -> bool {
         let mut parts = Vec::new();
-        let mut is_complete = cube.divide(self.overlapping(cube, self.entries().len()), budget, &mut |part, entry| {
+        let others = self.overlapping(cube, self.entries().len());
+        let mut is_complete = cube.divide(numbered(&others), budget, &mut |part, entry| {
             parts.push((part, self.rule_of(entry.unwrap_or(self.entries().len()))));
             true
         });
         for (part, rule) in parts {
-            is_complete &=
-                part.divide(other.overlapping(&part, other.entries().len()), budget, &mut |packets, entry| {
-                    let theirs = other.rule_of(entry.unwrap_or(other.entries().len()));
-                    let action = (self.action(rule), other.action(theirs));
-                    if action.0 != action.1 {
-                        let new = || Difference { action, rules: (rule, theirs), packets, cubes: 0 };
-                        found.entry((rule, theirs)).or_insert_with(new).cubes += 1;
-                    }
-                    true
-                });
+            let others = other.overlapping(&part, other.entries().len());
+            is_complete &= part.divide(numbered(&others), budget, &mut |packets, entry| {
+                let theirs = other.rule_of(entry.unwrap_or(other.entries().len()));
+                let action = (self.action(rule), other.action(theirs));
+                if action.0 != action.1 {
+                    let new = || Difference { action, rules: (rule, theirs), packets, cubes: 0 };
+                    found.entry((rule, theirs)).or_insert_with(new).cubes += 1;
+                }
+                true
+            });
         }
         is_complete
     }

@@ -10,8 +10,10 @@
 
 mod address;
 mod analysis;
+mod classes;
 mod cube;
 mod diff;
+mod entry;
 mod error;
 mod form;
 mod fragments;
@@ -26,11 +28,12 @@ mod tests;
 pub use analysis::{Finding, FindingKind, FragmentNote};
 pub use cube::Cube;
 pub use diff::{Comparison, Difference};
+pub use entry::{Entry, RuleRef};
 pub use error::{AclError, FilePlace};
-pub use form::{Entry, Expectation, Forward, Rule, RuleRef};
+pub use form::{Expectation, Forward, Rule};
 pub use fragments::Fragments;
 pub use list::{Decided, FailedTest, List};
-pub use maple_core::access::AccessAction;
+pub use maple_core::access::{AccessAction, AccessGroup};
 
 use std::sync::Arc;
 

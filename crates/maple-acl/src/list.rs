@@ -1,5 +1,6 @@
 //! A list, ready to be queried, checked, compared and run.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
@@ -13,9 +14,11 @@ use maple_wire::packet::build::frame_of;
 use maple_wire::{Dpid, Field, Packet, PortNo};
 use rustc_hash::FxHashMap;
 
+use crate::classes::{self, AddressClasses};
 use crate::cube::{BUDGET, Cube, Found, Point, SWITCH};
+use crate::entry::{Entry, RuleRef};
 use crate::error::{AclError, Fault, FilePlace};
-use crate::form::{Document, Entry, Expectation, Forward, PerSetting, Rule, RuleRef};
+use crate::form::{Document, Expectation, Forward, MIN_SAVED, PerSetting, Rule};
 use crate::fragments::Fragments;
 use crate::index::CubeIndex;
 use crate::yaml;
@@ -50,11 +53,15 @@ pub struct List {
     rules: Arc<Vec<Rule>>,
     entries: Arc<Vec<Entry>>,
     tests: Vec<Expectation>,
-    /// Finds the first entry that a packet fits.
+    /// Finds the first entry that a packet fits, apart from its groups.
     index: Arc<CondList>,
-    /// Finds the entries that overlap a cube.
+    /// Finds the entries that overlap a cube, apart from their groups.
     overlaps: Arc<CubeIndex>,
 }
+
+/// The maximum number of pairs of addresses of an entry between groups that have a sample each. Switches that don't look
+/// groups up have their rules before packets then. Chosen: as many samples as a list of a few thousand rules has.
+const MAX_PAIRS: usize = 4_096;
 
 /// A switch that no entry names.
 const NO_SWITCH: Dpid = Dpid(0);
@@ -118,22 +125,57 @@ impl List {
     /// # Errors
     /// [`AclError`] with line and column, if the text is not an access list.
     pub fn read(text: &str, file: &str) -> Result<List, AclError> {
-        List::read_and_ask(text, file, None).map(|(list, _)| list)
+        List::read_and_ask(text, file, None, MIN_SAVED).map(|(list, _)| list)
     }
 
-    /// Reads a list, and parses a question about it into packets.
-    fn read_and_ask(text: &str, file: &str, question: Option<&str>) -> Result<(List, Vec<Cube>), AclError> {
+    /// Reads a list, and parses a question about it into packets. The list has entries between groups if they save at
+    /// least `min_saved` rules.
+    pub(crate) fn read_and_ask(
+        text: &str,
+        file: &str,
+        question: Option<&str>,
+        min_saved: isize,
+    ) -> Result<(List, Vec<Cube>), AclError> {
         let root = yaml::parse(text).map_err(|fault| fault.in_file(file))?;
-        let document = Document::read(&root, question).map_err(|faults| AclError::from_faults(file, faults))?;
+        let document =
+            Document::read(&root, question, min_saved).map_err(|faults| AclError::from_faults(file, faults))?;
         let Document { name, forward, default, arp, fragments, lines, rules, entries, tests, asked } = document;
         let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
-        let index = Arc::new(CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond()))));
-        let overlaps = Arc::new(CubeIndex::new(&entries.iter().map(|entry| &entry.cube).collect::<Vec<_>>()));
-        let (rules, entries) = (Arc::new(rules), Arc::new(entries));
+        let (index, overlaps) = (Arc::default(), Arc::new(CubeIndex::new(&[])));
+        let (rules, unindexed) = (Arc::new(rules), Arc::default());
         let name = name.unwrap_or_else(stem);
         let file = file.to_owned();
-        let list = List { file, name, forward, default, arp, fragments, lines, rules, entries, tests, index, overlaps };
-        Ok((list, asked))
+        let list = List {
+            file,
+            name,
+            forward,
+            default,
+            arp,
+            fragments,
+            lines,
+            rules,
+            entries: unindexed,
+            tests,
+            index,
+            overlaps,
+        };
+        Ok((list.with_entries(entries), asked))
+    }
+
+    /// Returns the list with other entries.
+    fn with_entries(self, entries: Vec<Entry>) -> List {
+        let index = Arc::new(CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond()))));
+        let overlaps = Arc::new(CubeIndex::new(&entries.iter().map(|entry| &entry.cube).collect::<Vec<_>>()));
+        List { entries: Arc::new(entries), index, overlaps, ..self }
+    }
+
+    /// Returns the list with an entry for each pair of addresses in the place of those between groups.
+    pub(crate) fn expanded(&self) -> Cow<'_, List> {
+        if self.entries.iter().all(|entry| entry.groups.is_empty()) {
+            return Cow::Borrowed(self);
+        }
+        let entries = self.entries.iter().flat_map(Entry::expanded).collect();
+        Cow::Owned(self.clone().with_entries(entries))
     }
 
     /// Reads a list, and finds the rules that decide about the packets of a question, such as `office -> web tcp/22`.
@@ -151,11 +193,12 @@ impl List {
     /// # Errors
     /// Those of [`List::read`], and an [`AclError`] without a line of the list if the question is wrong.
     pub fn explain(text: &str, file: &str, question: &str) -> Result<(List, Vec<Decided>), AclError> {
-        let (list, _) = List::read_and_ask(text, file, None)?;
-        let (_, asked) = List::read_and_ask(text, "the question", Some(question))?;
+        let list = List::read(text, file)?;
+        let (_, asked) = List::read_and_ask(text, "the question", Some(question), MIN_SAVED)?;
         let (mut found, mut budget) = (BTreeMap::new(), BUDGET);
         let is_complete = asked.iter().all(|cube| {
-            cube.divide(list.overlapping(cube, list.entries.len()), &mut budget, &mut |part, entry| {
+            let others = list.overlapping(cube, list.entries.len());
+            cube.divide(numbered(&others), &mut budget, &mut |part, entry| {
                 let rule = list.rule_of(entry.unwrap_or(list.entries.len()));
                 found.entry(rule).or_insert((part, 0)).1 += 1;
                 true
@@ -184,7 +227,8 @@ impl List {
         &self.rules
     }
 
-    /// Returns the entries, in order: each rule has one for each combination of addresses, services and places.
+    /// Returns the entries, in order: each rule has one for each combination of addresses, services and places. Where that
+    /// saves rules in switches, groups of hosts are one address.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -240,10 +284,7 @@ impl List {
 
     /// Returns the index of the first entry that a packet fits, or the number of entries.
     pub(crate) fn first(&self, switch: Dpid, packet: &Packet<'_>) -> usize {
-        let is_there = |at: usize| match self.entries[at].cube.get(SWITCH) {
-            Some(interval) => interval.lo == u128::from(switch.0),
-            None => true,
-        };
+        let is_there = |at: usize| self.entries[at].has_place_and_addresses(switch, packet);
         self.index.first_where(packet, is_there).unwrap_or(self.entries.len())
     }
 
@@ -280,7 +321,8 @@ impl List {
     /// Searches a cube for a part whose action `fits`. Returns the part and the deciding rule.
     pub(crate) fn decided(&self, cube: &Cube, fits: impl Fn(AccessAction) -> bool) -> Found<(Cube, RuleRef)> {
         let (mut found, mut budget) = (None, BUDGET);
-        let is_known = cube.divide(self.overlapping(cube, self.entries.len()), &mut budget, &mut |part, entry| {
+        let others = self.overlapping(cube, self.entries.len());
+        let is_known = cube.divide(numbered(&others), &mut budget, &mut |part, entry| {
             let rule = self.rule_of(entry.unwrap_or(self.entries.len()));
             if fits(self.action(rule)) {
                 found = Some((part, rule));
@@ -294,13 +336,20 @@ impl List {
         }
     }
 
-    /// Returns those of the first `below` entries that overlap a cube, with their cubes.
-    pub(crate) fn overlapping(&self, cube: &Cube, below: usize) -> Vec<(usize, &Cube)> {
-        self.overlaps.overlapping(cube, below, |at| &self.entries[at].cube)
+    /// Returns the cubes of the first `below` entries that overlap a cube, with the numbers of the entries.
+    pub(crate) fn overlapping(&self, cube: &Cube, below: usize) -> Vec<(usize, Cow<'_, Cube>)> {
+        let mut found = Vec::new();
+        for (at, there) in self.overlaps.overlapping(cube, below, |at| &self.entries[at].cube) {
+            match &self.entries[at] {
+                Entry { groups, .. } if groups.is_empty() => found.push((at, Cow::Borrowed(there))),
+                entry => found.extend(entry.cubes_at(cube).map(|there| (at, Cow::Owned(there)))),
+            }
+        }
+        found
     }
 
     /// Returns those of the first `below` entries that are wanted, overlap one of these cubes and are not inside it, in
-    /// order, with the index of the cube.
+    /// order, with the index of the cube. No entry has groups.
     pub(crate) fn crossing(
         &self,
         cubes: &[&Cube],
@@ -345,16 +394,22 @@ impl List {
         let index_of: FxHashMap<RuleRef, u32> = self.compiled_rules().zip(0..).collect();
         let (mut entries, mut samples) = (Vec::with_capacity(self.entries.len()), Vec::new());
         let ports = self.ports();
-        for (at, Entry { cube, rule, .. }) in self.entries.iter().enumerate() {
+        let classes = AddressClasses::of_entries(&self.entries);
+        for (at, entry) in self.entries.iter().enumerate() {
             // Ranges are divided into blocks, since no single rule can match all answers of a test of a range.
-            for cube in cube.in_blocks().unwrap_or_else(|| vec![cube.clone()]) {
-                samples.extend(self.sample(&cube, at, before));
+            for cube in entry.cube.in_blocks().unwrap_or_else(|| vec![entry.cube.clone()]) {
+                let parts = classes::parts(&classes, &cube, Some(entry));
+                samples.extend(parts.iter().filter_map(|part| self.sample(part, at, before)));
                 let switch = cube.get(SWITCH).map(|interval| Dpid(interval.lo as u64));
-                let (cond, groups) = (cube.cond(), Vec::new());
-                entries.push(AccessEntry { cond, groups, switch, rule: index_of[rule] });
+                let (cond, groups) = (cube.cond(), entry.groups.clone());
+                entries.push(AccessEntry { cond, groups, switch, rule: index_of[&entry.rule] });
+                if !entry.groups.is_empty() && entry.count() <= MAX_PAIRS {
+                    samples.extend(entry.cubes_at(&cube).filter_map(|pair| self.sample(&pair, at, before)));
+                }
             }
         }
-        samples.extend(self.sample(&Cube::all(), self.entries.len(), before));
+        let parts = classes::parts(&classes, &Cube::all(), None);
+        samples.extend(parts.iter().filter_map(|part| self.sample(part, self.entries.len(), before)));
         let samples = samples.into_iter().map(|sample| SamplePacket { not_at: Arc::clone(&ports), ..sample }).collect();
         AccessList::new(entries, rules, compiled(RuleRef::Default), samples).written_as(Arc::new(self.clone()))
     }
@@ -380,29 +435,35 @@ impl List {
         let corner = corners.into_iter().map(|high| sample_of(cube.point(high))).find(reaches);
         corner.or_else(|| {
             let decide = before.iter().flat_map(|list| list.deciding(cube));
-            let part = cube.outside(decide.chain(self.overlapping(cube, entry))).one()?;
+            let others: Vec<(usize, Cow<'_, Cube>)> = decide.chain(self.overlapping(cube, entry)).collect();
+            let part = cube.outside(numbered(&others)).one()?;
             Some(sample_of(part.point(0))).filter(reaches)
         })
     }
 
     /// The entries that overlap a cube and don't pass.
-    fn deciding(&self, cube: &Cube) -> impl Iterator<Item = (usize, &Cube)> {
-        let decides = |(at, _): &(usize, &Cube)| self.action(self.rule_of(*at)) != AccessAction::Pass;
+    fn deciding(&self, cube: &Cube) -> impl Iterator<Item = (usize, Cow<'_, Cube>)> {
+        let decides = |(at, _): &(usize, Cow<'_, Cube>)| self.action(self.rule_of(*at)) != AccessAction::Pass;
         self.overlapping(cube, self.entries.len()).into_iter().filter(decides)
     }
 
-    /// Searches for a packet that reaches an entry. The result is certain, unless it is `Unknown`.
+    /// Searches for a packet that reaches an entry, which has no groups. The result is certain, unless it is `Unknown`.
     pub(crate) fn witness(&self, entry: usize) -> Found<SamplePacket> {
         let Some(Entry { cube, .. }) = self.entries.get(entry) else { return Found::Unknown };
         if let Some(sample) = self.sample(cube, entry, &[]) {
             return Found::One(sample);
         }
-        match cube.outside(self.overlapping(cube, entry)) {
+        match cube.outside(numbered(&self.overlapping(cube, entry))) {
             Found::None => Found::None,
             // Such packets exist, but this program cannot build a frame of them.
             Found::One(_) | Found::Unknown => Found::Unknown,
         }
     }
+}
+
+/// Returns cubes with their numbers.
+pub(crate) fn numbered<'a>(cubes: &'a [(usize, Cow<'_, Cube>)]) -> impl Iterator<Item = (usize, &'a Cube)> {
+    cubes.iter().map(|(at, cube)| (*at, &**cube))
 }
 
 /// Builds a frame with these values, with the place where it enters. Other fields get values that lists rarely test.

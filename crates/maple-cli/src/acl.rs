@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use maple_acl::{AccessAction, Comparison, Decided, List};
+use maple_acl::{AccessAction, Comparison, Decided, Entry, List};
 
 use crate::output::{json_line, print_line};
 use crate::plan::difference_of_lists;
@@ -124,7 +124,7 @@ fn lint(list: &List, json: bool) -> bool {
         }
     }
     if !json {
-        let (rules, entries) = (list.rules().len(), list.entries().len());
+        let (rules, entries) = (list.rules().len(), list.entries().iter().map(Entry::count).sum::<usize>());
         print_line(format_args!(
             "{}: {}, {}, {}",
             list.file(),

@@ -5,7 +5,7 @@ use maple_wire::Field;
 use maple_wire::eth_type::value::{IPV4, IPV6};
 
 use super::fields::{Fields, scalar};
-use super::packets::Constraints;
+use super::packets::{Constraints, Side};
 use super::{Expectation, Names};
 use crate::cube::Cube;
 use crate::error::{Fault, FilePlace};
@@ -71,8 +71,9 @@ impl Names<'_> {
         if constraints.max_cubes(from.as_ref(), to.as_ref()).is_none_or(|max| max > MAX_TEST) {
             return Err(fault(format!("`{text}` is about too many pairs of addresses; ask about groups of fewer")));
         }
-        let cubes: Vec<Cube> =
-            constraints.cubes(from.as_ref(), to.as_ref()).once.into_iter().flat_map(ip_only).collect();
+        let (from, to) = (Side::all(from.as_ref()), Side::all(to.as_ref()));
+        let cubes = constraints.cubes(&from, &to).once.into_iter().map(|(cube, _)| cube);
+        let cubes: Vec<Cube> = cubes.flat_map(ip_only).collect();
         if cubes.is_empty() {
             return Err(fault(format!("`{text}` is about no packet: its addresses contradict each other")));
         }

@@ -18,14 +18,16 @@ use maple_wire::ip_proto::value::ICMPV6;
 use rustc_hash::FxHashMap;
 
 use crate::address::Groups;
+use crate::classes;
 use crate::cube::Cube;
+use crate::entry::{Entry, RuleRef};
 use crate::error::{Fault, FilePlace};
 use crate::fragments::{self, Fragments};
 use crate::service::Services;
 use crate::yaml::YamlNode;
 use expectation::test_text;
 use fields::Fields;
-use packets::Cubes;
+use packets::{Cubes, GroupedCube};
 use rule::read_rule;
 
 /// The keys of a document.
@@ -49,8 +51,11 @@ pub const RULE_KEYS: [&str; 14] = [
     "comment",
 ];
 
-/// The maximum number of entries of all rules of a list, which bounds memory: few words can stand for very many entries.
+/// The maximum number of entries of all rules of a list, where one between groups counts for each pair of addresses. It
+/// bounds memory, since few words can stand for very many entries.
 const MAX_ENTRIES: usize = 1_000_000;
+/// The number of rules that entries between groups must save. Chosen: for fewer, another table of a switch is not worth it.
+pub const MIN_SAVED: isize = 64;
 
 /// The destination of allowed packets if the list is the whole policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -79,36 +84,6 @@ pub struct Rule {
     pub mirror: Option<Location>,
     /// The output queue.
     pub queue: Option<u32>,
-}
-
-/// A rule of a list, or one of its settings without a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RuleRef {
-    /// A written rule, by its index.
-    Rule(usize),
-    /// The setting for ARP and IPv6 neighbour discovery.
-    Arp,
-    /// The setting for fragments.
-    Fragments,
-    /// The default, for packets that no rule matches.
-    Default,
-}
-
-/// A set of packets, and the rule that decides about them unless an earlier entry does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The packets.
-    pub cube: Cube,
-    /// The rule, or the setting that has entries of its own.
-    pub rule: RuleRef,
-    /// Whether the packets look like replies to those of a rule.
-    pub is_reply: bool,
-}
-
-impl Entry {
-    fn from_cube(cube: Cube, rule: RuleRef) -> Entry {
-        Entry { cube, rule, is_reply: false }
-    }
 }
 
 /// A test of a list.
@@ -155,24 +130,31 @@ pub struct Document {
 struct Names<'a> {
     groups: Groups<'a>,
     services: Services<'a>,
+    /// The number of rules that entries between groups must save.
+    min_saved: isize,
 }
 
 const ACTIONS: [(&str, AccessAction); 3] =
     [("allow", AccessAction::Allow), ("deny", AccessAction::Deny), ("pass", AccessAction::Pass)];
 
 impl Document {
-    /// Reads a document, and a question about it if there is one: `FROM -> TO [SERVICE]`.
+    /// Reads a document, and a question about it if there is one: `FROM -> TO [SERVICE]`. There are entries between groups
+    /// if these save at least `min_saved` rules.
     ///
     /// # Errors
     /// All that is wrong in the rules and tests, or the one thing that is wrong before them.
-    pub fn read(root: &YamlNode, question: Option<&str>) -> Result<Document, Vec<Fault>> {
+    pub fn read(root: &YamlNode, question: Option<&str>, min_saved: isize) -> Result<Document, Vec<Fault>> {
         let fields = Fields::from_map(root, "an access list", &DOCUMENT_KEYS)?;
         check_version(&fields)?;
         let groups = Groups::from_section(fields.section("groups")?)?;
-        let mut names = Names { groups, services: Services::from_section(fields.section("services")?)? };
+        let services = Services::from_section(fields.section("services")?)?;
+        let mut names = Names { groups, services, min_saved };
         let mut document = Document::from_settings(&fields)?;
         let mut faults = document.add_rules(&mut names, fields.list("rules")?);
         document.add_arp_and_fragments();
+        if !classes::save_enough(&document.entries, min_saved) {
+            document.entries = document.entries.iter().flat_map(Entry::expanded).collect();
+        }
         for node in fields.list("tests")? {
             match test_text(node).and_then(|text| names.expectation(text, node.place)) {
                 Ok(test) => document.tests.push(test),
@@ -211,7 +193,7 @@ impl Document {
         let (mut faults, mut known) = (Vec::new(), FxHashMap::default());
         for (index, node) in rules.iter().enumerate() {
             faults.extend(self.add_rule(names, &mut known, RuleRef::Rule(index), node).err());
-            if self.entries.len() > MAX_ENTRIES {
+            if self.count() > MAX_ENTRIES {
                 break;
             }
         }
@@ -228,10 +210,10 @@ impl Document {
     ) -> Result<(), Fault> {
         let rule = Fields::from_map(node, "a rule", &RULE_KEYS)?;
         let Cubes { once, replies } = names.cubes(&rule)?;
-        self.entries.extend(once.into_iter().map(|cube| Entry::from_cube(cube, reference)));
-        let replies = replies.into_iter().map(|cube| Entry { is_reply: true, ..Entry::from_cube(cube, reference) });
-        self.entries.extend(replies);
-        if self.entries.len() > MAX_ENTRIES {
+        let entry = |(cube, groups): GroupedCube, is_reply| Entry::between(groups, cube, reference, is_reply);
+        self.entries.extend(once.into_iter().map(|packets| entry(packets, false)));
+        self.entries.extend(replies.into_iter().map(|packets| entry(packets, true)));
+        if self.count() > MAX_ENTRIES {
             return Err(Fault::new(node.place, format!("with this rule the list has more than {MAX_ENTRIES} entries")));
         }
         let rule = read_rule(&rule)?;
@@ -243,6 +225,11 @@ impl Document {
         }
         self.rules.push(rule);
         Ok(())
+    }
+
+    /// Returns the number of entries, where one between groups counts for each pair of addresses.
+    fn count(&self) -> usize {
+        self.entries.iter().map(Entry::count).sum()
     }
 
     /// Adds the entries of `arp`, and those of `fragments` before all others.

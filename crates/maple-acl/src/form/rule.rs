@@ -6,11 +6,13 @@ use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::packet::text::parse_vlan_id;
 
 use super::fields::{Fields, scalar, scalars};
-use super::packets::{Constraints, Cubes, SwitchOrPort};
+use super::packets::{Constraints, Cubes, Side, SwitchOrPort};
 use super::{ACTIONS, MAX_ENTRIES, Names, Rule};
+use crate::address::Addresses;
+use crate::classes::saves;
 use crate::error::{Fault, FilePlace, did_you_mean};
 use crate::service::{Service, ports};
-use crate::yaml::YamlNode;
+use crate::yaml::{YamlNode, YamlValue};
 
 /// Reads what a rule does with its packets.
 pub(super) fn read_rule(fields: &Fields<'_>) -> Result<Rule, Fault> {
@@ -59,12 +61,29 @@ impl<'a> Names<'a> {
         if constraints.max_cubes(from.as_ref(), to.as_ref()).is_none_or(|max| max > MAX_ENTRIES) {
             return Err(Fault::new(rule.place, format!("this rule alone has more than {MAX_ENTRIES} entries")));
         }
-        let cubes = constraints.cubes(from.as_ref(), to.as_ref());
+        let (from, to) = self.sides(rule, from.as_ref(), to.as_ref());
+        let cubes = constraints.cubes(&from, &to);
         if cubes.once.is_empty() && cubes.replies.is_empty() {
             let what = "the rule fits no packet: its addresses, services and types contradict each other";
             return Err(Fault::new(rule.place, what));
         }
         Ok(cubes)
+    }
+
+    /// Returns the choices of both sides of a rule: with groups if these have much fewer hosts than pairs of them.
+    fn sides(&self, rule: &Fields<'a>, from: Option<&Addresses>, to: Option<&Addresses>) -> (Vec<Side>, Vec<Side>) {
+        if let (Some(sources), Some(targets)) = (from, to) {
+            let (sources, targets) = (sources.hosts_and_blocks(), targets.hosts_and_blocks());
+            let pairs = sources.host_blocks * targets.host_blocks;
+            if saves(pairs, sources.count() + targets.count(), self.min_saved) {
+                let name = |key| match rule.get(key).map(|node| &node.value) {
+                    Some(YamlValue::Scalar(text)) => text.clone(),
+                    _ => format!("{key} of line {}", rule.place.line),
+                };
+                return (Side::grouped(sources, &name("from")), Side::grouped(targets, &name("to")));
+            }
+        }
+        (Side::all(from), Side::all(to))
     }
 
     fn constraints(&self, rule: &Fields<'a>) -> Result<Constraints, Fault> {

@@ -2,6 +2,7 @@
 
 mod findings;
 mod fragments;
+mod groups;
 mod random;
 mod reading;
 

@@ -10,7 +10,7 @@ use crate::cube::{Found, SWITCH};
 use crate::index::CubeIndex;
 
 /// Generates random lists as text: few addresses and ports, so that rules overlap.
-fn texts() -> impl Strategy<Value = String> {
+pub fn texts() -> impl Strategy<Value = String> {
     let address = prop::sample::select(vec![
         "any",
         "10.0.0.1",
@@ -19,6 +19,8 @@ fn texts() -> impl Strategy<Value = String> {
         "[10.0.0.0/29, '!10.0.0.4']",
         "fd00::1",
         "'00:00:00:00:00:01'",
+        "[10.0.0.1, 10.0.0.3, 10.0.0.5]",
+        "[10.0.0.3, 10.0.0.6, 'fd00::1', 'fd00::3', '00:00:00:00:00:02']",
     ]);
     let place = prop::sample::select(vec!["", ", vlan: none", ", vlan: 5", ", at: '1'", ", at: '1:1'", ", at: '2:1'"]);
     let service = prop::sample::select(vec![
@@ -51,10 +53,10 @@ fn texts() -> impl Strategy<Value = String> {
 
 /// A frame, and where it enters.
 #[derive(Clone, Debug)]
-struct Entering {
-    switch: Dpid,
-    port: u32,
-    frame: Vec<u8>,
+pub struct Entering {
+    pub switch: Dpid,
+    pub port: u32,
+    pub frame: Vec<u8>,
 }
 
 impl Entering {
@@ -63,7 +65,7 @@ impl Entering {
     }
 }
 
-fn frames() -> impl Strategy<Value = Entering> {
+pub fn frames() -> impl Strategy<Value = Entering> {
     let ip = prop::sample::select(vec![1_u128, 2, 3, 4, 5, 6]).prop_map(|low| 0x0a00_0000 | low);
     let kind = prop::sample::select(vec![0x800_u128, 0x86dd, 0x806]);
     let proto = prop::sample::select(vec![6_u128, 17, 1, 58, 47]);

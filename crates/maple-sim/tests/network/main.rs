@@ -1,6 +1,7 @@
 //! The engine's behaviour in simulated networks: what happens on an event, and the contract as a property.
 
 mod absent;
+mod access_groups;
 mod audit;
 mod check;
 mod compose;
