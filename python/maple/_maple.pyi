@@ -209,8 +209,8 @@ class Field:
     To look at the attribute learns nothing. ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in (22, 80)``,
     ``in Prefix(…)``, ``bool()`` and :attr:`is_present` are *tests*: they learn the answer and nothing else. Hashing
     (sets, keys of dictionaries), ``int()``, ``str()``, formatting, arithmetic and :attr:`value` are *reads*: they learn
-    the value. Everything answers as on the plain value (``int``, :class:`Mac`, :class:`Ip`, or ``None`` where the packet
-    has no such field), but that ``<`` and its like are false for an absent field.
+    the value. Everything answers as on the plain value (``int``, :class:`Mac`, :class:`Ip`, or ``None`` where the
+    packet has no such field), but that ``<`` and its like are false for an absent field.
     """
 
     @property
