@@ -60,7 +60,7 @@ def test_each_answer_of_the_api_has_a_type() -> None:
         # Others have the same.
         "explain.rule",
         "reload.apply",
-        "reload.rest",
+        "reload.promote",
         "reload.rollback",
         "state.delete",
         "show.log",

@@ -88,7 +88,7 @@ class AsyncClient:
     reload = _in_thread(Client.reload)
     plan = _in_thread(Client.plan)
     apply = _in_thread(Client.apply)
-    rest = _in_thread(Client.rest)
+    promote = _in_thread(Client.promote)
     rollback = _in_thread(Client.rollback)
 
     def events(self, after: str | None = None) -> AsyncIterator[Event]:

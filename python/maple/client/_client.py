@@ -320,9 +320,9 @@ class Client(Requests):
             self._policy("/v1/apply", {**body, "decided": plan.get("decided"), "canary": canary}),
         )
 
-    def rest(self) -> types.ReloadAnswer:
+    def promote(self) -> types.ReloadAnswer:
         """Lets the policy of a canary run everywhere."""
-        return cast("types.ReloadAnswer", self._policy("/v1/rest"))
+        return cast("types.ReloadAnswer", self._policy("/v1/promote"))
 
     def rollback(self) -> types.ReloadAnswer:
         """Runs the policy before the last reload again."""

@@ -86,7 +86,7 @@ export function ChangeView() {
             <button type="submit" class="main" disabled={isBusy}>Plan</button>
             <button type="button" disabled={isBusy} onClick={() => void attempt("reload", () => send<Reloaded>("POST", "/v1/reload", {name: name.trim() === "" ? null : name.trim(), tolerate: {count: 0}}))}>Reload without a plan</button>
             <button type="button" disabled={isBusy} onClick={() => void attempt("roll back", () => send<Reloaded>("POST", "/v1/rollback"))}>Roll back</button>
-            {policy?.canary != null && <button type="button" disabled={isBusy} onClick={() => void attempt("run everywhere", () => send<Reloaded>("POST", "/v1/rest"))}>Run the canary everywhere</button>}
+            {policy?.canary != null && <button type="button" disabled={isBusy} onClick={() => void attempt("run everywhere", () => send<Reloaded>("POST", "/v1/promote"))}>Run the canary everywhere</button>}
           </form>
           {isBusy && <p role="status">{doing.what} …</p>}
           {doing?.problem !== undefined && <Trouble problem={new Problem(doing.problem.status || 1, `not done (${doing.what}): ${doing.problem.message}`)} />}

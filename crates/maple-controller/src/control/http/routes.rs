@@ -218,7 +218,8 @@ pub(super) const ROUTES: &[Route] = &[
         .about_policy(),
     Route::change(Method::Post, "/v1/cluster/step-down", "cluster.step_down", "Lets another controller become master")
         .about_policy(),
-    Route::change(Method::Post, "/v1/rest", "reload.rest", "Lets the policy of a canary run everywhere").about_policy(),
+    Route::change(Method::Post, "/v1/promote", "reload.promote", "Lets the policy of a canary run everywhere")
+        .about_policy(),
     Route::change(Method::Post, "/v1/rollback", "reload.rollback", "Runs the policy before the last reload again")
         .about_policy(),
 ];

@@ -166,7 +166,7 @@ fn wrong_requests_are_refused_with_the_name_of_what_is_wrong() {
         (Ask::new("POST", "/v1/explain", ADMIN).json(&json!({ "packets": {} })), (400, "")),
         (Ask::new("POST", "/v1/invalidate", ADMIN).json(&json!({ "host": "x" })), (400, "host")),
         (Ask::new("POST", "/v1/plan", ADMIN).json(&json!({ "nam": null })), (400, "nam")),
-        (Ask::new("POST", "/v1/rest", ADMIN).json(&json!({})), (400, "")),
+        (Ask::new("POST", "/v1/promote", ADMIN).json(&json!({})), (400, "")),
     ];
     for (ask, expected) in cases {
         let said = served.ask(&ask);

@@ -108,7 +108,7 @@ fn an_answer_that_is_not_read_is_cut_off() {
 fn a_request_in_progress_is_answered_though_the_controller_ends() {
     let served = impatient(|deadlines| deadlines.end = Duration::from_secs(20));
     let reloads = served.maple.handle.operations().serve_reloads();
-    let ask = Ask::new("POST", "/v1/rest", ADMIN);
+    let ask = Ask::new("POST", "/v1/promote", ADMIN);
     let stream = begin(&served, &ask.to_text());
     let mut events = BufReader::new(begin(&served, &Ask::get("/v1/events").to_text()));
     assert_eq!(Said::head(&mut events).0, 200);

@@ -152,7 +152,7 @@ fn a_client_that_missed_something_is_told_so() {
     let mut last = Events::open(&served, None);
     // The log has each change that a client asks for.
     for _ in 0..1100 {
-        assert_eq!(served.ask(&Ask::new("POST", "/v1/rest", ADMIN).with("Connection", "close")).status, 409);
+        assert_eq!(served.ask(&Ask::new("POST", "/v1/promote", ADMIN).with("Connection", "close")).status, 409);
         last.of("log");
     }
     let mut late = Events::open(&served, Some(&begin.id));
@@ -199,7 +199,7 @@ fn readers_are_bounded_and_slow_ones_keep_nobody_waiting() {
     let refused = served.get("/v1/events");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     for number in 0..30 {
-        assert_eq!(served.ask(&Ask::new("POST", "/v1/rest", ADMIN)).status, 409, "others are answered meanwhile");
+        assert_eq!(served.ask(&Ask::new("POST", "/v1/promote", ADMIN)).status, 409, "others are answered meanwhile");
         change(&served, number);
     }
     tell(&served, 1);
