@@ -84,7 +84,7 @@ def calls(one: Client) -> list[Callable[[], object]]:
         one.invalidate,
         one.reload,
         lambda: one.apply(one.plan(), canary={"percent": 50}),
-        one.rest,
+        one.promote,
         one.rollback,
         lambda: next(one.events()),
         lambda: next(one.watch("blocked", "x")),
