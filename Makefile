@@ -98,8 +98,7 @@ test:
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory system-packages; fi
 	@$(MAKE) --no-print-directory --jobs 2 test-programs $(TOOLS)
 	@$(MAKE) --no-print-directory --jobs 2 test-rust build PROFILE=$(TEST_PROFILE) FEATURES=$(TEST_FEATURES)
-	@$(MAKE) --no-print-directory --old-file build test-python
-	@$(MAKE) --no-print-directory --old-file build --jobs 2 test-browser test-system
+	@$(MAKE) --no-print-directory --old-file build test-python test-browser test-system
 
 # Two programs at a time, and of each three tests for two processors: those on sockets mostly wait.
 test-rust: $(PAGE_IF_NODE)
