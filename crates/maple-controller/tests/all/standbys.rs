@@ -101,9 +101,7 @@ fn standbys_that_never_led_take_over_without_changing_a_rule() {
     }
     let mut waiting = Some(late);
     for left in [2, 1] {
-        let members: Vec<(Maple, ClusterMember)>;
-        let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        members = all.drain(..).map(|(_, member)| member).collect();
+        let (known, members): (Vec<&str>, Vec<(Maple, ClusterMember)>) = all.drain(..).unzip();
         let master = elected(&members);
         leads(&members[master].0);
         all_reach_each_other(&emulation);
