@@ -6,12 +6,12 @@
 //! Each source of rules records what changed ([`Tables::record_changes`]). If several sources share a table,
 //! [`SharedTable`] decides between them. Everything that may differ from the switch is *pending*. An update
 //! ([`Tables::send_update`]) sends the differences and a barrier request. A [`Waiter`] waits for that barrier's reply
-//! ([`Tables::confirm`]). After the rules of a switch were read, everything is compared ([`Tables::compare_all`]).
+//! ([`Tables::on_barrier_reply`]). After the rules of a switch were read, everything is compared ([`Tables::compare_all`]).
 //!
 //! # What the switch has
 //!
 //! `installed` has the rules that the switch has once it has done all that was sent. After a refusal
-//! ([`Tables::refuse`]) that is not known. So the rules are read ([`Tables::begin_reread`], [`Tables::read`]), and
+//! ([`Tables::on_refused`]) that is not known. So the rules are read ([`Tables::begin_reread`], [`Tables::read`]), and
 //! nothing is sent meanwhile.
 //!
 //! # Two steps
