@@ -132,6 +132,43 @@ fn a_restart_changes_no_rule_of_look_ups() {
 }
 
 #[test]
+fn a_restart_changes_no_rule_of_routes_that_crossed_no_link_when_they_began() {
+    for look_up_tables in [0, 3] {
+        let options = Options { look_up_tables, ..Options::default() };
+        let policy = Arc::new(|pkt: &PacketHandle, net: &Net| {
+            pkt.get(Field::UdpDst);
+            net.flood()
+        });
+        let mut sim = ring_with(&options, policy, 3, 1, Version::Of13);
+        let flood = |sim: &mut SimNetwork, port| send(sim, at(1, 3), udp(A, B, port)).len();
+        let links = [at(1, 1), at(1, 2)];
+        links.into_iter().for_each(|port| sim.set_port(port, false));
+        sim.run();
+        let alone = [1, 2].map(|port| flood(&mut sim, port));
+        links.into_iter().for_each(|port| sim.set_port(port, true));
+        sim.run();
+        links.into_iter().for_each(|port| sim.rediscover(port));
+        sim.run();
+        let connected = [1, 2].map(|port| flood(&mut sim, port));
+        assert!(alone[0] < connected[0], "{alone:?} {connected:?}");
+        sim.messages = Some(Vec::new());
+        sim.restart_controller(1);
+        sim.run();
+        let changes = flow_mods(&mut sim);
+        assert!(changes.is_empty(), "{look_up_tables} tables of look-ups: {changes:?}");
+        // And the other way round.
+        links.into_iter().for_each(|port| sim.set_port(port, false));
+        sim.run();
+        assert_eq!([1, 2].map(|port| flood(&mut sim, port)), alone);
+        sim.messages = Some(Vec::new());
+        sim.restart_controller(1);
+        sim.run();
+        let changes = flow_mods(&mut sim);
+        assert!(changes.is_empty(), "{look_up_tables} tables of look-ups, no link: {changes:?}");
+    }
+}
+
+#[test]
 fn a_restart_keeps_priorities_also_where_labels_come_late() {
     let mut sim = ring_with(&Options::default(), connections(), 2, 2, Version::Of13);
     let mut random = Choices::new(1);

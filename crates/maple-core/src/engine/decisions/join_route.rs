@@ -68,7 +68,8 @@ impl Decisions {
         let at_ingress = AtIngress {
             route_table: switch.and_then(|switch| switch.usable_route_table()),
             meter,
-            rule_from: if looks_up && !had_rule { 2 } else { 1 },
+            rule_from: if looks_up { 2 } else { 1 },
+            had_rule,
         };
         Some(fabric.with_routes(|routes, _, out| routes.create(leaf, key, &resolved, subscription, at_ingress, out)))
     }

@@ -23,8 +23,8 @@
 //! route is gone, packets match nothing there and come to the controller.
 //!
 //! Where leaves look things up, there is mostly one leaf for each place, and each leads elsewhere. There a route gets its
-//! rule when a second leaf uses it, because for one leaf that rule would save nothing. A route that had a rule before the
-//! controller restarted keeps it, also if one leaf uses it by now.
+//! rule when a second leaf uses it, because for one leaf that rule would save nothing. Nor has a route one that crosses no
+//! link, until it does. A route that had a rule before the controller restarted keeps it, whatever has changed by now.
 //!
 //! # Why no packet is lost or misrouted
 //!
@@ -117,8 +117,10 @@ pub(in crate::engine) struct AtIngress {
     pub route_table: Option<u8>,
     /// The number of the route's meter there.
     pub meter: Option<u32>,
-    /// The number of leaves from which the route has a rule of its own there.
+    /// The number of leaves from which the route has a rule of its own there, if it crosses links.
     pub rule_from: usize,
+    /// Whether an earlier run of the controller gave it that rule.
+    pub had_rule: bool,
 }
 
 impl Routes {
@@ -194,8 +196,7 @@ impl Routes {
         let key = Arc::new(key);
         self.next_id = self.next_id.saturating_add(1);
         let path = LabelledPath::new(&key, resolved);
-        let may_follow = subscription.is_some() && crosses_links(&key, resolved);
-        let route_table = at_ingress.route_table.filter(|_| may_follow);
+        let route_table = at_ingress.route_table.filter(|_| subscription.is_some());
         self.by_key.insert(Arc::clone(&key), id);
         self.by_subscription.extend(subscription.map(|dependent| (dependent, id)));
         self.all.insert(
@@ -210,6 +211,7 @@ impl Routes {
                 meter: at_ingress.meter,
                 route_table,
                 rule_from: at_ingress.rule_from,
+                had_rule: at_ingress.had_rule,
                 metadata: None,
                 refusals: 0,
                 members: 1,
@@ -307,7 +309,7 @@ impl Routes {
     pub fn begin_use(&mut self, id: RouteId, leaf: LeafId) -> BTreeSet<LeafId> {
         let Some(route) = self.all.get_mut(&id).expected() else { return BTreeSet::new() };
         route.uses.count += 1;
-        if route.route_table.is_none() || route.metadata.is_some() || !route.may_have_rule() {
+        if !route.is_to_get_rule() {
             return BTreeSet::new();
         }
         let others = if route.uses.count > 1 {
@@ -335,13 +337,11 @@ impl Routes {
         let mut leaves = BTreeSet::new();
         let mut used = BTreeSet::new();
         for (id, route) in self.all.iter_mut().filter(|(_, route)| route.key.ingress == ingress) {
-            if route.subscription.is_some() && crosses_links(&route.key, &route.resolved) {
+            if route.subscription.is_some() {
                 route.route_table = Some(table);
             }
-            if there.contains(&route.key.number()) {
-                route.rule_from = 1;
-            }
-            if route.route_table.is_some() && route.metadata.is_none() && route.may_have_rule() {
+            route.had_rule |= there.contains(&route.key.number());
+            if route.is_to_get_rule() {
                 used.insert(*id);
                 leaves.extend(route.leaves());
             }
@@ -420,11 +420,14 @@ impl Routes {
         if serial.is_some() {
             route.former.push(former);
         }
-        if route.metadata.is_some() {
+        let waiting_leaves = std::mem::take(&mut route.waiting_leaves);
+        let (each_leaf, is_to_get_rule) = (route.metadata.is_none(), route.is_to_get_rule());
+        if is_to_get_rule {
+            self.give_number(id);
+        } else if !each_leaf {
             self.dirty.insert((route.key.ingress, id));
         }
-        let waiting_leaves = std::mem::take(&mut route.waiting_leaves);
-        Some(PathSwitch { waiting_leaves, former: serial, each_leaf: route.metadata.is_none() })
+        Some(PathSwitch { waiting_leaves, former: serial, each_leaf })
     }
 
     /// Gives up the next path if it is late. Returns whether it was: then no leaf may use the route.
@@ -487,11 +490,6 @@ impl Routes {
     pub fn take_ended(&mut self) -> Vec<DependentId> {
         std::mem::take(&mut self.ended_subscriptions)
     }
-}
-
-/// Reports whether the ingress sends packets of the route to another switch.
-fn crosses_links(key: &RouteKey, resolved: &Resolved) -> bool {
-    resolved.switches.get(&key.ingress).is_some_and(|hops| !hops.links.is_empty())
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use maple_wire::Dpid;
+
 use super::RouteKey;
 use crate::ids::Time;
 use crate::labels::OnwardLabels;
@@ -33,5 +35,10 @@ impl LabelledPath {
         let onward = OnwardLabels::new(key.carriage.suffixes(resolved, key.ingress).into_iter());
         let state = if onward.is_ready() { PathState::Ready } else { PathState::Asking };
         LabelledPath { resolved: Arc::clone(resolved), onward, serial: None, state }
+    }
+
+    /// Reports whether the ingress sends packets to another switch.
+    pub fn crosses_links(&self, ingress: Dpid) -> bool {
+        self.resolved.switches.get(&ingress).is_some_and(|hops| !hops.links.is_empty())
     }
 }

@@ -59,12 +59,14 @@ pub(in crate::engine) struct SharedRoute {
     pub(super) former: Vec<LabelledPath>,
     /// The meter of the route's packets at the ingress.
     pub(super) meter: Option<u32>,
-    /// The table in which the route may have a rule of its own.
+    /// The table of routes, if the ingress has one and the route follows a plan.
     pub(super) route_table: Option<u8>,
     /// The metadata number of that rule, if there is one. Then the rules of the route's leaves lead there.
     pub(super) metadata: Option<u64>,
-    /// The number of leaves from which there is that rule.
+    /// The number of leaves from which there is that rule, if the path crosses links.
     pub(super) rule_from: usize,
+    /// Whether an earlier run of the controller gave it that rule. Then it has one again.
+    pub(super) had_rule: bool,
     /// The number of refusals of labels in a row.
     pub(super) refusals: u32,
     /// The number of times that leaves have joined the route and not left.
@@ -123,9 +125,12 @@ impl SharedRoute {
         &self.key.goal
     }
 
-    /// Reports whether enough leaves use it for a rule of its own in the table of routes.
-    pub(super) fn may_have_rule(&self) -> bool {
-        self.uses.count - self.uses.of_keys >= self.rule_from
+    /// Reports whether it is to get a rule of its own in the table of routes: enough leaves use it, and its packets go to
+    /// another switch. It keeps the rule when that changes.
+    pub(super) fn is_to_get_rule(&self) -> bool {
+        let users = self.uses.count - self.uses.of_keys;
+        let is_worth_it = self.had_rule || users >= self.rule_from && self.path.crosses_links(self.key.ingress);
+        self.route_table.is_some() && self.metadata.is_none() && users > 0 && is_worth_it
     }
 
     /// Returns the leaves that use it or wait for it.

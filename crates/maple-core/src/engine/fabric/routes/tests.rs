@@ -28,7 +28,7 @@ fn key(route: &Arc<Resolved>) -> RouteKey {
 }
 
 /// An ingress with a table of routes.
-const WITH_TABLE: AtIngress = AtIngress { route_table: Some(3), meter: None, rule_from: 1 };
+const WITH_TABLE: AtIngress = AtIngress { route_table: Some(3), meter: None, rule_from: 1, had_rule: false };
 
 /// Removes the last request and returns its serial number and port.
 fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
