@@ -4,7 +4,7 @@ There is no code for that, and no wait for a spanning tree: the policy asks the 
 change with the answer. `@on` only reports the failure.
 """
 
-from maple import Net, Network, Packet, PortEvent, Route, flood, on, policy
+from maple import LiveNetwork, Net, Packet, PortEvent, Route, flood, on, policy
 
 
 @policy
@@ -15,5 +15,5 @@ def link_failure(pkt: Packet, net: Net) -> Route:
 
 
 @on("port_status")
-def tell(port: PortEvent, net: Network) -> None:
+def tell(port: PortEvent, net: LiveNetwork) -> None:
     print(f"port {port.name} is {'up' if port.is_up else 'down'}; links: {len(net.links())}")

@@ -5,7 +5,7 @@ twentieth of a switch's time. Switches count packets for each rule, and one rule
 to the policy. So this one looks at both addresses: then each pair of hosts has a rule.
 """
 
-from maple import LOCAL, Counts, Net, Network, Packet, Route, flood, on, policy
+from maple import LOCAL, Counts, LiveNetwork, Net, Packet, Route, flood, on, policy
 
 
 @policy
@@ -17,7 +17,7 @@ def traffic_monitor(pkt: Packet, net: Net) -> Route:
 
 
 @on(stats=10)
-def tell(counts: Counts, net: Network) -> None:
+def tell(counts: Counts, net: LiveNetwork) -> None:
     print("    port   bytes received       bytes sent  Mbit/s received     sent")
     for port in counts.ports:
         switch, number = port.at

@@ -61,7 +61,7 @@ from maple._maple import (
     settled,
     to,
 )
-from maple._on import Network, PortEvent, ViolationEvent, network, on
+from maple._on import LiveNetwork, PortEvent, ViolationEvent, network, on
 from maple._policy import Policy, policy
 from maple._shapes import Host, Link
 from maple._slices import Slice, slices
@@ -83,11 +83,11 @@ __all__ = [
     "Ip",
     "Limit",
     "Link",
+    "LiveNetwork",
     "Load",
     "Location",
     "Mac",
     "Net",
-    "Network",
     "Packet",
     "PacketEvent",
     "ParallelPaths",

@@ -24,7 +24,7 @@ def emulate(
     tables: int = 254,
     track_hosts: bool | None = None,
     time_limit: float = 1.0,
-) -> Network:
+) -> EmulatedNetwork:
     """Puts a network of emulated switches and hosts under a policy, in simulated time.
 
     It returns when the controller knows the links. Time passes only in calls such as ``ping`` and ``run``; a simulated
@@ -53,10 +53,12 @@ def emulate(
         policy = loaded
     if track_hosts is None:
         track_hosts = bool(getattr(policy, "track_hosts", True))
-    return Network(_maple.Laboratory(topology, policy, version, seed, track_hosts, time_limit, tables=tables), topology)
+    return EmulatedNetwork(
+        _maple.Laboratory(topology, policy, version, seed, track_hosts, time_limit, tables=tables), topology
+    )
 
 
-class Network:
+class EmulatedNetwork:
     """An emulated network under a policy. Hosts and switches are attributes: ``net.h1``, ``net.s1``."""
 
     def __init__(self, laboratory: _maple.Laboratory, topology: str) -> None:
@@ -216,7 +218,7 @@ class Named(Generic[_T]):
 class Host:
     """A host of an emulated network."""
 
-    def __init__(self, network: Network, name: str) -> None:
+    def __init__(self, network: EmulatedNetwork, name: str) -> None:
         self._network = network
         #: Its name.
         self.name = name
@@ -280,7 +282,7 @@ class Host:
 class Switch:
     """A switch of an emulated network."""
 
-    def __init__(self, network: Network, name: str, dpid: int) -> None:
+    def __init__(self, network: EmulatedNetwork, name: str, dpid: int) -> None:
         self._network = network
         #: Its name.
         self.name = name
@@ -316,7 +318,7 @@ class Link:
 
     def __init__(
         self,
-        network: Network,
+        network: EmulatedNetwork,
         a: tuple[str, int],
         b: tuple[str, int],
         is_up: bool,
@@ -480,7 +482,7 @@ class Copy:
 class Journey:
     """What became of one frame, copy by copy. Drawn on the network in a notebook."""
 
-    def __init__(self, network: Network, host: str, frame: bytes, copies: list[_Copy]) -> None:
+    def __init__(self, network: EmulatedNetwork, host: str, frame: bytes, copies: list[_Copy]) -> None:
         self._network = network
         self._host = host
         #: The frame, as it was sent.

@@ -109,25 +109,25 @@ def no_overload(
     reserved: _maple.Table[Any, Any],
     *,
     link: Place | None = None,
-    capacity: float | None = None,
+    bits_per_second: float | None = None,
     for_: Group = _ANYBODY,
 ) -> _maple.Constraint:
     """What ``for_`` sends takes no link of which more is reserved than it can carry: not this ``link``, or none at all.
 
     ``reserved`` maps the end of a link that sends, a ``Location`` or a pair of switch and port, to bits a second. A
-    link without an entry has none reserved. ``capacity`` is what each link can carry, in bits a second; without it,
-    what switches say of their ports. A link with reservations whose capacity is not known is refused.
+    link without an entry has none reserved. ``bits_per_second`` is what each link can carry; without it, what
+    switches say of their ports counts. A link with reservations whose capacity is not known is refused.
 
     >>> from maple import Location, Table, no_overload
     >>> reserved: Table[Location, int] = Table("reserved")
-    >>> rule = no_overload(reserved, capacity=1e9)
+    >>> rule = no_overload(reserved, bits_per_second=1e9)
     """
     if not isinstance(reserved, _maple.Table):
         raise TypeError(f"no_overload() takes a Table from ends of links to bits a second, not {reserved!r}")
-    is_number = isinstance(capacity, (int, float)) and not isinstance(capacity, bool)
-    if capacity is not None and not (is_number and 0 <= capacity < 2**64):
-        raise ValueError(f"no_overload(capacity=…) is a number of bits a second, not {capacity!r}")
-    bits = None if capacity is None else int(capacity)
+    is_number = isinstance(bits_per_second, (int, float)) and not isinstance(bits_per_second, bool)
+    if bits_per_second is not None and not (is_number and 0 <= bits_per_second < 2**64):
+        raise ValueError(f"no_overload(bits_per_second=…) is a number from 0, not {bits_per_second!r}")
+    bits = None if bits_per_second is None else int(bits_per_second)
     which = () if link is None else (link,)
     return _maple.Constraint._no_overload(_place("no_overload", *which, *_given(for_)), reserved, link, bits, for_)
 

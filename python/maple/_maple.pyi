@@ -2380,7 +2380,7 @@ class Listener:
     def next(self, timeout: float) -> tuple[Any, ...]: ...
 
 def send_frame(frame: bytes, at: _Place) -> None:
-    """What :meth:`maple.Network.send` does."""
+    """What :meth:`maple.LiveNetwork.send` does."""
 
 def port_counts() -> list[tuple[Location, float, list[int | None]]]:
     """What ports have counted, and when their switches said so. For the package itself; others have

@@ -15,8 +15,8 @@ from maple._counts import Counts, Memory
 from maple._policy import Place, is_own
 from maple._shapes import Host, Link
 
-Event = Callable[..., object]
-Decorated = TypeVar("Decorated", bound=Event)
+Callback = Callable[..., object]
+Decorated = TypeVar("Decorated", bound=Callback)
 
 _NAMES: Final = (
     "port_status",
@@ -54,7 +54,7 @@ class ViolationEvent(NamedTuple):
     """Where the packet entered."""
 
 
-class Network:
+class LiveNetwork:
     """The network as it is, for functions that listen and for threads: nothing that they ask is tracked."""
 
     def switches(self) -> list[int]:
@@ -81,18 +81,18 @@ class Network:
         _maple.send_frame(frame, at)
 
 
-def network() -> Network:
+def network() -> LiveNetwork:
     """The network as it is now, for threads beside the policy.
 
     In a policy use ``net.switches()``, ``net.links()`` and ``net.hosts()``: only they are dependencies.
     """
-    return Network()
+    return LiveNetwork()
 
 
 class Function(NamedTuple):
     """A function, and what it hears."""
 
-    call: Event
+    call: Callback
     events: tuple[str, ...]
     packets: Mapping[str, object] | None
     timer: float | None
@@ -119,9 +119,9 @@ def on(
     """Has a function called when something happens, beside the policy of the same file.
 
     ``@on("switch_up")``, ``@on("switch_down")``, ``@on("switch_unreachable")`` (its control connection has ended, and
-    its links, hosts and rules stand) and ``@on("switch_reachable")`` call it with a datapath id and a :class:`Network`,
-    ``@on("port_status")`` with a :class:`PortEvent`, ``@on("violation")`` with a :class:`ViolationEvent`,
-    ``@on(packet_in={"udp_dst": 67})`` with a :class:`PacketEvent`
+    its links, hosts and rules stand) and ``@on("switch_reachable")`` call it with a datapath id and a
+    :class:`LiveNetwork`, ``@on("port_status")`` with a :class:`PortEvent`, ``@on("violation")`` with a
+    :class:`ViolationEvent`, ``@on(packet_in={"udp_dst": 67})`` with a :class:`PacketEvent`
     for each packet that enters the network and has these fields (as :meth:`Packet.matches` takes them; ``{}`` is
     every packet), ``@on(timer=10)`` with the network alone, every 10 seconds, ``@on(stats=10)`` with
     :class:`Counts`, every 10 seconds; 2 is the minimum. One function may hear several of those that it can take.
@@ -153,7 +153,7 @@ def on(
     return decorate
 
 
-def _check(function: Event, *counts: int) -> None:
+def _check(function: Callback, *counts: int) -> None:
     """Checks that the function can be called with this number of arguments."""
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise TypeError(f"@on needs a plain function, not {function!r}")
@@ -229,7 +229,7 @@ class _Run:
     """The functions that are called."""
 
     def __init__(self, functions: tuple[Function, ...]) -> None:
-        self.network = Network()
+        self.network = LiveNetwork()
         self.functions_to_be = functions
 
     def take(self, functions: tuple[Function, ...]) -> None:

@@ -220,20 +220,20 @@ def test_a_constraint_may_wait(bench: Bench) -> None:
 
 def test_no_overload_compares_reservations_with_capacities(bench: Bench) -> None:
     reserved: Table[Location, int] = Table("portal_reserved")
-    assert not refused(bench, no_overload(reserved, capacity=1e9))
+    assert not refused(bench, no_overload(reserved, bits_per_second=1e9))
     reserved[Location(1, 3)] = 1_000_000_000
-    assert not refused(bench, no_overload(reserved, capacity=1e9))
+    assert not refused(bench, no_overload(reserved, bits_per_second=1e9))
     reserved[Location(1, 3)] = 1_000_000_001
-    assert refused(bench, no_overload(reserved, capacity=1e9))
-    assert not refused(bench, no_overload(reserved, capacity=1e9, for_=H2))
-    assert refused(bench, no_overload(reserved, link=(1, 2), capacity=1e9))
-    assert not refused(bench, no_overload(reserved, link=(2, 5), capacity=1e9))
+    assert refused(bench, no_overload(reserved, bits_per_second=1e9))
+    assert not refused(bench, no_overload(reserved, bits_per_second=1e9, for_=H2))
+    assert refused(bench, no_overload(reserved, link=(1, 2), bits_per_second=1e9))
+    assert not refused(bench, no_overload(reserved, link=(2, 5), bits_per_second=1e9))
     reserved[Location(1, 3)] = 1
     assert refused(bench, no_overload(reserved)), "the capacity is not known"
     del reserved[Location(1, 3)]
     pairs: Table[tuple[int, int], float] = Table("portal_pairs")
     pairs[1, 3] = 2e9
-    assert refused(bench, no_overload(pairs, capacity=1e9))
+    assert refused(bench, no_overload(pairs, bits_per_second=1e9))
     odd: Table[Location, str] = Table("portal_odd")
     odd[Location(1, 3)] = "much"
     assert "number of bits a second" in str(bench.decide(guard(routing, no_overload(odd)), WEB).error)
@@ -257,9 +257,9 @@ def test_what_makes_no_sense_is_refused_with_a_clear_error() -> None:
         (lambda: waypoint(H1, H3, via=[]), "at least one switch"),
         (lambda: waypoint(H1, H3, via="s1"), "datapath ids"),  # type: ignore[arg-type]
         (lambda: no_overload(table), "takes a Table"),
-        (lambda: no_overload(Table("portal_t"), capacity=-1), "number of bits"),
-        (lambda: no_overload(Table("portal_t"), capacity=float("inf")), "number of bits"),
-        (lambda: no_overload(Table("portal_t"), capacity="much"), "number of bits"),
+        (lambda: no_overload(Table("portal_t"), bits_per_second=-1), "bits_per_second=…. is a number"),
+        (lambda: no_overload(Table("portal_t"), bits_per_second=float("inf")), "bits_per_second=…. is a number"),
+        (lambda: no_overload(Table("portal_t"), bits_per_second="much"), "bits_per_second=…. is a number"),
         (lambda: no_overload(Table("portal_t"), link=5), "a link is a pair of switches"),
         (lambda: constraint(routing), "takes three arguments: def routing"),  # type: ignore[arg-type]
     ]
@@ -396,7 +396,7 @@ def test_a_refused_flow_leaves_nothing_reserved(bench: Bench) -> None:
         reserved[1, 3] = reserved.get((1, 3), 0) + 6
         return net.shortest_path((1, 1), (2, 1))
 
-    policy = guard(reserving, no_overload(reserved, capacity=10))
+    policy = guard(reserving, no_overload(reserved, bits_per_second=10))
     first, second = bench.decide(policy, WEB), bench.decide(policy, WEB)
     assert not first.violations and len(second.violations) == 1
     assert reserved[1, 3] == 6

@@ -27,7 +27,7 @@ const MEGABIT: f64 = 1e6;
 /// fn decide(pkt: &PacketHandle, net: &Net) -> Route {
 ///     let (Some(src), Some(dst)) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) else { return Route::flood() };
 ///     // Large flows leave the shortest path: from more than 50 Mbit/s on, until they are at 20 or below.
-///     if net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50.0, 20.0) {
+///     if net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above_mbps(50.0, 20.0) {
 ///         return net.path(src, dst, "distance");
 ///     }
 ///     net.shortest_path(src, dst)
@@ -122,7 +122,7 @@ impl Load {
         self
     }
 
-    /// Sets the capacity, in Mbit/s, with which [`Load::utilisation`] and [`Load::is_share_above`] compare the load.
+    /// Sets the capacity, in Mbit/s, with which [`Load::utilisation`] and [`Load::is_above_share`] compare the load.
     /// Otherwise they compare it with the speed of the port that the switch reports.
     #[must_use]
     pub fn relative_to(mut self, mbps: f64) -> Load {
@@ -136,7 +136,7 @@ impl Load {
     /// If `until` is more than `mbps`, or if one of them is negative or not a number. In a policy that is an error of
     /// this packet.
     #[must_use]
-    pub fn is_above(&self, mbps: f64, until: f64) -> bool {
+    pub fn is_above_mbps(&self, mbps: f64, until: f64) -> bool {
         assert!(
             0.0 <= until && until <= mbps,
             "a load that is high above {mbps} Mbit/s until it is at most {until}: no such loads"
@@ -152,7 +152,7 @@ impl Load {
     /// If `until` is more than `from`, or if one of them is negative or not a number. In a policy that is an error of
     /// this packet.
     #[must_use]
-    pub fn is_share_above(&self, from: f64, until: f64) -> bool {
+    pub fn is_above_share(&self, from: f64, until: f64) -> bool {
         assert!(
             0.0 <= until && until <= from,
             "a load that is high above {from} until it is at most {until}: no such shares"

@@ -227,10 +227,7 @@ fn follow(commit: Commit) {
 /// # Errors
 /// What is still unconfirmed after `within`, one text for each.
 pub fn settled(within: Duration) -> Result<(), Vec<String>> {
-    match controller().filter(|controller| !controller.settled(within)) {
-        Some(controller) => Err(controller.unsettled()),
-        None => Ok(()),
-    }
+    controller().map_or(Ok(()), |controller| controller.wait_until_settled(within)).map_err(|waiting| waiting.0)
 }
 
 /// Waits for an answer of the laboratory's thread, which can need the interpreter first.

@@ -98,7 +98,7 @@ impl PyLoad {
             )));
         }
         if mbps.is_some() {
-            return self.ask(|load| load.is_above(from, until));
+            return self.ask(|load| load.is_above_mbps(from, until));
         }
         if from > 1.0 {
             return Err(PyValueError::new_err(format!(
@@ -110,7 +110,7 @@ impl PyLoad {
                 "a share of what? net.traffic(src, dst, capacity=100) says Mbit/s, or ask is_above(mbps=…)",
             ));
         }
-        self.ask(|load| load.is_share_above(from, until))
+        self.ask(|load| load.is_above_share(from, until))
     }
 
     /// The used share of the capacity, in tenths.

@@ -42,6 +42,28 @@ pub use maple_controller::ControllerOptions;
 #[doc(inline)]
 pub use maple_controller::Handle;
 
+/// A host that the controller has seen: its place and its addresses.
+///
+/// ```
+/// use maple::controller::{Handle, HostInfo};
+/// use maple::net::Mac;
+///
+/// fn hosts(controller: &Handle) -> Vec<(Mac, HostInfo)> {
+///     controller.hosts()
+/// }
+/// ```
+#[doc(inline)]
+pub use maple_core::network::HostInfo;
+
+/// The reason why [`Handle::wait_until_settled`] fails: what switches have not confirmed.
+///
+/// ```
+/// let waiting = maple::controller::NotSettled(vec!["switch 1: a barrier".into()]);
+/// assert_eq!(waiting.to_string(), "not all switches have confirmed that their old rules are gone; switch 1: a barrier");
+/// ```
+#[doc(inline)]
+pub use maple_controller::control::transactions::NotSettled;
+
 /// The reason why [`App::start`](crate::App::start) fails.
 ///
 /// ```

@@ -300,8 +300,8 @@ pub fn only_within(switches: impl IntoIterator<Item = impl Into<Dpid>>, src: &Ho
 }
 
 /// Forbids that packets from `src` take a link on which more is reserved than it can carry. The table maps the sending
-/// end of a link to bits per second. Only `link` counts, or every link if it is `None`. `capacity` is in bits per
-/// second; without it, the capacity that the switches report counts. A link that has reservations but no known capacity
+/// end of a link to bits per second. Only `link` counts, or every link if it is `None`. `bits_per_second` is
+/// what a link can carry; without it, the capacity that the switches report counts. A link that has reservations but no known capacity
 /// is refused.
 ///
 /// ```
@@ -321,12 +321,12 @@ pub fn only_within(switches: impl IntoIterator<Item = impl Into<Dpid>>, src: &Ho
 pub fn no_overload(
     reserved: &Table<Location, u64>,
     link: Option<LinkName>,
-    capacity: Option<u64>,
+    bits_per_second: Option<u64>,
     src: &HostGroup,
 ) -> RouteConstraint {
     with_requirement(
         "no_overload",
-        Requirement::NoOverload { reserved: reserved.name().into(), link, capacity, src: src.core() },
+        Requirement::NoOverload { reserved: reserved.name().into(), link, capacity: bits_per_second, src: src.core() },
     )
 }
 

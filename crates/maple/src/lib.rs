@@ -82,11 +82,11 @@ pub use maple_acl as acl;
 /// The crates that this one is made of, for types that programs rarely name.
 ///
 /// ```
-/// use maple::crates::maple_core::network::HostInfo;
-/// use maple::net::Mac;
+/// use maple::crates::maple_core::state::Snapshot;
 ///
-/// fn hosts(controller: &maple::controller::Handle) -> Vec<(Mac, HostInfo)> {
-///     controller.hosts()
+/// fn switches(controller: &maple::controller::Handle) -> usize {
+///     let now: std::sync::Arc<Snapshot> = controller.snapshot();
+///     now.switches().count()
 /// }
 /// ```
 pub mod crates {

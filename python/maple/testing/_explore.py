@@ -54,7 +54,7 @@ class Explored:
         return f"<explored {self}>"
 
 
-class Exploring(_emulate.Network):
+class Exploring(_emulate.EmulatedNetwork):
     """The words about all packets.
 
     Each explores what the policy tests and reads, each test both ways, each read over the values that tables, hosts and

@@ -40,7 +40,7 @@ class OnlySimulated(Exception):
     """A word that has a meaning in simulated time only, in a test on Open vSwitch."""
 
 
-class Network(Exploring, _emulate.Network):
+class Network(Exploring, _emulate.EmulatedNetwork):
     """An emulated network under a policy: no root, no sockets, simulated time.
 
     Under pytest the fixture ``network`` makes one, and closes it at the end of the test.

@@ -1,7 +1,7 @@
 //! Every state that a controller had, and the time in which packets can have met it.
 //!
 //! Entering packets stop meeting a state when a newer one has been published *and* no switch has a rule that the change
-//! made wrong. The store reports the first, [`Handle::settled`] the second. A thread asks for it repeatedly, so the
+//! made wrong. The store reports the first, [`Handle::wait_until_settled`] the second. A thread asks for it repeatedly, so the
 //! load of the machine does not matter.
 //!
 //! That question also shows up to which time the controller has handled the messages of switches. It can be busy with a
@@ -158,7 +158,7 @@ impl States {
 /// are found by packets.
 fn is_answered(controller: &Handle) -> bool {
     // Otherwise the controller waits for a switch, or is busy and does not answer.
-    controller.settled(MAX_FOLLOW_TIME) || !controller.unsettled().is_empty()
+    controller.wait_until_settled(MAX_FOLLOW_TIME).err().is_none_or(|waiting| !waiting.0.is_empty())
 }
 
 fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {

@@ -266,7 +266,7 @@ impl Handle {
         let unconfirmed = self.ask_all(|to| ShardQuery::Adopt(candidate.clone(), to)).err();
         self.shared.about.set_policy_loaded(loaded);
         let took = began.elapsed();
-        let is_settled = unconfirmed.is_none() && self.settled(SETTLE);
+        let is_settled = unconfirmed.is_none() && self.wait_until_settled(SETTLE).is_ok();
         Ok(Reloaded { trial, took, is_settled, unconfirmed })
     }
 

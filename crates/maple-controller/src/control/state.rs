@@ -268,16 +268,12 @@ fn change_if(
     };
     handle.operations().change_if(writes, written, holds).map_err(|error| refusal(at, &error))?;
     held?;
-    if settled && !handle.settled(SETTLE_TIMEOUT) {
-        let mut why =
-            "the state is changed, but not all switches have confirmed that their old rules are gone".to_owned();
-        let waiting = handle.unsettled();
-        if !waiting.is_empty() {
-            why = format!("{why}; {}", waiting.join("; "));
-        }
-        return Err(RequestError::at(at, why).of_kind(RefusalKind::Unconfirmed));
+    if !settled {
+        return Ok(());
     }
-    Ok(())
+    let unconfirmed =
+        |why| RequestError::at(at, format!("the state is changed, but {why}")).of_kind(RefusalKind::Unconfirmed);
+    handle.wait_until_settled(SETTLE_TIMEOUT).map_err(unconfirmed)
 }
 
 /// Returns the refusal of a change at this member of the request.

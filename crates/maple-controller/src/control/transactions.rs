@@ -2,9 +2,10 @@
 //!
 //! A write is *committed* at one moment for all shards. When a call of this module returns, it is *acknowledged*. Then
 //! every shard has finished the turn that it was in at that moment and has sent its messages, so no later packet is
-//! handled by the old value. State that survives restarts is on the disk, and in a cluster all of it is in etcd. [`Handle::settled`] also waits for the
+//! handled by the old value. State that survives restarts is on the disk, and in a cluster all of it is in etcd. [`Handle::wait_until_settled`] also waits for the
 //! switches: every rule that depended on the old value is gone.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
@@ -51,6 +52,20 @@ pub enum ChangeError {
     #[error("the change was undone: this controller was not master any more before etcd had it; try again")]
     Undone,
 }
+
+/// The reason why [`Handle::wait_until_settled`] fails: what it still waited for, in a text for each switch. There may be
+/// none, where the last confirmation came as the time was over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotSettled(pub Vec<String>);
+
+impl fmt::Display for NotSettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not all switches have confirmed that their old rules are gone")?;
+        self.0.iter().try_for_each(|waiting| write!(f, "; {waiting}"))
+    }
+}
+
+impl std::error::Error for NotSettled {}
 
 /// Lets an operating-system thread wait until a cell that its transaction read changes.
 #[derive(Debug)]
@@ -146,15 +161,21 @@ impl Handle {
     }
 
     /// Waits until no switch has a rule that depends on a value replaced before this call. The switches confirm that by
-    /// barrier replies. Returns `false` if it takes longer than `timeout`.
-    pub fn settled(&self, timeout: Duration) -> bool {
+    /// barrier replies.
+    ///
+    /// # Errors
+    /// [`NotSettled`] if it takes longer than `timeout`.
+    pub fn wait_until_settled(&self, timeout: Duration) -> Result<(), NotSettled> {
         let deadline = Instant::now() + timeout;
-        (0..BARRIER_ROUNDS)
-            .all(|_| self.wait_for_all(ShardMessage::Settle, deadline.saturating_duration_since(Instant::now())))
+        let mut rounds = 0..BARRIER_ROUNDS;
+        let are_confirmed =
+            rounds.all(|_| self.wait_for_all(ShardMessage::Settle, deadline.saturating_duration_since(Instant::now())));
+        if are_confirmed { Ok(()) } else { Err(NotSettled(self.unsettled())) }
     }
 
-    /// Lists, for people, what [`Handle::settled`] waits for: each switch that has not confirmed something, and what.
-    pub fn unsettled(&self) -> Vec<String> {
+    /// Lists, for people, what [`Handle::wait_until_settled`] waits for: each switch that has not confirmed something, and
+    /// what.
+    pub(crate) fn unsettled(&self) -> Vec<String> {
         let names = self.names();
         let of_shard = |shard: usize| match self.inspect_shard(shard, |engine| engine.view().unsettled()) {
             Ok(all) => all.iter().map(|one| names.in_text(&format!("switch {}: {}", one.switch, one.what))).collect(),

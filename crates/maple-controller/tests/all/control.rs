@@ -460,7 +460,8 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
     let answer = said(&path, r#"{"show": "switches"}"#);
     assert_eq!((&answer["error"], &answer["field"]), (&json!(late.to_string()), &json!("")));
     assert_eq!(late.to_string(), format!("worker {} did not answer within 0.5 s", late.shard));
-    assert!(maple.handle.unsettled().contains(&late.to_string()) && !maple.handle.operations().is_alive());
+    let waiting = maple.handle.wait_until_settled(Duration::ZERO).expect_err("a worker is late").0;
+    assert!(waiting.contains(&late.to_string()) && !maple.handle.operations().is_alive());
     gate.open();
     eventually("it answers again", || maple.handle.switches().is_ok_and(|all| all.len() == 2));
     for (name, question) in &questions {

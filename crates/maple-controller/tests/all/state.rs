@@ -178,7 +178,7 @@ fn nothing_of_the_old_value_is_left_when_a_write_is_settled() {
     };
     for round in 0..3 {
         maple.handle.change(blocked_is(mac, Some(true.into()))).unwrap();
-        assert!(maple.handle.settled(LONG), "round {round}");
+        assert_eq!(maple.handle.wait_until_settled(LONG), Ok(()), "round {round}");
         let withdrawn = maple.handle.stats().unwrap().total.engine.leaves_withdrawn;
         assert!(withdrawn > 0 && rules_of(mac) == 0, "round {round}");
         maple.handle.change(blocked_is(mac, None)).unwrap();

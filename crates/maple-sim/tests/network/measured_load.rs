@@ -104,10 +104,10 @@ fn nobody_is_polled_before_f_asks() {
 fn a_change_of_the_answer_decides_again_and_a_sample_does_not() {
     for version in [Version::Of13, Version::Of10] {
         for decide in [
-            (|net| net.traffic(A, B).is_above(0.02, 0.01)) as fn(&Net) -> bool,
-            |net| net.port_load(at(1, 1)).received().is_above(0.02, 0.01),
-            |net| net.port_load(at(2, 1)).is_above(0.02, 0.01),
-            |net| net.port_load(at(1, 1)).received().relative_to(0.1).is_share_above(0.2, 0.1),
+            (|net| net.traffic(A, B).is_above_mbps(0.02, 0.01)) as fn(&Net) -> bool,
+            |net| net.port_load(at(1, 1)).received().is_above_mbps(0.02, 0.01),
+            |net| net.port_load(at(2, 1)).is_above_mbps(0.02, 0.01),
+            |net| net.port_load(at(1, 1)).received().relative_to(0.1).is_above_share(0.2, 0.1),
             |net| net.port_load(at(1, 1)).received().relative_to(0.1).utilisation() >= 0.2,
         ] {
             let (mut sim, runs) = network(version, decide);
@@ -126,7 +126,7 @@ fn a_change_of_the_answer_decides_again_and_a_sample_does_not() {
 
 #[test]
 fn a_pair_of_hosts_is_counted_although_f_looks_them_up() {
-    let (mut sim, _) = network_with(Version::Of13, 2, |net| net.traffic(A, B).is_above(0.02, 0.01));
+    let (mut sim, _) = network_with(Version::Of13, 2, |net| net.traffic(A, B).is_above_mbps(0.02, 0.01));
     for (frames, taken) in [(1, 2), (3, 3), (2, 3), (0, 2)] {
         send(&mut sim, 3, frames);
         assert_eq!(link(&mut sim), taken, "{frames}");
@@ -154,7 +154,7 @@ fn each_switch_says_what_is_lowered_there_also_where_no_look_up_was_in_use() {
     // What comes from port 1000 looks nothing up, and asks for the rates of pairs.
     let policy = |pkt: &PacketHandle, net: &Net| {
         if pkt.is(Field::UdpSrc, 1000) {
-            let busy = [(A, B), (B, A)].map(|(from, to)| net.traffic(from, to).is_above(0.02, 0.01));
+            let busy = [(A, B), (B, A)].map(|(from, to)| net.traffic(from, to).is_above_mbps(0.02, 0.01));
             assert_eq!(busy, [false, false]);
             return Route::drop();
         }
@@ -184,7 +184,7 @@ fn each_switch_says_what_is_lowered_there_also_where_no_look_up_was_in_use() {
 
 #[test]
 fn a_link_is_as_busy_as_the_busiest_between_the_switches() {
-    let (mut sim, _) = network(Version::Of13, |net| net.link_load(Dpid(1), Dpid(2)).is_above(0.02, 0.01));
+    let (mut sim, _) = network(Version::Of13, |net| net.link_load(Dpid(1), Dpid(2)).is_above_mbps(0.02, 0.01));
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 3, 3);
     assert_eq!(link(&mut sim), 3);
@@ -199,7 +199,7 @@ fn a_link_is_as_busy_as_the_busiest_between_the_switches() {
 #[test]
 fn a_shard_that_hears_of_nothing_else_measures_what_another_one_s_policy_asks_for() {
     let policy = move |pkt: &PacketHandle, net: &Net| {
-        if pkt.switch() == Dpid(2) || !net.port_load(at(2, 1)).received().is_above(0.02, 0.01) {
+        if pkt.switch() == Dpid(2) || !net.port_load(at(2, 1)).received().is_above_mbps(0.02, 0.01) {
             return Route::drop();
         }
         Route::to([PortNo(2)])
@@ -267,7 +267,8 @@ fn a_path_by_utilisation_leaves_the_link_that_others_use_without_asking_f() {
 
 #[test]
 fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
-    let (mut sim, _) = network(Version::Of13, |net| net.var("off").is_none() && net.traffic(A, B).is_above(0.02, 0.01));
+    let (mut sim, _) =
+        network(Version::Of13, |net| net.var("off").is_none() && net.traffic(A, B).is_above_mbps(0.02, 0.01));
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 2, 3);
     let gauge = Gauge::Traffic { from: A, to: B };
@@ -286,7 +287,7 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
 /// Creates a network where the packets of A take the other link while the variable `moved` is set.
 fn network_to_move_in(version: Version) -> SimNetwork {
     let (sim, _) = network(version, |net| {
-        let _ = net.traffic(A, B).is_above(0.02, 0.01);
+        let _ = net.traffic(A, B).is_above_mbps(0.02, 0.01);
         net.var("moved").is_some_and(|on| on == true.into())
     });
     sim
@@ -356,7 +357,7 @@ fn a_rule_that_was_just_replaced_does_not_make_traffic_look_like_less() {
 #[test]
 fn a_host_that_moves_and_a_port_that_goes_begin_at_nothing() {
     let (mut sim, _) = network(Version::Of13, |net| {
-        net.traffic(A, B).is_above(0.02, 0.01) || net.port_load(at(1, 1)).received().is_above(0.02, 0.01)
+        net.traffic(A, B).is_above_mbps(0.02, 0.01) || net.port_load(at(1, 1)).received().is_above_mbps(0.02, 0.01)
     });
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 2, 3);
@@ -370,7 +371,7 @@ fn a_host_that_moves_and_a_port_that_goes_begin_at_nothing() {
 
 #[test]
 fn a_switch_that_does_not_count_is_reported_once_and_its_rates_are_nothing() {
-    let (mut sim, _) = network(Version::Of13, |net| net.port_load(at(1, 1)).received().is_above(0.0, 0.0));
+    let (mut sim, _) = network(Version::Of13, |net| net.port_load(at(1, 1)).received().is_above_mbps(0.0, 0.0));
     sim.switch(Dpid(1)).expect("it is there").tells = false;
     send(&mut sim, 4, 1);
     assert_eq!(link(&mut sim), 2);
@@ -381,7 +382,7 @@ fn a_switch_that_does_not_count_is_reported_once_and_its_rates_are_nothing() {
 
 #[test]
 fn people_who_watch_see_rates_and_change_nothing_for_f() {
-    let (mut sim, _) = network(Version::Of13, |net| net.traffic(A, B).is_above(0.02, 0.01));
+    let (mut sim, _) = network(Version::Of13, |net| net.traffic(A, B).is_above_mbps(0.02, 0.01));
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 1, 2);
     for _ in 0..15 {

@@ -203,7 +203,7 @@ fn the_line_of_a_question_is_that_of_the_policy() {
         (line!(), line_of(|pkt, _| Route::ecmp([Route::flood(), Route::drop()], pkt, &[Field::EthSrc]).is_drop())),
         (line!(), line_of(|pkt, net| net.locate(pkt.eth_dst()).is_some())),
         (line!(), line_of(|pkt, net| net.locate_ip(pkt.ipv4_dst()).is_some())),
-        (line!(), line_of(|pkt, net| net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(1.0, 1.0))),
+        (line!(), line_of(|pkt, net| net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above_mbps(1.0, 1.0))),
     ];
     for (here, reported) in lines {
         assert_eq!(reported, here);

@@ -214,8 +214,8 @@ impl Net {
         self.0.flood()
     }
 
-    /// Returns the path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is no path, if a
-    /// place is `None`, or if `b` is absent: its switch is absent or has no such port, or the port leads to another
+    /// Returns the path with the fewest hops from `src`'s switch out of `dst`. It is unreachable if there is no path, if a
+    /// place is `None`, or if `dst` is absent: its switch is absent or has no such port, or the port leads to another
     /// switch. A route to an absent place makes the run fail, except as a member of a
     /// [`Route::multicast`](crate::Route::multicast).
     ///
@@ -226,17 +226,18 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
-    pub fn shortest_path(&self, a: impl Place, b: impl Place) -> Route {
-        match (a.start(), b.end()) {
-            (Some(a), Some(b)) => self.0.shortest_path(a, b),
+    pub fn shortest_path(&self, src: impl Place, dst: impl Place) -> Route {
+        match (src.start(), dst.end()) {
+            (Some(src), Some(dst)) => self.0.shortest_path(src, dst),
             _ => Route::unreachable().from_line(Some(Source::here())),
         }
     }
 
-    /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `costs` names link costs, which
+    /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `cost` names link costs, which
     /// [`App::link_cost`](crate::App::link_cost) sets. A link without a cost of this name costs 1. With
-    /// [`UTILISATION`] a link costs 1, and 1 more for each used tenth of its capacity. If no link
-    /// has costs of this name, the run fails.
+    /// [`UTILISATION`] a link costs 1, and 1 more for each used tenth of its capacity.
+    /// If no link has costs of this name, the run fails and its packet is dropped; [`Net::try_path`] returns that as an
+    /// error instead.
     ///
     /// ```
     /// use maple::testing::*;
@@ -253,9 +254,9 @@ impl Net {
     /// });
     /// ```
     #[track_caller]
-    pub fn path(&self, a: impl Place, b: impl Place, costs: &str) -> Route {
-        match (a.start(), b.end()) {
-            (Some(a), Some(b)) => self.0.path(a, b, costs),
+    pub fn path(&self, src: impl Place, dst: impl Place, cost: &str) -> Route {
+        match (src.start(), dst.end()) {
+            (Some(src), Some(dst)) => self.0.path(src, dst, cost),
             _ => Route::unreachable().from_line(Some(Source::here())),
         }
     }
@@ -276,9 +277,9 @@ impl Net {
     /// [`PolicyError::NoSuchCosts`] if no link has costs of this name. The error is a dependency like any answer,
     /// and the run can continue.
     #[track_caller]
-    pub fn try_path(&self, a: impl Place, b: impl Place, costs: &str) -> Result<Route, PolicyError> {
-        let route = match (a.start(), b.end()) {
-            (Some(a), Some(b)) => self.0.try_path(a, b, costs)?,
+    pub fn try_path(&self, src: impl Place, dst: impl Place, cost: &str) -> Result<Route, PolicyError> {
+        let route = match (src.start(), dst.end()) {
+            (Some(src), Some(dst)) => self.0.try_path(src, dst, cost)?,
             _ => Route::unreachable(),
         };
         Ok(route.from_line(Some(Source::here())))
@@ -316,7 +317,7 @@ impl Net {
     /// # let at = bench.port(1, 2);
     /// # bench.run(|_, net| {
     /// // From more than 50 Mbit/s on, until it is at most 20 Mbit/s.
-    /// let is_busy = net.port_load(at).is_above(50.0, 20.0);
+    /// let is_busy = net.port_load(at).is_above_mbps(50.0, 20.0);
     /// # assert!(!is_busy);
     /// # });
     /// ```
@@ -357,7 +358,7 @@ impl Net {
     ///
     /// ```
     /// # maple::testing::run(|pkt, net| {
-    /// let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50.0, 20.0);
+    /// let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above_mbps(50.0, 20.0);
     /// # assert!(!is_large);
     /// # });
     /// ```

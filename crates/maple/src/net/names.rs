@@ -112,7 +112,7 @@ pub use maple_wire::PortNo;
 /// /// Large flows leave the shortest path: from more than 50 Mbit/s on, until they are at 20 or below.
 /// fn policy(pkt: &Packet, net: &Net) -> Route {
 ///     let (src, dst) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
-///     let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50.0, 20.0);
+///     let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above_mbps(50.0, 20.0);
 ///     if is_large { net.path(src, dst, "long") } else { net.shortest_path(src, dst) }
 /// }
 ///

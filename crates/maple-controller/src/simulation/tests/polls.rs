@@ -13,7 +13,7 @@ fn load_policy() -> Arc<dyn Policy> {
         // A flood reads this anyway, so both decisions have the same observations.
         pkt.eth_dst();
         let port = Location::new(SWITCH, PortNo(1));
-        if net.port_load(port).received().is_above(0.0008, 0.0004) { Route::flood() } else { Route::drop() }
+        if net.port_load(port).received().is_above_mbps(0.0008, 0.0004) { Route::flood() } else { Route::drop() }
     })
 }
 

@@ -6,7 +6,7 @@ use super::Decisions;
 use super::leaf::{Leaf, LeafState};
 use crate::compile::LeafAction;
 use crate::engine::fabric::Fabric;
-use crate::engine::fabric::routes::{AtIngress, RouteKey, SharedRoute};
+use crate::engine::fabric::routes::{AtIngress, RouteKey, RuleCondition, SharedRoute};
 use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::action_sets::act_on_set;
 use crate::engine::one_switch::tables::Waiter;
@@ -68,8 +68,7 @@ impl Decisions {
         let at_ingress = AtIngress {
             route_table: switch.and_then(|switch| switch.usable_route_table()),
             meter,
-            rule_from: if looks_up { 2 } else { 1 },
-            had_rule,
+            rule_condition: RuleCondition { min_leaves: if looks_up { 2 } else { 1 }, had_rule },
         };
         Some(fabric.with_routes(|routes, _, out| routes.create(leaf, key, &resolved, subscription, at_ingress, out)))
     }

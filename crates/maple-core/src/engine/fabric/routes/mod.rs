@@ -54,7 +54,7 @@ use crate::route::{Meter, Resolved};
 use path::{LabelledPath, PathState};
 use shared_route::RouteUses;
 
-pub(in crate::engine) use shared_route::{RouteKey, SharedRoute, WayState};
+pub(in crate::engine) use shared_route::{RouteKey, RuleCondition, SharedRoute, WayState};
 
 /// The routes of a shard.
 #[derive(Clone, Debug)]
@@ -117,10 +117,8 @@ pub(in crate::engine) struct AtIngress {
     pub route_table: Option<u8>,
     /// The number of the route's meter there.
     pub meter: Option<u32>,
-    /// The number of leaves from which the route has a rule of its own there, if it crosses links.
-    pub rule_from: usize,
-    /// Whether an earlier run of the controller gave it that rule.
-    pub had_rule: bool,
+    /// The condition on which the route gets a rule of its own there.
+    pub rule_condition: RuleCondition,
 }
 
 impl Routes {
@@ -210,8 +208,7 @@ impl Routes {
                 former: Vec::new(),
                 meter: at_ingress.meter,
                 route_table,
-                rule_from: at_ingress.rule_from,
-                had_rule: at_ingress.had_rule,
+                rule_condition: at_ingress.rule_condition,
                 metadata: None,
                 refusals: 0,
                 members: 1,
@@ -340,7 +337,7 @@ impl Routes {
             if route.subscription.is_some() {
                 route.route_table = Some(table);
             }
-            route.had_rule |= there.contains(&route.key.number());
+            route.rule_condition.had_rule |= there.contains(&route.key.number());
             if route.is_to_get_rule() {
                 used.insert(*id);
                 leaves.extend(route.leaves());

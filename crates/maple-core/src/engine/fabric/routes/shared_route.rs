@@ -63,10 +63,7 @@ pub(in crate::engine) struct SharedRoute {
     pub(super) route_table: Option<u8>,
     /// The metadata number of that rule, if there is one. Then the rules of the route's leaves lead there.
     pub(super) metadata: Option<u64>,
-    /// The number of leaves from which there is that rule, if the path crosses links.
-    pub(super) rule_from: usize,
-    /// Whether an earlier run of the controller gave it that rule. Then it has one again.
-    pub(super) had_rule: bool,
+    pub(super) rule_condition: RuleCondition,
     /// The number of refusals of labels in a row.
     pub(super) refusals: u32,
     /// The number of times that leaves have joined the route and not left.
@@ -76,6 +73,15 @@ pub(in crate::engine) struct SharedRoute {
     pub(super) uses: RouteUses,
     /// The leaves that wait for it to be ready.
     pub(super) waiting_leaves: BTreeSet<LeafId>,
+}
+
+/// The condition on which a route gets a rule of its own in the table of routes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct RuleCondition {
+    /// The number of leaves from which it gets one, if its path crosses links.
+    pub min_leaves: usize,
+    /// Whether an earlier run of the controller gave it one. Then it gets one in any case.
+    pub had_rule: bool,
 }
 
 /// The rules at the ingress switch that may lead along a route.
@@ -129,7 +135,8 @@ impl SharedRoute {
     /// another switch. It keeps the rule when that changes.
     pub(super) fn is_to_get_rule(&self) -> bool {
         let users = self.uses.count - self.uses.of_keys;
-        let is_worth_it = self.had_rule || users >= self.rule_from && self.path.crosses_links(self.key.ingress);
+        let RuleCondition { min_leaves, had_rule } = self.rule_condition;
+        let is_worth_it = had_rule || users >= min_leaves && self.path.crosses_links(self.key.ingress);
         self.route_table.is_some() && self.metadata.is_none() && users > 0 && is_worth_it
     }
 

@@ -28,7 +28,12 @@ fn key(route: &Arc<Resolved>) -> RouteKey {
 }
 
 /// An ingress with a table of routes.
-const WITH_TABLE: AtIngress = AtIngress { route_table: Some(3), meter: None, rule_from: 1, had_rule: false };
+const WITH_TABLE: AtIngress = with_table(1);
+
+/// Creates the means of an ingress where routes have rules from so many leaves.
+const fn with_table(min_leaves: usize) -> AtIngress {
+    AtIngress { route_table: Some(3), meter: None, rule_condition: RuleCondition { min_leaves, had_rule: false } }
+}
 
 /// Removes the last request and returns its serial number and port.
 fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {
@@ -91,8 +96,7 @@ fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed
 fn rules_of_keys_that_may_still_lead_along_a_route_count_for_no_rule_of_its_own() {
     let mut routes = Routes::new(ShardId(0));
     let mut out = Vec::new();
-    let with_table = AtIngress { rule_from: 2, ..WITH_TABLE };
-    let id = routes.create(None, key(&route()), &route(), Some(DependentId(9)), with_table, &mut out);
+    let id = routes.create(None, key(&route()), &route(), Some(DependentId(9)), with_table(2), &mut out);
     let asked = asked(&mut out);
     make_ready(&mut routes, asked, &mut out);
     routes.begin_way(id);
@@ -149,8 +153,7 @@ fn a_route_holds_the_labels_of_both_paths_until_rules_have_changed() {
 fn where_leaves_look_things_up_a_route_has_a_rule_once_two_leaves_use_it() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0));
-    let at_ingress = AtIngress { rule_from: 2, ..WITH_TABLE };
-    let id = routes.create(Some(LeafId(1)), key(&route()), &route(), Some(DependentId(9)), at_ingress, &mut out);
+    let id = routes.create(Some(LeafId(1)), key(&route()), &route(), Some(DependentId(9)), with_table(2), &mut out);
     let first = asked(&mut out);
     make_ready(&mut routes, first, &mut out);
     let leads_to_table = |routes: &Routes| {
