@@ -22,7 +22,7 @@ use crate::cube::{Cube, Interval};
 
 /// The maximum number of cubes in a node that is not divided. More would make each search compare more cubes; fewer would
 /// take more nodes, and more time to build.
-const SMALL: usize = 8;
+const MAX_UNDIVIDED: usize = 8;
 
 /// An index of numbered cubes.
 #[derive(Debug)]
@@ -33,21 +33,21 @@ pub struct CubeIndex {
 #[derive(Debug)]
 struct IndexNode {
     /// The hull of all cubes of the node.
-    around: Cube,
+    hull: Cube,
     /// The lowest number of its cubes.
-    least: usize,
-    inside: Inside,
+    min_number: usize,
+    content: NodeContent,
 }
 
 #[derive(Debug)]
-enum Inside {
+enum NodeContent {
     Cubes(Vec<usize>),
     Nodes(Vec<IndexNode>),
 }
 
 /// What is left to be looked at: a node, or a cube. The heap's first one has the lowest number.
 #[derive(Debug)]
-struct OpenNode<'a> {
+struct PendingItem<'a> {
     /// The cube's number, or the lowest in the node.
     number: usize,
     /// The index of the asked cube.
@@ -71,14 +71,14 @@ impl CubeIndex {
         below: usize,
         cubes: impl Fn(usize) -> &'a Cube,
     ) -> Vec<(usize, &'a Cube)> {
-        let (mut found, mut open) = (Vec::new(), vec![&self.root]);
-        while let Some(node) = open.pop() {
-            if node.least >= below || !node.around.overlaps(cube) {
+        let (mut found, mut pending) = (Vec::new(), vec![&self.root]);
+        while let Some(node) = pending.pop() {
+            if node.min_number >= below || !node.hull.overlaps(cube) {
                 continue;
             }
-            match &node.inside {
-                Inside::Nodes(nodes) => open.extend(nodes),
-                Inside::Cubes(all) => {
+            match &node.content {
+                NodeContent::Nodes(nodes) => pending.extend(nodes),
+                NodeContent::Cubes(all) => {
                     let all = all.iter().take_while(|at| **at < below).map(|at| (*at, cubes(*at)));
                     found.extend(all.filter(|(_, other)| other.overlaps(cube)));
                 }
@@ -90,15 +90,17 @@ impl CubeIndex {
 
     /// Reports whether a cube with a number below `below` contains this one. `cubes` returns the cube of a number.
     pub fn contains<'a>(&self, cube: &Cube, below: usize, cubes: impl Fn(usize) -> &'a Cube) -> bool {
-        let mut open = vec![&self.root];
-        while let Some(node) = open.pop() {
-            if node.least >= below || !node.around.contains(cube) {
+        let mut pending = vec![&self.root];
+        while let Some(node) = pending.pop() {
+            if node.min_number >= below || !node.hull.contains(cube) {
                 continue;
             }
-            match &node.inside {
-                Inside::Nodes(nodes) => open.extend(nodes),
-                Inside::Cubes(all) if all.iter().any(|at| *at < below && cubes(*at).contains(cube)) => return true,
-                Inside::Cubes(_) => {}
+            match &node.content {
+                NodeContent::Nodes(nodes) => pending.extend(nodes),
+                NodeContent::Cubes(all) if all.iter().any(|at| *at < below && cubes(*at).contains(cube)) => {
+                    return true;
+                }
+                NodeContent::Cubes(_) => {}
             }
         }
         false
@@ -114,27 +116,27 @@ impl CubeIndex {
         cubes: impl Fn(usize) -> &'a Cube,
     ) -> impl Iterator<Item = (usize, usize)> {
         let crosses = |cube: &Cube, other: &Cube| other.overlaps(cube) && !cube.contains(other);
-        let root = |asked| OpenNode { number: self.root.least, asked, node: Some(&self.root) };
-        let mut open: BinaryHeap<OpenNode<'_>> = (0..asked.len()).map(root).collect();
+        let root = |asked| PendingItem { number: self.root.min_number, asked, node: Some(&self.root) };
+        let mut pending: BinaryHeap<PendingItem<'_>> = (0..asked.len()).map(root).collect();
         std::iter::from_fn(move || {
-            while let Some(OpenNode { number, asked: by, node }) = open.pop() {
+            while let Some(PendingItem { number, asked: by, node }) = pending.pop() {
                 if number >= below {
                     return None;
                 }
-                let Some(IndexNode { around, inside, .. }) = node else { return Some((number, by)) };
-                match inside {
+                let Some(IndexNode { hull, content, .. }) = node else { return Some((number, by)) };
+                match content {
                     // A cube that contains the hull contains all cubes of the node.
-                    _ if !crosses(asked[by], around) => {}
-                    Inside::Nodes(nodes) => {
-                        open.extend(nodes.iter().map(|node| OpenNode {
-                            number: node.least,
+                    _ if !crosses(asked[by], hull) => {}
+                    NodeContent::Nodes(nodes) => {
+                        pending.extend(nodes.iter().map(|node| PendingItem {
+                            number: node.min_number,
                             asked: by,
                             node: Some(node),
                         }));
                     }
-                    Inside::Cubes(all) => {
+                    NodeContent::Cubes(all) => {
                         let there = all.iter().filter(|at| is_wanted(**at) && crosses(asked[by], cubes(**at)));
-                        open.extend(there.map(|at| OpenNode { number: *at, asked: by, node: None }));
+                        pending.extend(there.map(|at| PendingItem { number: *at, asked: by, node: None }));
                     }
                 }
             }
@@ -143,43 +145,45 @@ impl CubeIndex {
     }
 }
 
-impl OpenNode<'_> {
-    /// The order in which the heap hands out what is open. A node comes before the cubes in it.
+impl PendingItem<'_> {
+    /// The order in which the heap hands out what is pending. A node comes before the cubes in it.
     fn turn(&self) -> (usize, usize, bool) {
         (self.number, self.asked, self.node.is_none())
     }
 }
 
-impl Ord for OpenNode<'_> {
+impl Ord for PendingItem<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         // A heap hands out the greatest first.
         other.turn().cmp(&self.turn())
     }
 }
 
-impl PartialOrd for OpenNode<'_> {
+impl PartialOrd for PendingItem<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for OpenNode<'_> {
+impl PartialEq for PendingItem<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.turn() == other.turn()
     }
 }
 
-impl Eq for OpenNode<'_> {}
+impl Eq for PendingItem<'_> {}
 
 impl IndexNode {
     /// Creates a node of the cubes with these ascending numbers. It may divide them by these fields.
     fn new(cubes: &[&Cube], numbers: Vec<usize>, fields: &[Field]) -> IndexNode {
         let mut all = numbers.iter().map(|at| cubes[*at]);
         let first = all.next().cloned().unwrap_or_default();
-        let around = all.fold(first, |around, cube| around.hull(cube));
-        let least = numbers.first().copied().unwrap_or(usize::MAX);
-        let field = (numbers.len() > SMALL).then(|| most_divided(cubes, &numbers, fields)).flatten();
-        let Some((field, middle)) = field else { return IndexNode { around, least, inside: Inside::Cubes(numbers) } };
+        let hull = all.fold(first, |hull, cube| hull.hull(cube));
+        let min_number = numbers.first().copied().unwrap_or(usize::MAX);
+        let field = (numbers.len() > MAX_UNDIVIDED).then(|| most_divided(cubes, &numbers, fields)).flatten();
+        let Some((field, middle)) = field else {
+            return IndexNode { hull, min_number, content: NodeContent::Cubes(numbers) };
+        };
         let (mut below, mut above, mut across) = (Vec::new(), Vec::new(), Vec::new());
         for at in numbers {
             match cubes[at].get(field) {
@@ -192,7 +196,7 @@ impl IndexNode {
         let parts = [(below, fields), (above, fields), (across, &*rest)];
         let parts = parts.into_iter().filter(|(numbers, _)| !numbers.is_empty());
         let nodes = parts.map(|(numbers, fields)| IndexNode::new(cubes, numbers, fields)).collect();
-        IndexNode { around, least, inside: Inside::Nodes(nodes) }
+        IndexNode { hull, min_number, content: NodeContent::Nodes(nodes) }
     }
 }
 

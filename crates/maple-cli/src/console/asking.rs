@@ -22,7 +22,7 @@ use crate::state::StateArgs;
 use crate::{explain, show, state};
 
 /// A network in real time, and Ctrl-C.
-pub struct ControllerQuestions<'a, G> {
+pub struct GroundWithController<'a, G> {
     pub ground: &'a mut G,
     pub controller: Option<&'a Handle>,
 }
@@ -51,7 +51,7 @@ impl ControllerCommand {
     }
 }
 
-impl<G: Ground> Ground for ControllerQuestions<'_, G> {
+impl<G: Ground> Ground for GroundWithController<'_, G> {
     fn with<R: Send + 'static>(
         &mut self,
         f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,

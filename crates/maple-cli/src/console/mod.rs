@@ -17,7 +17,7 @@ use maple_emulator::commands::{CommandError, CommandRunner, Ground, ScriptError,
 use crate::options::EmulationArgs;
 use crate::output::print_line;
 use crate::usage_error::usage_error;
-use asking::ControllerQuestions;
+use asking::GroundWithController;
 use lines::CommandLines;
 
 /// The time between two looks for events while the prompt or a command waits. Chosen: a person does not notice it, and
@@ -35,7 +35,7 @@ pub fn run(
     args: &EmulationArgs,
     controller: Option<&Handle>,
 ) -> anyhow::Result<()> {
-    let mut ground = ControllerQuestions { ground, controller };
+    let mut ground = GroundWithController { ground, controller };
     match &args.script {
         Some(file) => script(runner, &mut ground, file),
         None => typed(runner, &mut ground),
@@ -51,7 +51,7 @@ fn script(runner: &CommandRunner, ground: &mut impl Ground, file: &Path) -> anyh
     }
 }
 
-fn typed<G: Ground>(runner: &CommandRunner, ground: &mut ControllerQuestions<'_, G>) -> anyhow::Result<()> {
+fn typed<G: Ground>(runner: &CommandRunner, ground: &mut GroundWithController<'_, G>) -> anyhow::Result<()> {
     let mut lines = CommandLines::open(runner, ground.controller.is_some())?;
     while let Some(line) = lines.next(ground)? {
         match runner.line(ground, &line) {

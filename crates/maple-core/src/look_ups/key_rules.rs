@@ -280,7 +280,7 @@ impl KeyRules {
     }
 
     /// Makes the rules of keys write the way to their place too. No way is wanted or ready.
-    pub fn open_ways(&mut self) {
+    pub fn begin_ways(&mut self) {
         if self.ways.is_some() {
             return;
         }

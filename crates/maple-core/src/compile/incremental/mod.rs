@@ -64,7 +64,7 @@ pub(super) struct IncrementalCompiler {
     edit: Edit,
     scratch: Region,
     /// Whether a rebuild is under way: leaves are put into the table, and rules are computed when all are there.
-    is_rebuilt: bool,
+    is_rebuilding: bool,
 }
 
 /// The information about a node.
@@ -130,7 +130,7 @@ impl IncrementalCompiler {
             classes: RegionClasses::new(),
             edit: Edit::default(),
             scratch: Region::any(),
-            is_rebuilt: false,
+            is_rebuilding: false,
         }
     }
 
@@ -146,7 +146,7 @@ impl IncrementalCompiler {
 
     /// Computes rules and levels, unless that is done at the end of a rebuild.
     fn recompute(&mut self, checks: Checks) {
-        if !self.is_rebuilt {
+        if !self.is_rebuilding {
             self.entries.recompute(&self.tree, checks);
         }
     }
@@ -438,11 +438,11 @@ impl TableBackend for IncrementalCompiler {
     }
 
     fn begin_rebuild(&mut self) {
-        self.is_rebuilt = true;
+        self.is_rebuilding = true;
     }
 
     fn end_rebuild(&mut self, preferred: &[(Vec<Constraint>, u16)]) {
-        self.is_rebuilt = false;
+        self.is_rebuilding = false;
         preferred.iter().for_each(|(all, priority)| self.entries.prefer(all, *priority));
         self.recompute(Checks::Now);
         self.remove_redundant();
@@ -454,7 +454,7 @@ impl TableBackend for IncrementalCompiler {
     }
 
     fn specialise_if_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
-        if !self.is_rebuilt {
+        if !self.is_rebuilding {
             self.specialise_as_worthwhile(leaf, packet);
         }
     }

@@ -69,7 +69,7 @@ impl Decisions {
         {
             self.retry_install(fabric, id);
         }
-        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_open()) {
+        if self.leaves.get(&id).is_some_and(|leaf| leaf.has_open_route()) {
             return self.send_to_found(fabric, id, packet);
         }
         let need_not_wait = self.need_not_wait(fabric, id);

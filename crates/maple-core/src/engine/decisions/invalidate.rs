@@ -34,7 +34,7 @@ impl Decisions {
         self.keep_counting_leaf(fabric, id, &leaf);
         fabric.ctx.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
-        if leaf.is_open() {
+        if leaf.has_open_route() {
             self.ways.note_ended_leaf(ingress);
         }
         if let Some(switch) = fabric.switches.get_mut(&ingress) {

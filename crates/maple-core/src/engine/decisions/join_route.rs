@@ -81,7 +81,7 @@ impl Decisions {
             leaf.state = LeafState::NoCapacity { from: fabric.ctx.now() + fabric.ctx.options.eviction_period };
             return LeafAction::Controller;
         }
-        if leaf.is_open() {
+        if leaf.has_open_route() {
             leaf.state = LeafState::Active;
             fabric.ctx.stats.leaves_installed += 1;
             fabric.switches.wait(ingress, Waiter::RuleAdded(id, fabric.ctx.now()));
@@ -112,7 +112,7 @@ impl Decisions {
 
     /// Undoes [`Decisions::prepare_leaf`] for a leaf that is not put into its tree after all.
     pub fn discard_prepared(fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) {
-        fabric.ctx.stats.leaves_installed -= u64::from(leaf.is_open() && leaf.state == LeafState::Active);
+        fabric.ctx.stats.leaves_installed -= u64::from(leaf.has_open_route() && leaf.state == LeafState::Active);
         let Some(route_id) = leaf.route_id.take() else { return };
         if leaf.state == LeafState::Active {
             // Its rule has not been sent.

@@ -18,7 +18,7 @@ impl Decisions {
         let Some(switch) = fabric.switches.known_mut(dpid).filter(|switch| switch.layout().has_action_sets()) else {
             return;
         };
-        switch.ingress.look_ups.open_ways();
+        switch.ingress.look_ups.begin_ways();
         self.let_other_paths_have(fabric, dpid);
         self.want_earlier_ways(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
@@ -74,7 +74,7 @@ impl Decisions {
             return;
         }
         self.ways.forget_ended_leaves(dpid);
-        if switch.tree().leaves().any(|leaf| self.leaves.get(&leaf).is_some_and(|leaf| leaf.is_open())) {
+        if switch.tree().leaves().any(|leaf| self.leaves.get(&leaf).is_some_and(|leaf| leaf.has_open_route())) {
             return;
         }
         let of_places = switch.ingress.look_ups.release_paths(number);

@@ -80,7 +80,7 @@ impl Leaf {
     }
 
     /// Reports whether the leaf sends packets to whatever place a look-up finds.
-    pub fn is_open(&self) -> bool {
+    pub fn has_open_route(&self) -> bool {
         self.goal.as_open().is_some()
     }
 

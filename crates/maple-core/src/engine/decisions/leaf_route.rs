@@ -45,7 +45,7 @@ impl Decisions {
     pub fn ingress_action(&self, routes: &Routes, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
-        if leaf.is_some_and(|leaf| leaf.is_open()) {
+        if leaf.is_some_and(|leaf| leaf.has_open_route()) {
             return LeafAction::Apply(act_on_set());
         }
         let Some(route) = leaf.and_then(|leaf| routes.get(leaf.route_id?)) else {
@@ -74,7 +74,7 @@ impl Decisions {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         match leaf.state {
             // The rules of keys say the ways.
-            _ if leaf.is_open() => {}
+            _ if leaf.has_open_route() => {}
             LeafState::Active => self.stop_using_route(fabric, id, false),
             LeafState::Rerouting(ref reroute) => {
                 let route_id = reroute.route_id;

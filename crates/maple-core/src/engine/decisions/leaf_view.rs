@@ -72,7 +72,7 @@ fn under_way(fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
 
 /// Returns why the controller forwards a packet of a decision for all places, in words. `None` if the switch does.
 fn way_under_way(fabric: &Fabric, leaf: &Leaf, received: &ReceivedPacket) -> Option<String> {
-    let look_ups = &fabric.switches.get(&leaf.ingress()).filter(|_| leaf.is_open())?.ingress.look_ups;
+    let look_ups = &fabric.switches.get(&leaf.ingress()).filter(|_| leaf.has_open_route())?.ingress.look_ups;
     let place = look_ups.open_place(&received.packet())?;
     (!look_ups.is_way_ready(place))
         .then(|| format!("the way to {place} is not ready, so the controller forwards its packets"))

@@ -37,7 +37,7 @@ impl Decisions {
     /// Reports whether a leaf can change its route to this goal while its packets flow.
     pub fn can_reroute(&self, fabric: &Fabric, id: LeafId, to: &Goal) -> bool {
         let Some(leaf) = self.leaves.get(&id).expected() else { return false };
-        if leaf.is_open() || to.as_open().is_some() {
+        if leaf.has_open_route() || to.as_open().is_some() {
             return false;
         }
         let is_closed = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.is_closed());

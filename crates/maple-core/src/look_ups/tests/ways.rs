@@ -60,7 +60,7 @@ proptest! {
     fn keys_rules_write_the_way_to_the_place_that_the_key_has(steps in way_steps()) {
         let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
         rules.set_all(1, FxHashMap::default());
-        rules.open_ways();
+        rules.begin_ways();
         // The naive form: which place each key has, and which way each place.
         let (mut places, mut ways) = (BTreeMap::new(), BTreeMap::new());
         // A wish ends with the last key of its place, and goes along with a key that moves.
@@ -134,7 +134,7 @@ fn a_way_changes_while_leaves_are_at_rest_and_to_the_controller_at_once() {
     let key = || vec![80].into_boxed_slice();
     let actions = |port: u32| Some([Action::output(PortNo(port))].into());
     rules.set_all(1, [(key(), at(1))].into_iter().collect());
-    rules.open_ways();
+    rules.begin_ways();
     rules.set_way(place(1), actions(1));
     rules.set_way(place(2), actions(2));
     rules.finish().iter().for_each(|change| apply(&mut switch, change));
@@ -169,7 +169,7 @@ fn the_rules_of_leaves_do_not_wait_for_ways_that_become_ready() {
     let at = |port: u32| KeyTarget { class: Some(1), place: Some(place(port)) };
     let key = |number: u16| vec![u128::from(number)].into_boxed_slice();
     rules.set_all(1, (1..=3).map(|number| (key(number), at(u32::from(number)))).collect());
-    rules.open_ways();
+    rules.begin_ways();
     rules.finish().iter().for_each(|change| apply(&mut switch, change));
     rules.let_leaves_match_all();
     for number in 1..=2 {
@@ -194,7 +194,7 @@ fn a_way_that_the_switch_refuses_is_not_tried_again_before_it_is_another() {
     let by = |port: u32| Some([Action::output(PortNo(port))].into());
     let of = KeyTarget { class: Some(1), place: Some(place(1)) };
     rules.set_all(1, [(vec![80].into_boxed_slice(), of)].into_iter().collect());
-    rules.open_ways();
+    rules.begin_ways();
     rules.set_way(place(1), by(1));
     rules.finish().iter().for_each(|change| apply(&mut switch, change));
     let controller = Some(vec![Action::to_controller()]);

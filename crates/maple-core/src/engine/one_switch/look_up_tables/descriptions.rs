@@ -2,7 +2,7 @@
 
 use maple_wire::{Constraint, Field, Instruction, Match};
 
-use super::{LookUps, open_ways};
+use super::{LookUps, ways};
 use crate::engine::one_switch::layout::Layout;
 use crate::look_ups::{LookUp, lock};
 use crate::report::Lowered;
@@ -70,7 +70,7 @@ impl LookUps {
             Instruction::WriteMetadata { metadata, mask } => Some((*metadata, *mask)),
             _ => None,
         });
-        let found = match (written, open_ways::describe_way(rules, &key, rule)) {
+        let found = match (written, ways::describe_way(rules, &key, rule)) {
             (Some(_), Some(place_and_way)) => place_and_way,
             (Some((metadata, mask)), None) => registers.found_by(rules.look_up(), metadata, mask),
             (None, _) => "not confirmed, so the controller decides".to_owned(),

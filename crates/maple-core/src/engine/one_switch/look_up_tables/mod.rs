@@ -8,7 +8,7 @@
 //! route, and the switch has confirmed them.
 
 mod descriptions;
-mod open_ways;
+mod ways;
 
 use std::collections::BTreeSet;
 

@@ -14,11 +14,11 @@ use crate::trace::Fields;
 
 impl LookUps {
     /// Lets the rules of keys say the ways to their places, for look-ups that runs have opened.
-    pub fn open_ways(&mut self) {
+    pub fn begin_ways(&mut self) {
         let registers = lock(&self.registers);
         for (index, LookUpRules { rules, .. }) in self.entries.iter_mut().enumerate() {
             if registers.open_paths(LookUpNumber(index)).is_some() && !rules.is_ending() {
-                rules.open_ways();
+                rules.begin_ways();
             }
         }
     }
