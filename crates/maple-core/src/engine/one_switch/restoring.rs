@@ -1,7 +1,7 @@
 //! A switch that keeps the rules of an earlier run until it is restored: what it waits for.
 //!
 //! Its leaves are decided, a batch at a time, and its rules become known. Then it waits for the labels of its routes,
-//! with bounds ([`Restoring::look_at_labels`]). At last its table is built, once. If the switch reports other rules than the
+//! with bounds ([`Restoring::next_step`]). At last its table is built, once. If the switch reports other rules than the
 //! previous controller did, it decides what has become known since, and waits and builds again.
 
 use std::collections::VecDeque;
@@ -37,6 +37,20 @@ pub(in crate::engine) const RESTORE_POLL: Duration = Duration::from_millis(1);
 
 /// Matches of rules with their priorities.
 pub(in crate::engine) type Priorities = Vec<(Vec<Constraint>, u16)>;
+
+/// What a switch that is restored does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum NextStep {
+    /// It waits until its leaves are decided and its rules are known.
+    AwaitEarlierRun,
+    /// It waits for the labels of its routes, and looks again at this time.
+    AwaitLabels { next_look: Time },
+    /// Its table is built.
+    Build,
+    /// Its rules are compared with its table, once those of all switches are built. It looks at this time whether they are;
+    /// not before it has reported its rules itself.
+    Compare { next_look: Option<Time> },
+}
 
 /// The state of a switch that keeps the rules of an earlier run until it is restored.
 pub(in crate::engine) struct Restoring {
@@ -121,16 +135,6 @@ impl Restoring {
         self.is_confirmed
     }
 
-    /// Reports whether the table was built.
-    pub fn is_built(&self) -> bool {
-        self.is_built
-    }
-
-    /// Returns when the switch looks again whether the others are ready.
-    pub fn next_look(&self) -> Time {
-        self.next_look
-    }
-
     /// Takes the rules of the switch, as it reports them (`is_confirmed`) or the previous controller does. Returns
     /// whether the table was built before, and is to be built again.
     pub fn on_rules_known(&mut self, now: Time, preferred: Priorities, is_confirmed: bool) -> bool {
@@ -168,25 +172,27 @@ impl Restoring {
         self.todo.is_empty()
     }
 
-    /// Looks whether the switch waits for labels no longer. Returns `None` before its leaves are decided and its rules are
-    /// known. `any_waits`: routes of this switch wait for labels. `are_all_decided` says so of the leaves and rules of
-    /// all switches.
-    pub fn look_at_labels(
-        &mut self,
-        now: Time,
-        any_waits: bool,
-        are_all_decided: impl FnOnce() -> bool,
-    ) -> Option<bool> {
-        let decided = self.decided?.max(self.read?);
+    /// Returns what the switch does next. `any_waits`: routes of this switch wait for labels. `are_all_decided` says so of
+    /// the leaves and rules of all switches.
+    pub fn next_step(&mut self, now: Time, any_waits: bool, are_all_decided: impl FnOnce() -> bool) -> NextStep {
+        let Some((decided, read)) = self.decided.zip(self.read) else { return NextStep::AwaitEarlierRun };
+        let is_ready = decided.max(read);
         // f runs within a turn, and may take longer than the wait.
-        if self.until.is_none() && decided < now && are_all_decided() {
+        if self.until.is_none() && is_ready < now && are_all_decided() {
             self.until = Some(now + MAX_LABEL_WAIT);
         }
         if self.next_look <= now {
             self.next_look = now + RESTORE_POLL;
         }
-        let is_over = self.until.is_some_and(|until| until <= now) || decided + MAX_WAIT <= now;
-        Some(!any_waits || is_over)
+        let is_over = self.until.is_some_and(|until| until <= now) || is_ready + MAX_WAIT <= now;
+        let next_look = self.next_look;
+        if any_waits && !is_over {
+            NextStep::AwaitLabels { next_look }
+        } else if self.is_built {
+            NextStep::Compare { next_look: self.is_confirmed.then_some(next_look) }
+        } else {
+            NextStep::Build
+        }
     }
 
     /// Begins to build the table. Returns the priorities that its rules are to have; `None` if it was built.
@@ -239,10 +245,11 @@ mod tests {
     fn the_table_is_built_when_leaves_and_rules_are_known_and_no_route_waits() {
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(40));
         assert!(!restoring.on_rules_known(second(1), vec![(Vec::new(), 7)], true));
-        assert_eq!(restoring.look_at_labels(second(1), false, || true), None, "leaves are not decided");
+        assert_eq!(restoring.next_step(second(1), false, || true), NextStep::AwaitEarlierRun, "leaves are not decided");
         assert_eq!(decide(&mut restoring, second(2)), 3);
-        assert_eq!(restoring.look_at_labels(second(2), false, || false), Some(true));
+        assert_eq!(restoring.next_step(second(2), false, || false), NextStep::Build);
         assert_eq!(restoring.begin_build(), Some(vec![(Vec::new(), 7)]));
+        assert!(matches!(restoring.next_step(second(2), false, || false), NextStep::Compare { next_look: Some(_) }));
         assert_eq!(restoring.begin_build(), None, "once");
     }
 
@@ -251,17 +258,15 @@ mod tests {
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(1));
         restoring.on_rules_known(second(1), Vec::new(), true);
         decide(&mut restoring, second(1));
-        let has_waited = |restoring: &mut Restoring, now, all| restoring.look_at_labels(second(now), true, || all);
-        assert_eq!(
-            [1, 2, 10].map(|now| has_waited(&mut restoring, now, false)),
-            [Some(false); 3],
-            "others are undecided"
-        );
-        assert_eq!(has_waited(&mut restoring, 11, false), Some(true), "it has waited the maximum time");
+        let waits = |restoring: &mut Restoring, now, all| {
+            matches!(restoring.next_step(second(now), true, || all), NextStep::AwaitLabels { .. })
+        };
+        assert_eq!([1, 2, 10].map(|now| waits(&mut restoring, now, false)), [true; 3], "others are undecided");
+        assert!(!waits(&mut restoring, 11, false), "it has waited the maximum time");
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(1));
         restoring.on_rules_known(second(1), Vec::new(), true);
         decide(&mut restoring, second(1));
-        assert_eq!([2, 3, 4].map(|now| has_waited(&mut restoring, now, true)), [Some(false), Some(false), Some(true)]);
+        assert_eq!([2, 3, 4].map(|now| waits(&mut restoring, now, true)), [true, true, false]);
     }
 
     #[test]

@@ -63,7 +63,7 @@ use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
 use crate::engine::one_switch::cookies::own_cookie;
-use crate::engine::one_switch::restoring::{RESTORE_POLL, Restoring};
+use crate::engine::one_switch::restoring::{NextStep, RESTORE_POLL, Restoring};
 use crate::engine::tools::expected::Expected;
 use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
@@ -276,32 +276,31 @@ impl Restore {
         let Some(restoring) = switches.restoring_mut(dpid).expected() else { return };
         let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         let now = ctx.now();
-        let Some(has_waited) = restoring.look_at_labels(now, routes.any_waits_at(dpid), are_all_decided) else {
-            return;
-        };
-        let (next_look, is_confirmed, is_built) =
-            (restoring.next_look(), restoring.is_confirmed(), restoring.is_built());
-        if has_waited && !is_built && self.last_built == Some(now) {
+        let is_turn_used = self.last_built == Some(now);
+        match restoring.next_step(now, routes.any_waits_at(dpid), are_all_decided) {
+            NextStep::AwaitEarlierRun => {}
+            NextStep::AwaitLabels { next_look } => fabric.ctx.wake_at(next_look, Timer::Restore(dpid)),
             // Packets are answered between two switches.
-            fabric.ctx.wake_at(now + RESTORE_POLL, Timer::Restore(dpid));
-            return;
-        }
-        if has_waited {
-            self.build(samples, decisions, fabric, dpid);
-        }
-        // Another switch may still ask for a label that this one has a rule for.
-        let have_all_waited = has_waited
-            && fabric.ctx.store.change_restoring(|all| {
-                all.asking.remove(&dpid);
-                all.asking.is_empty() && all.unconfirmed.is_empty()
-            });
-        if have_all_waited && self.last_built == Some(now) {
-            fabric.ctx.wake_at(now + RESTORE_POLL, Timer::Restore(dpid));
-        } else if have_all_waited {
-            self.last_built = Some(now);
-            end_restore(decisions, fabric, dpid);
-        } else if is_confirmed || !has_waited {
-            fabric.ctx.wake_at(next_look, Timer::Restore(dpid));
+            NextStep::Build | NextStep::Compare { .. } if is_turn_used => {
+                fabric.ctx.wake_at(now + RESTORE_POLL, Timer::Restore(dpid));
+            }
+            NextStep::Build => {
+                self.build(samples, decisions, fabric, dpid);
+                fabric.ctx.wake_at(now + RESTORE_POLL, Timer::Restore(dpid));
+            }
+            NextStep::Compare { next_look } => {
+                // Another switch may still ask for a label that this one has a rule for.
+                let are_all_built = fabric.ctx.store.change_restoring(|all| {
+                    all.asking.remove(&dpid);
+                    all.asking.is_empty() && all.unconfirmed.is_empty()
+                });
+                if are_all_built {
+                    self.last_built = Some(now);
+                    end_restore(decisions, fabric, dpid);
+                } else if let Some(next_look) = next_look {
+                    fabric.ctx.wake_at(next_look, Timer::Restore(dpid));
+                }
+            }
         }
     }
 }
