@@ -39,4 +39,5 @@ mod segments;
 mod slices;
 mod space;
 mod specialised;
+mod table_miss;
 mod unreachable;

@@ -12,6 +12,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::own_cookie;
+use crate::engine::one_switch::layout::CLASSIFIER;
 use crate::engine::one_switch::look_up_tables::{Involved, LeafRules};
 use crate::ids::{DependentId, LeafId};
 use crate::look_ups::{LookUp, LookUpNumber, SOURCE_IS_HERE};
@@ -324,6 +325,10 @@ impl Decisions {
         }
         for (table, changes) in changes {
             switch.tables.record_changes(table, changes);
+        }
+        // Where the rules were just read, nothing else of the classifier is in this update.
+        if let Some(miss) = switch.missing_first_miss(ctx) {
+            switch.tables.record_changes(CLASSIFIER, vec![miss]);
         }
         switch.ingress.look_ups.note_sent();
         switch.tables.hold_back_for_look_ups();

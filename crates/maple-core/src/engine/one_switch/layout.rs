@@ -1,10 +1,11 @@
 //! The numbers of a switch's tables.
 
-use maple_wire::Version;
+use maple_wire::{Match, Version};
 
 use crate::capabilities::Capabilities;
 use crate::engine::context::options::Options;
 use crate::look_ups::LookUpNumber;
+use crate::rule::{Rule, is_to_controller_only};
 
 /// The number of the classifier, or of the only table of a switch without three tables. Packets enter at table 0 (1.3
 /// §5.1).
@@ -12,6 +13,13 @@ pub(in crate::engine) const CLASSIFIER: u8 = 0;
 /// The table to which the classifier leads packets that enter here: the first table of look-ups, or the ingress table.
 /// Packets can only go on to a higher table (1.3 §5.1).
 pub(in crate::engine) const ENTRY: u8 = 1;
+
+/// Reports whether a rule is the table-miss rule of the first table. Without it a switch of 1.3 drops the packets that no
+/// other rule takes (1.3 §5.4). It is right beside any other rules, so it may come before them.
+pub(in crate::engine) fn is_first_table_miss(table: u8, rule: &Rule) -> bool {
+    (table, rule.priority, &rule.matching) == (CLASSIFIER, 0, &Match::any())
+        && is_to_controller_only(&rule.instructions)
+}
 
 /// The number of tables that a switch has besides those of look-ups: classifier, ingress, labels, routes.
 const OTHERS: u8 = 4;

@@ -14,7 +14,7 @@ use crate::engine::context::Context;
 use crate::ids::{LeafId, Time};
 use crate::labels::LabelRuleChanges;
 use crate::rule::Rule;
-use crate::update::Change;
+use crate::update::{Change, key_of};
 
 impl Switch {
     /// Finishes an earlier update. Returns whether the next one may begin.
@@ -115,6 +115,13 @@ impl Switch {
             all.insert(self.layout.routes(), self.paths.route_rules.all().cloned().collect());
         }
         self.tables.compare_all(self.shared_table(), all);
+    }
+
+    /// Returns the addition of the first table's table-miss rule, if the switch lacks it and has not just refused it.
+    pub fn missing_first_miss(&self, ctx: &Context) -> Option<Change> {
+        let miss = table_miss(own_cookie(ctx.options.epoch));
+        let is_there = self.tables.has_instructions(CLASSIFIER, &key_of(&miss), &miss.instructions);
+        (!is_there && !self.room.is_postponed(CLASSIFIER, &miss)).then_some(Change::Add(miss))
     }
 
     /// Returns the engine's own rules, by table: the classifier and the table-miss rules.

@@ -113,6 +113,13 @@ fn what_is_lowered_while_packets_are_decided_is_in_no_trace_of_the_others() {
     assert!(played.is_ok(), "{played:?}");
 }
 
+/// A case that a run has found: a switch comes back empty with less room than keys, leaves and labels want.
+#[test]
+fn a_switch_that_comes_back_full_sends_what_no_rule_takes_to_the_controller() {
+    let played = Case::of_lost_connections(360_545_239_427).play();
+    assert!(played.is_ok(), "{played:?}");
+}
+
 fn assert_mostly_exact(all: &Tally) {
     assert!(all.exact > all.lossy, "most packets must be checked exactly: {all:?}");
     assert_carried_by_rules(all);

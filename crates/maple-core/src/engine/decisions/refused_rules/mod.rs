@@ -1,7 +1,8 @@
 //! Rules that a switch refuses: what is withdrawn, what is tried again, and when.
 //!
 //! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
-//! others alone. A switch that refuses something in several updates in a row gets no new rules for a while. After any
+//! others alone. A switch that refuses something in several updates in a row gets no new rules for a while; so does one
+//! without room for the first table's table-miss rule, because it drops what no other rule takes. After any
 //! refusal the switch is asked which rules it has ([`Switches::reread`](crate::engine::switches::Switches::reread)). That holds for a refused rule of a bundle as
 //! well, although the bundle has changed nothing.
 
@@ -19,6 +20,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
+use crate::engine::one_switch::layout::is_first_table_miss;
 use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::tables::{RefusedRequest, Waiter};
 use crate::labels::Refusal;
@@ -34,7 +36,7 @@ const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
 /// The leaves and labels that the refusal of a rule of a leaf or label concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blamed {
-    /// All at the switch, because it refuses again and again.
+    /// All at the switch, because it refuses again and again, or has no room for what all rests on.
     All,
     /// All that a full switch has not confirmed.
     Unconfirmed,
@@ -95,7 +97,10 @@ impl Decisions {
         switch.mark_stale(Stale::CLASSIFIER);
         // After the first refusal of an update the switch is being read and is not ready.
         let begins_update = switch.tables.is_ready();
-        let pauses = switch.room.refuse(ctx.now(), table, key_of(rule), begins_update);
+        let mut pauses = switch.room.refuse(ctx.now(), table, key_of(rule), begins_update);
+        if is_full && is_first_table_miss(table, rule) {
+            pauses = switch.room.close_for_rule(pauses);
+        }
         if is_full {
             switch.room.capacity.on_table_full(table);
         }

@@ -90,6 +90,13 @@ impl Room {
         RefusalPauses { rule_until, switch_until, is_closed }
     }
 
+    /// Closes the switch until a refused rule is tried again, because nothing else may take the room that it needs.
+    pub fn close_for_rule(&mut self, pauses: RefusalPauses) -> RefusalPauses {
+        let switch_until = pauses.rule_until.max(pauses.switch_until);
+        self.closed_until = Some(switch_until);
+        RefusalPauses { switch_until, is_closed: true, ..pauses }
+    }
+
     /// Ends the row of refused updates, because the switch has confirmed a rule.
     pub fn note_confirmed(&mut self) {
         if !self.is_closed() {

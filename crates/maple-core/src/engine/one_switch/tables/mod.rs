@@ -32,6 +32,9 @@
 //! that was just found must not match rules that were made without it. Until then its packets come to the controller,
 //! which is always right.
 //!
+//! The *table-miss rule of the first table*, which sends them there, comes before everything else. A switch without it
+//! drops them, and other rules may leave no room for it.
+//!
 //! # Cost
 //!
 //! An update costs what changed; only a comparison after reading costs the whole table.
@@ -43,7 +46,7 @@ use maple_wire::msg::Message;
 use rustc_hash::FxHashSet;
 
 use crate::engine::one_switch::action_sets::ActionSets;
-use crate::engine::one_switch::layout::Layout;
+use crate::engine::one_switch::layout::{Layout, is_first_table_miss};
 use crate::ids::{LeafId, RouteId, Time};
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, InstalledRules, changes, key_of};
@@ -434,7 +437,8 @@ impl Tables {
         let changes = self.changes();
         let waiters = std::mem::take(&mut self.sent.waiters);
         let is_addition = |(_, change): &(u8, Change)| matches!(change, Change::Add(_));
-        let is_last = |(table, _): &(u8, Change)| Some(*table) == last_table;
+        let is_last =
+            |(table, change): &(u8, Change)| Some(*table) == last_table && !is_first_table_miss(*table, change.rule());
         let (mut additions, rest): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| is_addition(change) && !is_last(change));
         let changed = self.changed_targets();
@@ -464,7 +468,7 @@ impl Tables {
     }
 
     /// Returns the pending changes. Later tables come first, so that no rule leads to a table before its rules are
-    /// there.
+    /// there; but the addition of the first table's table-miss rule comes before all.
     fn changes(&mut self) -> Vec<(u8, Change)> {
         let Tables { pending, installed, deletions, .. } = self;
         let of_table = |(table, pending): (&u8, &PendingRules)| {
@@ -475,7 +479,14 @@ impl Tables {
             };
             changes.into_iter().filter(is_sent).map(|change| (*table, change)).collect::<Vec<_>>()
         };
-        pending.iter().rev().flat_map(of_table).collect()
+        let mut all: Vec<(u8, Change)> = pending.iter().rev().flat_map(of_table).collect();
+        let adds_first_miss = |(table, change): &(u8, Change)| {
+            matches!(change, Change::Add(_)) && is_first_table_miss(*table, change.rule())
+        };
+        if let Some(at) = all.iter().rposition(adds_first_miss) {
+            all[..=at].rotate_right(1);
+        }
+        all
     }
 
     fn send_changes(&mut self, now: Time, changes: Vec<(u8, Change)>, out: &mut Requests) {

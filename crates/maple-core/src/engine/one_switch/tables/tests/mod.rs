@@ -74,6 +74,24 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
 }
 
 #[test]
+fn the_table_miss_rule_of_the_first_table_is_sent_before_all_and_its_other_rules_after_all() {
+    let miss = Rule { matching: Match::any(), ..rule(0, 0) };
+    for last_table in [Some(0), None] {
+        let mut tables = tables();
+        tables.record_changes(0, vec![Change::Add(rule(5, 5)), Change::Add(miss.clone())]);
+        tables.record_changes(1, vec![Change::Add(rule(2, 2)), Change::Add(miss.clone())]);
+        let mut out = Requests::new();
+        assert!(tables.begin_update(Time(1), &mut out));
+        tables.send_update(Time(1), last_table, &mut out);
+        let sent = out.iter().filter_map(|(_, message)| match message {
+            Message::FlowMod(flow_mod) => Some((flow_mod.table_id, flow_mod.priority)),
+            _ => None,
+        });
+        assert_eq!(sent.collect::<Vec<_>>(), [(0, 0), (1, 2), (1, 0), (0, 5)], "{last_table:?}");
+    }
+}
+
+#[test]
 fn a_barrier_reply_does_not_confirm_a_refused_rule() {
     let mut tables = tables();
     let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
