@@ -24,7 +24,6 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::engine::messages::cause::Origin;
 use crate::engine::messages::received_packet::ReceivedPacket;
-use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId};
 use crate::network::{Mac, PortKind};
 use crate::run::RunResult;
@@ -88,7 +87,9 @@ impl Decisions {
         let RunOutcome::Answer((route, _), finished) = outcome else { return self.withdraw(fabric, id) };
         let origin = self.leaves.intern_origin(Origin::from_result(&finished));
         let RunResult { trace, txn, violations, left_out, made_at, .. } = *finished;
-        let Some(leaf) = self.leaves.get(&id).expected() else { return };
+        // A leaf before this one may have joined a route, which followed its plan and withdrew the leaves that f had not
+        // decided again.
+        let Some(leaf) = self.leaves.get(&id) else { return };
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
         let stays = *leaf.newest_goal() == route;

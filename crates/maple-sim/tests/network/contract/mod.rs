@@ -120,6 +120,14 @@ fn a_switch_that_comes_back_full_sends_what_no_rule_takes_to_the_controller() {
     assert!(played.is_ok(), "{played:?}");
 }
 
+/// A case that a hunt has found: a leaf that f has decided again joins a route that another leaf is on, whose answer is of
+/// the same runs.
+#[test]
+fn a_leaf_that_joins_a_route_may_end_one_that_is_decided_with_it() {
+    let played = Case::of_bindings(878_142_102_575).play();
+    assert!(played.is_ok(), "{played:?}");
+}
+
 fn assert_mostly_exact(all: &Tally) {
     assert!(all.exact > all.lossy, "most packets must be checked exactly: {all:?}");
     assert_carried_by_rules(all);
