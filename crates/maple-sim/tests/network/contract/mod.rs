@@ -137,11 +137,23 @@ fn assert_carried_by_rules(all: &Tally) {
     assert!(all.packet_ins * 5 < (all.exact + all.lossy) * 4, "the rules must carry packets too: {all:?}");
 }
 
+/// Names a case in which something panics.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("MAPLE_SEED={}", self.0);
+        }
+    }
+}
+
 /// Plays a test's share of the cases, and checks what the fixed ones covered.
 fn play_all(share: u64, generate: impl Fn(u64) -> Case, covers: impl Fn(&Tally)) {
     let Seeds { fixed, fresh } = Seeds::share(|all| (all * share).div_ceil(SHARES), FIXED, FRESH);
     let play = |seed: u64| {
         let case = generate(seed);
+        let _named = Named(seed);
         case.play().unwrap_or_else(|error| {
             let small = case.shrunk();
             let error = small.play().err().unwrap_or(error);
