@@ -76,7 +76,8 @@ impl Fabric {
         self.with_labels(dpid, |labels, ids, now, out| labels.confirm(now, serials, ids, out));
     }
 
-    /// Refuses a label, because its switch has no capacity for the rule. A label whose rule is confirmed stays.
+    /// Refuses a label, because its switch has no capacity for the rule, or refused something else that was to be sent
+    /// with it. A label whose rule is confirmed stays.
     pub fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, _, out| labels.turn_away(serial, why, out));
     }

@@ -128,6 +128,14 @@ fn a_leaf_that_joins_a_route_may_end_one_that_is_decided_with_it() {
     assert!(played.is_ok(), "{played:?}");
 }
 
+/// A case that a hunt has found: a full switch refuses a leaf's rule while a label that is in use waits for packets from a
+/// further port.
+#[test]
+fn a_refused_rule_takes_no_label_from_packets_under_way() {
+    let played = Case::of_bindings(49_550_110_362).play();
+    assert!(played.is_ok(), "{played:?}");
+}
+
 fn assert_mostly_exact(all: &Tally) {
     assert!(all.exact > all.lossy, "most packets must be checked exactly: {all:?}");
     assert_carried_by_rules(all);

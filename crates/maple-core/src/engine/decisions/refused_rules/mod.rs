@@ -128,10 +128,10 @@ impl Decisions {
         };
         for subject in subjects.into_iter().chain(culprit) {
             match (subject, blamed) {
-                (Subject::Label(serial), Blamed::All) if culprit != Some(subject) => {
-                    fabric.revoke_label(dpid, serial, why);
-                }
-                (Subject::Label(serial), _) => fabric.deny_label(dpid, serial, why),
+                (Subject::Label(serial), _) if culprit == Some(subject) => fabric.deny_label(dpid, serial, why),
+                (Subject::Label(serial), Blamed::All) => fabric.revoke_label(dpid, serial, why),
+                // One that waits only for packets from a further port has its rule, and packets come under it.
+                (Subject::Label(serial), _) => fabric.refuse_label_for_capacity(dpid, serial, why),
                 // It was withdrawn while the switch refused its rule.
                 (Subject::Dependent(id), _) if self.leaves.get(&id.possible_leaf()).is_none() => {}
                 (Subject::Dependent(id), Blamed::All) => self.withdraw(fabric, id.possible_leaf()),
