@@ -197,6 +197,8 @@ fn connected(policy: Arc<dyn Policy>, switch: SimSwitch, options: &Options) -> S
 
 #[test]
 fn packets_get_the_answer_of_one_list_after_each_message_of_a_reload() {
+    // Keys are refused while a restarted controller takes over the rules of leaves for packets without a key.
+    reload_under_watch(296_310_340_775);
     let Seeds { fixed, fresh } = Seeds::share(|all| all, 24, 12);
     let all: u64 = fixed.chain(fresh).map(reload_under_watch).sum();
     assert!(maple_sim::seeds::are_chosen() || all > 10_000, "{all} packets were answered in the middle of updates");
@@ -211,9 +213,9 @@ fn reload_under_watch(seed: u64) -> u64 {
     let mut switch = SimSwitch::new(ONE, version);
     let bundles = random.one_in(3);
     switch.model.change_options(|options| options.bundles = bundles);
-    // The controller may restart, or a table may be full.
+    // The controller may restart, and a table may be full.
     let has_restarts = random.one_in(2);
-    if !has_restarts && random.one_in(2) {
+    if random.one_in(2) {
         switch.model.set_table_size(1 + random.below(2) as u8, 2);
     }
     let max_classes = if random.one_in(4) { 1 + random.below(3) as u16 } else { u16::MAX };

@@ -300,19 +300,21 @@ impl Decisions {
         if switch.layout().look_ups().is_empty() {
             return true;
         }
-        let is_changing = switch.ingress.look_ups.are_changing() || switch.has_departures();
-        if switch.tables.is_synchronised() && !is_changing {
-            return switch.ingress.look_ups.let_leaves_change();
-        }
-        if switch.tables.is_synchronised() && switch.ingress.look_ups.is_unconfirmed() {
+        // The switch may refuse what was sent last, and the other rules rely on it.
+        let is_synchronised = switch.tables.is_synchronised();
+        if switch.tables.awaits_look_ups() || is_synchronised && switch.ingress.look_ups.is_unconfirmed() {
             return false;
+        }
+        let is_changing = switch.ingress.look_ups.are_changing() || switch.has_departures();
+        if is_synchronised && !is_changing {
+            return switch.ingress.look_ups.let_leaves_change();
         }
         // Leaves may rest on what was read in a state before the one that keys are of, and nobody has said so yet.
         let has_heard_all = ctx.has_heard_all();
         let ingress = &switch.ingress;
         let is_changing = is_moving
             || !has_heard_all
-            || !switch.tables.is_synchronised()
+            || !is_synchronised
             || !ingress.changed_actions.is_empty()
             || !ingress.carried.is_empty()
             || ingress.table.may_have_changes();

@@ -316,6 +316,17 @@ impl Tables {
         self.sent.waiters.contains(&Waiter::LookUps)
     }
 
+    /// Reports whether the rules of keys were sent and the switch has not confirmed them. It is not so if the switch has
+    /// refused something of them, or its connection has ended: then they are compared again.
+    pub fn awaits_look_ups(&self) -> bool {
+        let step = match &self.sent.phase {
+            UpdatePhase::Idle => &[][..],
+            UpdatePhase::First(_, step) | UpdatePhase::Second(step) => &step.waiters,
+        };
+        let sent = self.sent.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters());
+        sent.chain(step).any(|waiter| *waiter == Waiter::LookUps)
+    }
+
     /// Begins to compare the rules of keys with those that were read, before all others. Other changes are found again
     /// when all rules are compared.
     pub fn begin_with_look_ups(&mut self) {
