@@ -387,6 +387,46 @@ fn commit(sim: &mut SimNetwork, rows: &[Row]) -> Vec<Commit> {
     commit.by_shard(&sim.store.snapshot()).into_values().collect()
 }
 
+/// Writes rows in several commits, one hop after the other. The shard hears of some at once, and of the others later.
+/// After each message a packet gets the answer of one of these states, or of the one before them.
+fn check_commits(sim: &mut SimNetwork, commits: &[(&[Row], bool)]) {
+    let mut states = vec![sim.store.snapshot()];
+    let mut after = Vec::new();
+    let (allowed, answered) = watch(sim, 0..6);
+    for (rows, is_heard) in commits {
+        let parts = commit(sim, rows);
+        states.push(sim.store.snapshot());
+        let answers = |hosts: (u64, u64)| states.iter().map(|state| wanted(state, TABLES, hosts)).collect();
+        *allowed.lock().unwrap() = pairs(0..6).map(answers).collect();
+        let parts = parts.into_iter().map(Event::Committed);
+        match is_heard {
+            true => parts.for_each(|part| sim.tell(part)),
+            false => after.extend(parts),
+        }
+        sim.run_for(HOP);
+    }
+    sim.run_for(10 * HOP);
+    after.into_iter().for_each(|part| sim.tell(part));
+    sim.run();
+    assert!(*answered.lock().unwrap() > 100, "switches answer in the middle of changes");
+    check_all(sim, 0..6);
+}
+
+#[test]
+fn rules_of_leaves_wait_for_the_news_of_a_commit_that_keys_follow_already() {
+    let mut sim = network_in_hops(&[("groups", 1, 1), ("groups", 2, 2), ("ports", 3, 1), ("ports", 4, 1)]);
+    // The first commit lets the rules of keys change. While the switch confirms that, the second one changes the leaf of
+    // host 1 and the key that leads to it, and the third one changes the key back.
+    check_commits(
+        &mut sim,
+        &[
+            (&[("groups", 2, 3), ("ports", 4, 2)], true),
+            (&[("groups", 1, 2), ("ports", 3, 2)], true),
+            (&[("groups", 1, 1), ("ports", 3, 3)], false),
+        ],
+    );
+}
+
 #[test]
 fn a_restarted_controller_sends_rules_of_leaves_after_the_switch_has_confirmed_those_of_keys() {
     let mut sim = network_in_hops(&[("groups", 1, 1), ("groups", 2, 2), ("ports", 3, 1)]);

@@ -6,6 +6,7 @@
 
 pub(super) mod access_hits;
 pub(super) mod commit;
+pub(super) mod news;
 pub(super) mod options;
 pub(super) mod reports;
 pub(super) mod stats;
@@ -25,6 +26,7 @@ use crate::engine::tools::histogram::Histogram;
 use crate::ids::{DependentId, ShardId, Time};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Store;
+use news::CommitNews;
 use options::Options;
 use reports::{Novelty, Reports};
 use stats::Stats;
@@ -49,10 +51,7 @@ pub(super) struct Context {
     mails: u64,
     /// Messages of this shard to itself.
     inbox: VecDeque<EngineMessage>,
-    /// Dependents of something that has changed: a leaf may no longer be what f would answer. Ids of none are allowed.
-    stale: BTreeSet<DependentId>,
-    /// The number of commits that this shard has heard of, among those that ended subscriptions of its dependents.
-    heard: u64,
+    news: CommitNews,
     /// Switches whose tables have to be updated at the end of the batch.
     dirty: BTreeSet<Dpid>,
     /// The effects of the batch, in order.
@@ -75,8 +74,7 @@ impl Context {
             reports: Reports::default(),
             mails: 0,
             inbox: VecDeque::new(),
-            stale: BTreeSet::new(),
-            heard: 0,
+            news: CommitNews::default(),
             dirty: BTreeSet::new(),
             out: Vec::new(),
             after: Vec::new(),
@@ -92,8 +90,7 @@ impl Context {
             now: self.now,
             timers: self.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect(),
             inbox: self.inbox.clone(),
-            stale: self.stale.clone(),
-            heard: self.heard,
+            news: self.news.clone(),
             dirty: self.dirty.clone(),
             ..Context::new(self.shard, Arc::clone(self.store.shared()), self.options.quiet())
         }
@@ -212,6 +209,7 @@ impl Context {
     pub fn forget_switch(&mut self, dpid: Dpid) {
         self.store.change_restoring(|all| all.unreachable.remove(&dpid));
         self.unmark_dirty(dpid);
+        self.news.forget_switch(dpid);
     }
 
     /// Marks a switch whose tables have to be updated at the end of the batch.

@@ -50,34 +50,6 @@ impl Context {
         commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
     }
 
-    /// Notes which dependents of this shard a commit has made stale.
-    pub fn hear(&mut self, dependents: BTreeSet<DependentId>) {
-        self.heard += 1;
-        self.stale.extend(dependents);
-    }
-
-    /// Reports whether some dependents of this shard are stale.
-    pub fn has_stale(&self) -> bool {
-        !self.stale.is_empty()
-    }
-
-    /// Removes and returns the stale dependents of this shard.
-    pub fn take_stale(&mut self) -> BTreeSet<DependentId> {
-        std::mem::take(&mut self.stale)
-    }
-
-    /// Notes all dependents of this shard that commits so far have made stale, where no message has named them.
-    pub fn catch_up(&mut self, stale: impl IntoIterator<Item = DependentId>) {
-        self.stale.extend(stale);
-        self.heard = self.store.ended(self.shard);
-    }
-
-    /// Reports whether this shard knows which dependents are stale. If not, another shard has changed the state, and
-    /// its message is on the way.
-    pub fn has_heard_all(&self) -> bool {
-        self.heard >= self.store.ended(self.shard)
-    }
-
     /// Withdraws the selected leaves at every shard.
     pub fn invalidate(&mut self, selection: &LeafSelection) {
         let state = self.store.snapshot();

@@ -305,25 +305,27 @@ impl Decisions {
         if switch.tables.awaits_look_ups() || is_synchronised && switch.ingress.look_ups.is_unconfirmed() {
             return false;
         }
+        // The rules of keys follow the newest state. So no other rule may follow an earlier one: a key that has changed
+        // and changed back does not send to the controller.
+        let are_leaves_current = !switch.ingress.look_ups.are_in_use() || ctx.are_leaves_current(switch.dpid());
         let is_changing = switch.ingress.look_ups.are_changing() || switch.has_departures();
         if is_synchronised && !is_changing {
-            return switch.ingress.look_ups.let_leaves_change();
+            return are_leaves_current && switch.ingress.look_ups.let_leaves_change();
         }
-        // Leaves may rest on what was read in a state before the one that keys are of, and nobody has said so yet.
-        let has_heard_all = ctx.has_heard_all();
         let ingress = &switch.ingress;
-        let is_changing = is_moving
-            || !has_heard_all
+        let are_leaves_changing = is_moving
+            || !are_leaves_current
             || !is_synchronised
             || !ingress.changed_actions.is_empty()
             || !ingress.carried.is_empty()
             || ingress.table.may_have_changes();
-        let changes = switch.take_look_up_changes(if is_changing { LeafRules::Changing } else { LeafRules::AtRest });
+        let changes =
+            switch.take_look_up_changes(if are_leaves_changing { LeafRules::Changing } else { LeafRules::AtRest });
         if changes.is_empty() {
             if switch.ingress.look_ups.are_changing() {
                 ctx.wake_at(ctx.now() + AT_REST_AGAIN, Timer::LookUps(switch.dpid()));
             }
-            return switch.ingress.look_ups.let_leaves_change();
+            return are_leaves_current && switch.ingress.look_ups.let_leaves_change();
         }
         for (table, changes) in changes {
             switch.tables.record_changes(table, changes);
