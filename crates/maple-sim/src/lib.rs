@@ -17,4 +17,4 @@ mod switch;
 
 pub use choices::Choices;
 pub use sim_network::{Delivery, SimNetwork};
-pub use switch::SimSwitch;
+pub use switch::{RefusedPorts, SimSwitch};

@@ -27,8 +27,8 @@ pub struct SimSwitch {
     pub takes_metadata: bool,
     /// Whether the switch accepts rules that write or clear action sets.
     pub takes_action_sets: bool,
-    /// A port that the switch does not accept in action sets, as if it had just gone.
-    pub refuses_in_set: Option<PortNo>,
+    /// The ports that the switch does not accept in rules, as if they had just gone.
+    pub refused_ports: RefusedPorts,
     /// The number of bytes of a packet that the switch sends to the controller.
     pub send_len: usize,
     /// Whether the switch keeps the packets that it sends only in part, until the controller answers.
@@ -47,6 +47,15 @@ pub struct SimSwitch {
     pub(crate) now: Time,
 }
 
+/// The ports that a switch refuses in rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RefusedPorts {
+    /// The port that it refuses in action sets.
+    pub in_sets: Option<PortNo>,
+    /// The port that it refuses in the actions that rules apply.
+    pub in_actions: Option<PortNo>,
+}
+
 impl SimSwitch {
     /// Creates a switch without rules, without a limit on them and without bundles, which sends whole packets. Switches
     /// with even ids follow Open vSwitch where that violates the specification.
@@ -63,7 +72,7 @@ impl SimSwitch {
             refuses_table: None,
             takes_metadata: true,
             takes_action_sets: true,
-            refuses_in_set: None,
+            refused_ports: RefusedPorts::default(),
             takes_meters: true,
             send_len: usize::MAX,
             buffers: false,
@@ -172,8 +181,15 @@ impl SimSwitch {
     fn planted_refusal_of(&self, request: &FlowMod) -> Option<ErrorMsg> {
         let error = |kind, code| Some(ErrorMsg { kind, code, data: Vec::new() });
         let has = |is_refused: &dyn Fn(&Instruction) -> bool| request.instructions.iter().any(is_refused);
-        let is_refused =
-            |action: &Action| matches!(action, Action::Output { port, .. } if Some(*port) == self.refuses_in_set);
+        let leads_to = |actions: &[Action], refused: Option<PortNo>| {
+            let is_it = |action: &Action| matches!(action, Action::Output { port, .. } if Some(*port) == refused);
+            actions.iter().any(is_it)
+        };
+        let is_bad_port = |instruction: &Instruction| match instruction {
+            Instruction::WriteActions(actions) => leads_to(actions, self.refused_ports.in_sets),
+            Instruction::ApplyActions(actions) => leads_to(actions, self.refused_ports.in_actions),
+            _ => false,
+        };
         let is_miss = request.priority == 0 && request.matching.fields.is_empty();
         let exact = self.exact_tables.get(&request.table_id).filter(|_| !is_miss);
         match request.command {
@@ -189,7 +205,7 @@ impl SimSwitch {
                 error(3, 1)
             }
             // OFPBAC_BAD_OUT_PORT.
-            _ if has(&|of| matches!(of, Instruction::WriteActions(all) if all.iter().any(is_refused))) => error(2, 4),
+            _ if has(&is_bad_port) => error(2, 4),
             // OFPFMFC_BAD_TABLE_ID.
             _ if self.refuses_table.is_some_and(|first| first <= request.table_id) => error(5, 2),
             // OFPBMC_BAD_WILDCARDS.

@@ -271,7 +271,7 @@ fn a_switch_that_refuses_one_way_has_the_others() {
     let hosts: u64 = 8;
     let mut sim = line(to_host, hosts, &options(true));
     let (refused, port) = (place(4), place(4).port);
-    sim.switch(refused.switch).expect("it is there").refuses_in_set = Some(port);
+    sim.switch(refused.switch).expect("it is there").refused_ports.in_sets = Some(port);
     announce(&mut sim, hosts);
     all_pairs(&mut sim, hosts);
     sim.settle();

@@ -318,7 +318,8 @@ impl Decisions {
             || !is_synchronised
             || !ingress.changed_actions.is_empty()
             || !ingress.carried.is_empty()
-            || ingress.table.may_have_changes();
+            || ingress.table.may_have_changes()
+            || !switch.has_confirmed_leaves();
         let changes =
             switch.take_look_up_changes(if are_leaves_changing { LeafRules::Changing } else { LeafRules::AtRest });
         if changes.is_empty() {

@@ -43,6 +43,11 @@ impl Switch {
         self.ingress.look_ups.are_in_use() || self.tables.installed().any(is_of_key)
     }
 
+    /// Reports whether the switch has confirmed the rules of leaves that were sent to it, and those of their routes.
+    pub fn has_confirmed_leaves(&self) -> bool {
+        [self.layout.ingress(), self.layout.routes()].into_iter().all(|table| self.tables.has_confirmed(table))
+    }
+
     /// Reports whether the switch has confirmed all that was sent to it, and the rules of leaves and keys have no
     /// changes.
     pub fn is_at_rest(&self) -> bool {

@@ -6,6 +6,11 @@
 //! leaves' rules ([`LookUps::take_changes`]); the switch confirms it before they are collected. A rule that sends to the
 //! controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes its
 //! route, and the switch has confirmed them.
+//!
+//! Why that is enough: when leaves' rules change, keys and leaves are of the same state (`Decisions::collect_look_ups`), and
+//! each key that does not send to the controller is in the class that it has in this state, and had in the state of the
+//! leaves' rules before. So a packet that meets no rule to the controller gets the answer of the one state or the other.
+//! The confirmations are needed because the switch may refuse what the next update relies on.
 
 mod descriptions;
 mod ways;

@@ -43,9 +43,14 @@ impl Tables {
 
     /// Reports whether the switch has rules in a table and has confirmed all that was sent for it.
     pub fn is_confirmed(&self, table: u8) -> bool {
+        self.count(Some(table)) > 0 && self.has_confirmed(table)
+    }
+
+    /// Reports whether the switch has confirmed all changes that were sent for a table.
+    pub fn has_confirmed(&self, table: u8) -> bool {
         let is_of_it =
             |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { table: of, .. } if *of == table);
-        self.count(Some(table)) > 0 && !self.sent.unconfirmed.iter().any(is_of_it)
+        !self.sent.unconfirmed.iter().any(is_of_it)
     }
 
     /// Reports whether a table has this entry with these instructions.
