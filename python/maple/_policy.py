@@ -11,8 +11,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import TypeGuard, overload
+from types import CodeType, ModuleType, TracebackType
+from typing import Final, TypeGuard, overload
 
 from maple import _maple, _repr, _spelling
 
@@ -188,6 +188,26 @@ def policy(
     return make if function is None else make(function)
 
 
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    """A loader that compiles a file each time.
+
+    Python's own takes what was compiled before if the file's size and the second of its last change are the same. So a
+    reload right after an edit could run what the file had before the edit.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+_LOADERS: Final = (
+    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+    (_SourceLoader, importlib.machinery.SOURCE_SUFFIXES),
+    (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+)
+"""The loaders of the files beside a policy, with the suffixes of what they load."""
+
+
 def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
     """The policy or the handler in the file at ``path``: the one called ``name``, or the only one there is.
 
@@ -198,8 +218,9 @@ def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
     before = set(threading.enumerate())
+    sys.path_importer_cache[folder] = importlib.machinery.FileFinder(folder, *_LOADERS)
     # Not by spec_from_file_location: it would make the path absolute, and people see it in many places.
-    loader = importlib.machinery.SourceFileLoader(f"maple_policy_{file.stem}", path)
+    loader = _SourceLoader(f"maple_policy_{file.stem}", path)
     spec = importlib.util.spec_from_loader(loader.name, loader)
     if spec is None:
         raise LookupError(f"{path} is not a Python file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 import time
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from maple import Policy, drop, policy, to
 from maple._policy import load
+from maple._reload import load_again
+from maple._reload import refused as put_back
 from maple.testing import Bench, frame
 
 PACKET = frame(tcp_dst=80)
@@ -216,3 +219,40 @@ def test_only_plain_functions_of_two_arguments_are_policies() -> None:
     for wrong in (asynchronous, generator, lambda pkt: drop(), 3):
         with pytest.raises(TypeError, match=r"plain function|takes two arguments|needs a function"):
             policy(wrong)  # type: ignore[call-overload]
+
+
+def test_a_file_is_read_again_though_its_size_and_time_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    beside, file = tmp_path / "beside_same_size.py", tmp_path / "same_size.py"
+    policy = """
+        from beside_same_size import PORT
+        from maple import policy, to
+
+        @policy
+        def f(pkt, net):
+            return to(PORT)
+    """
+    bench = Bench()
+    bench.switch(1, [1, 2, 3, 4])
+
+    def write(path: Path, text: str) -> None:
+        path.write_text(textwrap.dedent(text))
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+
+    def exits(found: Any) -> Any:
+        return [place.port for place, _ in bench.decide(found, PACKET).copies]
+
+    def reloaded() -> Any:
+        found = exits(load_again(str(file)))
+        put_back()
+        return found
+
+    write(beside, "PORT = 2\n")
+    write(file, policy)
+    assert exits(load(str(file))) == [2]
+    write(beside, "PORT = 3\n")
+    assert reloaded() == [3]
+    write(file, policy.replace("PORT)", "   4)"))
+    assert reloaded() == [4]
