@@ -91,6 +91,9 @@ pub enum StartError {
     /// A table or a variable is declared with other types than before, or has contents of other types.
     #[error(transparent)]
     Declaration(DeclareError),
+    /// A store was chosen after state had been declared or written, which the store does not have.
+    #[error("a program's store has to be chosen before it declares or writes state")]
+    LateStore,
     /// The rows of a table cannot be brought to the policy's version of it.
     #[error(transparent)]
     Version(#[from] VersionError),

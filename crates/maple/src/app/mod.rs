@@ -45,6 +45,8 @@ pub struct App {
     options: ControllerOptions,
     listens: bool,
     started: Vec<StartHook>,
+    /// Whether state was declared or written.
+    has_state: bool,
     /// The first declaration that failed.
     failed: Option<StartError>,
 }
@@ -112,7 +114,7 @@ impl App {
     }
 
     fn from_options(options: ControllerOptions) -> App {
-        App { options, listens: false, started: Vec::new(), failed: None }
+        App { options, listens: false, started: Vec::new(), has_state: false, failed: None }
     }
 
     /// Listens on this address for switches. Each further call adds an address. Port 0 means any free port; see
@@ -276,9 +278,9 @@ impl App {
         self.write(vec![Write::Cost { name: name.into(), link: LinkName::Port(at), cost: Some(cost) }])
     }
 
-    fn write(self, writes: Vec<Write>) -> App {
+    fn write(mut self, writes: Vec<Write>) -> App {
         // No leaf depends on the state yet, so none is invalidated.
-        self.options.store.update(|_| writes);
+        self.store_in_use().update(|_| writes);
         self
     }
 

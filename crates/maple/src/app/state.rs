@@ -10,8 +10,8 @@ use super::App;
 use crate::state::Tracked;
 
 impl App {
-    /// Keeps the program's state in this store, which may have contents. Call this before anything that writes to the
-    /// store.
+    /// Keeps the program's state in this store, which may have contents. The app does not start if state was declared or
+    /// written before ([`StartError::LateStore`]), since this store does not have it.
     ///
     /// ```
     /// # use maple::testing::*;
@@ -19,10 +19,14 @@ impl App {
     /// let open = Var::new("open", false);
     /// let app = App::new(flood).store(store.clone()).with_state(|tx| open.set(tx, &true));
     /// assert!(open.get(&store.view()));
+    ///
+    /// let late = App::new(flood).var(&open).store(store);
+    /// assert!(matches!(late.start(), Err(maple::controller::StartError::LateStore)));
     /// ```
     pub fn store(mut self, store: Arc<Store>) -> App {
         self.options.store = store;
-        self
+        let declared = if self.has_state { Err(StartError::LateStore) } else { Ok(()) };
+        self.declared(declared)
     }
 
     /// Writes tracked state before the first packet.
@@ -38,8 +42,8 @@ impl App {
     ///
     /// # Panics
     /// If it writes a value of a type other than its table or variable is declared with.
-    pub fn with_state(self, write: impl FnMut(&Tx)) -> App {
-        write_now(&self.options.store, write);
+    pub fn with_state(mut self, write: impl FnMut(&Tx)) -> App {
+        write_now(self.store_in_use(), write);
         self
     }
 
@@ -74,16 +78,22 @@ impl App {
     /// ```
     ///
     /// The app does not start if another version of the table is declared.
-    pub fn keep(self, what: &impl Tracked) -> App {
-        self.options.store.keep(what.name());
+    pub fn keep(mut self, what: &impl Tracked) -> App {
+        self.store_in_use().keep(what.name());
         self.versioned(what.name(), None)
     }
 
     /// Declares this program's version of a table.
-    fn versioned(self, name: &str, migrate: Option<Migrate>) -> App {
+    fn versioned(mut self, name: &str, migrate: Option<Migrate>) -> App {
         let (table, version) = version_of(name);
-        let declared = self.options.store.declare_version(table, version, migrate);
+        let declared = self.store_in_use().declare_version(table, version, migrate);
         self.declared(declared.map_err(StartError::Version))
+    }
+
+    /// Returns the store, for state that is declared or written.
+    pub(super) fn store_in_use(&mut self) -> &Arc<Store> {
+        self.has_state = true;
+        &self.options.store
     }
 
     /// Remembers the first declaration that failed: the app does not start then.
@@ -137,9 +147,9 @@ impl App {
     /// let otherwise = app.table(&Table::<Mac, String>::new("blocked"));
     /// assert!(matches!(otherwise.start(), Err(StartError::Declaration(_))));
     /// ```
-    pub fn table<K: Stored, V: Stored>(self, table: &Table<K, V>) -> App {
+    pub fn table<K: Stored, V: Stored>(mut self, table: &Table<K, V>) -> App {
         // No leaf depends on the table yet, so none is invalidated.
-        let declared = self.options.store.declare_types(table.name(), Table::<K, V>::types());
+        let declared = self.store_in_use().declare_types(table.name(), Table::<K, V>::types());
         self.declared(declared.map_err(StartError::Declaration)).versioned(table.name(), None)
     }
 
@@ -151,9 +161,10 @@ impl App {
     /// let app = App::new(flood).var(&Var::new("open", false));
     /// assert_eq!(app.options().store.snapshot().kind("open").unwrap().to_string(), "bool");
     /// ```
-    pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {
-        self.options.store.declare_var(var.name(), var.initial().to_value());
-        let declared = self.options.store.declare_kind(var.name(), V::kind());
+    pub fn var<V: Stored + Clone>(mut self, var: &Var<V>) -> App {
+        let store = self.store_in_use();
+        store.declare_var(var.name(), var.initial().to_value());
+        let declared = store.declare_kind(var.name(), V::kind());
         self.declared(declared.map_err(StartError::Declaration))
     }
 }

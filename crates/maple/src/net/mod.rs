@@ -173,8 +173,8 @@ impl Net {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
-        self.0.edge_ports(switch)
+    pub fn edge_ports(&self, switch: impl Into<Dpid>) -> Vec<PortNo> {
+        self.0.edge_ports(switch.into())
     }
 
     /// Reports whether packets can pass a port: its switch reports that link and port are up, and Maple knows what is
@@ -323,20 +323,19 @@ impl Net {
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn port_load(&self, at: Location) -> Load {
-        self.0.port_load(at)
+    pub fn port_load(&self, at: impl Into<Location>) -> Load {
+        self.0.port_load(at.into())
     }
 
     /// Returns the traffic from one switch to another over the link between them, or over the busiest of several links.
     ///
     /// ```
-    /// # use maple::net::Dpid;
-    /// maple::testing::run(|_, net| assert_eq!(net.link_load(Dpid(1), Dpid(2)).utilisation(), 0.0));
+    /// maple::testing::run(|_, net| assert_eq!(net.link_load(1, 2).utilisation(), 0.0));
     /// ```
     #[track_caller]
     #[must_use]
-    pub fn link_load(&self, from: Dpid, to: Dpid) -> Load {
-        self.0.link_load(from, to)
+    pub fn link_load(&self, from: impl Into<Dpid>, to: impl Into<Dpid>) -> Load {
+        self.0.link_load(from.into(), to.into())
     }
 
     /// Returns the traffic over the link between two ports, from the first to the second.
