@@ -1,4 +1,4 @@
-// The last 24 hours: what was at a moment, what is another at a later one, and both over a restart of the controller.
+// The last 24 hours: what was at a moment, what differs at a later one, and both over a restart of the controller.
 import assert from "node:assert/strict";
 import {after, before, test} from "node:test";
 

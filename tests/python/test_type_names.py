@@ -35,19 +35,10 @@ COLLECTIONS = {"maple-bench", "maple-sim"}
 TWICE = {
     "maple-controller": {
         "Block",
-        "Bounds",
         "Client",
-        "Connection",
-        "Events",
         "Known",
-        "Listed",
-        "Part",
-        "Reader",
-        "Ring",
         "Rows",
-        "Session",
         "Source",
-        "Subscription",
         "Work",
     },
 }

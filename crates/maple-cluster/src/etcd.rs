@@ -33,7 +33,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The time after which a member that waits for nothing is woken.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// What the owner of a member is told.
+/// A message from a member to its owner.
 #[derive(Debug)]
 pub enum News {
     /// It is master, in this generation ([`Action::Lead`]).
@@ -42,7 +42,7 @@ pub enum News {
     Follow,
     /// Somebody has its name ([`Action::NameTaken`]).
     NameTaken,
-    /// What it knows has changed: the master and the members.
+    /// The master or the members have changed.
     Known(View),
     /// Its lease was granted or renewed; or, with `false`, it may have ended. Where a switch has no generations, the member
     /// may not act then.
@@ -51,7 +51,7 @@ pub enum News {
     Failed(EtcdError),
 }
 
-/// What comes through the channel.
+/// A message of the channel.
 #[derive(Debug)]
 enum Mail {
     Event(Event),
@@ -109,7 +109,7 @@ struct Task {
     member: Member,
     client: Client,
     mail: Sender<Mail>,
-    /// What ends the watch that goes on.
+    /// The handle that ends the current watch.
     watch: Option<AbortHandle>,
     /// The number of the latest watch.
     watches: u64,
@@ -228,7 +228,7 @@ impl Task {
     }
 }
 
-/// What a watch sees of its keys.
+/// The news that a watch has of its keys.
 pub enum Seen {
     Changed(Vec<Change>),
     /// The store does not know all changes any more, so the watch ends.

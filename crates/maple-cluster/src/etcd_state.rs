@@ -50,7 +50,7 @@ pub trait StateOwner {
     fn on_news(&mut self, news: StateNews);
 }
 
-/// What the owner of the tracked state is told.
+/// A message to the owner of the tracked state.
 #[derive(Debug)]
 pub enum StateNews {
     /// It has all that was written before, and may lead in this generation ([`ReplicaAction::Ready`]).
@@ -67,7 +67,7 @@ pub enum StateNews {
     Failed(EtcdError),
 }
 
-/// What comes through the channel.
+/// A message of the channel.
 #[derive(Debug)]
 enum ReplicaMail {
     Event(ReplicaEvent),
@@ -133,7 +133,7 @@ struct ReplicaTask<O> {
     owner: O,
     mail: Sender<ReplicaMail>,
     reported: Arc<Mutex<VecDeque<ReplicaEvent>>>,
-    /// What ends the watch that goes on.
+    /// The handle that ends the current watch.
     watch: Option<AbortHandle>,
     /// The number of the latest watch.
     watches: u64,

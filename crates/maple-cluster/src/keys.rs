@@ -54,7 +54,7 @@ impl ClusterKeys {
     }
 }
 
-/// What a key stands for.
+/// The subject of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject<'a> {
     Master,

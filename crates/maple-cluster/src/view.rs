@@ -1,4 +1,4 @@
-//! What a member knows of the cluster: facts with the revision at which they held, in whatever order they come.
+//! A member's knowledge of the cluster: facts with the revision at which they held, in whatever order they come.
 //!
 //! A member hears of one key by several ways: it reads, it watches, and the answer to its own claim says what is there.
 //! These overtake each other. Each fact has a revision, so a fact that is older than what is known changes nothing.
@@ -38,7 +38,7 @@ pub struct MasterRecord {
     pub lease: i64,
 }
 
-/// What is known of a cluster.
+/// The knowledge of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The master, and the revision at which this was so. `None` means that there is none.

@@ -1,4 +1,4 @@
-//! Where etcd is, and which part of its keys is meant: `etcd://HOST:PORT,HOST:PORT/NAME`.
+//! The address of etcd, with the part of its keys that is meant: `etcd://HOST:PORT,HOST:PORT/NAME`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -97,7 +97,7 @@ impl FromStr for Address {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// There is an `@`, before which other addresses have user and password. Here they don't belong into the address.
+    /// The address has an `@`, before which other addresses have user and password. Here they are options.
     #[error("an address of etcd has no user and no password, and so no `@`")]
     Credentials,
     /// It does not begin with `etcd://`.
@@ -109,7 +109,7 @@ pub enum AddressError {
     /// One server is there twice.
     #[error("{0} is there twice")]
     Twice(Endpoint),
-    /// There are more servers than a client tries.
+    /// The address names more servers than a client tries.
     #[error("{0} servers are more than {MAX_ENDPOINTS}")]
     TooMany(usize),
     /// The name is missing, or has other characters.

@@ -28,7 +28,7 @@ const MAX_WORDS: usize = 300;
 /// The header by which a server that has no leader says so at once, instead of when its patience is over.
 const NEEDS_LEADER: &str = "grpc-metadata-hasleader";
 
-/// What a request does.
+/// The effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Nothing, or the same again if it is sent twice.
@@ -45,7 +45,7 @@ enum Form {
     Stream,
 }
 
-/// What is sent.
+/// The content of a request.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
     path: &'a str,
@@ -81,7 +81,7 @@ struct Shared {
     tokens: Tokens,
 }
 
-/// What became of a request at one server.
+/// The outcome of a request at one server.
 #[derive(Debug)]
 pub(crate) enum Attempt {
     /// It certainly was not carried out there.

@@ -1,4 +1,4 @@
-//! What a client has to know: servers, time limits, certificates, user and password.
+//! The configuration of a client: servers, time limits, certificates, user and password.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

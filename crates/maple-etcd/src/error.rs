@@ -31,14 +31,14 @@ pub enum EtcdError {
         /// etcd's own words.
         message: String,
     },
-    /// There are more keys than the caller wants.
+    /// More keys begin so than the caller wants.
     #[error("etcd at {endpoint} has more than {at_most} keys that begin with `{}`", prefix.escape_ascii())]
     TooManyKeys {
         /// The server.
         endpoint: Endpoint,
-        /// What the keys begin with.
+        /// The prefix of the keys.
         prefix: Vec<u8>,
-        /// How many the caller wants.
+        /// The maximum that the caller wants.
         at_most: usize,
     },
 }
@@ -62,7 +62,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// What went wrong at one server.
+/// The failure at one server.
 #[derive(Debug, thiserror::Error)]
 #[error("{endpoint}: {reason}")]
 pub struct Failure {
@@ -83,7 +83,7 @@ impl Failure {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FailureReason {
-    /// There is no connection to it.
+    /// The server can't be connected to.
     #[error("can't connect: {0}")]
     Connect(std::io::Error),
     /// A file for TLS is not what it should be.
@@ -156,7 +156,7 @@ pub(crate) mod code {
     pub const DATA_LOSS: u32 = 15;
 }
 
-/// What an error that etcd sent means for the request.
+/// The meaning of an error of etcd for the request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It was refused.

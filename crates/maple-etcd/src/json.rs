@@ -33,7 +33,7 @@ pub fn number<'de, N: FromStr<Err: Display>, D: Deserializer<'de>>(from: D) -> R
     text.parse().map_err(D::Error::custom)
 }
 
-/// What every answer begins with.
+/// The beginning of every answer.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Header {

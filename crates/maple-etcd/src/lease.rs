@@ -16,7 +16,7 @@ use crate::json::{Answer, Header, number};
 pub struct LeaseId(pub i64);
 
 impl LeaseId {
-    /// No lease: a key that stays.
+    /// The absence of a lease: the key stays.
     pub const NONE: LeaseId = LeaseId(0);
 }
 
@@ -40,7 +40,7 @@ pub struct LeaseTime {
     pub lease: LeaseId,
     /// The time for which the lease is good, in whole seconds. A server may grant more than was asked.
     pub left: Duration,
-    /// What that time is counted from: the request that was answered had not been sent yet. So the lease ends later.
+    /// The start of that time: before the request was sent. So the lease ends later.
     pub since: Instant,
 }
 

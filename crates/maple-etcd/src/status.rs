@@ -1,4 +1,4 @@
-//! What one server says about itself.
+//! The status of one server, by its own account.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub struct Status {
     /// Whether this server only listens, and has no vote.
     #[serde(rename = "isLearner")]
     pub is_learner: bool,
-    /// What is wrong, in its own words, such as an alarm.
+    /// The faults that it reports, such as an alarm.
     pub errors: Vec<String>,
 }
 

@@ -83,9 +83,9 @@ impl Operation {
 pub struct Transaction {
     /// The conditions; all have to hold.
     pub compare: Vec<Compare>,
-    /// What happens if they hold.
+    /// The operations if they hold.
     pub then: Vec<Operation>,
-    /// What happens if one does not.
+    /// The operations if one does not.
     pub otherwise: Vec<Operation>,
 }
 

@@ -41,7 +41,7 @@ pub enum Change {
     },
 }
 
-/// What a watch has to say.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
     /// Changes, in the order of their revisions. Those of one revision are never in two events.
@@ -71,9 +71,9 @@ pub struct Watch {
 struct Stream {
     at: usize,
     body: Incoming,
-    /// What came after the last whole line.
+    /// The bytes after the last whole line.
     buffer: Vec<u8>,
-    /// How much of the buffer is known to have no end of a line.
+    /// The number of its bytes that are known to have no end of a line.
     searched: usize,
     /// When the server said something last.
     heard: Instant,

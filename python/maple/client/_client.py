@@ -125,7 +125,7 @@ class Client(Requests):
     # The last 24 hours. Moments are in milliseconds since 1970.
 
     def time(self) -> types.TimeAnswer:
-        """The moments that are kept, and how it went."""
+        """The moments that are kept, with the rates of that time."""
         return cast("types.TimeAnswer", self._object("GET", "/v1/time"))
 
     def time_at(self, t: int | None = None) -> types.TimeAt:
@@ -133,7 +133,7 @@ class Client(Requests):
         return cast("types.TimeAt", self._object("GET", "/v1/time/at", query=given(t=t)))
 
     def time_changes(self, start: int | None = None, end: int | None = None) -> types.TimeChanges:
-        """What is another at the moment `end` (the last one) than at `start` (the first one), and what happened
+        """What differs between the moments `start` (the first one) and `end` (the last one), and what happened
         meanwhile."""
         return cast(
             "types.TimeChanges", self._object("GET", "/v1/time/changes", query=given(**{"from": start, "to": end}))

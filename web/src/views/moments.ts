@@ -69,7 +69,7 @@ export function mapThen(then: TimeAt, gone: TimeChanges["links"]): MapAnswer {
   return {switches, links};
 }
 
-/** A part of the network that is another than before. */
+/** A part of the network that has changed. */
 export interface ChangeRow {
   readonly what: "switch" | "port" | "link" | "host";
   readonly which: string;

@@ -1,4 +1,4 @@
-// The last 24 hours: what the network was at a moment, and what is another than at an earlier one.
+// The last 24 hours: what the network was at a moment, and what differs from an earlier one.
 import {useMemo, useState} from "preact/hooks";
 
 import {address, choose, format} from "../address";
@@ -182,7 +182,7 @@ function Changes({data, names}: {readonly data: TimeChanges | undefined; readonl
   return (
     <>
       <SearchBar label="changes" one="change" count={data === undefined ? undefined : rows.length} problems={rows.filter(isLoss).length} />
-      <Table label="Changes" rows={rows} columns={columns} keyOf={(row) => `${row.what} ${row.which} ${row.how}`} wrong={changeTrouble} none="Nothing is another than at the earlier moment." />
+      <Table label="Changes" rows={rows} columns={columns} keyOf={(row) => `${row.what} ${row.which} ${row.how}`} wrong={changeTrouble} none="Nothing has changed since the earlier moment." />
     </>
   );
 }

@@ -120,7 +120,7 @@ pub enum ShowWhat {
         /// The switches, links and hosts at this moment: 15m (ago), 04:15, or 2026-11-26T04:15:11Z, in UTC
         #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"])]
         at: Option<String>,
-        /// What is another than at this moment, and what happened since
+        /// What has changed since this moment, and what happened since
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
         /// Up to this moment [default: now]

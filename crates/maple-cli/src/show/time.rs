@@ -120,7 +120,7 @@ pub fn changes(answer: &Value) -> String {
         let _ = writeln!(text, "host {}: {}, was at {was}, is at {is}", plain(&host["mac"]), plain(&host["how"]));
     }
     if text.len() == before {
-        text.push_str("nothing is another than before\n");
+        text.push_str("nothing has changed\n");
     }
     for drops in items(&answer["drops"]) {
         let (packets, switch) = (counted(number(drops, "packets"), "packet"), plain(&drops["switch"]));
@@ -217,7 +217,7 @@ mod tests {
             "other_drops": 0, "lines": [], "left_out": 0,
         });
         let head = "from 1970-01-01T00:00:01.000Z to 1970-01-01T00:00:02.000Z\n";
-        assert_eq!(changes(&nothing), format!("{head}nothing is another than before\n"));
+        assert_eq!(changes(&nothing), format!("{head}nothing has changed\n"));
         let mut all = nothing;
         all["gaps"] = json!([{ "from": AT, "to": AT + 1, "why": "stopped", "text": "the controller did not run" }]);
         all["switches"] = json!([{ "switch": "1", "how": "unreachable" }]);

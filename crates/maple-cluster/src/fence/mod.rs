@@ -24,7 +24,7 @@ const STALE: (u16, u16) = (11, 0);
 const IS_SLAVE: (u16, u16) = (1, 10);
 const EPERM: (u16, u16) = (1, 5);
 
-/// What a controller learns about its role at a switch.
+/// News about the role of a controller at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceChange {
     /// It is master, in this generation.

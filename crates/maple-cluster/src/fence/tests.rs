@@ -1,4 +1,4 @@
-//! What is asked of a switch, and what its words mean.
+//! Tests of the requests that a switch gets, and of what its answers mean.
 
 use maple_wire::msg::ErrorMsg;
 

@@ -22,7 +22,7 @@ use crate::view::{Change, View};
 /// A moment, as the time since some fixed one. The member never asks what time it is.
 pub type Time = Duration;
 
-/// What a member is told when it is created.
+/// The options of a member.
 #[derive(Clone, Debug)]
 pub struct MemberOptions {
     /// The cluster's name.
@@ -39,7 +39,7 @@ pub struct MemberOptions {
     pub step_down: Duration,
 }
 
-/// What a member wants of its owner.
+/// A request of a member to its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Create a lease of this time. [`Event::Granted`] or [`Event::LeaseFailed`] follows.
@@ -88,21 +88,21 @@ pub enum Action {
     NameTaken,
 }
 
-/// What a member is told.
+/// An event that a member handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The time that [`Member::wakes_at`] said has come.
     Woken,
-    /// There is a lease.
+    /// The lease was granted.
     Granted {
         /// Its number.
         lease: i64,
-        /// How long it is good from when it was asked for.
+        /// The time for which it holds, from when it was asked for.
         good_for: Duration,
     },
     /// The lease was renewed.
     Kept {
-        /// How long it is good from when it was asked for.
+        /// The time for which it holds, from when it was asked for.
         good_for: Duration,
     },
     /// The lease has ended.
@@ -147,7 +147,7 @@ pub enum Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lease {
-    /// There is none; ask for one at this time.
+    /// Without a lease; one is asked for at this time.
     None(Time),
     /// It was asked for at this time.
     Asked(Time),
@@ -155,7 +155,7 @@ enum Lease {
     Held { lease: i64, ends: Time, renew: Time, asked: Option<Time> },
 }
 
-/// What the store is asked.
+/// The request that the store has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Read,
@@ -178,7 +178,7 @@ pub struct Member {
     is_current: bool,
     /// The open request, with the lease that the member had when it was sent.
     open: Option<(Request, Option<i64>)>,
-    /// No request is sent before this time, after one failed.
+    /// The earliest time of the next request, after one failed.
     quiet_until: Time,
     /// The generation in which this member is master, since it was told so.
     own_generation: Option<u64>,
@@ -186,7 +186,7 @@ pub struct Member {
     suspect: Option<u64>,
     /// Whether it is to give the mastership up.
     steps_down: bool,
-    /// Until this time it leaves the mastership to others.
+    /// The time until which others may become master first.
     yields_until: Time,
     /// Whether it was reported that the name is taken.
     is_name_taken: bool,

@@ -4,7 +4,7 @@ use std::str;
 
 use crate::keys::Record;
 
-/// What the head says.
+/// The content of the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     /// The generation of the master that wrote it.

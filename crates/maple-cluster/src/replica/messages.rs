@@ -1,4 +1,4 @@
-//! What a copy of the tracked state is told, and what it wants.
+//! The messages to and from a copy of the tracked state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub const MAX_ROWS: usize = 127;
 /// The maximum number of bytes of the rows of one commit, keys included. etcd takes 1.5 MiB with all that is around them.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// How a copy deals with the store.
+/// The settings of a copy.
 #[derive(Clone, Debug)]
 pub struct ReplicaOptions {
     /// The cluster's name.
@@ -32,7 +32,7 @@ pub struct ReplicaOptions {
 pub struct CommitRows {
     /// The version of the state that it makes. Later ones have greater versions.
     pub version: u64,
-    /// What it changes: at most [`MAX_ROWS`] rows and [`MAX_BYTES`] bytes.
+    /// Its changes: at most [`MAX_ROWS`] rows and [`MAX_BYTES`] bytes.
     pub rows: ChangedRows,
 }
 
@@ -51,7 +51,7 @@ pub struct StateBatch {
     pub rows: ChangedRows,
 }
 
-/// What a copy wants of its owner.
+/// A request of a copy to its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaAction {
     /// Read all keys with a prefix. [`ReplicaEvent::Read`] or [`ReplicaEvent::Failed`] follows.
@@ -101,7 +101,7 @@ pub enum Gate {
     StoreAway,
 }
 
-/// What a copy is told.
+/// An event that a copy handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaEvent {
     /// The time that [`crate::Replica::wakes_at`] said has come.

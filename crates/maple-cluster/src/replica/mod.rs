@@ -48,12 +48,12 @@ pub use messages::{
     ChangedRows, CommitRows, Gate, MAX_BYTES, MAX_ROWS, ReplicaAction, ReplicaEvent, ReplicaOptions, StateBatch,
 };
 
-/// What is known of the store's state.
+/// The knowledge of the store's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Copy {
     /// Nothing: read everything.
     Unknown,
-    /// There is no state yet, or not all of it; the revision of the head, 0 if there is none.
+    /// The state is not there yet, or not all of it. The revision is that of the head, 0 without one.
     None(u64),
     /// The owner has the rows of the head with this revision.
     At(u64),
@@ -83,7 +83,7 @@ enum Role {
     Deposed,
 }
 
-/// What waits to be sent, in order.
+/// The writes that wait to be sent, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Waiting {
     /// The latest commit that it has; none if it is of the first state.
@@ -95,7 +95,7 @@ struct Waiting {
     completes: bool,
 }
 
-/// What the store is asked.
+/// The request that the store has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplicaRequest {
     ReadAll,
@@ -112,7 +112,7 @@ pub struct Replica {
     copy: Copy,
     is_watching: bool,
     open: Option<ReplicaRequest>,
-    /// No request is sent before this time, after one failed.
+    /// The earliest time of the next request, after one failed.
     quiet_until: Time,
     queue: VecDeque<Waiting>,
     /// The batch whose outcome is not known, with its head and the latest commit that it has.
@@ -122,7 +122,7 @@ pub struct Replica {
     /// Whether the store did not answer the latest batch.
     is_stalled: bool,
     store_answers: bool,
-    /// What the owner was told last.
+    /// The news that the owner had last.
     gate: Gate,
     /// The generation in which the owner was told to lead.
     reported: Option<u64>,

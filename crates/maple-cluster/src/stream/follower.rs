@@ -9,7 +9,7 @@ use super::{StreamLimits, StreamPosition, StreamQuestion, StreamedPart};
 pub struct StreamCopy {
     /// The latest generation of the master.
     pub generation: u64,
-    /// How far the copy is.
+    /// The position of the copy.
     pub position: StreamPosition,
     /// The rows.
     pub rows: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -17,7 +17,7 @@ pub struct StreamCopy {
     pub(super) bytes: usize,
 }
 
-/// What a part has brought.
+/// The content of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamNews {
     /// Nothing: it is not the answer to the latest question, or of a former master.
@@ -26,7 +26,7 @@ pub enum StreamNews {
     Partial,
     /// All that was missing of a copy, which takes the place of an earlier one.
     Whole,
-    /// What has changed since.
+    /// The changes since then.
     Changes,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Display for StreamError {
 
 impl std::error::Error for StreamError {}
 
-/// What a standby has of the master's rows.
+/// The copy that a standby has of the master's rows.
 #[derive(Clone, Debug)]
 pub struct StreamFollower {
     limits: StreamLimits,

@@ -54,7 +54,7 @@ pub struct StreamLimits {
     pub part: usize,
 }
 
-/// How far a copy is.
+/// The position of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamPosition {
     /// The life of the source.
@@ -70,7 +70,7 @@ pub struct StreamPosition {
 pub struct StreamQuestion {
     /// Its number, which no other question of this standby has.
     pub number: u64,
-    /// Where its copies are, the one that it would rather continue first.
+    /// The positions of its copies; the one that it prefers to continue comes first.
     pub positions: Vec<StreamPosition>,
 }
 

@@ -134,7 +134,7 @@ fn a_part_that_contradicts_itself_or_the_copy_is_refused() {
     assert_eq!(refused(|part| part.number = 0), Ok(StreamNews::Ignored));
 }
 
-/// What is changed on the way from a source to a follower, so that the test has something to find.
+/// A fault on the way from a source to a follower, so that the test has something to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plant {
     LosesDeletions,
@@ -174,7 +174,7 @@ struct Net {
     master: usize,
     generation: u64,
     is_calm: bool,
-    /// How often a copy became whole, a row came, and somebody took over with a copy.
+    /// The numbers of copies that became whole, of rows that came, and of take-overs with a copy.
     counts: [u64; 3],
 }
 

@@ -129,12 +129,12 @@ pub enum Show {
     Dropped(#[schemars(range(min = 1, max = KEPT_MINUTES))] u64),
     /// Packets as they enter, with one answer for each, until the client closes.
     Live(Live),
-    /// The moments of the last 24 hours that are kept, and how it went.
+    /// The moments of the last 24 hours that are kept, with the rates of that time.
     Time,
     /// The network at a moment, in milliseconds since 1970; `null` means as it is kept now.
     #[serde(rename = "time_at")]
     TimeAt(Option<u64>),
-    /// What is another at one moment than at an earlier one, and what happened between them.
+    /// What differs between two moments, and what happened between them.
     #[serde(rename = "time_changes")]
     TimeChanges(TimeSpan),
     /// The latest lines of the log as an array. With `true` each is an answer of its own, and new lines follow.

@@ -16,7 +16,7 @@
 //! continues. There is a deadline for each phase of the handshake and for each request. If the switch is silent and no
 //! request is open, the session sends an echo request, which has a deadline too.
 //!
-//! A session of a controller that is one of several has a phase more, in which it is a standby (`roles.rs`).
+//! In a cluster, a session has one more phase, in which it is a standby (`roles.rs`).
 //!
 //! Transaction ids below [`ENGINE_XIDS`] belong to the session; the engine and handlers use the others.
 

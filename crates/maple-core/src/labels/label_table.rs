@@ -326,24 +326,24 @@ impl LabelTable {
     }
 
     /// Refuses a label whose rule the switch refused or has no capacity for.
-    pub fn deny(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
+    pub fn refuse_with_rule(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         if let Some(key) = self.by_serial.get(&serial).copied() {
-            self.take_rule(key, why, out);
+            self.refuse_and_delete(key, why, out);
         }
     }
 
     /// Refuses a label because the switch is full: the label's rule does not fit, or something else that was to be sent
     /// with it. A label whose rule is confirmed may be in use, and stays.
-    pub fn turn_away(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
+    pub fn refuse_unless_confirmed(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         let is_there =
             |key: &&LabelKey| self.labels.get(key).is_some_and(|label| matches!(label.state, LabelState::Confirmed(_)));
         if let Some(key) = self.by_serial.get(&serial).filter(|key| !is_there(key)).copied() {
-            self.take_rule(key, why, out);
+            self.refuse_and_delete(key, why, out);
         }
     }
 
     /// Withdraws a label. Its rule stays until no holder sends packets under it.
-    pub fn revoke(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
+    pub fn refuse_keeping_rule(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         if let Some(key) = self.by_serial.get(&serial).copied() {
             self.refuse(key, why, out);
         }
@@ -354,12 +354,12 @@ impl LabelTable {
         let all = LabelKey { port: Some(port), id: 0 }..=LabelKey { port: Some(port), id: u16::MAX };
         let keys: Vec<LabelKey> = self.labels.range(all).map(|(key, _)| *key).collect();
         for key in keys {
-            self.take_rule(key, Refusal::Gone(self.switch), out);
+            self.refuse_and_delete(key, Refusal::Gone(self.switch), out);
         }
     }
 
     /// Refuses a label, and deletes its rule immediately.
-    fn take_rule(&mut self, key: LabelKey, why: Refusal, out: &mut Vec<LabelEffect>) {
+    fn refuse_and_delete(&mut self, key: LabelKey, why: Refusal, out: &mut Vec<LabelEffect>) {
         self.refuse(key, why, out);
         let Some(label) = self.labels.get_mut(&key) else { return };
         label.state = match &label.state {
@@ -388,30 +388,30 @@ impl LabelTable {
     /// Takes the changes of rules since the last call. `cookie` makes a cookie from the number that stands in place of
     /// a leaf. Rules of different labels match different packets, so any order is safe.
     pub fn take_changes(&mut self, cookie: impl Fn(u64) -> u64) -> LabelRuleChanges {
-        let mut unmade = LabelRuleChanges::default();
+        let mut taken = LabelRuleChanges::default();
         for key in std::mem::take(&mut self.touched) {
             let rule = self.rule(key, &cookie);
             let Some(label) = self.labels.get_mut(&key) else { continue };
             match &mut label.state {
                 LabelState::Waiting => {
                     let Some(rule) = rule.filter(|_| label.refused.is_none()) else { continue };
-                    unmade.changes.push(Change::Add(rule.clone()));
-                    unmade.confirms.push(label.serial);
+                    taken.changes.push(Change::Add(rule.clone()));
+                    taken.confirms.push(label.serial);
                     label.state = LabelState::Sent(rule);
                 }
                 LabelState::Leaving(rule) => {
-                    unmade.changes.push(Change::Delete(rule.clone()));
-                    unmade.confirms.push(label.serial);
+                    taken.changes.push(Change::Delete(rule.clone()));
+                    taken.confirms.push(label.serial);
                 }
-                LabelState::Denied(rule) => unmade.changes.extend(rule.take().map(Change::Delete)),
+                LabelState::Denied(rule) => taken.changes.extend(rule.take().map(Change::Delete)),
                 // The classifier changes for this label.
                 LabelState::Confirmed(_) if self.awaited.contains_key(&label.serial) => {
-                    unmade.confirms.push(label.serial)
+                    taken.confirms.push(label.serial)
                 }
                 LabelState::Sent(_) | LabelState::Confirmed(_) => {}
             }
         }
-        unmade
+        taken
     }
 
     /// Reports whether [`LabelTable::take_changes`] has something to do.

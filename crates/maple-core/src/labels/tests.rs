@@ -452,7 +452,7 @@ fn a_label_that_is_in_use_stays_where_there_is_no_room_for_what_goes_with_a_furt
     world.post();
     ask(&mut world, 2, 21);
     let serial = world.switches[&Dpid(1)].labels.installed().next().expect("there is one");
-    world.with(Dpid(1), |switch, _, out| switch.labels.turn_away(serial, Refusal::Full(Dpid(1)), out));
+    world.with(Dpid(1), |switch, _, out| switch.labels.refuse_unless_confirmed(serial, Refusal::Full(Dpid(1)), out));
     world.post();
     assert!(world.is_ready(1) && world.refused == 0);
     world.follow(Dpid(1));

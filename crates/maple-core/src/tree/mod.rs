@@ -239,7 +239,7 @@ impl Tree {
         self.leaves.is_empty()
     }
 
-    /// Returns a number that is another one after each edit.
+    /// Returns a number that changes with each edit.
     pub(crate) fn edits(&self) -> u64 {
         self.edits
     }

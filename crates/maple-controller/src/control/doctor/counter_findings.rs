@@ -47,7 +47,7 @@ const SIGNS: &[TroubleSign] = &[
         id: FindingId::HandshakesFail,
         counters: &["of_malformed"],
         without: &[],
-        what: "connections ended because of messages that are no OpenFlow",
+        what: "connections ended because of messages that are not OpenFlow",
         consequence: "whatever connects there is not served, or a switch has to connect again",
         mend: "maple show errors",
     },

@@ -19,7 +19,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::problem::Problem;
-use super::sessions::{CSRF, Session, Sessions, cookie, cookie_name};
+use super::sessions::{BrowserSession, CSRF, Sessions, cookie, cookie_name};
 use super::tokens::{Token, TokenDigest, TokenFile};
 use super::wrong_tokens::Failures;
 use crate::control::Handle;
@@ -78,7 +78,7 @@ pub(super) enum Credential {
     /// A token.
     Token(TokenDigest),
     /// The cookie of a session.
-    Session(Box<Session>),
+    Session(Box<BrowserSession>),
 }
 
 impl Access {
@@ -137,7 +137,7 @@ impl Access {
     }
 
     /// Returns the session that a cookie names, with its token, if both are still good.
-    fn session(&self, tokens: &TokenFile, secret: &str) -> Option<(Token, Session)> {
+    fn session(&self, tokens: &TokenFile, secret: &str) -> Option<(Token, BrowserSession)> {
         let session = self.sessions.find(secret, Instant::now())?;
         Some((tokens.of_digest(&session.token, self.handle.operations().files())?, session))
     }

@@ -27,8 +27,8 @@ use super::super::schema::schema;
 use super::super::socket::MAX_REQUEST;
 use super::access::{Access, Client, Role};
 use super::columns::Columns;
-use super::connections::{Connection, InProgress};
-use super::events::Events;
+use super::connections::{HttpConnection, InProgress};
+use super::events::EventStreams;
 use super::lanes::{Lane, Lanes};
 use super::list::Page;
 use super::list_text::ListText;
@@ -104,7 +104,7 @@ pub(super) struct Api {
     pub schema: Value,
     /// The description of the API.
     openapi: Vec<u8>,
-    pub events: Arc<Events>,
+    pub events: Arc<EventStreams>,
     scrape: Scrape,
     /// The time that a client may take to send the body of a request.
     body_deadline: Duration,
@@ -112,7 +112,13 @@ pub(super) struct Api {
 
 impl Api {
     /// Creates the API of a controller.
-    pub fn new(handle: Handle, access: Access, events: Arc<Events>, scrape: Scrape, body_deadline: Duration) -> Api {
+    pub fn new(
+        handle: Handle,
+        access: Access,
+        events: Arc<EventStreams>,
+        scrape: Scrape,
+        body_deadline: Duration,
+    ) -> Api {
         let schema = schema();
         let openapi = openapi(&schema).to_string().into_bytes();
         Api { handle, access, lanes: Lanes::new(), schema, openapi, events, scrape, body_deadline }
@@ -132,7 +138,7 @@ pub(super) fn router(api: Arc<Api>, ryu: bool) -> Router {
         type InPath = Result<RawPathParams, RawPathParamsRejection>;
         let handler = move |State(api): State<Arc<Api>>,
                             Extension(peer): Extension<Peer>,
-                            Extension(connection): Extension<Arc<Connection>>,
+                            Extension(connection): Extension<Arc<HttpConnection>>,
                             in_path: InPath,
                             request: Request| async move {
             serve(api, route, peer, connection, in_path, request)
@@ -162,7 +168,7 @@ async fn describe(
 async fn follow(
     State(api): State<Arc<Api>>,
     Extension(Peer(peer)): Extension<Peer>,
-    Extension(connection): Extension<Arc<Connection>>,
+    Extension(connection): Extension<Arc<HttpConnection>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
@@ -185,7 +191,7 @@ async fn follow(
 async fn measure(
     State(api): State<Arc<Api>>,
     Extension(Peer(peer)): Extension<Peer>,
-    Extension(connection): Extension<Arc<Connection>>,
+    Extension(connection): Extension<Arc<HttpConnection>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (_, head) = admitted(&api, peer, request)?;
@@ -262,7 +268,7 @@ async fn serve(
     api: Arc<Api>,
     route: &'static Route,
     Peer(peer): Peer,
-    connection: Arc<Connection>,
+    connection: Arc<HttpConnection>,
     in_path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<Response, Problem> {

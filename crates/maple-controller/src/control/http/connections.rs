@@ -100,7 +100,7 @@ pub(super) async fn accept(
         let listed = Arc::clone(&connections);
         let of_task = Arc::clone(&connection);
         let task = tokio::spawn(async move {
-            let _listed = Listed { all: listed, own: of_task };
+            let _listed = ListedConnection { all: listed, own: of_task };
             work.await;
         });
         // Nothing else sets it.
@@ -111,13 +111,13 @@ pub(super) async fn accept(
 /// The connections, oldest first.
 #[derive(Debug)]
 pub(super) struct Connections {
-    all: Mutex<VecDeque<Arc<Connection>>>,
+    all: Mutex<VecDeque<Arc<HttpConnection>>>,
     most: usize,
 }
 
 /// One connection.
 #[derive(Debug, Default)]
-pub(super) struct Connection {
+pub(super) struct HttpConnection {
     task: OnceLock<AbortHandle>,
     /// The number of requests that are being answered.
     requests: AtomicUsize,
@@ -127,7 +127,7 @@ pub(super) struct Connection {
     is_unread: AtomicBool,
 }
 
-impl Connection {
+impl HttpConnection {
     /// Reports whether a request is being answered, or its answer waits to be read.
     fn is_answering(&self) -> bool {
         self.requests.load(Ordering::Relaxed) > 0 || self.is_unread.load(Ordering::Relaxed)
@@ -149,22 +149,22 @@ impl Connections {
         Connections { all: Mutex::default(), most }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Connection>>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<HttpConnection>>> {
         self.all.lock()
     }
 
     /// Lists a new connection. If there are too many, another one gives way, and without such a one the new one does.
-    fn admit(&self) -> Option<Arc<Connection>> {
+    fn admit(&self) -> Option<Arc<HttpConnection>> {
         let mut all = self.lock();
         if all.len() >= self.most {
             // What nobody reads gives way too, or those who read nothing would keep the others out.
-            let is_unread = |one: &Arc<Connection>| one.has_nothing_in_progress();
+            let is_unread = |one: &Arc<HttpConnection>| one.has_nothing_in_progress();
             let idle = all.iter().position(|one| one.is_idle()).or_else(|| all.iter().position(is_unread))?;
             if let Some(task) = all.remove(idle).as_ref().and_then(|gone| gone.task.get()) {
                 task.abort();
             }
         }
-        let connection = Arc::new(Connection::default());
+        let connection = Arc::new(HttpConnection::default());
         all.push_back(Arc::clone(&connection));
         Some(connection)
     }
@@ -183,12 +183,12 @@ impl Connections {
 }
 
 /// A connection in the list. Dropping this takes it out.
-struct Listed {
+struct ListedConnection {
     all: Arc<Connections>,
-    own: Arc<Connection>,
+    own: Arc<HttpConnection>,
 }
 
-impl Drop for Listed {
+impl Drop for ListedConnection {
     fn drop(&mut self) {
         self.all.lock().retain(|one| !Arc::ptr_eq(one, &self.own));
     }
@@ -197,22 +197,22 @@ impl Drop for Listed {
 /// A request that is being answered, or a stream. Dropping this ends it.
 #[derive(Debug)]
 pub(super) struct InProgress {
-    connection: Arc<Connection>,
-    count: fn(&Connection) -> &AtomicUsize,
+    connection: Arc<HttpConnection>,
+    count: fn(&HttpConnection) -> &AtomicUsize,
 }
 
 impl InProgress {
     /// Begins to answer a request.
-    pub fn answer(connection: &Arc<Connection>) -> InProgress {
+    pub fn answer(connection: &Arc<HttpConnection>) -> InProgress {
         InProgress::begin(connection, |connection| &connection.requests)
     }
 
     /// Begins a stream, which only the client ends.
-    pub fn stream(connection: &Arc<Connection>) -> InProgress {
+    pub fn stream(connection: &Arc<HttpConnection>) -> InProgress {
         InProgress::begin(connection, |connection| &connection.streams)
     }
 
-    fn begin(connection: &Arc<Connection>, count: fn(&Connection) -> &AtomicUsize) -> InProgress {
+    fn begin(connection: &Arc<HttpConnection>, count: fn(&HttpConnection) -> &AtomicUsize) -> InProgress {
         count(connection).fetch_add(1, Ordering::Relaxed);
         InProgress { connection: Arc::clone(connection), count }
     }
@@ -228,7 +228,7 @@ impl Drop for InProgress {
 #[derive(Clone, Debug)]
 struct ClientEnd {
     peer: SocketAddr,
-    connection: Arc<Connection>,
+    connection: Arc<HttpConnection>,
     deadlines: HttpDeadlines,
 }
 
@@ -276,14 +276,14 @@ async fn speak<T: AsyncRead + AsyncWrite + Unpin>(stream: T, client: ClientEnd, 
 /// A stream whose writing fails when the other end reads nothing for too long.
 struct Stalling<T> {
     stream: T,
-    connection: Arc<Connection>,
+    connection: Arc<HttpConnection>,
     most: Duration,
     /// The end of the write's time; `None` while there is room to write.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Stalling<T> {
-    fn new(stream: T, connection: Arc<Connection>, most: Duration) -> Stalling<T> {
+    fn new(stream: T, connection: Arc<HttpConnection>, most: Duration) -> Stalling<T> {
         Stalling { stream, connection, most, deadline: None }
     }
 

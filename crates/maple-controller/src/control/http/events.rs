@@ -58,10 +58,10 @@ struct Event {
 
 /// The newest events.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct EventStreams {
     /// The number of the run in ids.
     run: String,
-    ring: Mutex<Ring>,
+    ring: Mutex<LatestEvents>,
     /// The number of the next event, for those who wait for it.
     next: watch::Sender<u64>,
     readers: Arc<AtomicUsize>,
@@ -69,7 +69,7 @@ pub(super) struct Events {
 }
 
 #[derive(Debug, Default)]
-struct Ring {
+struct LatestEvents {
     kept: VecDeque<Event>,
     next: u64,
 }
@@ -94,16 +94,16 @@ impl Commits {
 
 /// The next part of a reader's stream.
 #[derive(Debug, PartialEq, Eq)]
-struct Part {
+struct StreamPart {
     text: String,
     next: u64,
 }
 
-impl Events {
+impl EventStreams {
     /// Creates a ring without events for a run with this number.
-    pub fn new(run: u64) -> Events {
+    pub fn new(run: u64) -> EventStreams {
         let (next, _) = watch::channel(0);
-        Events {
+        EventStreams {
             run: format!("{run:016x}"),
             ring: Mutex::default(),
             next,
@@ -141,7 +141,7 @@ impl Events {
         self.add("log", &log_line(entry));
     }
 
-    /// Ends [`Events::follow`], and all streams.
+    /// Ends [`EventStreams::follow`], and all streams.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.next.send_modify(|_| {});
@@ -178,7 +178,7 @@ impl Events {
         self.next.send_replace(next);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ring> {
+    fn lock(&self) -> MutexGuard<'_, LatestEvents> {
         self.ring.lock()
     }
 
@@ -188,7 +188,7 @@ impl Events {
     /// # Errors
     /// [`Problem`] if there are too many readers.
     pub fn stream(
-        self: &Arc<Events>,
+        self: &Arc<EventStreams>,
         last: Option<&str>,
         in_progress: InProgress,
         is_good: Box<dyn Fn() -> bool + Send>,
@@ -197,7 +197,7 @@ impl Events {
         let (first, next) = self.begin(last);
         let news = self.news();
         let (events, has_ended) = (Arc::clone(self), false);
-        let reader = Reader { events, news, next, first, is_good, has_ended, _held: (counted, in_progress) };
+        let reader = StreamReader { events, news, next, first, is_good, has_ended, _held: (counted, in_progress) };
         let parts = stream::unfold(reader, |mut reader| async move {
             let text = reader.next_part().await?;
             Some((Ok::<_, Infallible>(Bytes::from(text)), reader))
@@ -221,18 +221,18 @@ impl Events {
     }
 
     /// Returns events from this number on, or that they are gone.
-    fn after(&self, next: u64) -> Part {
+    fn after(&self, next: u64) -> StreamPart {
         let ring = self.lock();
         let oldest = ring.next - ring.kept.len() as u64;
         if next < oldest {
-            return Part { text: self.missed(Some(oldest - next), oldest), next: oldest };
+            return StreamPart { text: self.missed(Some(oldest - next), oldest), next: oldest };
         }
         let (mut text, mut number) = (String::new(), next);
         for Event { kind, data } in ring.kept.iter().skip((next - oldest) as usize).take(PART) {
             text += &format!("id: {}\nevent: {kind}\ndata: {data}\n\n", self.id(number + 1));
             number += 1;
         }
-        Part { text, next: number }
+        StreamPart { text, next: number }
     }
 
     /// Says that events before this number are gone: how many, if that is known.
@@ -252,8 +252,8 @@ fn missing(count: Option<u64>) -> Value {
 }
 
 /// One reader's place among the events.
-struct Reader {
-    events: Arc<Events>,
+struct StreamReader {
+    events: Arc<EventStreams>,
     news: watch::Receiver<u64>,
     /// The number of the event that comes next.
     next: u64,
@@ -265,7 +265,7 @@ struct Reader {
     _held: (CountedReader, InProgress),
 }
 
-impl Reader {
+impl StreamReader {
     /// Waits for what comes next; `None` ends the stream.
     async fn next_part(&mut self) -> Option<String> {
         if self.has_ended {
@@ -335,7 +335,7 @@ mod tests {
     use crate::log::Level;
 
     /// Reads all events from a number on: their numbers, and how many were missed.
-    fn read(events: &Events, mut next: u64) -> (Vec<u64>, u64) {
+    fn read(events: &EventStreams, mut next: u64) -> (Vec<u64>, u64) {
         let (mut numbers, mut missed) = (Vec::new(), 0);
         while next < events.lock().next {
             let part = events.after(next);
@@ -357,7 +357,7 @@ mod tests {
 
         #[test]
         fn a_reader_gets_each_event_or_is_told_that_it_missed_it(count in 0u64..3000, from in 0u64..3000) {
-            let (events, from) = (Events::new(1), from.min(count));
+            let (events, from) = (EventStreams::new(1), from.min(count));
             (0..count).for_each(|number| events.add("log", &json!({ "number": number })));
             let (numbers, missed) = read(&events, from);
             let expected: Vec<u64> = (from.max(count.saturating_sub(KEPT as u64))..count).collect();
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_log_that_are_gone_are_told() {
-        let events = Events::new(1);
+        let events = EventStreams::new(1);
         let line = |number| LogEntry {
             number,
             time: SystemTime::UNIX_EPOCH,
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn ids_of_another_run_or_of_the_future_cannot_be_resumed() {
-        let events = Events::new(7);
+        let events = EventStreams::new(7);
         (0..3).for_each(|number| events.add("log", &json!({ "number": number })));
         assert_eq!(events.begin(Some("0000000000000007-2")), (String::new(), 2));
         for other in ["0000000000000007-4", "0000000000000008-2", "2", ""] {

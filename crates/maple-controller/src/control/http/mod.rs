@@ -46,7 +46,7 @@ use self::access::Access;
 use self::api::{Api, router};
 use self::connections::Connections;
 pub use self::connections::HttpDeadlines;
-use self::events::Events;
+use self::events::EventStreams;
 pub use self::page::HAS_PAGE;
 pub(crate) use self::scrape::{MetricsServer, Scrape, ScrapeError};
 use self::server::Server;
@@ -97,7 +97,7 @@ pub enum HttpError {
 
 /// A running HTTP API. Dropping it ends it.
 pub(crate) struct HttpServer {
-    events: Arc<Events>,
+    events: Arc<EventStreams>,
     /// The thread that reads what becomes events.
     follower: Option<JoinHandle<()>>,
     server: Server,
@@ -120,7 +120,7 @@ impl HttpServer {
         let has_tls = options.tls.is_some();
         let (sessions, failures) = (Sessions::default(), Failures::default());
         let access = Access { tokens, sessions, is_loopback, has_tls, failures, handle: handle.clone() };
-        let events = Arc::new(Events::new(u64::from_le_bytes(random()?)));
+        let events = Arc::new(EventStreams::new(u64::from_le_bytes(random()?)));
         let api = Api::new(handle.clone(), access, Arc::clone(&events), scrape, options.deadlines.body);
         let routes = router(Arc::new(api), options.ryu);
         let connections = Connections::new(MAX_CONNECTIONS);

@@ -161,7 +161,7 @@ pub(super) const ROUTES: &[Route] = &[
         .with(|_| Value::Bool(false))
         .rows(&["number"])
         .in_memory(),
-    Route::get("/v1/time", "show.time", "The moments that are kept, and how it went"),
+    Route::get("/v1/time", "show.time", "The moments that are kept, with the rates of that time"),
     Route::get("/v1/time/at", "show.time_at", "The network at a moment; without one, as it is kept now")
         .with(|given| given.moment("t"))
         .query(&[("t", QueryKind::Moment)])
@@ -169,7 +169,7 @@ pub(super) const ROUTES: &[Route] = &[
     Route::get(
         "/v1/time/changes",
         "show.time_changes",
-        "What is another at one moment than at an earlier one, and what happened between them",
+        "What differs between two moments, and what happened between them",
     )
     .with(|given| json!({ "from": given.moment("from"), "to": given.moment("to") }))
     .query(&[("from", QueryKind::Moment), ("to", QueryKind::Moment)])

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::queries::LateShard;
 use super::api::{failed, wrong_method};
-use super::connections::{Connection, Connections, HttpDeadlines, InProgress};
+use super::connections::{Connections, HttpConnection, HttpDeadlines, InProgress};
 use super::problem::Problem;
 use super::server::Server;
 
@@ -64,7 +64,7 @@ impl MetricsServer {
 /// Returns the router that has metrics only.
 fn router(scrape: Scrape) -> Router {
     let turn = Arc::new(Semaphore::new(1));
-    let measure = move |Extension(connection): Extension<Arc<Connection>>, headers: HeaderMap| async move {
+    let measure = move |Extension(connection): Extension<Arc<HttpConnection>>, headers: HeaderMap| async move {
         let _in_progress = InProgress::answer(&connection);
         let permit = turn.acquire_owned().await.map_err(|_| Problem::busy("the server ends"))?;
         answer(&scrape, &headers, permit).await.map(|(kind, text)| response_of(kind, text.into()))

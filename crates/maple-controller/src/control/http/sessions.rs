@@ -31,7 +31,7 @@ pub(super) const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");
 
 /// A session.
 #[derive(Clone, Debug)]
-pub(super) struct Session {
+pub(super) struct BrowserSession {
     /// The digest of what the cookie has.
     id: [u8; 32],
     /// The token that began it.
@@ -43,7 +43,7 @@ pub(super) struct Session {
 
 /// The sessions that have begun, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(Mutex<VecDeque<Session>>);
+pub(super) struct Sessions(Mutex<VecDeque<BrowserSession>>);
 
 impl Sessions {
     /// Begins a session for a token. Returns what the cookie has.
@@ -52,7 +52,7 @@ impl Sessions {
     /// The system's, if it gives no random bytes.
     pub fn begin(&self, token: TokenDigest, now: Instant) -> std::io::Result<String> {
         let (secret, csrf) = (hex::encode(random::<32>()?), hex::encode(random::<16>()?));
-        let session = Session { id: id(&secret), token, csrf, ends: now + LIFETIME };
+        let session = BrowserSession { id: id(&secret), token, csrf, ends: now + LIFETIME };
         let mut all = self.lock(now);
         if all.iter().filter(|one| one.token == token).count() == MAX_OF_TOKEN {
             let oldest = all.iter().position(|one| one.token == token);
@@ -66,24 +66,24 @@ impl Sessions {
     }
 
     /// Returns the session of a cookie. All sessions are compared, each in the same time.
-    pub fn find(&self, secret: &str, now: Instant) -> Option<Session> {
+    pub fn find(&self, secret: &str, now: Instant) -> Option<BrowserSession> {
         let id = id(secret);
         let all = self.lock(now);
         all.iter().fold(None, |found, one| if bool::from(one.id.ct_eq(&id)) { Some(one.clone()) } else { found })
     }
 
     /// Ends a session.
-    pub fn end(&self, session: &Session) {
+    pub fn end(&self, session: &BrowserSession) {
         self.lock(Instant::now()).retain(|one| one.id != session.id);
     }
 
     /// Reports whether a session has neither ended nor been ended.
-    pub fn has(&self, session: &Session, now: Instant) -> bool {
+    pub fn has(&self, session: &BrowserSession, now: Instant) -> bool {
         self.lock(now).iter().any(|one| one.id == session.id)
     }
 
     /// Returns the sessions that go on.
-    fn lock(&self, now: Instant) -> MutexGuard<'_, VecDeque<Session>> {
+    fn lock(&self, now: Instant) -> MutexGuard<'_, VecDeque<BrowserSession>> {
         let mut all = self.0.lock();
         while all.front().is_some_and(|oldest| oldest.ends <= now) {
             all.pop_front();
@@ -92,7 +92,7 @@ impl Sessions {
     }
 }
 
-impl Session {
+impl BrowserSession {
     /// Reports whether a request shows the session's CSRF token.
     pub fn is_shown(&self, headers: &HeaderMap) -> bool {
         headers.get(CSRF).is_some_and(|shown| bool::from(self.csrf.as_bytes().ct_eq(shown.as_bytes())))

@@ -118,7 +118,7 @@ struct PlaceReader {
     place: Arc<StatePlace>,
     news: watch::Receiver<u64>,
     /// What wakes the reader, from the moment on at which the last answer was made.
-    subscription: Option<Subscription>,
+    subscription: Option<PlaceWatch>,
     /// The digest of the last event.
     last: Option<[u8; 16]>,
     /// The time when the next answer may be made.
@@ -210,8 +210,7 @@ impl PlaceReader {
         let began = Instant::now();
         let made = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let looked =
-                Subscription::new(&api.handle, &place, is_first).map_err(|refusal| refused(&place, &refusal))?;
+            let looked = PlaceWatch::new(&api.handle, &place, is_first).map_err(|refusal| refused(&place, &refusal))?;
             let (subscription, answer) = looked;
             let text = format!("event: value\ndata: {answer}\n\n");
             let digest = SipHasher13::new().hash(text.as_bytes()).as_bytes();
@@ -236,7 +235,7 @@ fn refused(place: &StatePlace, refusal: &RequestError) -> Problem {
 }
 
 /// A wait for a change of a place. Dropping it ends the wait.
-struct Subscription {
+struct PlaceWatch {
     handle: Handle,
     /// The place, with the version of its table.
     place: StatePlace,
@@ -246,12 +245,12 @@ struct Subscription {
     waiter: Option<WaiterId>,
 }
 
-impl Subscription {
+impl PlaceWatch {
     /// Waits for a change of a place from now on. Also returns what it holds, as of this moment or a later one.
     ///
     /// # Errors
     /// [`RequestError`] if there can be no such place, and the first time also if there is none.
-    fn new(handle: &Handle, place: &StatePlace, is_first: bool) -> Result<(Subscription, Value), RequestError> {
+    fn new(handle: &Handle, place: &StatePlace, is_first: bool) -> Result<(PlaceWatch, Value), RequestError> {
         let policy = handle.policy_loaded();
         let find = if is_first { known_cell } else { cell_in_use };
         let (place, cell) = find(handle, place, "state.written")?;
@@ -267,11 +266,11 @@ impl Subscription {
             Value::Array(rows) => json!({ "rows": rows }),
             one => one,
         };
-        Ok((Subscription { handle: handle.clone(), place, policy, woken, waiter }, answer))
+        Ok((PlaceWatch { handle: handle.clone(), place, policy, woken, waiter }, answer))
     }
 }
 
-impl Drop for Subscription {
+impl Drop for PlaceWatch {
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter {
             self.handle.store().unwatch(waiter);

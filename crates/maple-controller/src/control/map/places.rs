@@ -92,26 +92,26 @@ fn cell(at: Point) -> (i64, i64) {
 
 /// A rectangle around places.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct Area {
     low: Point,
     high: Point,
 }
 
-impl Bounds {
-    fn around(points: impl IntoIterator<Item = Point>) -> Option<Bounds> {
-        points.into_iter().map(|point| Bounds { low: point, high: point }).reduce(Bounds::with)
+impl Area {
+    fn around(points: impl IntoIterator<Item = Point>) -> Option<Area> {
+        points.into_iter().map(|point| Area { low: point, high: point }).reduce(Area::with)
     }
 
-    fn with(self, other: Bounds) -> Bounds {
+    fn with(self, other: Area) -> Area {
         let low = Point { x: self.low.x.min(other.low.x), y: self.low.y.min(other.low.y) };
-        Bounds { low, high: Point { x: self.high.x.max(other.high.x), y: self.high.y.max(other.high.y) } }
+        Area { low, high: Point { x: self.high.x.max(other.high.x), y: self.high.y.max(other.high.y) } }
     }
 
-    fn moved(self, x: f64, y: f64) -> Bounds {
-        Bounds { low: self.low.plus(x, y), high: self.high.plus(x, y) }
+    fn moved(self, x: f64, y: f64) -> Area {
+        Area { low: self.low.plus(x, y), high: self.high.plus(x, y) }
     }
 
-    fn is_near(self, other: Bounds) -> bool {
+    fn is_near(self, other: Area) -> bool {
         let is_apart = |low: f64, high: f64| high + MARGIN > low;
         is_apart(self.low.x, other.high.x)
             && is_apart(other.low.x, self.high.x)
@@ -127,26 +127,26 @@ impl Bounds {
 
 /// The room that components have.
 #[derive(Debug, Default)]
-pub(super) struct Rooms(Vec<Bounds>);
+pub(super) struct Rooms(Vec<Area>);
 
 impl Rooms {
     /// Gives these places the room around them.
     pub fn add(&mut self, points: impl IntoIterator<Item = Point>) {
-        self.0.extend(Bounds::around(points));
+        self.0.extend(Area::around(points));
     }
 
     /// Finds room for these places, and returns how far they have to be moved there: beside or below what is there
     /// already, and as near to the origin as possible.
     pub fn find(&mut self, points: &[Point]) -> (f64, f64) {
-        let Some(own) = Bounds::around(points.iter().copied()) else { return (0.0, 0.0) };
-        let all = self.0.iter().copied().reduce(Bounds::with);
+        let Some(own) = Area::around(points.iter().copied()) else { return (0.0, 0.0) };
+        let all = self.0.iter().copied().reduce(Area::with);
         let Some(all) = all else {
             let centre = (-(own.low.x + own.high.x) / 2.0, -(own.low.y + own.high.y) / 2.0);
             self.0.push(own.moved(centre.0, centre.1));
             return centre;
         };
-        let beside = |other: &Bounds| (other.high.x + MARGIN - own.low.x, other.low.y - own.low.y);
-        let below = |other: &Bounds| (other.low.x - own.low.x, other.high.y + MARGIN - own.low.y);
+        let beside = |other: &Area| (other.high.x + MARGIN - own.low.x, other.low.y - own.low.y);
+        let below = |other: &Area| (other.low.x - own.low.x, other.high.y + MARGIN - own.low.y);
         let newest = self.0.iter().rev().take(TRIED_BOXES).flat_map(|other| [beside(other), below(other)]);
         let mut best = below(&all);
         for (x, y) in newest {

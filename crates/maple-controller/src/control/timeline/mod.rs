@@ -266,20 +266,20 @@ impl Timeline {
     }
 
     /// Returns what reads files for one request.
-    fn reader(&self) -> Reader<'_> {
-        Reader { timeline: self, left: Cell::new(self.patience) }
+    fn reader(&self) -> DiskReader<'_> {
+        DiskReader { timeline: self, left: Cell::new(self.patience) }
     }
 }
 
 /// Reads files for one request.
 #[derive(Debug)]
-struct Reader<'a> {
+struct DiskReader<'a> {
     timeline: &'a Timeline,
     /// The time for which the request still waits for the disk.
     left: Cell<Duration>,
 }
 
-impl Reader<'_> {
+impl DiskReader<'_> {
     /// Reads the first bytes of a segment's file.
     fn read(&self, number: u32, length: usize) -> Result<Vec<u8>, ReadError> {
         if self.left.get().is_zero() {

@@ -15,7 +15,7 @@ use super::network::{NetworkChange, NetworkThen};
 use super::span_answers::{SpanAnswer, SpanStart};
 use super::timeline_state::{ON_DISK, TimelineState};
 use super::view::{Gap, Part, ReadError, ReadFile};
-use super::{MILLISECOND, Reader, Timeline};
+use super::{DiskReader, MILLISECOND, Timeline};
 use crate::control::Handle;
 use crate::control::answer::{host, kind, location, milliseconds};
 use crate::control::doctor::quoted;
@@ -30,7 +30,7 @@ const MAX_LINES: usize = 1000;
 /// The maximum number of kinds of drops in an answer. Chosen: more than people look at; the rest is one sum.
 const MAX_DROPS: usize = 1000;
 
-/// Answers with the moments that are kept, and how it went.
+/// Answers with the moments that are kept, and the rates of that time.
 ///
 /// # Errors
 /// [`RequestError`] if there is no timeline.
@@ -115,7 +115,7 @@ fn replay_command(handle: &Handle, passed: u64) -> Option<String> {
     Some(format!("maple replay {} --until {until} --network", quoted(folder)))
 }
 
-/// Answers with what is another at one moment than at an earlier one, and what happened between them.
+/// Answers with what differs between two moments, and what happened between them.
 ///
 /// # Errors
 /// [`RequestError`] if one of the moments is not kept, or the disk is late.
@@ -308,7 +308,7 @@ impl Timeline {
     fn tried<T>(
         &self,
         part: &Part,
-        reader: &Reader<'_>,
+        reader: &DiskReader<'_>,
         of: impl FnOnce(ReadFile<'_>) -> Result<T, ReadError>,
     ) -> Result<Option<T>, Refused> {
         match of(&|number, length| reader.read(number, length)) {

@@ -18,7 +18,7 @@ pub(super) struct NetworkThen {
     pub hosts: BTreeMap<Mac, HostInfo>,
 }
 
-/// A part of the network that is another than before: what it is now; `None` if it is gone.
+/// A part of the network that has changed: what it is now; `None` if it is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum NetworkChange {
     Switch(Dpid, Option<bool>),

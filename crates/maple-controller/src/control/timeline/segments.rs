@@ -30,7 +30,7 @@ const SHORT_RUN: u64 = 600_000;
 
 /// The bounds of all segments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct SegmentBounds {
     /// The bytes of all segments.
     pub all: usize,
     /// The bytes that wait to be written.
@@ -114,7 +114,7 @@ pub(super) enum Work {
 pub(super) struct Segments {
     /// Whether there are files.
     in_files: bool,
-    bounds: Bounds,
+    bounds: SegmentBounds,
     pub all: VecDeque<Segment>,
     next: u32,
     /// The files that are not used, by number. They are left in place.
@@ -141,7 +141,7 @@ pub(super) struct EarlierSegment {
 
 impl Segments {
     /// Creates a timeline without segments.
-    pub fn new(in_files: bool, bounds: Bounds) -> Segments {
+    pub fn new(in_files: bool, bounds: SegmentBounds) -> Segments {
         let (all, unreadable, refused, deleted) = (VecDeque::new(), BTreeMap::new(), Vec::new(), Vec::new());
         Segments { in_files, bounds, all, next: 1, unreadable, refused, deleted }
     }

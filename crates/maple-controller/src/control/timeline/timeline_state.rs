@@ -13,7 +13,7 @@ use super::entry::{Begin, CountsThen, DropThen, Entry, Growth, Known, LineThen, 
 use super::follower::{FollowLimits, Follower};
 use super::network::{NetworkChange, NetworkThen};
 use super::segment_format::{MAGIC, each_entry};
-use super::segments::{Bounds, EarlierSegment, Segments, UnreadableKind};
+use super::segments::{EarlierSegment, SegmentBounds, Segments, UnreadableKind};
 use crate::control::answer::milliseconds;
 use crate::log::{Level, LogEntry};
 
@@ -32,7 +32,7 @@ const DAY: u64 = 24 * 3_600_000;
 /// The bounds of a timeline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    pub bytes: Bounds,
+    pub bytes: SegmentBounds,
     pub follow: FollowLimits,
     pub lines: Rate,
     pub drops: Rate,
@@ -40,7 +40,7 @@ pub(super) struct Limits {
 
 /// The limits with files. What comes at most in a day, networks at the beginning of segments included, is 50 MB.
 pub(super) const ON_DISK: Limits = Limits {
-    bytes: Bounds { all: 48_000_000, waiting: 8_000_000, count: 192 },
+    bytes: SegmentBounds { all: 48_000_000, waiting: 8_000_000, count: 192 },
     follow: FollowLimits {
         parts: 125_000,
         switches: Rate { burst: 200_000, refill: 20 },
@@ -52,7 +52,7 @@ pub(super) const ON_DISK: Limits = Limits {
 };
 /// The limits without files.
 pub(super) const IN_MEMORY: Limits = Limits {
-    bytes: Bounds { all: 6_000_000, waiting: 6_000_000, count: 192 },
+    bytes: SegmentBounds { all: 6_000_000, waiting: 6_000_000, count: 192 },
     follow: FollowLimits {
         parts: 20_000,
         switches: Rate { burst: 50_000, refill: 4 },

@@ -1,4 +1,4 @@
-//! The last 24 hours: what was at a moment, and what is another at a later one.
+//! The last 24 hours: what was at a moment, and what differs at a later one.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -49,7 +49,7 @@ impl FoundPath {
 impl Decisions {
     /// Answers a packet that enters the network, or has f decide it at the end of the batch.
     pub fn on_packet(&mut self, fabric: &mut Fabric, received: ReceivedPacket) {
-        match self.current_leaf(fabric, &received) {
+        match self.reconsidered_leaf(fabric, &received) {
             Some(leaf) => {
                 fabric.ctx.stats.hits += 1;
                 self.count_access_hit(leaf);
@@ -109,7 +109,7 @@ impl Decisions {
             // The host has gone, so the packet is of another leaf in the newest state.
             return self.undecided.add_misses([received]);
         };
-        let actions = self.ready_way(fabric, id, (dpid, place));
+        let actions = self.request_way(fabric, id, (dpid, place));
         let forwarding = match actions {
             Some(actions) => Some(FoundPath::ByWay(actions)),
             None => goal.ending_at(place).now(&fabric.ctx.store.snapshot()).map(FoundPath::ByController),
@@ -137,7 +137,7 @@ impl Decisions {
 
     /// Wants the way to a place. Returns its actions if the switch takes packets of this leaf along it, and all that was sent
     /// is confirmed.
-    fn ready_way(&mut self, fabric: &mut Fabric, id: LeafId, (dpid, place): (Dpid, Location)) -> Option<Vec<Action>> {
+    fn request_way(&mut self, fabric: &mut Fabric, id: LeafId, (dpid, place): (Dpid, Location)) -> Option<Vec<Action>> {
         if !fabric.switches.get_mut(&dpid)?.ingress.look_ups.want_way(place) {
             return None;
         }
@@ -169,7 +169,7 @@ impl Decisions {
             let mut distinct = BTreeSet::new();
             let (mut packets, mut later) = (Vec::new(), Vec::new());
             for received in self.undecided.take_round() {
-                if let Some(leaf) = self.current_leaf(fabric, &received) {
+                if let Some(leaf) = self.reconsidered_leaf(fabric, &received) {
                     self.count_access_hit(leaf);
                     self.send_by_leaf(fabric, leaf, received);
                 } else if distinct.insert((received.at, received.frame.clone())) {
@@ -189,7 +189,7 @@ impl Decisions {
     /// Another shard may have changed what a leaf depends on while its message is still on the way here. Such a leaf
     /// ignores what this very packet has just taught us, for example where its host is. So the leaf is reconsidered
     /// immediately, and so is the plan of its route.
-    fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
+    fn reconsidered_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
         self.follow_tables(fabric, received.at.switch);
         let leaf = fabric.switches.find_leaf(received)?;
         let dependents = [Some(leaf.into()), self.plan_of(fabric, leaf)].into_iter().flatten();

@@ -8,6 +8,7 @@ use crate::engine::messages::mail::EngineMessage;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::engine::one_switch::restoring::RESTORE_POLL;
+use crate::engine::tools::expected::Expected;
 use crate::forwarding::has_vlan;
 use crate::ids::Time;
 use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Refusal};
@@ -79,17 +80,17 @@ impl Fabric {
     /// Refuses a label, because its switch has no capacity for the rule, or refused something else that was to be sent
     /// with it. A label whose rule is confirmed stays.
     pub fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, _, out| labels.turn_away(serial, why, out));
+        self.with_labels(dpid, |labels, _, _, out| labels.refuse_unless_confirmed(serial, why, out));
     }
 
     /// Refuses a label, because its switch has refused the rule.
     pub fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, _, out| labels.deny(serial, why, out));
+        self.with_labels(dpid, |labels, _, _, out| labels.refuse_with_rule(serial, why, out));
     }
 
     /// Removes a label of a switch as soon as nothing sends packets under it.
     pub fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, _, out| labels.revoke(serial, why, out));
+        self.with_labels(dpid, |labels, _, _, out| labels.refuse_keeping_rule(serial, why, out));
     }
 
     /// Lets the labels of a switch wait for its classifier, which is made again because its ports have changed.
@@ -138,8 +139,6 @@ impl Fabric {
 
     /// Carries out what label tables and routes ask for.
     pub fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
-        // Only label tables send news to holders, and their timer names the switch.
-        let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
         for effect in effects {
             match effect {
                 LabelEffect::Ask(asked) => match self.ctx.store.snapshot().shard_of(asked.at.switch) {
@@ -149,7 +148,12 @@ impl Fabric {
                         self.tell_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
                     }
                 },
-                LabelEffect::Tell(holder, news) => self.tell_holder(from, holder, news),
+                LabelEffect::Tell(holder, news) => {
+                    // Only label tables send news to holders, and their timer names the switch.
+                    let from = if let Timer::Labels(switch) = timer { Some(switch) } else { None };
+                    let Some(from) = from.expected() else { continue };
+                    self.tell_holder(from, holder, news);
+                }
                 LabelEffect::Release { at, holder, confirmed } => {
                     self.ctx.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
                 }

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::access::Role;
 use super::api::{Api, Peer, failed, noted, response};
-use super::connections::{Connection, InProgress};
+use super::connections::{HttpConnection, InProgress};
 use super::lanes::Lane;
 use super::parameters;
 use super::problem::Problem;
@@ -80,7 +80,7 @@ pub(super) fn add_ryu(mut router: Router<Arc<Api>>) -> Router<Arc<Api>> {
         let handler =
             move |State(api): State<Arc<Api>>,
                   Extension(peer): Extension<Peer>,
-                  Extension(connection): Extension<Arc<Connection>>,
+                  Extension(connection): Extension<Arc<HttpConnection>>,
                   in_path: Result<RawPathParams, RawPathParamsRejection>,
                   request: Request| answered(api, *read, (peer, connection), in_path, request);
         router = router.route(path, get(handler));
@@ -99,7 +99,7 @@ pub(super) fn add_ryu(mut router: Router<Arc<Api>>) -> Router<Arc<Api>> {
 async fn answered(
     api: Arc<Api>,
     read: Read,
-    (Peer(peer), connection): (Peer, Arc<Connection>),
+    (Peer(peer), connection): (Peer, Arc<HttpConnection>),
     in_path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<Response, Problem> {

@@ -8,7 +8,7 @@ use super::*;
 use crate::control::timeline::entry::{CountsThen, DropThen, Entry, Growth, Known, LineThen, RatesThen, Stamped};
 use crate::control::timeline::network::NetworkChange;
 use crate::control::timeline::segment_format::encode;
-use crate::control::timeline::segments::{Bounds, EarlierSegment, Segments, UnreadableKind, Work, Written};
+use crate::control::timeline::segments::{EarlierSegment, SegmentBounds, Segments, UnreadableKind, Work, Written};
 use crate::control::timeline::timeline_state::{IN_MEMORY, Limits, ON_DISK};
 use crate::control::timeline::view::GapReason;
 
@@ -63,7 +63,7 @@ fn drops(switch: u64, count: u64) -> Vec<Dropped> {
 
 /// Returns limits that hold nothing back for want of room, so that what comes can be measured.
 fn without_bounds(mut limits: Limits) -> Limits {
-    limits.bytes = Bounds { all: usize::MAX, waiting: usize::MAX, count: usize::MAX };
+    limits.bytes = SegmentBounds { all: usize::MAX, waiting: usize::MAX, count: usize::MAX };
     limits
 }
 
@@ -262,7 +262,7 @@ fn a_network_as_large_as_is_followed_is_kept_at_once() {
 
 #[test]
 fn damaged_files_count_and_give_way_before_anything_else_and_those_of_others_do_not() {
-    let bounds = Bounds { all: 100_000, waiting: 100_000, count: 10 };
+    let bounds = SegmentBounds { all: 100_000, waiting: 100_000, count: 10 };
     let mut segments = Segments::new(true, bounds);
     let damaged = |number: u32, segments: &mut Segments| {
         segments.add_unreadable(number, UnreadableKind::Damaged, 30_000, "a checksum is wrong".to_owned());

@@ -22,6 +22,7 @@ use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::layout::is_first_table_miss;
 use crate::engine::one_switch::paths::RouteTable;
+use crate::engine::one_switch::room::capacity::FULL_FOR;
 use crate::engine::one_switch::tables::{RefusedRequest, Waiter};
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject, rule_line};
@@ -29,9 +30,9 @@ use crate::rule::Rule;
 use crate::update::key_of;
 use classify::{RefusedKind, classify};
 
-/// The time for which a switch that refused a host's rule gets no rules of hosts. It must exceed the 60 seconds for
-/// which its table counts as full (`room/capacity.rs`).
-const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
+/// The time for which a switch that refused a host's rule gets no rules of hosts. It exceeds the time
+/// for which its table counts as full.
+const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(1).saturating_add(FULL_FOR);
 
 /// The leaves and labels that the refusal of a rule of a leaf or label concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,7 +42,7 @@ use crate::ids::Time;
 
 /// The time for which a table that was full counts as full. After that it may have more capacity. Chosen: a table that
 /// is still full costs an error a minute.
-const FULL_FOR: Duration = Duration::from_secs(60);
+pub(in crate::engine) const FULL_FOR: Duration = Duration::from_secs(60);
 
 /// The capacity of a switch: its bounds, the use of its rules, and what was refused.
 #[derive(Clone, Debug)]
