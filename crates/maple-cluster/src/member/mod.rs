@@ -14,6 +14,7 @@
 //! A master stays master until it sees that another one is, or until it steps down. That its lease has ended, or that
 //! the store is away, is no reason: switches would have nobody. It claims again under a new lease, in a new generation.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::keys::{ClusterKeys, Record};
@@ -21,6 +22,10 @@ use crate::view::{Change, View};
 
 /// A moment, as the time since some fixed one. The member never asks what time it is.
 pub type Time = Duration;
+
+/// The number of its leases that a member knows. Chosen: an earlier one ends within the time of a lease, in which few more
+/// can be granted.
+const MAX_OWN_LEASES: usize = 8;
 
 /// The options of a member.
 #[derive(Clone, Debug)]
@@ -173,6 +178,8 @@ pub struct Member {
     options: MemberOptions,
     keys: ClusterKeys,
     lease: Lease,
+    /// The latest leases that it was granted. A key under an earlier one is still its own, and goes with that lease.
+    own_leases: VecDeque<i64>,
     view: View,
     /// Whether the view is without gaps: everything was read, and the watch goes on from there.
     is_current: bool,
@@ -202,6 +209,7 @@ impl Member {
             options,
             keys,
             lease: Lease::None(Time::ZERO),
+            own_leases: VecDeque::new(),
             view: View::default(),
             is_current: false,
             open: None,
@@ -302,6 +310,10 @@ impl Member {
     fn on_granted(&mut self, now: Time, lease: i64, good_for: Duration) {
         // It is good from when it was asked for, as far as this member can know.
         let Lease::Asked(asked) = self.lease else { return };
+        if self.own_leases.len() == MAX_OWN_LEASES {
+            self.own_leases.pop_front();
+        }
+        self.own_leases.push_back(lease);
         self.hold(now, lease, asked, good_for);
     }
 
@@ -408,8 +420,8 @@ impl Member {
             }
             Lease::None(_) | Lease::Asked(_) | Lease::Held { .. } => {}
         }
-        let is_taken =
-            self.view.member(&self.options.name).is_some() && self.lease().is_some() && !self.is_registered();
+        let is_other = |record: &Record| !self.own_leases.contains(&record.lease);
+        let is_taken = self.lease().is_some() && self.view.member(&self.options.name).is_some_and(is_other);
         if is_taken && self.is_current && !self.is_name_taken {
             out.push(Action::NameTaken);
         }
@@ -430,7 +442,7 @@ impl Member {
         }
         self.lease()?;
         if !self.is_registered() {
-            // Another process has the name: wait until it is free.
+            // Another process has the name, or an earlier lease of its own: wait until it is free.
             return self.view.member(&self.options.name).is_none().then_some(Request::Register);
         }
         match self.view.master() {
