@@ -94,7 +94,7 @@ impl Commits {
 
 /// The next part of a reader's stream.
 #[derive(Debug, PartialEq, Eq)]
-struct StreamPart {
+struct EventChunk {
     text: String,
     next: u64,
 }
@@ -221,18 +221,18 @@ impl EventStreams {
     }
 
     /// Returns events from this number on, or that they are gone.
-    fn after(&self, next: u64) -> StreamPart {
+    fn after(&self, next: u64) -> EventChunk {
         let ring = self.lock();
         let oldest = ring.next - ring.kept.len() as u64;
         if next < oldest {
-            return StreamPart { text: self.missed(Some(oldest - next), oldest), next: oldest };
+            return EventChunk { text: self.missed(Some(oldest - next), oldest), next: oldest };
         }
         let (mut text, mut number) = (String::new(), next);
         for Event { kind, data } in ring.kept.iter().skip((next - oldest) as usize).take(PART) {
             text += &format!("id: {}\nevent: {kind}\ndata: {data}\n\n", self.id(number + 1));
             number += 1;
         }
-        StreamPart { text, next: number }
+        EventChunk { text, next: number }
     }
 
     /// Says that events before this number are gone: how many, if that is known.
