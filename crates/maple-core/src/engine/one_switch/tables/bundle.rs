@@ -55,10 +55,8 @@ impl Tables {
                 Change::Delete(_) => deletes += 1,
             }
         }
-        let is_open =
-            |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { change: Change::Add(_), .. });
         let relies_on_others =
-            relies_on_order || adds > 0 || modifies > 0 && deletes > 0 || self.sent.unconfirmed.iter().any(is_open);
+            relies_on_order || adds > 0 || modifies > 0 && deletes > 0 || self.has_unconfirmed_additions();
         modifies + deletes > 0 && relies_on_others && adds + modifies + deletes <= MAX_CHANGES
     }
 

@@ -4,7 +4,7 @@ use maple_wire::{Field, Instruction};
 
 use super::{Tables, Unconfirmed};
 use crate::rule::Rule;
-use crate::update::{EntryKey, key_of};
+use crate::update::{Change, EntryKey, key_of};
 
 impl Tables {
     /// Returns the number of rules in a table, or in all.
@@ -51,6 +51,13 @@ impl Tables {
         let is_of_it =
             |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { table: of, .. } if *of == table);
         !self.sent.unconfirmed.iter().any(is_of_it)
+    }
+
+    /// Reports whether rules were added that the switch may still refuse.
+    pub(super) fn has_unconfirmed_additions(&self) -> bool {
+        let is_addition =
+            |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { change: Change::Add(_), .. });
+        self.sent.unconfirmed.iter().any(is_addition)
     }
 
     /// Reports whether a table has this entry with these instructions.

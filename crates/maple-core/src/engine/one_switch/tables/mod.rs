@@ -6,7 +6,8 @@
 //! Each source of rules records what changed ([`Tables::record_changes`]). If several sources share a table,
 //! [`SharedTable`] decides between them. Everything that may differ from the switch is *pending*. An update
 //! ([`Tables::send_update`]) sends the differences and a barrier request. A [`Waiter`] waits for that barrier's reply
-//! ([`Tables::on_barrier_reply`]). After the rules of a switch were read, everything is compared ([`Tables::compare_all`]).
+//! ([`Tables::on_barrier_reply`]). After the rules of a switch were read, everything is compared
+//! ([`Tables::compare_all`]).
 //!
 //! # What the switch has
 //!
@@ -21,7 +22,7 @@
 //! update has additions and other changes, the additions go first, with a barrier request of their own. The rest
 //! follows when they are confirmed. Changes that are recorded meanwhile wait. If an addition was refused, the rest is
 //! not sent; the rules are read and compared again. Additions alone are safe: each one depends only on those above it,
-//! which were sent before.
+//! which were sent before. An update without additions waits as well, for those of an earlier update.
 //!
 //! Entries that lead to a rule of another table which changes take a detour in the first step (`detours.rs`).
 //!
@@ -191,7 +192,8 @@ pub(in crate::engine) enum Waiter {
     /// The route of a leaf whose ingress rule was removed, or leads along another route. `stays`: the leaf remains a
     /// member of this route.
     RuleRemoved { route_id: RouteId, stays: bool },
-    /// A route that was the way of keys' rules, which lead elsewhere now. `stays`: it is the way again when it is ready.
+    /// A route that was the way of keys' rules, which lead elsewhere now. `stays`: it is the way again when it is
+    /// ready.
     WayEnded { route_id: RouteId, stays: bool },
     /// The former path of a route, along which no rule leads.
     FormerPath { route_id: RouteId, serial: u64 },
@@ -316,8 +318,8 @@ impl Tables {
         self.sent.waiters.contains(&Waiter::LookUps)
     }
 
-    /// Reports whether the rules of keys were sent and the switch has not confirmed them. It is not so if the switch has
-    /// refused something of them, or its connection has ended: then they are compared again.
+    /// Reports whether the rules of keys were sent and the switch has not confirmed them. It is not so if the switch
+    /// has refused something of them, or its connection has ended: then they are compared again.
     pub fn awaits_look_ups(&self) -> bool {
         let step = match &self.sent.phase {
             UpdatePhase::Idle => &[][..],
@@ -465,7 +467,8 @@ impl Tables {
             return;
         }
         let takes_detours = changed.divert(&mut additions) || !detours.is_empty();
-        let is_one = !takes_detours && (additions.is_empty() || rest.iter().all(is_addition));
+        let relies_on_additions = !additions.is_empty() || self.has_unconfirmed_additions();
+        let is_one = !takes_detours && !(relies_on_additions && !rest.iter().all(is_addition));
         self.send_changes(now, detours, out);
         self.send_changes(now, additions, out);
         if is_one {

@@ -92,6 +92,23 @@ fn the_table_miss_rule_of_the_first_table_is_sent_before_all_and_its_other_rules
 }
 
 #[test]
+fn what_may_rely_on_additions_of_an_earlier_update_waits_for_them() {
+    let mut tables = tables();
+    let first = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
+    let waiting = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Delete(rule(1, 1))]);
+    assert_eq!(shown(&waiting), [None], "the addition may be refused");
+    assert_eq!(tables.on_refused(first[0].0, false), Some(RefusedRequest::Rule(1, rule(2, 2))));
+    assert!(tables.begin_reread(&mut Requests::new()));
+    assert!(update(&mut tables, None, vec![]).is_empty(), "so nothing is deleted before the rules were read");
+
+    let mut tables = self::tables();
+    let first = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
+    let waiting = update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
+    [first[1].0, waiting[0].0].map(|xid| tables.on_barrier_reply(xid));
+    assert_eq!(shown(&update(&mut tables, None, vec![]))[0], Some((1, FlowModCommand::DeleteStrict)));
+}
+
+#[test]
 fn a_barrier_reply_does_not_confirm_a_refused_rule() {
     let mut tables = tables();
     let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
@@ -113,7 +130,9 @@ fn a_rule_that_the_switch_lost_is_sent_again() {
     assert!(!tables.on_rule_removed(Time(1), 1, 8, key.clone()), "another cookie");
     assert!(tables.on_rule_removed(Time(1), 1, 7, key.clone()) && !tables.is_synchronised());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
-    assert_eq!(shown(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
+    let sent = update(&mut tables, None, vec![]);
+    assert_eq!(shown(&sent), [Some((1, FlowModCommand::Add)), None]);
+    tables.on_barrier_reply(sent[1].0);
     update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
     assert!(!tables.on_rule_removed(Time(2), 1, 7, key), "we deleted it");
 }
