@@ -35,8 +35,8 @@ const LABEL: u16 = 65020;
 /// The priority of a label's rule for a single arrival port. It must exceed [`LABEL`], that of the rule for all ports.
 const SCOPED_LABEL: u16 = 65021;
 
-/// The bits of a cookie that mark a label, in place of a shard's number. The label's serial number follows in the 32 bits
-/// below, in place of a leaf.
+/// The bits of a cookie that mark a label, in place of a shard's number. The label's serial number follows in the 32
+/// bits below, in place of a leaf.
 const COOKIE: u64 = (ShardId::MAX_COUNT as u64) << 32;
 
 /// The name of a label at its switch.
@@ -326,7 +326,7 @@ impl LabelTable {
     }
 
     /// Refuses a label whose rule the switch refused or has no capacity for.
-    pub fn refuse_with_rule(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
+    pub fn on_rule_refused(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         if let Some(key) = self.by_serial.get(&serial).copied() {
             self.refuse_and_delete(key, why, out);
         }

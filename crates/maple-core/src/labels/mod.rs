@@ -20,8 +20,9 @@
 //!
 //! # Why it is correct
 //!
-//! *A label means one thing at a time.* While some rule may send packets under a label, the label has a holder. A label with a holder keeps its id and its rule. A holder gives a label back only when the switch has confirmed that
-//! the holder's own rule is gone. If that can't be confirmed, because the switch is gone, the label is kept for
+//! *A label means one thing at a time.* While some rule may send packets under a label, the label has a holder. A label
+//! with a holder keeps its id and its rule. A holder gives a label back only when the switch has confirmed that the
+//! holder's own rule is gone. If that can't be confirmed, because the switch is gone, the label is kept for
 //! [`Quarantine::unconfirmed`]. A label without holders keeps its rule for [`Quarantine::confirmed`], so that packets
 //! in flight arrive, and then loses its rule. Only when that is confirmed does it give back what it holds itself. Its
 //! id is not reused for another such time. Open vSwitch confirms some milliseconds before its datapath follows: the

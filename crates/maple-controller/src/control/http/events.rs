@@ -61,7 +61,7 @@ struct Event {
 pub(super) struct EventStreams {
     /// The number of the run in ids.
     run: String,
-    ring: Mutex<LatestEvents>,
+    latest: Mutex<LatestEvents>,
     /// The number of the next event, for those who wait for it.
     next: watch::Sender<u64>,
     readers: Arc<AtomicUsize>,
@@ -100,12 +100,12 @@ struct EventChunk {
 }
 
 impl EventStreams {
-    /// Creates a ring without events for a run with this number.
+    /// Creates the streams of a run with this number, without events.
     pub fn new(run: u64) -> EventStreams {
         let (next, _) = watch::channel(0);
         EventStreams {
             run: format!("{run:016x}"),
-            ring: Mutex::default(),
+            latest: Mutex::default(),
             next,
             readers: Arc::default(),
             ended: AtomicBool::new(false),
@@ -167,19 +167,19 @@ impl EventStreams {
     }
 
     fn add(&self, kind: &'static str, data: &Value) {
-        let mut ring = self.lock();
-        if ring.kept.len() == KEPT {
-            ring.kept.pop_front();
+        let mut latest = self.lock();
+        if latest.kept.len() == KEPT {
+            latest.kept.pop_front();
         }
-        ring.kept.push_back(Event { kind, data: data.to_string().into() });
-        ring.next += 1;
-        let next = ring.next;
-        drop(ring);
+        latest.kept.push_back(Event { kind, data: data.to_string().into() });
+        latest.next += 1;
+        let next = latest.next;
+        drop(latest);
         self.next.send_replace(next);
     }
 
     fn lock(&self) -> MutexGuard<'_, LatestEvents> {
-        self.ring.lock()
+        self.latest.lock()
     }
 
     /// Returns the stream of events after the one with this id; without one, of those that come. It ends soon after
@@ -222,13 +222,13 @@ impl EventStreams {
 
     /// Returns events from this number on, or that they are gone.
     fn after(&self, next: u64) -> EventChunk {
-        let ring = self.lock();
-        let oldest = ring.next - ring.kept.len() as u64;
+        let latest = self.lock();
+        let oldest = latest.next - latest.kept.len() as u64;
         if next < oldest {
             return EventChunk { text: self.missed(Some(oldest - next), oldest), next: oldest };
         }
         let (mut text, mut number) = (String::new(), next);
-        for Event { kind, data } in ring.kept.iter().skip((next - oldest) as usize).take(PART) {
+        for Event { kind, data } in latest.kept.iter().skip((next - oldest) as usize).take(PART) {
             text += &format!("id: {}\nevent: {kind}\ndata: {data}\n\n", self.id(number + 1));
             number += 1;
         }

@@ -7,10 +7,10 @@
 //! come, and its decisions become leaves. So packets that a list denies never come to the controller.
 //!
 //! A sample makes a leaf only if the run read nothing of the packet: a value that was read holds for this sample, and
-//! there may be many others. What it looked up in tables that never change it may have read: a list has a sample for each
-//! class that it tells apart. It makes no leaf if a constraint refused its route, so that the first packet of a host
-//! reports that. Nor does it if the switch cannot match the list's entry as a whole, such as a block of ports. A switch
-//! with one table has no such leaves, since its rules match the location.
+//! there may be many others. What it looked up in tables that never change it may have read: a list has a sample for
+//! each class that it tells apart. It makes no leaf if a constraint refused its route, so that the first packet of a
+//! host reports that. Nor does it if the switch cannot match the list's entry as a whole, such as a block of ports. A
+//! switch with one table has no such leaves, since its rules match the location.
 //!
 //! # Why it is correct
 //!

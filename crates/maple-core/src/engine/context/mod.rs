@@ -1,5 +1,5 @@
-//! The context in which all parts of an engine work: the tracked state, the options, the time of the batch, and what the
-//! batch sends and counts.
+//! The context in which all parts of an engine work: the tracked state, the options, the time of the batch, and what
+//! the batch sends and counts.
 //!
 //! The context knows none of the parts. What a part wants to happen outside of the engine is an effect of the batch
 //! ([`Context::add_effect`]); what is to happen later gets a timer ([`Context::wake_at`]).
@@ -185,8 +185,8 @@ impl Context {
         self.report_novel(kind, about, novelty, report);
     }
 
-    /// Reports what is new. Counts reports that are suppressed because there were too many, and says once that there are
-    /// such.
+    /// Reports what is new. Counts reports that are suppressed because there were too many, and says once that there
+    /// are such.
     pub fn report_novel(&mut self, kind: ReportKind, about: ReportSubject, novelty: Novelty, report: Report) {
         match novelty {
             Novelty::New => self.report(report),

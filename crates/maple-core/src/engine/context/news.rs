@@ -1,4 +1,5 @@
-//! What a shard knows of changes of the state: which of its dependents are stale, and whether it has heard of all commits.
+//! What a shard knows of changes of the state: which of its dependents are stale, and whether it has heard of all
+//! commits.
 //!
 //! A commit of another shard is in the store before its message comes. Until then this shard does not know that its
 //! dependents are stale. What reads the newest state meanwhile, as the rules of keys do, must not meet what rests on an
@@ -54,9 +55,9 @@ impl Context {
         self.dirty.append(&mut self.news.awaited_by);
     }
 
-    /// Reports whether the leaves of this shard, and its routes, are what f says in the newest state. If not, some are to
-    /// be decided again, or another shard has changed the state and its message is on the way. Then `dpid`, which has to
-    /// wait for that, is updated again afterwards.
+    /// Reports whether the leaves of this shard, and its routes, are what f says in the newest state. If not, some are
+    /// to be decided again, or another shard has changed the state and its message is on the way. Then `dpid`, which
+    /// has to wait for that, is updated again afterwards.
     pub fn are_leaves_current(&mut self, dpid: Dpid) -> bool {
         let is_stale = self.has_stale();
         let has_heard_all = self.news.heard >= self.store.ended(self.shard);

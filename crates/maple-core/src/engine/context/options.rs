@@ -11,8 +11,8 @@ use crate::labels::LabelRange;
 use crate::network::{Facts, Location};
 use crate::trace::Cond;
 
-/// The number of tables that controllers leave for look-ups unless they are told otherwise. Few policies have more: three
-/// values take 48 of the 63 bits of the metadata that look-ups may have.
+/// The number of tables that controllers leave for look-ups unless they are told otherwise. Few policies have more:
+/// three values take 48 of the 63 bits of the metadata that look-ups may have.
 pub const LOOK_UP_TABLES: u8 = 4;
 
 /// The options of an engine. All shards of a controller have equal ones.
@@ -28,10 +28,11 @@ pub struct Options {
     pub epoch: u16,
     /// The wall-clock time at the engine's time 0, because the times of f's writes are kept as wall-clock times.
     pub wall_clock: SystemTime,
-    /// A clock that never goes back, by which runs of f are timed for people; `None`: they aren't. What the engine decides
-    /// never depends on it.
+    /// A clock that never goes back, by which runs of f are timed for people; `None`: they aren't. What the engine
+    /// decides never depends on it.
     pub stopwatch: Option<fn() -> Time>,
-    /// Whether the engine publishes its leaves for the next run of the controller ([`crate::engine::Effect::Remember`]).
+    /// Whether the engine publishes its leaves for the next run of the controller
+    /// ([`crate::engine::Effect::Remember`]).
     pub remember: bool,
     /// The lowest transaction id that engines use. After the highest one they continue here.
     pub first_xid: u32,
@@ -57,7 +58,8 @@ pub struct Options {
     /// The time that replaces `quarantine` if the switch with the last rule has disconnected, so that it cannot confirm
     /// anything.
     pub lost_quarantine: Duration,
-    /// The ports and hosts that the configuration declares at the start. [`crate::engine::Event::Declare`] changes them.
+    /// The ports and hosts that the configuration declares at the start. [`crate::engine::Event::Declare`] changes
+    /// them.
     pub facts: Arc<Facts>,
     /// Ports with a transparent middlebox behind them. A middlebox forwards packets without changing their source. So
     /// no host is learned or checked at these ports, and floods leave them out.
@@ -75,8 +77,8 @@ pub struct Options {
     /// The maximum number of rules in all tables of a switch. The engine's own rules, a few for each port and host, are
     /// always installed.
     pub max_rules: Option<usize>,
-    /// The maximum number of a switch's tables that are for look-ups. Without them, a look-up by a field of the packet is
-    /// a read of the field.
+    /// The maximum number of a switch's tables that are for look-ups. Without them, a look-up by a field of the packet
+    /// is a read of the field.
     pub look_up_tables: u8,
     /// Whether one decision may be for all places that a look-up finds. Then rules of keys write the way there, where a
     /// switch has tables for look-ups.

@@ -152,7 +152,7 @@ stats! {
     labels,
     /// Routes that leaves use now.
     routes,
-    /// Open questions that exploration has left, and bounds that have stopped it; 0 where no packet of a known host comes
-    /// to the controller, and without exploration.
+    /// Open questions that exploration has left, and bounds that have stopped it; 0 where no packet of a known host
+    /// comes to the controller, and without exploration.
     open_questions,
 }

@@ -96,8 +96,8 @@ impl Decisions {
         }
     }
 
-    /// Forwards a packet of a leaf for all places to the place that is found for it. Without its way, it goes through the
-    /// controller. f decides it again if the decision is out of date, or if it can't be followed to that place.
+    /// Forwards a packet of a leaf for all places to the place that is found for it. Without its way, it goes through
+    /// the controller. f decides it again if the decision is out of date, or if it can't be followed to that place.
     fn send_to_found(&mut self, fabric: &mut Fabric, id: LeafId, received: ReceivedPacket) {
         let dpid = received.at.switch;
         // The run that made the leaf may have been the first to look up.
@@ -135,8 +135,8 @@ impl Decisions {
         }
     }
 
-    /// Wants the way to a place. Returns its actions if the switch takes packets of this leaf along it, and all that was sent
-    /// is confirmed.
+    /// Wants the way to a place. Returns its actions if the switch takes packets of this leaf along it, and all that
+    /// was sent is confirmed.
     fn request_way(&mut self, fabric: &mut Fabric, id: LeafId, (dpid, place): (Dpid, Location)) -> Option<Vec<Action>> {
         if !fabric.switches.get_mut(&dpid)?.ingress.look_ups.want_way(place) {
             return None;

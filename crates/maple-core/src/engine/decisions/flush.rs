@@ -1,6 +1,6 @@
 //! The flush at the end of a batch: each source of rules records what changed, and the tables of the switch
-//! ([`crate::engine::one_switch::tables`]) send it. The sources are the ingress tree, the labels, the routes, the hosts,
-//! and the engine's own rules.
+//! ([`crate::engine::one_switch::tables`]) send it. The sources are the ingress tree, the labels, the routes, the
+//! hosts, and the engine's own rules.
 
 use maple_wire::Dpid;
 
@@ -62,8 +62,8 @@ impl Decisions {
         switch.compare_all();
     }
 
-    /// Holds the rules that let further hosts into the ingress table if its rules are about to change. Returns whether it
-    /// does.
+    /// Holds the rules that let further hosts into the ingress table if its rules are about to change. Returns whether
+    /// it does.
     fn hold_hosts(&mut self, ctx: &mut Context, routes: &Routes, switch: &mut Switch) -> bool {
         let is_moving = self.forget_path_changes(routes, switch.dpid());
         let longest = ctx.options.reroute_timeout;

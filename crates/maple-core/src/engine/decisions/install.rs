@@ -1,7 +1,7 @@
 //! The installation of a leaf at its ingress switch, and its end.
 //!
-//! When the labels of the leaf's route are ready, the ingress switch gets the rule, and then the packets that waited are
-//! sent. A leaf without a rule has its packets sent by the controller.
+//! When the labels of the leaf's route are ready, the ingress switch gets the rule, and then the packets that waited
+//! are sent. A leaf without a rule has its packets sent by the controller.
 
 use super::Decisions;
 use super::leaf::LeafState;

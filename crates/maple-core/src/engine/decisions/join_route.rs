@@ -49,8 +49,8 @@ impl Decisions {
         self.create_route(fabric, Some(leaf), key)
     }
 
-    /// Makes a leaf join a new route. Without a leaf, the route is the way to a place that an open look-up finds. `None` if
-    /// there is no such route.
+    /// Makes a leaf join a new route. Without a leaf, the route is the way to a place that an open look-up finds.
+    /// `None` if there is no such route.
     pub fn create_route(&mut self, fabric: &mut Fabric, leaf: Option<LeafId>, key: RouteKey) -> Option<RouteId> {
         let meter = fabric.meter_number(key.ingress, key.goal.meter()).ok()?;
         let (subscription, resolved) = match &key.goal {

@@ -38,8 +38,8 @@ impl Decisions {
         }
     }
 
-    /// Wants the ways to further places before packets go there, at most this many and up to a number in all. Returns how
-    /// many.
+    /// Wants the ways to further places before packets go there, at most this many and up to a number in all. Returns
+    /// how many.
     pub fn foresee_ways(&mut self, fabric: &mut Fabric, dpid: Dpid, count: usize, in_all: usize) -> usize {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return 0 };
         if switch.ingress.look_ups.open_look_up().is_none() {
@@ -52,8 +52,8 @@ impl Decisions {
         further
     }
 
-    /// Wants the ways that rules of an earlier run say, so that these rules stay. While a switch is restored, decisions for
-    /// all places and hosts may still come.
+    /// Wants the ways that rules of an earlier run say, so that these rules stay. While a switch is restored, decisions
+    /// for all places and hosts may still come.
     fn want_earlier_ways(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let mut hosts = self.ways.take_earlier(dpid);
         let Some(switch) = fabric.switches.known_mut(dpid).filter(|_| !hosts.is_empty()) else { return };
@@ -65,8 +65,8 @@ impl Decisions {
         }
     }
 
-    /// Lets other paths have the open look-up of a switch, if these were asked for and no decision follows the present ones
-    /// to all places any more. Withdraws the leaves that may rest on a place because other paths had the look-up.
+    /// Lets other paths have the open look-up of a switch, if these were asked for and no decision follows the present
+    /// ones to all places any more. Withdraws the leaves that may rest on a place because other paths had the look-up.
     fn let_other_paths_have(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known_mut(dpid).filter(|_| self.ways.may_have_no_leaf(dpid)) else { return };
         let Some((number, _)) = switch.ingress.look_ups.open_look_up() else { return };
@@ -89,8 +89,8 @@ impl Decisions {
         fabric.mark_dirty(dpid);
     }
 
-    /// Returns the way to a place that the open look-up of a switch finds, which follows its plan in the newest state. `None`
-    /// if f's path can't be followed now.
+    /// Returns the way to a place that the open look-up of a switch finds, which follows its plan in the newest state.
+    /// `None` if f's path can't be followed now.
     pub fn way_to(&mut self, fabric: &mut Fabric, dpid: Dpid, place: Location) -> Option<RouteId> {
         if let Some(way) = self.ways.to((dpid, place)) {
             // It may turn out that it can't be followed any more.

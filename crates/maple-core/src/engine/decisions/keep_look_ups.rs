@@ -73,8 +73,8 @@ impl Decisions {
         }
     }
 
-    /// Ends the look-ups of a switch that no leaf asks, because another policy decides. While a switch is restored, it is
-    /// not known what its leaves will ask.
+    /// Ends the look-ups of a switch that no leaf asks, because another policy decides. While a switch is restored, it
+    /// is not known what its leaves will ask.
     pub fn retire_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known(dpid).filter(|switch| switch.restoring.is_none()) else { return };
         let asked = |all: u64, leaf: LeafId| all | self.leaves.get(&leaf).map_or(0, |leaf| leaf.metadata().mask);
@@ -89,9 +89,9 @@ impl Decisions {
         }
     }
 
-    /// Lets other look-ups have the tables and bits of those that have ended, once the switch has confirmed that no rule
-    /// has to do with these. Withdraws the leaves that read fields in place of a look-up that can have a table now, or that
-    /// asked a list in its place.
+    /// Lets other look-ups have the tables and bits of those that have ended, once the switch has confirmed that no
+    /// rule has to do with these. Withdraws the leaves that read fields in place of a look-up that can have a table
+    /// now, or that asked a list in its place.
     fn free_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known_mut(dpid).filter(|switch| switch.may_vacate()) else { return };
         let wanting = switch.ingress.look_ups.vacate();
@@ -205,8 +205,8 @@ impl Decisions {
         fabric.switches.add_look_up(fabric.ctx.shard(), dpid, is_taken)
     }
 
-    /// Deletes the rules of hosts that are elsewhere in the newest state, if leaves may rest on where sources are. Another
-    /// shard may have moved a host, and its message may still be on the way here.
+    /// Deletes the rules of hosts that are elsewhere in the newest state, if leaves may rest on where sources are.
+    /// Another shard may have moved a host, and its message may still be on the way here.
     fn follow_sources(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get(&dpid) else { return };
         let is_new = switch.ingress.look_ups.has_new_sources();
@@ -302,7 +302,9 @@ impl Decisions {
         }
         // The switch may refuse what was sent last, and the other rules rely on it.
         let is_synchronised = switch.tables.is_synchronised();
-        if switch.tables.awaits_look_ups() || is_synchronised && switch.ingress.look_ups.is_unconfirmed() {
+        let is_unconfirmed = switch.ingress.look_ups.is_unconfirmed();
+        debug_assert!(is_unconfirmed || !switch.tables.awaits_look_ups(), "what was sent is noted as sent");
+        if is_unconfirmed && (is_synchronised || switch.tables.awaits_look_ups()) {
             return false;
         }
         // The rules of keys follow the newest state. So no other rule may follow an earlier one: a key that has changed

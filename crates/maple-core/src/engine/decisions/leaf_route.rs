@@ -1,7 +1,7 @@
 //! A leaf and its route: what the route makes of the leaf's packets, and how the leaf waits for it and leaves it.
 //!
-//! Leaving: the leaf's rule is deleted first. When the switch has confirmed that, the leaf leaves its route. So a packet
-//! that a rule has sent on always finds rules further on.
+//! Leaving: the leaf's rule is deleted first. When the switch has confirmed that, the leaf leaves its route. So a
+//! packet that a rule has sent on always finds rules further on.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::ids::{DependentId, LeafId, RouteId, Time};
 use crate::route::Resolved;
 
 impl Decisions {
-    /// Returns the present resolution of a leaf's goal. `None` if there is no such route, or if it depends on the packet.
+    /// Returns the present resolution of a leaf's goal. `None` if there is no such route, or if it depends on the
+    /// packet.
     pub fn resolved(fabric: &Fabric, leaf: &Leaf) -> Option<Arc<Resolved>> {
         let route_id =
             if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };

@@ -18,8 +18,8 @@ use crate::rule::Rule;
 use crate::trace::{ReadMetadata, show};
 
 impl Decisions {
-    /// Returns the leaf that answers a packet, if there is one. `is_learned`: it teaches first that its source is where it
-    /// comes in.
+    /// Returns the leaf that answers a packet, if there is one. `is_learned`: it teaches first that its source is where
+    /// it comes in.
     pub fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
         let EnteringPacket { at, frame } = packet;
         let received = ReceivedPacket::new(Arc::clone(frame), frame.len(), *at);

@@ -179,8 +179,8 @@ impl Leaves {
         self.answers.get_any_version(id.0).map(|number| &*self.templates[number as usize])
     }
 
-    /// Reports whether an answer was remembered under any version, and if so remembers it under this one too. The caller
-    /// has checked that the leaf is current.
+    /// Reports whether an answer was remembered under any version, and if so remembers it under this one too. The
+    /// caller has checked that the leaf is current.
     pub fn renew(&mut self, id: LeafId) -> bool {
         let Some(number) = self.answers.get_any_version(id.0) else { return false };
         self.answers.put(id.0, number);

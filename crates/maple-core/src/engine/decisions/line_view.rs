@@ -1,5 +1,5 @@
-//! What rests on each line of the policy: leaves, their rules, and the packets that these have counted; and the runs of f
-//! that ended there.
+//! What rests on each line of the policy: leaves, their rules, and the packets that these have counted; and the runs of
+//! f that ended there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub struct LineUse {
     pub packets: u64,
     /// The packet-ins that f decided by a run which ended here, since the policy was loaded.
     pub misses: u64,
-    /// The runs of f that ended here, since the policy was loaded: those for packet-ins, and all others, such as after a
-    /// change of what f had read.
+    /// The runs of f that ended here, since the policy was loaded: those for packet-ins, and all others, such as after
+    /// a change of what f had read.
     pub runs: u64,
     /// The time that these runs took together; zero without [`Options::stopwatch`](crate::engine::Options::stopwatch).
     pub time: Duration,

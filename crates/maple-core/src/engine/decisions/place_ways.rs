@@ -1,13 +1,13 @@
 //! The ways to the places that open look-ups find: the routes along which rules of keys lead.
 //!
-//! A decision for all places says no more than which paths it follows. Where they lead is said by the rules of keys, so for
-//! each place that a key has and packets go to, one route is its *way*. It is a member of [`crate::engine::fabric::routes`]
-//! like a leaf: it has labels, follows its plan, and changes its path while packets flow. Until it is ready, and when it is
-//! lost, the rules of its keys send to the controller. The first packet that comes by such a rule wants the way, or
-//! exploration does so before. There are at most as many ways as keys.
+//! A decision for all places says no more than which paths it follows. Where they lead is said by the rules of keys, so
+//! for each place that a key has and packets go to, one route is its *way*. It is a member of
+//! [`crate::engine::fabric::routes`] like a leaf: it has labels, follows its plan, and changes its path while packets
+//! flow. Until it is ready, and when it is lost, the rules of its keys send to the controller. The first packet that
+//! comes by such a rule wants the way, or exploration does so before. There are at most as many ways as keys.
 //!
-//! A rule of a key changes with an update of its own, which everything else of the switch waits for. So what waits for the
-//! confirmation of the switch's next update waits for the change of all keys' rules that are due by then.
+//! A rule of a key changes with an update of its own, which everything else of the switch waits for. So what waits for
+//! the confirmation of the switch's next update waits for the change of all keys' rules that are due by then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +107,8 @@ impl PlaceWays {
 }
 
 impl Decisions {
-    /// Lets the rules of keys lead along a way that is ready, or has got another path. Does nothing if the route is not a way.
+    /// Lets the rules of keys lead along a way that is ready, or has got another path. Does nothing if the route is not
+    /// a way.
     pub fn update_way(&mut self, fabric: &mut Fabric, id: RouteId) {
         let Some((dpid, place)) = self.ways.place(id) else { return };
         let Some(route) = fabric.routes.get(id) else { return };

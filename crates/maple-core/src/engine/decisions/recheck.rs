@@ -1,10 +1,10 @@
 //! Runs f again on cached leaves from time to time, to check that f observes only what is tracked.
 //!
-//! Leaves are checked in turn, [`crate::engine::Options::check_rate`] a second, each on its witness packet. The run uses the
-//! newest snapshot, and its writes are thrown away. If a leaf is current *after* the run, it was current all the time,
-//! because a withdrawn leaf never returns under its id. So all cells that it read have had one value since its own run,
-//! and f must behave as it did then. If f behaves differently, the leaf is wrong or will be. It is withdrawn, and a
-//! report says so once for each place.
+//! Leaves are checked in turn, [`crate::engine::Options::check_rate`] a second, each on its witness packet. The run
+//! uses the newest snapshot, and its writes are thrown away. If a leaf is current *after* the run, it was current all
+//! the time, because a withdrawn leaf never returns under its id. So all cells that it read have had one value since
+//! its own run, and f must behave as it did then. If f behaves differently, the leaf is wrong or will be. It is
+//! withdrawn, and a report says so once for each place.
 //!
 //! Cost: a run of f and a comparison for each check; nothing while there is no leaf.
 

@@ -87,8 +87,8 @@ impl Decisions {
         let RunOutcome::Answer((route, _), finished) = outcome else { return self.withdraw(fabric, id) };
         let origin = self.leaves.intern_origin(Origin::from_result(&finished));
         let RunResult { trace, txn, violations, left_out, made_at, .. } = *finished;
-        // A leaf before this one may have joined a route, which followed its plan and withdrew the leaves that f had not
-        // decided again.
+        // A leaf before this one may have joined a route, which followed its plan and withdrew the leaves that f had
+        // not decided again.
         let Some(leaf) = self.leaves.get(&id) else { return };
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();

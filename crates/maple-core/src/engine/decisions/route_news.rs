@@ -2,8 +2,8 @@
 //!
 //! When the plan of a route resolves to something else, the route changes its path for all its leaves. It asks for the
 //! labels of its new path while packets still follow the old one. Then one rule changes: the route's rule in the table
-//! of routes, or each leaf's rule if the switch has no such table. When the switch has confirmed that, the labels of the
-//! old path are released. f does not run, because its answer was the plan itself.
+//! of routes, or each leaf's rule if the switch has no such table. When the switch has confirmed that, the labels of
+//! the old path are released. f does not run, because its answer was the plan itself.
 
 use std::collections::BTreeSet;
 

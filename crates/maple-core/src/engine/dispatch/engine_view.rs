@@ -42,8 +42,8 @@ impl<'a> EngineView<'a> {
         self.0.topology.admit(&self.0.fabric, packet)
     }
 
-    /// Returns the leaf that answers a packet, if there is one. `is_learned`: the packet teaches first that its source is
-    /// where it comes in.
+    /// Returns the leaf that answers a packet, if there is one. `is_learned`: the packet teaches first that its source
+    /// is where it comes in.
     pub fn leaf_view(self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
         self.0.decisions.leaf_view(&self.0.fabric, packet, is_learned)
     }
@@ -167,8 +167,8 @@ impl<'a> EngineView<'a> {
         Some(switch.ingress.look_ups.status(switch.layout()))
     }
 
-    /// Reports whether one decision may be for all places that a look-up finds at a switch, which takes action sets. `None`
-    /// if the switch has no tables for look-ups, or the options don't allow it anywhere.
+    /// Reports whether one decision may be for all places that a look-up finds at a switch, which takes action sets.
+    /// `None` if the switch has no tables for look-ups, or the options don't allow it anywhere.
     pub fn action_sets(self, dpid: Dpid) -> Option<bool> {
         let switch = self.0.fabric.switches.get(&dpid).filter(|_| self.0.fabric.ctx.options.open_routes)?;
         (!switch.layout().look_ups().is_empty()).then(|| switch.layout().has_action_sets())
@@ -206,8 +206,8 @@ impl<'a> EngineView<'a> {
         self.0.fabric.switches.drops(&self.0.fabric.ctx, dpid, minutes)
     }
 
-    /// Returns the drops at a switch in these minutes since time 0, as far as they are kept; empty if this shard does not
-    /// serve the switch.
+    /// Returns the drops at a switch in these minutes since time 0, as far as they are kept; empty if this shard does
+    /// not serve the switch.
     pub fn drops_of_minutes(self, dpid: Dpid, minutes: Range<u64>) -> Vec<Dropped> {
         self.0.fabric.switches.drops_of_minutes(dpid, minutes)
     }

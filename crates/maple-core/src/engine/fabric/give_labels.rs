@@ -85,7 +85,7 @@ impl Fabric {
 
     /// Refuses a label, because its switch has refused the rule.
     pub fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, _, out| labels.refuse_with_rule(serial, why, out));
+        self.with_labels(dpid, |labels, _, _, out| labels.on_rule_refused(serial, why, out));
     }
 
     /// Removes a label of a switch as soon as nothing sends packets under it.

@@ -12,16 +12,16 @@ use crate::ids::{LeafId, RouteId, Time};
 use crate::labels::LabelEffect;
 
 impl Fabric {
-    /// Notes that the ingress switch gets a rule for a leaf of a route. The rules of the route's other leaves may change,
-    /// to lead to the table of routes.
+    /// Notes that the ingress switch gets a rule for a leaf of a route. The rules of the route's other leaves may
+    /// change, to lead to the table of routes.
     pub fn begin_route_use(&mut self, route_id: RouteId, leaf: LeafId) {
         let Some(ingress) = self.routes.get(route_id).map(|route| route.ingress()).expected() else { return };
         let others = self.routes.begin_use(route_id, leaf);
         others.into_iter().for_each(|other| self.change_action(ingress, other));
     }
 
-    /// Ends the use of a route as the way of keys' rules, which change with the next update of the ingress switch. `stays`:
-    /// it is the way again when it is ready.
+    /// Ends the use of a route as the way of keys' rules, which change with the next update of the ingress switch.
+    /// `stays`: it is the way again when it is ready.
     pub fn end_way(&mut self, route_id: RouteId, stays: bool) {
         let Some(ingress) = self.routes.get(route_id).map(|route| route.ingress()).expected() else { return };
         if !self.routes.end_way(route_id, stays) {

@@ -24,8 +24,8 @@ use crate::state::{Commit, LeafSelection, Write};
 /// `dpid` is the switch that an event is about, `xid` the transaction id of the request that it answers, and the ends
 /// `a` and `b` of a link are interchangeable.
 ///
-/// Recordings contain events as serde writes them, except those that are skipped: whoever reads one again makes mails and
-/// policies itself.
+/// Recordings contain events as serde writes them, except those that are skipped: whoever reads one again makes mails
+/// and policies itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "a field without a comment is what its name and its type say")]
 pub enum Event {
@@ -217,8 +217,8 @@ pub struct ReportedRule {
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "a field without a comment is what its name and its type say")]
 pub enum Effect {
-    /// Send a message to a switch of this shard. The engine owns the transaction ids from [`crate::engine::Options::first_xid`]
-    /// up.
+    /// Send a message to a switch of this shard. The engine owns the transaction ids from
+    /// [`crate::engine::Options::first_xid`] up.
     Send { dpid: Dpid, xid: u32, message: Message },
     /// Send a request that can wait. If much already waits for the switch, the caller drops the request and answers
     /// with [`Event::Unsent`].

@@ -12,8 +12,8 @@ use crate::network::{Location, Mac};
 use crate::route::SwitchHops;
 use crate::state::LeafSelection;
 
-/// A message from one shard to another. It is opaque. Deliver it as [`Event::Mail`](crate::engine::Event::Mail), and keep the
-/// order between any two shards.
+/// A message from one shard to another. It is opaque. Deliver it as [`Event::Mail`](crate::engine::Event::Mail), and
+/// keep the order between any two shards.
 #[derive(Clone, Debug)]
 pub struct Mail {
     from: ShardId,

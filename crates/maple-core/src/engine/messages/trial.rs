@@ -10,8 +10,8 @@ use crate::policy::Policy;
 /// The maximum number of different errors that a trial reports. Chosen: they fit a screen. Errors with values of
 /// packets in them would be as many as leaves.
 const MAX_ERRORS: usize = 16;
-/// The maximum number of differences between two policies, or two lists, that are reported one by one. Chosen: more than people read, and a bound on the
-/// answer; the counts include all.
+/// The maximum number of differences between two policies, or two lists, that are reported one by one. Chosen: more
+/// than people read, and a bound on the answer; the counts include all.
 pub const MAX_DIFFERENCES: usize = 1000;
 
 /// A policy that may take the place of the one that runs.

@@ -11,8 +11,8 @@ use std::ops::RangeInclusive;
 use maple_wire::msg::PacketIn;
 use maple_wire::{Field, Instruction};
 
-/// The tables in which packets may have an action set: from the first look-up to the ingress table. There are none if the
-/// switch has no open routes.
+/// The tables in which packets may have an action set: from the first look-up to the ingress table. There are none if
+/// the switch has no open routes.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct ActionSets(Option<RangeInclusive<u8>>);
 
@@ -25,8 +25,8 @@ fn is_mark(instruction: &Instruction) -> bool {
     matches!(instruction, Instruction::WriteActions(actions) if actions.is_empty())
 }
 
-/// Reports whether a packet-in is of a packet that has passed the tables of look-ups. Its action set may have sent it to
-/// the controller. Open vSwitch reports that with the cookie of the first rule that the packet met, which may be one
+/// Reports whether a packet-in is of a packet that has passed the tables of look-ups. Its action set may have sent it
+/// to the controller. Open vSwitch reports that with the cookie of the first rule that the packet met, which may be one
 /// that copies packets and lets them go on. But a copy is made before the packet has metadata.
 pub(in crate::engine) fn has_passed_look_ups(packet_in: &PacketIn) -> bool {
     packet_in.pipeline.get(Field::Metadata).is_some_and(|metadata| metadata.value != 0)

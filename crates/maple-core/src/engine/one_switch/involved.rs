@@ -64,8 +64,8 @@ impl Switch {
         bits.is_none_or(|bits| self.metadata_of_rules().all(|read| read.mask & bits == 0))
     }
 
-    /// Reports whether others may have the tables and bits of look-ups that have ended: no rule has to do with them, and
-    /// the switch has confirmed that.
+    /// Reports whether others may have the tables and bits of look-ups that have ended: no rule has to do with them,
+    /// and the switch has confirmed that.
     pub fn may_vacate(&self) -> bool {
         let look_ups = &self.ingress.look_ups;
         if !look_ups.has_ended() || look_ups.has_keys_of_ended() || !self.is_at_rest() || !self.has_no_rules_of_ended()

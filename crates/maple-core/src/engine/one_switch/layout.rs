@@ -14,8 +14,8 @@ pub(in crate::engine) const CLASSIFIER: u8 = 0;
 /// Packets can only go on to a higher table (1.3 §5.1).
 pub(in crate::engine) const ENTRY: u8 = 1;
 
-/// Reports whether a rule is the table-miss rule of the first table. Without it a switch of 1.3 drops the packets that no
-/// other rule takes (1.3 §5.4). It is right beside any other rules, so it may come before them.
+/// Reports whether a rule is the table-miss rule of the first table. Without it a switch of 1.3 drops the packets that
+/// no other rule takes (1.3 §5.4). It is right beside any other rules, so it may come before them.
 pub(in crate::engine) fn is_first_table_miss(table: u8, rule: &Rule) -> bool {
     (table, rule.priority, &rule.matching) == (CLASSIFIER, 0, &Match::any())
         && is_to_controller_only(&rule.instructions)

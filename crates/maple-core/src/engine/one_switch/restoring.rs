@@ -47,8 +47,8 @@ pub(in crate::engine) enum NextStep {
     AwaitLabels { next_look: Time },
     /// Its table is built.
     Build,
-    /// Its rules are compared with its table, once those of all switches are built. It looks at this time whether they are;
-    /// not before it has reported its rules itself.
+    /// Its rules are compared with its table, once those of all switches are built. It looks at this time whether they
+    /// are; not before it has reported its rules itself.
     Compare { next_look: Option<Time> },
 }
 
@@ -172,8 +172,8 @@ impl Restoring {
         self.todo.is_empty()
     }
 
-    /// Returns what the switch does next. `any_waits`: routes of this switch wait for labels. `are_all_decided` says so of
-    /// the leaves and rules of all switches.
+    /// Returns what the switch does next. `any_waits`: routes of this switch wait for labels. `are_all_decided` says so
+    /// of the leaves and rules of all switches.
     pub fn next_step(&mut self, now: Time, any_waits: bool, are_all_decided: impl FnOnce() -> bool) -> NextStep {
         let Some((decided, read)) = self.decided.zip(self.read) else { return NextStep::AwaitEarlierRun };
         let is_ready = decided.max(read);

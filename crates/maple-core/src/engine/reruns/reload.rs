@@ -11,8 +11,8 @@
 //! * Any other leaf is replaced by one with the candidate's trace. Its packets come to the controller until that one
 //!   has its rule, and so do the packets of leaves for which the candidate has no lasting answer.
 //!
-//! Lists that have the name of one before them take over what switches look up for that, so only keys of addresses whose
-//! groups have changed get other rules.
+//! Lists that have the name of one before them take over what switches look up for that, so only keys of addresses
+//! whose groups have changed get other rules.
 //!
 //! Each switch's tree is built again from all traces, and its rules keep their priorities as far as their order allows.
 //! So the ordered update (`tables/`) sends what differs, and nothing else.

@@ -6,13 +6,13 @@
 //! knows what f says. So:
 //!
 //! 1. The links, edge ports and hosts of the earlier run are presumed to be there still
-//!    ([`Event::Presume`](crate::engine::Event::Presume)). Discovery confirms or ends them, as it does with what it finds
-//!    itself. From then on f decides packets that come.
+//!    ([`Event::Presume`](crate::engine::Event::Presume)). Discovery confirms or ends them, as it does with what it
+//!    finds itself. From then on f decides packets that come.
 //! 2. f runs on the remembered witness packets of each switch, a few at a time
 //!    ([`Event::Restore`](crate::engine::Event::Restore)). Meanwhile the switch's rules are read
-//!    ([`Event::RulesRead`](crate::engine::Event::RulesRead)). No rule is sent. At a take-over the previous controller reports
-//!    the rules, so that all up to step 4 is done before it ends. The rules that are read in the end confirm its
-//!    report.
+//!    ([`Event::RulesRead`](crate::engine::Event::RulesRead)). No rule is sent. At a take-over the previous controller
+//!    reports the rules, so that all up to step 4 is done before it ends. The rules that are read in the end confirm
+//!    its report.
 //! 3. When the rules of all switches are known, labels get the ids that they had. If the switch already has a label's
 //!    rule, the label is ready without a message.
 //! 4. The switch waits until the routes of its leaves are ready, but at most two seconds after the last leaf of all

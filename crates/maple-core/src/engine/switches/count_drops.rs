@@ -17,8 +17,8 @@ impl Switches {
         self.get(&dpid).map(|switch| switch.counters.drops.of_last(ctx.now(), dpid, minutes)).unwrap_or_default()
     }
 
-    /// Returns the drops at a switch in these minutes since time 0, as far as they are kept; empty if this shard does not
-    /// serve the switch.
+    /// Returns the drops at a switch in these minutes since time 0, as far as they are kept; empty if this shard does
+    /// not serve the switch.
     pub fn drops_of_minutes(&self, dpid: Dpid, minutes: Range<u64>) -> Vec<Dropped> {
         self.get(&dpid).map(|switch| switch.counters.drops.of_minutes(dpid, minutes)).unwrap_or_default()
     }

@@ -110,8 +110,8 @@ impl Switches {
         self.look_ups.get(&dependent).copied()
     }
 
-    /// Notes that a switch takes no rules in this table, although it announces it. Returns how many tables are used from
-    /// now on; `None` if that is not new. A layout with several tables has at least three.
+    /// Notes that a switch takes no rules in this table, although it announces it. Returns how many tables are used
+    /// from now on; `None` if that is not new. A layout with several tables has at least three.
     pub fn note_fewer_tables(&mut self, dpid: Dpid, refused: u8) -> Option<u8> {
         let announced = self.get(&dpid).map(|switch| switch.capabilities().tables).expected()?;
         let tables = if refused < 3 { 1 } else { refused };
@@ -140,7 +140,8 @@ impl Switches {
         self.without_action_sets.remove(&dpid);
     }
 
-    /// Returns what a switch can do: what it announces, unless it has shown that it has fewer tables, or no action sets.
+    /// Returns what a switch can do: what it announces, unless it has shown that it has fewer tables, or no action
+    /// sets.
     pub fn effective_capabilities(&self, dpid: Dpid, announced: Capabilities) -> Capabilities {
         let action_sets = announced.action_sets && !self.without_action_sets.contains(&dpid);
         let announced = Capabilities { action_sets, ..announced };

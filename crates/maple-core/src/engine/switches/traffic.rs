@@ -61,7 +61,8 @@ pub struct Traffic {
 pub enum Party {
     /// Any host.
     Any,
-    /// The hosts at a port, several or none at the moment: decisions that rest on look-ups are for places, not for hosts.
+    /// The hosts at a port, several or none at the moment: decisions that rest on look-ups are for places, not for
+    /// hosts.
     At(Location),
     /// A host. Where rules determine a port, it is the only one that is there at the moment.
     Host(Mac),
@@ -101,8 +102,8 @@ impl Switches {
         counts
     }
 
-    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked. `line_of`: the line
-    /// that made the decision of a leaf.
+    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked. `line_of`: the
+    /// line that made the decision of a leaf.
     pub fn traffic<'a>(
         &self,
         ctx: &Context,
@@ -188,8 +189,8 @@ pub(in crate::engine) struct CounterSum {
     pub is_changed: bool,
 }
 
-/// Sums the counters of the leaves' rules by what their matches say of sender and receiver. `see` is called for each rule
-/// of the newest answer.
+/// Sums the counters of the leaves' rules by what their matches say of sender and receiver. `see` is called for each
+/// rule of the newest answer.
 pub(in crate::engine) fn traffic<K: Ord>(
     parties: impl Fn(&Match) -> K,
     mut see: impl FnMut(&K, DependentId),

@@ -5,8 +5,8 @@
 //! enter the network in order, before any later packet of that switch. They are dropped and counted if the port becomes
 //! a link port, if it goes away or changes, or if they have waited too long.
 //!
-//! The packets that wait at a switch are bounded in number, bytes and time ([`crate::engine::Options`]). When the bound is
-//! reached, further packets are dropped.
+//! The packets that wait at a switch are bounded in number, bytes and time ([`crate::engine::Options`]). When the bound
+//! is reached, further packets are dropped.
 
 use maple_wire::Dpid;
 
@@ -39,8 +39,8 @@ impl Topology {
         fabric.ctx.wake_at(until, Timer::NewPorts(dpid));
     }
 
-    /// Removes and returns the packets that waited at ports that have become edge ports. Drops those at other ports that
-    /// are classified or gone. Called when ports of this switch may have been classified.
+    /// Removes and returns the packets that waited at ports that have become edge ports. Drops those at other ports
+    /// that are classified or gone. Called when ports of this switch may have been classified.
     pub fn take_admitted(fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| !switch.ports.new_port_packets.is_empty())
         else {

@@ -14,10 +14,11 @@
 //! * of a read of the port, each port with hosts;
 //! * of a read of few bits, each value; of other reads, the values that other places of the tree have.
 //!
-//! A pass goes on until no packet is left to try. It follows when the tree, the classes of keys or the hosts of a switch
-//! have changed, and begins at most once in [`MIN_PASS_PAUSE`]. Where one decision is for all places that a look-up
-//! finds, a pass also wants the ways to these places. What stays open is kept for people ([`Exploration`]): reads of
-//! values that nobody knows, places that no packet was found for, and packets for which f writes, waits or fails.
+//! A pass goes on until no packet is left to try. It follows when the tree, the classes of keys or the hosts of a
+//! switch have changed, and begins at most once in [`MIN_PASS_PAUSE`]. Where one decision is for all places that a
+//! look-up finds, a pass also wants the ways to these places. What stays open is kept for people ([`Exploration`]):
+//! reads of values that nobody knows, places that no packet was found for, and packets for which f writes, waits or
+//! fails.
 //!
 //! # Why it is correct
 //!

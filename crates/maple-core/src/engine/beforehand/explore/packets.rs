@@ -34,8 +34,8 @@ pub(super) struct Packets<'a> {
     classes: RefCell<BTreeMap<u64, Rc<ClassKeys>>>,
 }
 
-/// ClassKeys of a look-up, each with keys that have it: by the bits of the metadata that all look-ups of the same fields
-/// write for a key, the first one.
+/// ClassKeys of a look-up, each with keys that have it: by the bits of the metadata that all look-ups of the same
+/// fields write for a key, the first one.
 type ClassKeys = BTreeMap<u64, BTreeMap<u64, KeyBits>>;
 
 impl<'a> Packets<'a> {
@@ -162,8 +162,8 @@ impl<'a> Packets<'a> {
         self.switch.ingress.look_ups.key_rules().find(|rules| rules.mask() & mask == mask)
     }
 
-    /// Returns the classes that packets can have in these bits of the metadata. That no key is there is among them unless
-    /// the packet's source and port decide it, and all of these are keys.
+    /// Returns the classes that packets can have in these bits of the metadata. That no key is there is among them
+    /// unless the packet's source and port decide it, and all of these are keys.
     pub fn possible_classes(&self, mask: u64) -> Vec<u64> {
         if mask == SOURCE_IS_HERE {
             return if self.tracks_hosts && !self.ports.is_empty() { vec![mask] } else { Vec::new() };

@@ -5,8 +5,9 @@
 //!
 //! # What
 //!
-//! [`Engine::hits`](crate::engine::Engine::hits) borrows the engine for the packets of one read from a switch, before the turn's events. A packet
-//! takes this path if it changes nothing, and its answer is at most one packet-out at its own switch:
+//! [`Engine::hits`](crate::engine::Engine::hits) borrows the engine for the packets of one read from a switch, before
+//! the turn's events. A packet takes this path if it changes nothing, and its answer is at most one packet-out at its
+//! own switch:
 //!
 //! * it is whole, untagged, from an edge port, and announces no address;
 //! * its host is known to be at that port, and no search waits for a packet of it;

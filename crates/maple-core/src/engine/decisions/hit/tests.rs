@@ -1,5 +1,6 @@
 //! Tests of batches of hits, and of remembered answers while the state changes that they depend on. The tests of
-//! `maple-sim` take the same path with random networks and changes, and check all remembered answers after each batch of events.
+//! `maple-sim` take the same path with random networks and changes, and check all remembered answers after each batch
+//! of events.
 
 use maple_wire::Port;
 use maple_wire::msg::{PacketIn, PortReason, PortStatus};

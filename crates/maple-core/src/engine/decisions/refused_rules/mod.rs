@@ -2,9 +2,9 @@
 //!
 //! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
 //! others alone. A switch that refuses something in several updates in a row gets no new rules for a while; so does one
-//! without room for the first table's table-miss rule, because it drops what no other rule takes. After any
-//! refusal the switch is asked which rules it has ([`Switches::reread`](crate::engine::switches::Switches::reread)). That holds for a refused rule of a bundle as
-//! well, although the bundle has changed nothing.
+//! without room for the first table's table-miss rule, because it drops what no other rule takes. After any refusal the
+//! switch is asked which rules it has ([`Switches::reread`](crate::engine::switches::Switches::reread)). That holds for
+//! a refused rule of a bundle as well, although the bundle has changed nothing.
 
 mod classify;
 
@@ -231,7 +231,8 @@ fn use_fewer_tables(fabric: &mut Fabric, dpid: Dpid, table: u8, what: String) {
     fabric.ctx.add_effect(Effect::Reconnect { dpid });
 }
 
-/// Handles the refusal of the way that a key's rule writes. The controller sends its packets until the way is another one.
+/// Handles the refusal of the way that a key's rule writes. The controller sends its packets until the way is another
+/// one.
 fn on_way_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, what: String) {
     report_refusal(fabric, dpid, what);
     if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ingress.look_ups.refuse_way(table, rule)) {

@@ -22,9 +22,10 @@
 //! route's key, so it is the same when the controller has restarted. A number belongs to one route at a time. If its
 //! route is gone, packets match nothing there and come to the controller.
 //!
-//! Where leaves look things up, there is mostly one leaf for each place, and each leads elsewhere. There a route gets its
-//! rule when a second leaf uses it, because for one leaf that rule would save nothing. Nor has a route one that crosses no
-//! link, until it does. A route that had a rule before the controller restarted keeps it, whatever has changed by now.
+//! Where leaves look things up, there is mostly one leaf for each place, and each leads elsewhere. There a route gets
+//! its rule when a second leaf uses it, because for one leaf that rule would save nothing. Nor has a route one that
+//! crosses no link, until it does. A route that had a rule before the controller restarted keeps it, whatever has
+//! changed by now.
 //!
 //! # Why no packet is lost or misrouted
 //!
@@ -179,8 +180,9 @@ impl Routes {
         }
     }
 
-    /// Makes a leaf join a new route, which resolves to `resolved` now, and asks for its labels. Without a leaf, the route
-    /// is the way to a place that an open look-up finds. A route that follows a plan has a `subscription` in the store.
+    /// Makes a leaf join a new route, which resolves to `resolved` now, and asks for its labels. Without a leaf, the
+    /// route is the way to a place that an open look-up finds. A route that follows a plan has a `subscription` in the
+    /// store.
     pub fn create(
         &mut self,
         leaf: Option<LeafId>,

@@ -87,8 +87,8 @@ pub(in crate::engine) struct RuleCondition {
 /// The rules at the ingress switch that may lead along a route.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RouteUses {
-    /// The number of leaves for which there may be rules, and of uses by the rules of keys. A use ends when the switch has
-    /// confirmed that.
+    /// The number of leaves for which there may be rules, and of uses by the rules of keys. A use ends when the switch
+    /// has confirmed that.
     pub count: usize,
     /// The number of uses by the rules of keys among these.
     pub of_keys: usize,
@@ -131,8 +131,8 @@ impl SharedRoute {
         &self.key.goal
     }
 
-    /// Reports whether it is to get a rule of its own in the table of routes: enough leaves use it, and its packets go to
-    /// another switch. It keeps the rule when that changes.
+    /// Reports whether it is to get a rule of its own in the table of routes: enough leaves use it, and its packets go
+    /// to another switch. It keeps the rule when that changes.
     pub(super) fn is_to_get_rule(&self) -> bool {
         let users = self.uses.count - self.uses.of_keys;
         let RuleCondition { min_leaves, had_rule } = self.rule_condition;

@@ -1,14 +1,14 @@
 //! Finds who sent what a rule for several hosts has dropped.
 //!
-//! A rule of a leaf that rests on look-ups is for classes, and other rules match no address at all. But each packet that
-//! they count has come in by a rule of the classifier, and such a rule is for one host at one port. So the sender is one
-//! of the hosts that such a rule can match, and whose own rules have counted in the same readings of all counters. If
-//! there is one such host, it has sent them all.
+//! A rule of a leaf that rests on look-ups is for classes, and other rules match no address at all. But each packet
+//! that they count has come in by a rule of the classifier, and such a rule is for one host at one port. So the sender
+//! is one of the hosts that such a rule can match, and whose own rules have counted in the same readings of all
+//! counters. If there is one such host, it has sent them all.
 //!
 //! # Bounds
 //!
-//! There are as many entries as the classifier has rules of which [`super::rule_growth`] keeps the counters, and at most
-//! [`MAX_OPEN`] drops wait for the end of a reading. Each of these is compared with each entry.
+//! There are as many entries as the classifier has rules of which [`super::rule_growth`] keeps the counters, and at
+//! most [`MAX_OPEN`] drops wait for the end of a reading. Each of these is compared with each entry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ impl Senders {
         Ok(())
     }
 
-    /// Ends a reading, before which classes of keys had changed this often. Returns the drops of which senders were looked
-    /// for, each with who can have sent it.
+    /// Ends a reading, before which classes of keys had changed this often. Returns the drops of which senders were
+    /// looked for, each with who can have sent it.
     fn end_reading(
         &mut self,
         changes: u64,

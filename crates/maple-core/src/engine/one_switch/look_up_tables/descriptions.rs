@@ -60,8 +60,8 @@ impl LookUps {
         parts.map(|(question, answer)| format!(", {question}: {answer}")).collect()
     }
 
-    /// Returns the purpose of a key's rule, in words: the table, the key, and what it has there. `None` if the rule is of
-    /// no key.
+    /// Returns the purpose of a key's rule, in words: the table, the key, and what it has there. `None` if the rule is
+    /// of no key.
     pub fn describe_key(&self, table: u8, rule: &Rule) -> Option<String> {
         let rules = self.key_rules().find(|rules| rules.table() == table)?;
         let key = rules.key_of(rule)?;

@@ -2,15 +2,16 @@
 //!
 //! # Updates
 //!
-//! [`KeyRules`] says how a key's rule may change. This file says when. An update with changes of keys' rules has none of
-//! leaves' rules ([`LookUps::take_changes`]); the switch confirms it before they are collected. A rule that sends to the
-//! controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes its
-//! route, and the switch has confirmed them.
+//! [`KeyRules`] says how a key's rule may change. This file says when. An update with changes of keys' rules has none
+//! of leaves' rules ([`LookUps::take_changes`]); the switch confirms it before they are collected. A rule that sends to
+//! the controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes
+//! its route, and the switch has confirmed them.
 //!
-//! Why that is enough: when leaves' rules change, keys and leaves are of the same state (`Decisions::collect_look_ups`), and
-//! each key that does not send to the controller is in the class that it has in this state, and had in the state of the
-//! leaves' rules before. So a packet that meets no rule to the controller gets the answer of the one state or the other.
-//! The confirmations are needed because the switch may refuse what the next update relies on.
+//! Why that is enough: when leaves' rules change, keys and leaves are of the same state
+//! (`Decisions::collect_look_ups`), and each key that does not send to the controller is in the class that it has in
+//! this state, and had in the state of the leaves' rules before. So a packet that meets no rule to the controller gets
+//! the answer of the one state or the other. The confirmations are needed because the switch may refuse what the next
+//! update relies on.
 
 mod descriptions;
 mod ways;
@@ -137,13 +138,14 @@ impl LookUps {
         lock(&self.registers).adopt(earlier);
     }
 
-    /// Lets look-ups that a policy to come asks take the place of those of the same tables with other rows. Returns whether
-    /// others did so before.
+    /// Lets look-ups that a policy to come asks take the place of those of the same tables with other rows. Returns
+    /// whether others did so before.
     pub fn announce(&self, coming: &[LookUp]) -> bool {
         lock(&self.registers).announce(coming)
     }
 
-    /// Puts the look-ups that were announced in their places. Returns the numbers of those whose keys have other classes.
+    /// Puts the look-ups that were announced in their places. Returns the numbers of those whose keys have other
+    /// classes.
     pub fn succeed(&mut self) -> Vec<LookUpNumber> {
         let succeeded = lock(&self.registers).succeed();
         for (number, look_up) in &succeeded {
@@ -160,8 +162,8 @@ impl LookUps {
         SharedRegisters::clone(&self.registers)
     }
 
-    /// Returns the metadata that the packet has when it comes to the rules of leaves, unless the controller decides about
-    /// it. `is_source_here`: its source is known to be where it came in.
+    /// Returns the metadata that the packet has when it comes to the rules of leaves, unless the controller decides
+    /// about it. `is_source_here`: its source is known to be where it came in.
     pub fn metadata<P: Fields + ?Sized>(&self, packet: &P, is_source_here: bool) -> Option<u64> {
         let source = if is_source_here { SOURCE_IS_HERE } else { 0 };
         self.entries.iter().try_fold(source, |all, look_up| Some(all | look_up.rules.metadata(packet)?))
@@ -173,8 +175,8 @@ impl LookUps {
         !self.entries.is_empty() || registers.look_ups().len() > 0 || registers.is_source_asked()
     }
 
-    /// Returns the look-ups to which the registers have given a table and that have no rules yet: the number of each, and
-    /// whether it has ended.
+    /// Returns the look-ups to which the registers have given a table and that have no rules yet: the number of each,
+    /// and whether it has ended.
     pub fn new_look_ups(&self) -> Vec<(LookUpNumber, bool)> {
         let registers = lock(&self.registers);
         let is_new = |number: LookUpNumber, has_ended: bool| match self.entry(number) {
@@ -200,8 +202,8 @@ impl LookUps {
         self.sources
     }
 
-    /// Adds the rules of a look-up that is new ([`LookUps::new_look_ups`]), in the order of numbers. Without a dependent, by
-    /// which it follows the state, it has ended.
+    /// Adds the rules of a look-up that is new ([`LookUps::new_look_ups`]), in the order of numbers. Without a
+    /// dependent, by which it follows the state, it has ended.
     pub fn add(&mut self, number: LookUpNumber, dependent: Option<DependentId>, layout: Layout, cookie: u64) {
         let look_up = lock(&self.registers).look_ups().nth(number.0).map(|(_, look_up)| look_up.clone());
         let Some(look_up) = look_up.expected() else { return };
@@ -292,8 +294,8 @@ impl LookUps {
         lock(&self.registers).exhausted()
     }
 
-    /// Returns a test of leaves: whether a key of a look-up has the classes that a leaf with these bits of the metadata is
-    /// for. In the newest state no packet comes to the other leaves.
+    /// Returns a test of leaves: whether a key of a look-up has the classes that a leaf with these bits of the metadata
+    /// is for. In the newest state no packet comes to the other leaves.
     pub fn is_of_a_key(&self, number: LookUpNumber) -> impl Fn(ReadMetadata) -> bool + use<> {
         let masks = lock(&self.registers).masks(number);
         let keys = || self.entry(number).into_iter().flat_map(|entry| entry.rules.classes());
@@ -304,8 +306,8 @@ impl LookUps {
         }
     }
 
-    /// Frees the classes of a look-up that no key has, no key's rule, and none of these `others`. Returns whether enough
-    /// are free to go on.
+    /// Frees the classes of a look-up that no key has, no key's rule, and none of these `others`. Returns whether
+    /// enough are free to go on.
     pub fn free_classes(&mut self, number: LookUpNumber, others: &[ReadMetadata]) -> bool {
         let Some(LookUpRules { rules, version, .. }) = self.entries.get_mut(number.0) else { return true };
         // Keys without a class get one, which takes another look at all keys.
@@ -339,8 +341,8 @@ impl LookUps {
         self.version == version && !self.has_new_registers()
     }
 
-    /// Reports whether the classes are those of a state, in which these dependents are current. Changes nothing but what
-    /// the next call costs.
+    /// Reports whether the classes are those of a state, in which these dependents are current. Changes nothing but
+    /// what the next call costs.
     pub fn are_current(&mut self, version: u64, is_current: impl Fn(DependentId) -> bool) -> bool {
         if self.version == version || self.checked_version == version {
             return !self.has_new_registers();
@@ -380,8 +382,8 @@ impl LookUps {
         extended.map(|(number, _)| number).collect()
     }
 
-    /// Sets the classes of a look-up's keys to those of a state. Returns whether rules have to change. The cost is that of
-    /// the keys that were written since the last call, as long as the state knows these.
+    /// Sets the classes of a look-up's keys to those of a state. Returns whether rules have to change. The cost is that
+    /// of the keys that were written since the last call, as long as the state knows these.
     pub fn set_classes(&mut self, number: LookUpNumber, state: &Snapshot) -> bool {
         let Some(LookUpRules { rules, version, .. }) = self.entries.get_mut(number.0) else { return false };
         let mut registers = lock(&self.registers);

@@ -23,8 +23,8 @@ impl LookUps {
         }
     }
 
-    /// Returns the look-up that one decision asks for all places, with the paths that this decision follows. Its rules of
-    /// keys say the ways. There is at most one, since only one field is the destination of packets.
+    /// Returns the look-up that one decision asks for all places, with the paths that this decision follows. Its rules
+    /// of keys say the ways. There is at most one, since only one field is the destination of packets.
     pub fn open_look_up(&self) -> Option<(LookUpNumber, OpenPaths)> {
         let registers = lock(&self.registers);
         let open = |(number, entry): (LookUpNumber, &LookUpRules)| {
@@ -39,8 +39,8 @@ impl LookUps {
         lock(&self.registers).has_refused_paths(number)
     }
 
-    /// Frees the open look-up for other paths ([`crate::look_ups::Registers::release_paths`]). No way is wanted any more.
-    /// Returns the bits of the metadata that say the place.
+    /// Frees the open look-up for other paths ([`crate::look_ups::Registers::release_paths`]). No way is wanted any
+    /// more. Returns the bits of the metadata that say the place.
     pub fn release_paths(&mut self, number: LookUpNumber) -> u64 {
         self.class_changes += 1;
         self.ways_mut().into_iter().for_each(KeyWays::unwant_all);

@@ -3,22 +3,22 @@
 //!
 //! # What
 //!
-//! A switch holds at most [`Options::max_rules`](crate::engine::Options) rules. A table that reported itself full holds at most
-//! as many rules as it had then. A leaf may try to install only while a reserve is free. Its rules are counted as soon
-//! as they are known, before any of them is sent. If they do not fit, the leaf is refused. Its packets then go through
-//! the controller, which has the leaf and need not run f, until a later packet finds capacity.
+//! A switch holds at most [`Options::max_rules`](crate::engine::Options) rules. A table that reported itself full holds
+//! at most as many rules as it had then. A leaf may try to install only while a reserve is free. Its rules are counted
+//! as soon as they are known, before any of them is sent. If they do not fit, the leaf is refused. Its packets then go
+//! through the controller, which has the leaf and need not run f, until a later packet finds capacity.
 //!
 //! A refusal makes the controller ask the switch for statistics, at most once in
-//! [`Options::eviction_period`](crate::engine::Options). When they arrive, at most as many leaves are evicted as were refused.
-//! The leaves whose rules counted the fewest packets since the last answer go first, and among them the least recently
-//! used. They are withdrawn like leaves that are no longer f's answer, and the compiler does the rest. Labels
+//! [`Options::eviction_period`](crate::engine::Options). When they arrive, at most as many leaves are evicted as were
+//! refused. The leaves whose rules counted the fewest packets since the last answer go first, and among them the least
+//! recently used. They are withdrawn like leaves that are no longer f's answer, and the compiler does the rest. Labels
 //! are evicted too; the leaves that use an evicted label stop first.
 //!
 //! When little more than the reserve is free, the compiler removes redundant barrier rules immediately
 //! ([`TableBackend::remove_redundant`](crate::TableBackend::remove_redundant)). Otherwise these wait for new traces.
 //!
-//! A tree holds at most [`Options::max_traces`](crate::engine::Options) leaves. When it is full, decisions are not cached, and
-//! leaves are evicted in the same way.
+//! A tree holds at most [`Options::max_traces`](crate::engine::Options) leaves. When it is full, decisions are not
+//! cached, and leaves are evicted in the same way.
 //!
 //! # Bounds
 //!

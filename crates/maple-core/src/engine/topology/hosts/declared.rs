@@ -44,8 +44,8 @@ impl ReportedSenders {
 }
 
 impl Hosts {
-    /// Reports a sender whose host has a fixed place elsewhere, at most once for each sender and port. Returns whether it
-    /// has.
+    /// Reports a sender whose host has a fixed place elsewhere, at most once for each sender and port. Returns whether
+    /// it has.
     pub(super) fn report_if_misplaced(&mut self, sender: Sender, out: &mut Vec<HostAction>) -> bool {
         let Sender { mac, at: seen, .. } = sender;
         let Some(at) = self.facts.place(mac).filter(|place| *place != seen) else { return false };

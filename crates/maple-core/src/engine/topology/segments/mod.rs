@@ -11,9 +11,9 @@
 //! comes in except probes, and nothing is sent out. No packet returns to the segment that it came from.
 //!
 //! That must not cut the network in two. So each switch with a shut port has a *link through the controller* to the
-//! designated port's switch: a pair of virtual ports, with numbers above those of real ports. Paths and
-//! floods use it like any other link. No label leads over it (`give_labels.rs` refuses it). So packets of such routes go
-//! through the controller, which sends them out of the egress ports. That is slow but right.
+//! designated port's switch: a pair of virtual ports, with numbers above those of real ports. Paths and floods use it
+//! like any other link. No label leads over it (`give_labels.rs` refuses it). So packets of such routes go through the
+//! controller, which sends them out of the egress ports. That is slow but right.
 //!
 //! Two ports with no host between them form an ordinary link, whatever joins them. That ends when a packet without a
 //! label comes in there (`Topology::on_host_at_link`): our switches send none over links, so a host has sent

@@ -1,5 +1,5 @@
-//! The writes that form and dissolve segments. They are pure functions of a snapshot; `topology/mod.rs` and `segments/mod.rs`
-//! commit them.
+//! The writes that form and dissolve segments. They are pure functions of a snapshot; `topology/mod.rs` and
+//! `segments/mod.rs` commit them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

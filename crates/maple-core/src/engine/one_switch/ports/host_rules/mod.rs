@@ -32,13 +32,13 @@
 //! # The source of a packet
 //!
 //! On a switch with tables for look-ups, a host's rules also write into the metadata that the packet's source is where
-//! it came in ([`SOURCE_IS_HERE`]). f may rest on that. So when a host has gone, its rules go before the rules of leaves
-//! or keys change ([`HostRules::take_departures`]).
+//! it came in ([`SOURCE_IS_HERE`]). f may rest on that. So when a host has gone, its rules go before the rules of
+//! leaves or keys change ([`HostRules::take_departures`]).
 //!
 //! # Callers
 //!
-//! `host_actions.rs` reports where hosts are. `flush.rs` takes the changes. `refused_rules/` reports what the switch has
-//! refused.
+//! `host_actions.rs` reports where hosts are. `flush.rs` takes the changes. `refused_rules/` reports what the switch
+//! has refused.
 
 mod rule_set;
 
@@ -336,8 +336,8 @@ impl HostRules {
         since.map(|since| since + longest).filter(|until| now < *until)
     }
 
-    /// Stops writing into the metadata that the packet's source is where it came in, because the switch refuses that. All
-    /// rules have to be compared afterwards.
+    /// Stops writing into the metadata that the packet's source is where it came in, because the switch refuses that.
+    /// All rules have to be compared afterwards.
     pub fn stop_marking_sources(&mut self) {
         self.marks_sources = false;
     }
