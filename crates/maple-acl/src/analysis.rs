@@ -59,7 +59,8 @@ pub struct FragmentNote {
 /// The ports that clients connect from: those of Linux, and those that RFC 6335 §6 calls dynamic.
 const CLIENTS: (u128, u128) = (32_768, 65_535);
 
-/// The number of rules that a thread looks at before it asks for more: some milliseconds of work, so that all end together.
+/// The number of rules that a thread looks at before it asks for more: some milliseconds of work, so that all end
+/// together.
 const AT_ONCE: usize = 64;
 
 /// The maximum number of rules that a finding names, so that it stays a line to read; it counts the others.

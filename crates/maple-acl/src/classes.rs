@@ -53,8 +53,8 @@ impl AddressClasses {
         AddressClasses { field, groups, classes, all }
     }
 
-    /// Divides a part of an entry's packets by the classes of their addresses. Returns a part of each piece: with one of
-    /// its addresses, or without the field.
+    /// Divides a part of an entry's packets by the classes of their addresses. Returns a part of each piece: with one
+    /// of its addresses, or without the field.
     fn divide(&self, part: &Cube, entry: Option<&Entry>) -> Vec<Cube> {
         let wanted = entry.and_then(|entry| entry.groups.iter().find(|group| group.field == self.field));
         let wanted = wanted.and_then(|group| self.groups.binary_search(&group.addresses).ok());

@@ -20,8 +20,8 @@ use maple_wire::Field;
 
 use crate::cube::{Cube, Interval};
 
-/// The maximum number of cubes in a node that is not divided. More would make each search compare more cubes; fewer would
-/// take more nodes, and more time to build.
+/// The maximum number of cubes in a node that is not divided. More would make each search compare more cubes; fewer
+/// would take more nodes, and more time to build.
 const MAX_UNDIVIDED: usize = 8;
 
 /// An index of numbered cubes.

@@ -59,8 +59,8 @@ pub struct List {
     overlaps: Arc<CubeIndex>,
 }
 
-/// The maximum number of pairs of addresses of an entry between groups that have a sample each. Switches that don't look
-/// groups up have their rules before packets then. Chosen: as many samples as a list of a few thousand rules has.
+/// The maximum number of pairs of addresses of an entry between groups that have a sample each. Switches that don't
+/// look groups up have their rules before packets then. Chosen: as many samples as a list of a few thousand rules has.
 const MAX_PAIRS: usize = 4_096;
 
 /// A switch that no entry names.
@@ -227,8 +227,8 @@ impl List {
         &self.rules
     }
 
-    /// Returns the entries, in order: each rule has one for each combination of addresses, services and places. Where that
-    /// saves rules in switches, groups of hosts are one address.
+    /// Returns the entries, in order: each rule has one for each combination of addresses, services and places. Where
+    /// that saves rules in switches, groups of hosts are one address.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// The maximum time until a controller listens: far more than any one measured here takes, so only a broken one exceeds it.
+/// The maximum time until a controller listens: far more than any one measured here takes, so only a broken one exceeds
+/// it.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval of checks whether it listens. Start-up is not measured, so it may add this time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! Headers as abstract 5-tuples, and traces of them in the format of ClassBench.
 //!
-//! Each line of a trace is a header ([`maple_load::traced_header`]), with the number of the filter that it was generated
-//! from. An earlier filter may match the header too.
+//! Each line of a trace is a header ([`maple_load::traced_header`]), with the number of the filter that it was
+//! generated from. An earlier filter may match the header too.
 
 use std::path::Path;
 use std::str::FromStr;

@@ -74,8 +74,8 @@ fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
     if pkt.is(Field::TcpDst, 22) { net.path(src, dst, COSTS) } else { net.shortest_path(src, dst) }
 }
 
-/// Returns where the path of a unicast packet starts and ends, if its source and destination are known. It starts at the
-/// switch of the source, so the port of the source is not read.
+/// Returns where the path of a unicast packet starts and ends, if its source and destination are known. It starts at
+/// the switch of the source, so the port of the source is not read.
 fn ends<'n>(pkt: &PacketHandle, net: &'n Net) -> Option<(Location, HostLocation<'n>)> {
     if pkt.is_multicast() {
         return None;

@@ -128,7 +128,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Watch a running controller in the terminal: rates, who sends most, drops by line, errors, switches
     Top(TopArgs),
-    /// Say why a packet goes where it goes: what the policy asks, which rules take it, and what would have to be different
+    /// Say why a packet goes where it goes: what the policy asks, which rules take it, and what would have to be
+    /// different
     Explain(Box<ExplainArgs>),
     /// Say what will go wrong on this host and in its controller, and what mends it
     ///

@@ -50,8 +50,8 @@ pub fn before(text: &str, now: SystemTime) -> anyhow::Result<Duration> {
     }
 }
 
-/// Parses a time with its day, or a time of the day that has this moment. Returns the time since 1970, and whether the text
-/// has the day.
+/// Parses a time with its day, or a time of the day that has this moment. Returns the time since 1970, and whether the
+/// text has the day.
 fn of_clock(text: &str, of_day_of: Duration) -> Option<(Duration, bool)> {
     match text.split_once('T') {
         Some((date, time)) => Some((Duration::from_secs(day(date)? * DAY) + of_day(time)?, true)),

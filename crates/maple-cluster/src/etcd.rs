@@ -1,7 +1,7 @@
 //! Carries out with etcd what a member wants.
 //!
-//! One task owns the member. Each request to etcd is a task of its own, which ends with one event; so is the watch, which
-//! goes on until another one takes its place. All events come through one channel, one after the other.
+//! One task owns the member. Each request to etcd is a task of its own, which ends with one event; so is the watch,
+//! which goes on until another one takes its place. All events come through one channel, one after the other.
 //!
 //! ```text
 //!   MemberHandle ──► step down, leave ──┐
@@ -44,8 +44,8 @@ pub enum News {
     NameTaken,
     /// The master or the members have changed.
     Known(View),
-    /// Its lease was granted or renewed; or, with `false`, it may have ended. Where a switch has no generations, the member
-    /// may not act then.
+    /// Its lease was granted or renewed; or, with `false`, it may have ended. Where a switch has no generations, the
+    /// member may not act then.
     Lease(bool),
     /// Something of etcd went wrong. It is tried again.
     Failed(EtcdError),
@@ -88,8 +88,8 @@ impl MemberHandle {
     }
 }
 
-/// Makes a member run. Returns what steers it, and the task to spawn or await: it ends when the member has left. News are
-/// told as they come; the task waits meanwhile.
+/// Makes a member run. Returns what steers it, and the task to spawn or await: it ends when the member has left. News
+/// are told as they come; the task waits meanwhile.
 pub fn run_member(member: Member, client: Client, news: impl FnMut(News)) -> (MemberHandle, impl Future<Output = ()>) {
     let (mail, inbox) = channel(MAIL);
     let task = Task {

@@ -1,9 +1,9 @@
 //! Carries out with etcd what a copy of the tracked state wants.
 //!
-//! One task owns the copy, and whoever has the state on its thread ([`StateOwner`]). Each request to etcd is a task of its
-//! own, which ends with one event; so is the watch. What the member says and what is committed waits in queues of their
-//! own, which are empty whenever something else is taken: so all that the owner committed before its gate was shut comes
-//! before whatever follows from that.
+//! One task owns the copy, and whoever has the state on its thread ([`StateOwner`]). Each request to etcd is a task of
+//! its own, which ends with one event; so is the watch. What the member says and what is committed waits in queues of
+//! their own, which are empty whenever something else is taken: so all that the owner committed before its gate was
+//! shut comes before whatever follows from that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

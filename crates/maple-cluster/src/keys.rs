@@ -2,8 +2,8 @@
 
 use std::str;
 
-/// The keys of one cluster: `NAME/members/MEMBER` and `NAME/master`, which end with their member's lease, and the tracked
-/// state: `NAME/state/head` and `NAME/state/rows/ROW`, which stay.
+/// The keys of one cluster: `NAME/members/MEMBER` and `NAME/master`, which end with their member's lease, and the
+/// tracked state: `NAME/state/head` and `NAME/state/rows/ROW`, which stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterKeys {
     prefix: String,
@@ -66,8 +66,8 @@ pub(crate) enum Subject<'a> {
 pub struct Record {
     /// The key.
     pub key: Vec<u8>,
-    /// The value: in the keys of members and of mastership the name of the member that wrote it. In that of a member its
-    /// address for the others follows after a line break, if it has one.
+    /// The value: in the keys of members and of mastership the name of the member that wrote it. In that of a member
+    /// its address for the others follows after a line break, if it has one.
     pub value: Vec<u8>,
     /// The revision of the last write.
     pub revision: u64,

@@ -15,20 +15,20 @@
 //! the switch is the fence. The number of a mastership, its *generation*, is the store's revision at which the key of
 //! mastership was written. The store gives each revision once, and only greater ones, so generations are those of one
 //! member each, and later masters have greater ones. A switch makes a controller master that gives a generation, makes
-//! the former master a slave, and refuses smaller generations from then on (OpenFlow 1.3.5, 6.3.6). A slave can't change
-//! it. Therefore:
+//! the former master a slave, and refuses smaller generations from then on (OpenFlow 1.3.5, 6.3.6). A slave can't
+//! change it. Therefore:
 //!
-//! 1. A controller changes a switch only while its latest word is that it is master there ([`Fence::mastery`]), whatever
-//!    the store says. A connection begins with a role that is not fenced (equal), so nothing is sent before.
+//! 1. A controller changes a switch only while its latest word is that it is master there ([`Fence::mastery`]),
+//!    whatever the store says. A connection begins with a role that is not fenced (equal), so nothing is sent before.
 //! 2. It asks to be master only with the generation of a key that it wrote under its own lease, and that it has seen.
 //! 3. It never asks to be equal.
 //!
-//! A store that is away changes nothing: the master goes on while switches call it master, though its lease has ended. If
-//! another member becomes master meanwhile, switches that the new one reaches say so, and others have the old one still:
-//! each switch has one master at every moment.
+//! A store that is away changes nothing: the master goes on while switches call it master, though its lease has ended.
+//! If another member becomes master meanwhile, switches that the new one reaches say so, and others have the old one
+//! still: each switch has one master at every moment.
 //!
-//! OpenFlow 1.0 has no generations. Nicira's extension has roles without them: the last one that asks is master. There a
-//! member may act only while its lease is good ([`Member::lease_ends`]), and one that is paused between looking and
+//! OpenFlow 1.0 has no generations. Nicira's extension has roles without them: the last one that asks is master. There
+//! a member may act only while its lease is good ([`Member::lease_ends`]), and one that is paused between looking and
 //! sending is not kept out.
 
 mod etcd;

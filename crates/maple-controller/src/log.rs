@@ -1,8 +1,8 @@
 //! The log that people read: each notice once, with its time, level and area, in a ring of the latest ones.
 //!
-//! Peers and hosts cause most notices, so none of them can fill the log: each source (a port, a switch, an address) has a
-//! budget of lines, and lines beyond it are counted. The next line of that source says how many were left out. The ring,
-//! the sources and the texts of errors are bounded. Control characters are escaped, whoever chose the text.
+//! Peers and hosts cause most notices, so none of them can fill the log: each source (a port, a switch, an address) has
+//! a budget of lines, and lines beyond it are counted. The next line of that source says how many were left out. The
+//! ring, the sources and the texts of errors are bounded. Control characters are escaped, whoever chose the text.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -237,8 +237,8 @@ impl Ring {
     }
 }
 
-/// Reports whether a character can be shown as it is: it is not a control character, has a width, and does not change the
-/// direction of text.
+/// Reports whether a character can be shown as it is: it is not a control character, has a width, and does not change
+/// the direction of text.
 pub fn is_printable(c: char) -> bool {
     printable::is_printable(c)
 }

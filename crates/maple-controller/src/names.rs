@@ -1,4 +1,5 @@
-//! Names of switches and hosts, from the configuration or an emulated network. People read and write names; programs read ids.
+//! Names of switches and hosts, from the configuration or an emulated network. People read and write names; programs
+//! read ids.
 //!
 //! Messages are written with ids, wherever they come from, also those of policies. [`Names::in_text`] puts the names
 //! into the finished text, so that no message can be forgotten. What programs read (JSON) keeps its ids.

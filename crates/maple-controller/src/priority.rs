@@ -1,7 +1,7 @@
 //! The priority of this process's threads against other programs on the same cores.
 //!
-//! Work that nobody waits for, before a take-over and after it, must not delay the switches on this machine. A thread has a
-//! priority of its own, which threads that it starts inherit.
+//! Work that nobody waits for, before a take-over and after it, must not delay the switches on this machine. A thread
+//! has a priority of its own, which threads that it starts inherit.
 
 use std::sync::OnceLock;
 

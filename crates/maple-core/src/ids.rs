@@ -26,8 +26,8 @@ impl std::ops::Add<Duration> for Time {
 pub struct ShardId(pub u8);
 
 impl ShardId {
-    /// The maximum number of shards. In cookies, which hold the ids of dependents, the first number that no shard has marks
-    /// labels, and the next one rules of the engine's own.
+    /// The maximum number of shards. In cookies, which hold the ids of dependents, the first number that no shard has
+    /// marks labels, and the next one rules of the engine's own.
     pub const MAX_COUNT: usize = 0xfe;
 
     /// Returns the shard that owns a dependent.

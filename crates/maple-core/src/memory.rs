@@ -1,5 +1,5 @@
-//! The memory of a controller from one run to the next: the places of links and hosts, the meanings of labels and look-ups, and the
-//! witness packet of each leaf (docs/restart.md). It saves time, and nothing depends on it.
+//! The memory of a controller from one run to the next: the places of links and hosts, the meanings of labels and
+//! look-ups, and the witness packet of each leaf (docs/restart.md). It saves time, and nothing depends on it.
 //!
 //! The engine says which leaves there are ([`Effect::Remember`](crate::engine::Effect::Remember)), and the store where
 //! hosts, links and ports are ([`Surroundings::from_store`]). The next run gets both back

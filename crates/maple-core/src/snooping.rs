@@ -166,9 +166,10 @@ impl Net {
         .collect())
     }
 
-    /// Returns the ports that [`Net::members`] returns for the group whose address a field of the packet has. Of a group
-    /// without members the run observes that it has none, and not the address, as for [`Net::look_up`]; of another one it
-    /// observes the address and the ports. There are none if the packet lacks the field, or if it has no address.
+    /// Returns the ports that [`Net::members`] returns for the group whose address a field of the packet has. Of a
+    /// group without members the run observes that it has none, and not the address, as for [`Net::look_up`]; of
+    /// another one it observes the address and the ports. There are none if the packet lacks the field, or if it has no
+    /// address.
     ///
     /// # Errors
     /// [`PolicyError::NotSnooped`] if groups are not snooped on; the run then fails, whatever f does with the error.
@@ -220,8 +221,8 @@ impl Net {
         Ok(Table::<Mac, Lease>::new(LEASES_BY_MAC).get(&self.outside(), &mac).filter(|lease| self.has_lease(lease)))
     }
 
-    /// Reports whether DHCP gave an IPv4 address to the host with this hardware address last, at the port where the host
-    /// is. Without snooping this makes the run fail.
+    /// Reports whether DHCP gave an IPv4 address to the host with this hardware address last, at the port where the
+    /// host is. Without snooping this makes the run fail.
     ///
     /// # Errors
     /// [`PolicyError::NotSnooped`] if DHCP is not snooped on; the run then fails, whatever f does with the error.
@@ -231,8 +232,8 @@ impl Net {
         Ok(lease.is_some_and(|lease| self.read(Cell::HostAt(mac)) == CellValue::Location(Some(lease.location))))
     }
 
-    /// Reports what [`Net::try_is_leased`] reports about the addresses in two fields of the packet. The run observes no more
-    /// than that, as for [`Net::look_up`]. `false` if the packet lacks a field, or if they have no such addresses.
+    /// Reports what [`Net::try_is_leased`] reports about the addresses in two fields of the packet. The run observes no
+    /// more than that, as for [`Net::look_up`]. `false` if the packet lacks a field, or if they have no such addresses.
     ///
     /// # Errors
     /// Those of [`Net::try_is_leased`].

@@ -20,8 +20,8 @@ use crate::error::FailureReason;
 /// A connection that takes one request at a time.
 pub type Connection = SendRequest<Full<Bytes>>;
 
-/// Silence after which the kernel asks whether the other side is still there, and the time between questions. So a watch
-/// that nothing comes on notices a host that is gone.
+/// Silence after which the kernel asks whether the other side is still there, and the time between questions. So a
+/// watch that nothing comes on notices a host that is gone.
 const KERNEL_ASKS: Duration = Duration::from_secs(5);
 /// The number of its questions without an answer after which the connection is broken: 15 s after the last word.
 const QUESTIONS: u32 = 2;

@@ -13,9 +13,9 @@ pub enum EtcdError {
     /// server that was tried.
     #[error("no server of etcd answers: {}", join(.0))]
     Unreachable(Vec<Failure>),
-    /// It was sent to a server, and what came back does not say whether it was carried out: no answer, one that makes no
-    /// sense, or a refusal after which etcd may have done it all the same ([`FailureReason::NoSpace`]). Only writes have
-    /// this error.
+    /// It was sent to a server, and what came back does not say whether it was carried out: no answer, one that makes
+    /// no sense, or a refusal after which etcd may have done it all the same ([`FailureReason::NoSpace`]). Only writes
+    /// have this error.
     #[error("it is not known whether etcd did what it was asked: {0}")]
     Uncertain(Failure),
     /// A watch broke off at this server.
@@ -115,8 +115,8 @@ pub enum FailureReason {
     /// The server says that it can't serve now: it has no leader, it stops, or something took too long in it.
     #[error("{0}")]
     Unavailable(String),
-    /// etcd's quota of bytes is used up. It takes no writes until somebody makes room and disarms the alarm. A write that
-    /// is refused for this may be there all the same: the servers agree on it first, and look at the quota then.
+    /// etcd's quota of bytes is used up. It takes no writes until somebody makes room and disarms the alarm. A write
+    /// that is refused for this may be there all the same: the servers agree on it first, and look at the quota then.
     #[error("it has no space left")]
     NoSpace,
 }

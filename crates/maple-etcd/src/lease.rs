@@ -96,8 +96,8 @@ impl Client {
         Ok(kept.time().filter(|kept| !kept.left.is_zero()))
     }
 
-    /// Returns how much time a lease has; nothing if it has ended. Does not renew it. In its last second none is left, and
-    /// its keys are still there.
+    /// Returns how much time a lease has; nothing if it has ended. Does not renew it. In its last second none is left,
+    /// and its keys are still there.
     ///
     /// # Errors
     /// [`EtcdError`], but not [`EtcdError::Uncertain`].

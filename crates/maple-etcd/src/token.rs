@@ -7,8 +7,8 @@ use parking_lot::{Mutex, MutexGuard};
 #[derive(Debug)]
 pub(crate) struct Tokens {
     token: Mutex<Token>,
-    /// Held while a server is asked for a token: one question is enough. Who waits for a silent server keeps nobody from
-    /// another one.
+    /// Held while a server is asked for a token: one question is enough. Who waits for a silent server keeps nobody
+    /// from another one.
     asking: Vec<tokio::sync::Mutex<()>>,
 }
 

@@ -4,13 +4,14 @@
 //! begins where the former one ended, at another server. If the changes since then are not to be had any more, it says
 //! so ([`WatchEvent::Missed`]), and whoever watches reads everything and watches from there.
 //!
-//! A server on which nothing changes is silent, and so is one that is paused, or cut off. So after some silence the watch
-//! makes the same server read something, for which it needs the other servers too. It does so at once if the server knows
-//! less than what the watch has reported.
+//! A server on which nothing changes is silent, and so is one that is paused, or cut off. So after some silence the
+//! watch makes the same server read something, for which it needs the other servers too. It does so at once if the
+//! server knows less than what the watch has reported.
 //!
-//! A stream begins one revision before the first change that is wanted, and what was reported is left out. etcd 3.4 does
-//! not report a deletion at the revision to which it was compacted if the stream begins there. So that revision is always
-//! one that was reported, or the server says that it was compacted. After a snapshot servers may also report a change again.
+//! A stream begins one revision before the first change that is wanted, and what was reported is left out. etcd 3.4
+//! does not report a deletion at the revision to which it was compacted if the stream begins there. So that revision is
+//! always one that was reported, or the server says that it was compacted. After a snapshot servers may also report a
+//! change again.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -48,9 +49,9 @@ pub enum WatchEvent {
     Changes(Vec<Change>),
     /// Nothing changed up to this revision besides what was reported.
     Progress(u64),
-    /// Changes can't be had any more: they were compacted, or there are more at once than the limit of an answer, or the
-    /// store is older than the watch, as after a backup was put back. The watch is over. Read everything, and watch from
-    /// there.
+    /// Changes can't be had any more: they were compacted, or there are more at once than the limit of an answer, or
+    /// the store is older than the watch, as after a backup was put back. The watch is over. Read everything, and watch
+    /// from there.
     Missed,
 }
 
@@ -120,8 +121,8 @@ impl From<EventBody> for Change {
 }
 
 impl Client {
-    /// Watches keys for changes from this revision on, which is the one after the revision of a read. It connects when it
-    /// is asked for the first event.
+    /// Watches keys for changes from this revision on, which is the one after the revision of a read. It connects when
+    /// it is asked for the first event.
     pub fn watch(&self, keys: Keys, from_revision: u64) -> Watch {
         Watch { client: self.clone(), keys, next: from_revision.max(1), is_over: false, stream: None }
     }
@@ -133,8 +134,8 @@ impl Watch {
         self.next
     }
 
-    /// Waits for the next event. It may be dropped at any time, and nothing is lost. After [`WatchEvent::Missed`] it says
-    /// nothing else.
+    /// Waits for the next event. It may be dropped at any time, and nothing is lost. After [`WatchEvent::Missed`] it
+    /// says nothing else.
     ///
     /// # Errors
     /// [`EtcdError::WatchEnded`] if the server broke off, is silent, or has lost the others, and

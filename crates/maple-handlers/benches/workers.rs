@@ -1,10 +1,10 @@
-//! What a second worker adds: the learning switch on one core, and on two at once, without sockets and without a generator
-//! that would need cores of its own. `cargo bench -p maple-handlers --bench workers [-- CORE CORE …]`.
+//! What a second worker adds: the learning switch on one core, and on two at once, without sockets and without a
+//! generator that would need cores of its own. `cargo bench -p maple-handlers --bench workers [-- CORE CORE …]`.
 //!
-//! Each worker does what a shard does with the messages of one read after the other, of eight switches in turn with 100,000
-//! addresses each: it cuts 64 KiB into frames, checks them, hands them over in batches and has answers appended. Only the
-//! system calls are missing, which share nothing but the kernel. Rounds alternate between one worker and all; printed are
-//! medians. The cores must have nothing else to do.
+//! Each worker does what a shard does with the messages of one read after the other, of eight switches in turn with
+//! 100,000 addresses each: it cuts 64 KiB into frames, checks them, hands them over in batches and has answers
+//! appended. Only the system calls are missing, which share nothing but the kernel. Rounds alternate between one worker
+//! and all; printed are medians. The cores must have nothing else to do.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,8 +11,8 @@
 //! Nothing is copied or repeated. It leaves between two OpenFlow messages, in one shard message, and no other thread
 //! uses the socket meanwhile. So nothing is lost and the order is kept.
 //!
-//! Only switches with a handler migrate because of load. With a policy, the shard's number is part of each leaf's id, which
-//! the store's dependencies refer to. So such switches stay on the shard that accepted them.
+//! Only switches with a handler migrate because of load. With a policy, the shard's number is part of each leaf's id,
+//! which the store's dependencies refer to. So such switches stay on the shard that accepted them.
 //!
 //! Cost: two relaxed atomic operations for each shard and period; none for a message or a turn.
 

@@ -5,8 +5,8 @@
 //! whose programs call a [`Handler`] for each switch. `serve` is their fast path, `balance` decides which switches
 //! migrate from a shard with too much work, and `handler` and `replies` are what handlers see.
 //!
-//! The learning switch is the program that controller frameworks are compared by, so it is made for speed: it has a hash
-//! table and an encoder of its own.
+//! The learning switch is the program that controller frameworks are compared by, so it is made for speed: it has a
+//! hash table and an encoder of its own.
 //!
 //! * [`LearningSwitch`]: an exact-match learning switch, in [`learning`].
 //! * [`Hub`]: sends every packet out of all other ports.

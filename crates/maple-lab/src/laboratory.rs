@@ -35,7 +35,8 @@ impl Laboratory {
     /// `store`, into which the costs of the topology's links are written.
     ///
     /// # Errors
-    /// [`CommandError`] if the system refuses a thread, the snooping is invalid, or the controller does not come to rest.
+    /// [`CommandError`] if the system refuses a thread, the snooping is invalid, or the controller does not come to
+    /// rest.
     pub fn start(
         options: LaboratoryOptions,
         policy: Arc<dyn Policy>,

@@ -15,8 +15,8 @@ type Costs<'a> = BTreeMap<&'a str, Vec<String>>;
 /// variable or a cost that both policies name stays as it is in the network.
 ///
 /// # Errors
-/// [`CommandError::Failed`] if the policies declare or set one name differently when they are loaded, because then no state
-/// fits both.
+/// [`CommandError::Failed`] if the policies declare or set one name differently when they are loaded, because then no
+/// state fits both.
 pub fn besides(network: &Snapshot, other: &Snapshot, topology: &Topology) -> Result<Vec<Write>, CommandError> {
     let (ours, mut theirs) = (network.of_users(), other.of_users());
     theirs.extend(costs_of(topology, other));

@@ -2,7 +2,8 @@
 
 use crate::error::LoadError;
 
-/// The number of descriptors for other purposes than connections: standard streams, the poll, files; with room to spare.
+/// The number of descriptors for other purposes than connections: standard streams, the poll, files; with room to
+/// spare.
 const OTHERS: u64 = 64;
 
 /// Checks that a process that may have `limit` open files, if there is a limit, can have this many connections.

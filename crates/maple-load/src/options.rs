@@ -14,8 +14,8 @@ pub const FLOOD: u32 = 512;
 /// The default time that a controller has to discover a network before hosts send. Chosen: several rounds of the probes
 /// of common controllers.
 pub const DISCOVERY: Duration = Duration::from_secs(5);
-/// The maximum number of bursts a second that [`burst`] chooses: each is a system call, and at 25 µs each one thread still
-/// has time to read the answers.
+/// The maximum number of bursts a second that [`burst`] chooses: each is a system call, and at 25 µs each one thread
+/// still has time to read the answers.
 const BURSTS: f64 = 40_000.0;
 
 /// The way in which packet-ins are sent.

@@ -36,7 +36,8 @@ impl Pending {
         self.sent.len() as u32 - self.next.wrapping_sub(self.oldest)
     }
 
-    /// Adds a packet-in that was sent at `time` (in nanoseconds), and returns its buffer id. There must be a free place.
+    /// Adds a packet-in that was sent at `time` (in nanoseconds), and returns its buffer id. There must be a free
+    /// place.
     pub fn push(&mut self, time: u64) -> u32 {
         debug_assert!(self.has_room());
         let id = self.next;

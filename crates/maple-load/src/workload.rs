@@ -106,7 +106,8 @@ pub(crate) enum Source {
 }
 
 impl Workload {
-    /// Makes the packets of all switches. `switches` and `macs` apply where the workload does not determine the numbers.
+    /// Makes the packets of all switches. `switches` and `macs` apply where the workload does not determine the
+    /// numbers.
     ///
     /// # Errors
     /// [`LoadError::Wrong`] if the workload has nothing to send.
@@ -233,8 +234,8 @@ impl Header {
 }
 
 /// Parses a line of a header trace in the format of ClassBench: seven decimal numbers. The first five are source and
-/// destination address, source and destination port, and protocol. Then follow a copy of a filter's flags and the number
-/// of the filter that the header was generated from, from 0. Returns the header and the number.
+/// destination address, source and destination port, and protocol. Then follow a copy of a filter's flags and the
+/// number of the filter that the header was generated from, from 0. Returns the header and the number.
 ///
 /// # Errors
 /// A text that says which number is wrong.

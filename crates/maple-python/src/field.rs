@@ -51,8 +51,8 @@ impl FieldRef {
         self.field
     }
 
-    /// Returns the field if it can be the key of a look-up: it belongs to the current run, and its value, which the policy
-    /// has not read, is what a switch has in that field.
+    /// Returns the field if it can be the key of a look-up: it belongs to the current run, and its value, which the
+    /// policy has not read, is what a switch has in that field.
     pub fn as_key(&self) -> Option<Field> {
         let is_unread = self.ticket.is_valid() && self.known.get().is_none();
         (is_unread && self.field != Field::VlanVid).then_some(self.field)

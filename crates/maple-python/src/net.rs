@@ -112,8 +112,8 @@ impl PathEnd {
     /// Returns the end of a path in a run, or `None` for the `None` of a host that was not found.
     ///
     /// # Errors
-    /// `TypeError` or `ValueError` if the object is not a location, `RuntimeError` if it is one of an earlier run that was
-    /// not read there.
+    /// `TypeError` or `ValueError` if the object is not a location, `RuntimeError` if it is one of an earlier run that
+    /// was not read there.
     fn of(object: &Bound<'_, PyAny>, run: Ticket) -> PyResult<Option<PathEnd>> {
         let found = object.cast::<PyLocation>().ok().and_then(|location| location.get().found_by(run));
         match found {

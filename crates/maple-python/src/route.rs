@@ -120,8 +120,8 @@ impl PyLocation {
         }
     }
 
-    /// Returns the location in the core's form. A read of `in_port`, if it is that of the packet's source. Observes what a
-    /// look-up found, if that is the location.
+    /// Returns the location in the core's form. A read of `in_port`, if it is that of the packet's source. Observes
+    /// what a look-up found, if that is the location.
     ///
     /// # Errors
     /// `RuntimeError` if it is that of a host of an earlier packet and was not read.

@@ -237,8 +237,8 @@ impl Bench {
         self.learn(false, |_| snooping::lease(&Lease { mac, ip, location, ends }))
     }
 
-    /// Runs `policy` on a frame that enters at a port, port 1 or switch 1 where none is given, and commits its writes. A
-    /// route that the network would refuse is an error of the decision, in the network's words.
+    /// Runs `policy` on a frame that enters at a port, port 1 or switch 1 where none is given, and commits its writes.
+    /// A route that the network would refuse is an error of the decision, in the network's words.
     #[pyo3(signature = (policy, frame, switch = None, port = None, time_limit = 1.0))]
     fn decide(
         &self,

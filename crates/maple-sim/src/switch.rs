@@ -226,8 +226,8 @@ impl SimSwitch {
             && self.flows().iter().any(|flow| is_meant(flow) && self.disguised.contains(flow))
     }
 
-    /// Returns what leaves the switch in the form in which it does: packets for the controller in part, and matches with
-    /// their fields in an order of the switch's own, as in Open vSwitch.
+    /// Returns what leaves the switch in the form in which it does: packets for the controller in part, and matches
+    /// with their fields in an order of the switch's own, as in Open vSwitch.
     fn as_sent(&mut self, mut out: Vec<Outgoing>) -> Vec<Outgoing> {
         let to_other = |item: &Outgoing| matches!(item, Outgoing::Message { controller: OTHER, .. });
         out.retain(|item| !to_other(item));
@@ -260,8 +260,8 @@ impl SimSwitch {
     }
 }
 
-/// Reports whether a correct request can meet this error: that a table is full or not there, that a meter is there or not,
-/// or that a bundle is not there or contains such a request.
+/// Reports whether a correct request can meet this error: that a table is full or not there, that a meter is there or
+/// not, or that a bundle is not there or contains such a request.
 fn may_meet(error: &ErrorMsg) -> bool {
     matches!((error.kind, error.code), (3, 0) | (5, 1 | 2) | (12, 1..=3) | (0xffff, 2302 | 2313))
 }

@@ -2,9 +2,9 @@
 //!
 //! All fields stand in one table, [`for_all_fields!`](crate::for_all_fields).
 //!
-//! A field's value is a `u128`, right-aligned. That of `vlan_vid` has a bit 12, which is set if there is a tag. Without a
-//! tag all bits are 0. A packet *has* a field if and only if the field's prerequisites hold for
-//! it. All reasoning about absent fields depends on this rule.
+//! A field's value is a `u128`, right-aligned. That of `vlan_vid` has a bit 12, which is set if there is a tag. Without
+//! a tag all bits are 0. A packet *has* a field if and only if the field's prerequisites hold for it. All reasoning
+//! about absent fields depends on this rule.
 
 use std::fmt;
 

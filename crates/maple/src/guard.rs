@@ -300,9 +300,9 @@ pub fn only_within(switches: impl IntoIterator<Item = impl Into<Dpid>>, src: &Ho
 }
 
 /// Forbids that packets from `src` take a link on which more is reserved than it can carry. The table maps the sending
-/// end of a link to bits per second. Only `link` counts, or every link if it is `None`. `bits_per_second` is
-/// what a link can carry; without it, the capacity that the switches report counts. A link that has reservations but no known capacity
-/// is refused.
+/// end of a link to bits per second. Only `link` counts, or every link if it is `None`. `bits_per_second` is what a
+/// link can carry; without it, the capacity that the switches report counts. A link that has reservations but no known
+/// capacity is refused.
 ///
 /// ```
 /// use maple::guard::{HostGroup, no_overload};

@@ -1,5 +1,5 @@
-//! A bench for policies: an imaginary network that takes one packet at a time and shows what each run observed. The names
-//! of the [prelude](crate::prelude) are here too.
+//! A bench for policies: an imaginary network that takes one packet at a time and shows what each run observed. The
+//! names of the [prelude](crate::prelude) are here too.
 //!
 //! ```
 //! use maple::testing::*;

@@ -1,7 +1,7 @@
 //! Maple's own form of access lists: from a document to rules.
 //!
-//! A document is a tree of `yaml`'s nodes. `fields` reads maps, `rule` one rule, `packets` turns what it says of packets
-//! into cubes, and `expectation` reads tests and questions. The constants of this file list the valid keys;
+//! A document is a tree of `yaml`'s nodes. `fields` reads maps, `rule` one rule, `packets` turns what it says of
+//! packets into cubes, and `expectation` reads tests and questions. The constants of this file list the valid keys;
 //! `schema.json` has the same keys for editors.
 
 mod expectation;
@@ -54,7 +54,8 @@ pub const RULE_KEYS: [&str; 14] = [
 /// The maximum number of entries of all rules of a list, where one between groups counts for each pair of addresses. It
 /// bounds memory, since few words can stand for very many entries.
 const MAX_ENTRIES: usize = 1_000_000;
-/// The number of rules that entries between groups must save. Chosen: for fewer, another table of a switch is not worth it.
+/// The number of rules that entries between groups must save. Chosen: for fewer, another table of a switch is not worth
+/// it.
 pub const MIN_SAVED: isize = 64;
 
 /// The destination of allowed packets if the list is the whole policy.
@@ -138,8 +139,8 @@ const ACTIONS: [(&str, AccessAction); 3] =
     [("allow", AccessAction::Allow), ("deny", AccessAction::Deny), ("pass", AccessAction::Pass)];
 
 impl Document {
-    /// Reads a document, and a question about it if there is one: `FROM -> TO [SERVICE]`. There are entries between groups
-    /// if these save at least `min_saved` rules.
+    /// Reads a document, and a question about it if there is one: `FROM -> TO [SERVICE]`. There are entries between
+    /// groups if these save at least `min_saved` rules.
     ///
     /// # Errors
     /// All that is wrong in the rules and tests, or the one thing that is wrong before them.

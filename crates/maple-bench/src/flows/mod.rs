@@ -78,7 +78,8 @@ pub struct FlowsArgs {
     /// Maximum time of a round; what it does not reach is left out
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub limit: Duration,
-    /// Maximum time for the discovery of links, before hosts make themselves known; all of it where the controller can't be asked
+    /// Maximum time for the discovery of links, before hosts make themselves known; all of it where the controller
+    /// can't be asked
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub settle: Duration,
     /// One more round for each row, in which the controller counts its heap

@@ -25,11 +25,11 @@ use crate::report::Progress;
 use crate::values::duration;
 use results::{Point, Results};
 
-/// Maximum number of unanswered packet-ins of a switch when a rate is offered, which bounds memory. It is so large that the
-/// rate, and not the window, limits what is sent.
+/// Maximum number of unanswered packet-ins of a switch when a rate is offered, which bounds memory. It is so large that
+/// the rate, and not the window, limits what is sent.
 const RATE_WINDOW: u32 = 4096;
-/// The default number of unanswered packet-ins of one of many identical switches: enough to keep a controller busy. More
-/// would measure queues as delay.
+/// The default number of unanswered packet-ins of one of many identical switches: enough to keep a controller busy.
+/// More would measure queues as delay.
 const WINDOW: u32 = 512;
 /// The default number of unanswered packet-ins of a switch of a network. It is smaller than for
 /// identical ones, since a network is measured for its delays.

@@ -1,4 +1,5 @@
-//! `maple-bench flows` and `throughput` at their smallest: that flows end, and what is counted. How fast is asserted nowhere.
+//! `maple-bench flows` and `throughput` at their smallest: that flows end, and what is counted. How fast is asserted
+//! nowhere.
 //!
 //! The controllers are the `maple` beside this program, which a build of the workspace puts there.
 
@@ -20,7 +21,8 @@ fn has_no_maple() -> bool {
     !maple.exists()
 }
 
-/// Returns what the program answers, as JSON. Its status may be 1: a machine that is busy with other tests gives no result.
+/// Returns what the program answers, as JSON. Its status may be 1: a machine that is busy with other tests gives no
+/// result.
 fn answer(what: &str, arguments: &[&str]) -> Value {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(PROGRAM);

@@ -13,14 +13,15 @@ use crate::values::{member_name, peer_address};
 /// The options about the cluster.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ClusterArgs {
-    /// The etcd of a cluster of controllers, and the cluster's name: etcd://HOST:PORT,HOST:PORT,…/NAME. This controller is
-    /// then one of several of the same switches
+    /// The etcd of a cluster of controllers, and the cluster's name: etcd://HOST:PORT,HOST:PORT,…/NAME. This controller
+    /// is then one of several of the same switches
     #[arg(long, value_name = "ADDRESS", requires = "name")]
     pub cluster: Option<Address>,
     /// The name of this controller in the cluster, which no other one has
     #[arg(long, value_name = "NAME", requires = "cluster", value_parser = member_name)]
     pub name: Option<String>,
-    /// The authorities that sign the certificates of etcd's servers; without it, connections to etcd are in the clear (PEM)
+    /// The authorities that sign the certificates of etcd's servers; without it, connections to etcd are in the clear
+    /// (PEM)
     #[arg(long, value_name = "FILE", requires = "cluster")]
     pub cluster_ca: Option<PathBuf>,
     /// The certificate for etcd, if it asks for one (PEM)
@@ -35,8 +36,9 @@ pub struct ClusterArgs {
     /// File with the password of --cluster-user
     #[arg(long, value_name = "FILE", requires = "cluster_user")]
     pub cluster_password_file: Option<PathBuf>,
-    /// Listen here for the other controllers, which get what this one has decided while it is master, so that a take-over
-    /// changes no rule. They reach it at this host. Needs certificates, unless the address is of this machine alone
+    /// Listen here for the other controllers, which get what this one has decided while it is master, so that a
+    /// take-over changes no rule. They reach it at this host. Needs certificates, unless the address is of this machine
+    /// alone
     #[arg(long, value_name = "HOST:PORT", requires = "cluster", value_parser = peer_address)]
     pub cluster_listen: Option<Endpoint>,
     /// The authorities that sign the certificates of the controllers, for each other (PEM) [default: --cluster-ca]
@@ -72,7 +74,8 @@ impl ClusterArgs {
         Ok(Some(ClusterOptions { peers, ..ClusterOptions::new(etcd, &address.name, name) }))
     }
 
-    /// Returns how the other controllers reach this one, if they do: with its own certificate for them, or that for etcd.
+    /// Returns how the other controllers reach this one, if they do: with its own certificate for them, or that for
+    /// etcd.
     fn peers(&self) -> Option<PeerOptions> {
         let of_listen = (&self.cluster_listen_ca, &self.cluster_listen_cert, &self.cluster_listen_key);
         let of_etcd = (&self.cluster_ca, &self.cluster_cert, &self.cluster_key);

@@ -72,12 +72,12 @@ pub struct TlsArgs {
 /// The options of `maple run` that policies in Rust have too.
 #[derive(Clone, Debug, Args)]
 pub struct RunOptions {
-    /// Configuration file, in TOML: all these options, and names and facts of switches and hosts. Options given here have
-    /// precedence [default: without a policy /etc/maple/maple.toml]
+    /// Configuration file, in TOML: all these options, and names and facts of switches and hosts. Options given here
+    /// have precedence [default: without a policy /etc/maple/maple.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address to listen on for switches, several allowed; tls: before it for TLS, tcp: for none [default: 0.0.0.0:6653,
-    /// with TLS if there is --tls-cert; with --emulate 127.0.0.1 and any port]
+    /// Address to listen on for switches, several allowed; tls: before it for TLS, tcp: for none [default:
+    /// 0.0.0.0:6653, with TLS if there is --tls-cert; with --emulate 127.0.0.1 and any port]
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub listen: Vec<Listen>,
     #[command(flatten)]
@@ -97,8 +97,8 @@ pub struct RunOptions {
     /// Learn where hosts are and check it. Off: net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<OnOff>,
-    /// Ports with a transparent middlebox behind them, such as 1:3,core1:4. No host is learned there, the policy decides
-    /// packets from any source, and floods leave these ports out [default: none]
+    /// Ports with a transparent middlebox behind them, such as 1:3,core1:4. No host is learned there, the policy
+    /// decides packets from any source, and floods leave these ports out [default: none]
     #[arg(long, value_name = "SWITCH:PORT,…", value_delimiter = ',')]
     pub middlebox: Vec<String>,
     /// VLAN ids for the labels that packets carry from switch to switch, for networks with VLAN-aware equipment between
@@ -112,12 +112,12 @@ pub struct RunOptions {
     /// Maximum number of traces that are kept for a switch [default: no bound]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_traces: Option<u32>,
-    /// Maximum number of a switch's tables that are for look-ups, such as the place of the host that a packet is for: one
-    /// decision then serves all addresses [default: 4]
+    /// Maximum number of a switch's tables that are for look-ups, such as the place of the host that a packet is for:
+    /// one decision then serves all addresses [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=200))]
     pub look_ups: Option<u8>,
-    /// Let one decision serve all places to which a policy's paths lead: the rules of addresses, in the tables for look-ups,
-    /// then say the way there
+    /// Let one decision serve all places to which a policy's paths lead: the rules of addresses, in the tables for
+    /// look-ups, then say the way there
     #[arg(long)]
     pub open_routes: bool,
     /// Run the policy also on packets that known hosts could send, until a switch has N decisions, so that packets that
@@ -144,7 +144,8 @@ pub struct RunOptions {
     /// Time between requests for the counters that the policy asks about; 0: never, so all rates are 0 [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub poll: Option<Pause>,
-    /// Time between comparisons of a switch's rules with those that it is to have; 0: only when it connects [default: 1m]
+    /// Time between comparisons of a switch's rules with those that it is to have; 0: only when it connects [default:
+    /// 1m]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub audit: Option<Pause>,
     /// Go on with the connections of the controller that runs with the same control socket, which ends then: no switch

@@ -78,8 +78,8 @@ pub struct Verdicts {
     /// Frames of which the network itself lost a copy: by links, queues, meters, failures; and frames that had to keep
     /// their path, and came before its rules. Their other copies left as f decided.
     pub excused: u64,
-    /// Frames that entered before discovery knew their port, that left when the state at their entry was forgotten, or of
-    /// which the network's log may have lost a copy because it was full.
+    /// Frames that entered before discovery knew their port, that left when the state at their entry was forgotten, or
+    /// of which the network's log may have lost a copy because it was full.
     pub unchecked: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Applies the options of the command line and of the configuration to those of a program or policy, over which they take
-//! precedence.
+//! Applies the options of the command line and of the configuration to those of a program or policy, over which they
+//! take precedence.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -145,8 +145,8 @@ fn http(options: &RunOptions) -> anyhow::Result<Option<HttpOptions>> {
     Ok(Some(HttpOptions { address, tls, tokens, deadlines: HttpDeadlines::default(), ryu: options.ryu_rest }))
 }
 
-/// Applies the options that policies and handlers have: the listening addresses, the cores and the control socket. Raises
-/// the system's limit of descriptors, which limits the number of switches.
+/// Applies the options that policies and handlers have: the listening addresses, the cores and the control socket.
+/// Raises the system's limit of descriptors, which limits the number of switches.
 ///
 /// # Errors
 /// If options don't fit together, or a file of TLS is wrong.

@@ -1,8 +1,8 @@
 //! Every state that a controller had, and the time in which packets can have met it.
 //!
 //! Entering packets stop meeting a state when a newer one has been published *and* no switch has a rule that the change
-//! made wrong. The store reports the first, [`Handle::wait_until_settled`] the second. A thread asks for it repeatedly, so the
-//! load of the machine does not matter.
+//! made wrong. The store reports the first, [`Handle::wait_until_settled`] the second. A thread asks for it repeatedly,
+//! so the load of the machine does not matter.
 //!
 //! That question also shows up to which time the controller has handled the messages of switches. It can be busy with a
 //! long queue for longer than any packet should take.

@@ -321,8 +321,8 @@ impl ReloadService<'_> {
         }
     }
 
-    /// Checks that a controller of a cluster can run a policy: one without versions of tables. It is loaded aside for that,
-    /// since what a policy declares stays declared.
+    /// Checks that a controller of a cluster can run a policy: one without versions of tables. It is loaded aside for
+    /// that, since what a policy declares stays declared.
     fn check_for_cluster(&self, name: &str) -> anyhow::Result<()> {
         if self.handle.role().is_none() {
             return Ok(());

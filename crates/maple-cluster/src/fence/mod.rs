@@ -11,7 +11,8 @@
 //!
 //! The switch's latest word counts. A reply, an error and a status come in the order in which the switch said them, and
 //! one reply is awaited for each request, so a reply to an old request is told from one to the latest. A grant is taken
-//! only as the answer to the latest request for a role. Whatever says that the controller is no master is taken at once.
+//! only as the answer to the latest request for a role. Whatever says that the controller is no master is taken at
+//! once.
 
 use std::collections::VecDeque;
 
@@ -62,8 +63,8 @@ pub struct Fence {
 
 impl Fence {
     /// Creates the fence of a connection on which nothing was sent but a hello. Returns the request to send before
-    /// anything else. `latest` is the latest generation of a master that is known, `own_generation` that of this controller, if
-    /// it is master by the store.
+    /// anything else. `latest` is the latest generation of a master that is known, `own_generation` that of this
+    /// controller, if it is master by the store.
     pub fn new(version: Version, latest: Option<u64>, own_generation: Option<u64>) -> (Fence, Vec<Message>) {
         let mut fence = Fence {
             version,
@@ -83,9 +84,9 @@ impl Fence {
         self.mastery
     }
 
-    /// Notes that the controller has become master by the store, in this generation. Returns what to send. Until the switch has
-    /// granted it, the controller is not master there, also if it was in a former generation: somebody else may have been
-    /// in between.
+    /// Notes that the controller has become master by the store, in this generation. Returns what to send. Until the
+    /// switch has granted it, the controller is not master there, also if it was in a former generation: somebody else
+    /// may have been in between.
     pub fn lead(&mut self, generation: u64) -> (Vec<Message>, Option<FenceChange>) {
         let mut out = Vec::new();
         if self.own_generation == Some(generation) {
@@ -98,8 +99,8 @@ impl Fence {
         (out, lost)
     }
 
-    /// Notes that the controller is not master by the store. `latest` is the generation of who is, if it is known. Returns what to
-    /// send.
+    /// Notes that the controller is not master by the store. `latest` is the generation of who is, if it is known.
+    /// Returns what to send.
     pub fn follow(&mut self, latest: Option<u64>) -> (Vec<Message>, Option<FenceChange>) {
         let mut out = Vec::new();
         self.latest = self.latest.max(latest);

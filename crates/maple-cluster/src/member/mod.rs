@@ -23,8 +23,8 @@ use crate::view::{Change, View};
 /// A moment, as the time since some fixed one. The member never asks what time it is.
 pub type Time = Duration;
 
-/// The number of its leases that a member knows. Chosen: an earlier one ends within the time of a lease, in which few more
-/// can be granted.
+/// The number of its leases that a member knows. Chosen: an earlier one ends within the time of a lease, in which few
+/// more can be granted.
 const MAX_OWN_LEASES: usize = 8;
 
 /// The options of a member.
@@ -61,8 +61,8 @@ pub enum Action {
         /// The first revision.
         from: u64,
     },
-    /// If the key was written last at this revision, write it under a lease; otherwise read it. Revision 0 means that there
-    /// is no such key. [`Event::Written`], [`Event::NoSuchLease`] or [`Event::Failed`] follows.
+    /// If the key was written last at this revision, write it under a lease; otherwise read it. Revision 0 means that
+    /// there is no such key. [`Event::Written`], [`Event::NoSuchLease`] or [`Event::Failed`] follows.
     Write {
         /// The key.
         key: Vec<u8>,
@@ -82,14 +82,14 @@ pub enum Action {
     },
     /// End a lease, because the member leaves. Nothing follows.
     Revoke(i64),
-    /// This member is master, in this generation. Switches are to be asked for mastership with it. If it was master in a
-    /// former generation, others may have been in between, of whom it has not heard: what it knows is to be read anew, as
-    /// after [`Action::Follow`].
+    /// This member is master, in this generation. Switches are to be asked for mastership with it. If it was master in
+    /// a former generation, others may have been in between, of whom it has not heard: what it knows is to be read
+    /// anew, as after [`Action::Follow`].
     Lead(u64),
     /// This member is not master.
     Follow,
-    /// Another process has this member's name, or a former life of this one has it until its lease ends. The member goes on
-    /// when that lease has ended.
+    /// Another process has this member's name, or a former life of this one has it until its lease ends. The member
+    /// goes on when that lease has ended.
     NameTaken,
 }
 
@@ -141,8 +141,8 @@ pub enum Event {
     Changed(Vec<Change>),
     /// The watch has ended, and changes can't be had any more.
     Missed,
-    /// The member of this name, if it is master, seems to be gone: for example, the connection to it has ended. Whoever is told
-    /// takes its place at once. If it is there all the same, nothing is lost, since switches obey only one.
+    /// The member of this name, if it is master, seems to be gone: for example, the connection to it has ended. Whoever
+    /// is told takes its place at once. If it is there all the same, nothing is lost, since switches obey only one.
     Suspected(String),
     /// Somebody wants that another member becomes master.
     StepDown,

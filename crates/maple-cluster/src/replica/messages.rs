@@ -11,7 +11,8 @@ pub type ChangedRows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// The maximum number of rows that one commit changes: etcd takes 128 operations in a transaction, and one is the head.
 pub const MAX_ROWS: usize = 127;
-/// The maximum number of bytes of the rows of one commit, keys included. etcd takes 1.5 MiB with all that is around them.
+/// The maximum number of bytes of the rows of one commit, keys included. etcd takes 1.5 MiB with all that is around
+/// them.
 pub const MAX_BYTES: usize = 1 << 20;
 
 /// The settings of a copy.
@@ -58,8 +59,8 @@ pub enum ReplicaAction {
     ReadAll(Vec<u8>),
     /// Read one key. [`ReplicaEvent::Head`] or [`ReplicaEvent::Failed`] follows.
     ReadHead(Vec<u8>),
-    /// Watch all keys with a prefix from this revision on; a former watch ends. [`ReplicaEvent::Changed`] follows for each
-    /// change, and [`ReplicaEvent::Missed`] if changes can't be had any more.
+    /// Watch all keys with a prefix from this revision on; a former watch ends. [`ReplicaEvent::Changed`] follows for
+    /// each change, and [`ReplicaEvent::Missed`] if changes can't be had any more.
     Watch {
         /// The prefix.
         prefix: Vec<u8>,
@@ -68,11 +69,13 @@ pub enum ReplicaAction {
     },
     /// End the watch.
     Unwatch,
-    /// Carry out a transaction. [`ReplicaEvent::Committed`], [`ReplicaEvent::Refused`] or [`ReplicaEvent::Failed`] follows.
+    /// Carry out a transaction. [`ReplicaEvent::Committed`], [`ReplicaEvent::Refused`] or [`ReplicaEvent::Failed`]
+    /// follows.
     Write(StateBatch),
     /// The state is to hold exactly these rows. [`ReplicaEvent::Held`] or [`ReplicaEvent::Unusable`] follows at once.
     Replace(BTreeMap<Vec<u8>, Vec<u8>>),
-    /// The state changes in these rows, all at once. [`ReplicaEvent::Held`] or [`ReplicaEvent::Unusable`] follows at once.
+    /// The state changes in these rows, all at once. [`ReplicaEvent::Held`] or [`ReplicaEvent::Unusable`] follows at
+    /// once.
     Apply(ChangedRows),
     /// The store has no state: say what the owner's is. [`ReplicaEvent::Contents`] follows at once.
     Adopt,
@@ -80,9 +83,11 @@ pub enum ReplicaAction {
     Ready(u64),
     /// The owner's commits up to this version are in the store.
     Confirmed(u64),
-    /// The owner's commits up to this version that are not confirmed are given up. What the state holds instead, follows.
+    /// The owner's commits up to this version that are not confirmed are given up. What the state holds instead,
+    /// follows.
     Lost(u64),
-    /// Whether the owner may commit has changed. If it may not, it has no commits after this, besides those on their way.
+    /// Whether the owner may commit has changed. If it may not, it has no commits after this, besides those on their
+    /// way.
     Gate(Gate),
     /// The rows in the store are not to be used, for this reason. The member should leave the mastership to others.
     Unreadable(String),

@@ -8,29 +8,29 @@
 //!
 //! # How
 //!
-//! The owner's state is a set of rows. Every commit of the master becomes a *batch*: one transaction of the store with the
-//! rows that it changes. Several commits may share a batch, and none is in two. A batch also writes the *head*, which says
-//! whose batch this is and which one, and it takes effect only if
+//! The owner's state is a set of rows. Every commit of the master becomes a *batch*: one transaction of the store with
+//! the rows that it changes. Several commits may share a batch, and none is in two. A batch also writes the *head*,
+//! which says whose batch this is and which one, and it takes effect only if
 //!
 //! 1. the key of mastership is the one by which the member became master: its generation, and
 //! 2. the head is what this master has seen last.
 //!
 //! # Why it is correct
 //!
-//! *One writer.* By the first condition nothing is written in a generation after another one has begun. So a master that
-//! has read everything at the revision of its own key, or later, has everything that former ones were told is written, and
-//! nothing is added to that. It leads only then ([`ReplicaAction::Ready`]).
+//! *One writer.* By the first condition nothing is written in a generation after another one has begun. So a master
+//! that has read everything at the revision of its own key, or later, has everything that former ones were told is
+//! written, and nothing is added to that. It leads only then ([`ReplicaAction::Ready`]).
 //!
 //! *In order.* A batch whose outcome is not known is sent again as it was, and may arrive twice, or long after. By the
-//! second condition one copy takes effect at most, and none after a later batch: it can't overwrite that with old rows. A
-//! batch that is refused because its own copy has arrived is known by the head.
+//! second condition one copy takes effect at most, and none after a later batch: it can't overwrite that with old rows.
+//! A batch that is refused because its own copy has arrived is known by the head.
 //!
 //! *Nothing is confirmed before it is there.* [`ReplicaAction::Confirmed`] follows the store's answer only. What was
-//! committed and not confirmed when the mastership ends is given up ([`ReplicaAction::Lost`]): the owner then takes what
-//! the store has instead ([`ReplicaAction::Replace`]), also if that is what was given up.
+//! committed and not confirmed when the mastership ends is given up ([`ReplicaAction::Lost`]): the owner then takes
+//! what the store has instead ([`ReplicaAction::Replace`]), also if that is what was given up.
 //!
-//! *Standbys miss nothing.* Each batch writes the head, so the head's revision says whether a copy is current. A standby
-//! that has missed changes reads everything.
+//! *Standbys miss nothing.* Each batch writes the head, so the head's revision says whether a copy is current. A
+//! standby that has missed changes reads everything.
 //!
 //! A store without state is given the first master's, in several batches. The last of them says that it is complete;
 //! before that nobody reads any of it, and another master begins anew.
@@ -129,8 +129,8 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Creates a copy. It begins with the first event, which is [`ReplicaEvent::Woken`]. The owner may not commit until it
-    /// is told so.
+    /// Creates a copy. It begins with the first event, which is [`ReplicaEvent::Woken`]. The owner may not commit until
+    /// it is told so.
     pub fn new(options: ReplicaOptions) -> Replica {
         let keys = ClusterKeys::new(&options.cluster);
         Replica {

@@ -86,8 +86,8 @@ impl StreamFollower {
         self.whole.take()
     }
 
-    /// Returns how many rows the whole copy lacked when the master was heard last, or more; `None` if there is none, or if
-    /// another one is being made.
+    /// Returns how many rows the whole copy lacked when the master was heard last, or more; `None` if there is none, or
+    /// if another one is being made.
     pub fn behind(&self) -> Option<u64> {
         let whole = self.whole.as_ref().filter(|_| self.partial.is_none())?;
         Some(self.latest.saturating_sub(whole.position.change))

@@ -1,7 +1,7 @@
 //! Rows that the master streams to standbys: what it has decided, and where hosts and links are.
 //!
-//! Such rows follow from packets and from the network, so they can be made anew, and etcd does not have them. But whoever
-//! takes over with a copy of them need not make them anew.
+//! Such rows follow from packets and from the network, so they can be made anew, and etcd does not have them. But
+//! whoever takes over with a copy of them need not make them anew.
 //!
 //! ```text
 //!   master                                     standby
@@ -11,25 +11,27 @@
 //!
 //! # How
 //!
-//! Every change of a row has a number. The source keeps of each row the latest change only, also if that is a deletion. A
-//! standby says up to which change it has everything, and gets the next rows in the order of their changes
-//! ([`StreamedPart`]), as many as fit into a part. So there is no queue for a standby: one that is slow, or was away, gets
-//! of each row what it is by then, and nothing that is over. To copy everything is the same as to go on from change 0.
+//! Every change of a row has a number. The source keeps of each row the latest change only, also if that is a deletion.
+//! A standby says up to which change it has everything, and gets the next rows in the order of their changes
+//! ([`StreamedPart`]), as many as fit into a part. So there is no queue for a standby: one that is slow, or was away,
+//! gets of each row what it is by then, and nothing that is over. To copy everything is the same as to go on from
+//! change 0.
 //!
 //! # Why it is correct
 //!
-//! A standby at change *n* has each row whose latest change is at most *n* as it is. Of a row that has changed since, it
-//! has an earlier value or none, until that change comes. A copy is *whole* as soon as the standby has had all changes
-//! that there were, once; until then an earlier whole copy stays, perhaps of another master.
+//! A standby at change *n* has each row whose latest change is at most *n* as it is. Of a row that has changed since,
+//! it has an earlier value or none, until that change comes. A copy is *whole* as soon as the standby has had all
+//! changes that there were, once; until then an earlier whole copy stays, perhaps of another master.
 //!
-//! Numbers are those of one life of a source. A source that does not know a standby's position (it is of another life, or
-//! deletions are forgotten that are later than both the position and the beginning of the copy) begins anew. A standby takes only the answer to its latest question. So it does not
-//! matter which messages are lost, repeated or late, or that the master changes in between.
+//! Numbers are those of one life of a source. A source that does not know a standby's position (it is of another life,
+//! or deletions are forgotten that are later than both the position and the beginning of the copy) begins anew. A
+//! standby takes only the answer to its latest question. So it does not matter which messages are lost, repeated or
+//! late, or that the master changes in between.
 //!
 //! # Bounds
 //!
-//! [`StreamLimits`] bounds the rows and bytes of both sides, deletions that are remembered, and parts. A standby has two
-//! copies at most. Rows that do not fit at the source are left out, and counted.
+//! [`StreamLimits`] bounds the rows and bytes of both sides, deletions that are remembered, and parts. A standby has
+//! two copies at most. Rows that do not fit at the source are left out, and counted.
 
 mod follower;
 mod source;

@@ -71,8 +71,8 @@ impl StreamSource {
         of_prefix.filter_map(|(key, row)| Some((&key[..], row.value.as_deref()?)))
     }
 
-    /// Writes a row, or deletes it with `None`. Returns whether that is a change. A row that does not fit is left out, and
-    /// what was there before is deleted.
+    /// Writes a row, or deletes it with `None`. Returns whether that is a change. A row that does not fit is left out,
+    /// and what was there before is deleted.
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
         let before = self.rows.get(key).and_then(|row| row.value.clone());
         if before.as_deref() == value {

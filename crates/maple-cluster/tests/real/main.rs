@@ -174,8 +174,8 @@ impl Controller {
         }
     }
 
-    /// Sends a rule, whatever the fence says. Reports whether the switch took it. It takes it only from who is master by
-    /// its fence, and whoever is refused is not master any more.
+    /// Sends a rule, whatever the fence says. Reports whether the switch took it. It takes it only from who is master
+    /// by its fence, and whoever is refused is not master any more.
     fn adds_rule(&mut self) -> bool {
         let before = self.fence.mastery();
         self.connection.send(&Message::FlowMod(FlowMod::new(FlowModCommand::Add, 1, Match::any(), Vec::new())));
@@ -218,7 +218,8 @@ impl Network {
         }
     }
 
-    /// Waits until one of those that are not left out changes the switch, and no other. Returns who, and its generation.
+    /// Waits until one of those that are not left out changes the switch, and no other. Returns who, and its
+    /// generation.
     fn master(&mut self, left_out: Option<usize>) -> (usize, u64) {
         let end = Instant::now() + PATIENCE;
         loop {

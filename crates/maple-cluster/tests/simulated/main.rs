@@ -1,9 +1,9 @@
 //! Members, a model of etcd and switches in simulated time, with random schedules of faults.
 //!
-//! Two to five members; requests and watches of the store with delays; members that crash and start again, that are paused
-//! in the middle of a decision, that are cut off from the store or from switches; switches that restart; leaders of the
-//! store that change, logs that are compacted, the store away for all. After each schedule everything is put right, and
-//! the cluster has to come to rest with one master.
+//! Two to five members; requests and watches of the store with delays; members that crash and start again, that are
+//! paused in the middle of a decision, that are cut off from the store or from switches; switches that restart; leaders
+//! of the store that change, logs that are compacted, the store away for all. After each schedule everything is put
+//! right, and the cluster has to come to rest with one master.
 //!
 //! What must hold at every moment:
 //!

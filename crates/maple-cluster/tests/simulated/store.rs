@@ -226,7 +226,8 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// Notes a batch of this generation, which took effect while the key of mastership had another revision or the same.
+    /// Notes a batch of this generation, which took effect while the key of mastership had another revision or the
+    /// same.
     fn on_batch(&mut self, head: &[u8], generation: u64, master: u64, rows: State) {
         if generation != master {
             self.fail(format!("a batch of {generation} took effect in {master}"));

@@ -1,10 +1,10 @@
 //! Joins a controller to its cluster: its member campaigns with etcd, and the controller takes the role that it gets.
 //!
-//! One thread carries the member ([`run_member`]) and the copy of the tracked state ([`run_replica`], `tracked_state.rs`).
-//! What the member hears becomes a [`ClusterRole`](crate::ClusterRole), which goes to the shards; these ask the switches. A
-//! member that was elected leads as soon as the store has all that was written before. The thread is not on the way of any
-//! packet: while etcd is away, or the thread waits for it, the shards go on with the latest role. What the master has decided
-//! goes to standbys by connections of their own (`peers/`).
+//! One thread carries the member ([`run_member`]) and the copy of the tracked state ([`run_replica`],
+//! `tracked_state.rs`). What the member hears becomes a [`ClusterRole`](crate::ClusterRole), which goes to the shards;
+//! these ask the switches. A member that was elected leads as soon as the store has all that was written before. The
+//! thread is not on the way of any packet: while etcd is away, or the thread waits for it, the shards go on with the
+//! latest role. What the master has decided goes to standbys by connections of their own (`peers/`).
 
 mod peers;
 mod tracked_state;
@@ -41,7 +41,8 @@ const LEAVING: Duration = Duration::from_secs(2);
 /// The time until a request to etcd that failed is repeated. It must be a small part of a lease, so that several
 /// attempts fit before the lease ends.
 const RETRY: Duration = Duration::from_millis(200);
-/// The time that a new master waits for the watch to tell what it lacks of the tracked state, before it reads all of it.
+/// The time that a new master waits for the watch to tell what it lacks of the tracked state, before it reads all of
+/// it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The options of a controller that joins a cluster.
@@ -55,8 +56,9 @@ pub struct ClusterOptions {
     pub name: String,
     /// The time of the lease, in whole seconds: how long nobody takes over after the master has died. Default: 5 s.
     pub lease: Duration,
-    /// The way in which the others reach this controller, so that standbys have what the master has decided. The controller was
-    /// started with [`MemoryOptions::for_standbys`](crate::MemoryOptions::for_standbys). Default: they don't.
+    /// The way in which the others reach this controller, so that standbys have what the master has decided. The
+    /// controller was started with [`MemoryOptions::for_standbys`](crate::MemoryOptions::for_standbys). Default: they
+    /// don't.
     pub peers: Option<PeerOptions>,
 }
 
@@ -92,8 +94,8 @@ impl ClusterMember {
     /// [`OpenFlowOptions::in_cluster`](crate::OpenFlowOptions::in_cluster). It is a standby until it is elected.
     ///
     /// # Errors
-    /// The system's error if it refuses a thread or an address; [`PeerError`] in it; or if the controller was started as the only
-    /// one, or has joined before.
+    /// The system's error if it refuses a thread or an address; [`PeerError`] in it; or if the controller was started
+    /// as the only one, or has joined before.
     pub fn join(controller: &Handle, options: ClusterOptions) -> io::Result<ClusterMember> {
         let Some(writes) = controller.shared().succession.writes.clone() else {
             return Err(io::Error::new(

@@ -1,7 +1,7 @@
 //! The tracked state of a controller in a cluster: the store, as the copy of it in etcd wants it.
 //!
-//! The thread of the cluster calls this. The store's gate is open only at a master that has all that was written before,
-//! and while etcd takes what it writes.
+//! The thread of the cluster calls this. The store's gate is open only at a master that has all that was written
+//! before, and while etcd takes what it writes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

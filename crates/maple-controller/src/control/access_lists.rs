@@ -1,5 +1,5 @@
-//! Access lists for people: what their rules have decided (`maple show access-list`), and what other lists in their place
-//! would treat differently (`maple plan`).
+//! Access lists for people: what their rules have decided (`maple show access-list`), and what other lists in their
+//! place would treat differently (`maple plan`).
 
 use std::sync::Arc;
 

@@ -158,8 +158,8 @@ fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     Ok(all.into())
 }
 
-/// Hands on the rules of one switch or of all, each with its switch and the age of its counters, one at a time: so a long
-/// list is never there as a whole.
+/// Hands on the rules of one switch or of all, each with its switch and the age of its counters, one at a time: so a
+/// long list is never there as a whole.
 ///
 /// # Errors
 /// [`RequestError`] if there is no such switch, or if a shard is late. Some rules may have been handed on before.

@@ -1,8 +1,8 @@
 //! The source of the policy, and what rests on each of its lines: decisions, rules, packets, drops and errors, and the
 //! runs that ended there.
 //!
-//! The files are those whose lines the policy's runs have named, and the one that the policy was loaded from. No request
-//! names a file.
+//! The files are those whose lines the policy's runs have named, and the one that the policy was loaded from. No
+//! request names a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};

@@ -103,8 +103,8 @@ impl Handle {
         self.shared.succession.cluster.get()
     }
 
-    /// Goes on with a copy of what a former master had decided. What this controller knows of switches from a mastership
-    /// before that is forgotten. It does not lead meanwhile.
+    /// Goes on with a copy of what a former master had decided. What this controller knows of switches from a
+    /// mastership before that is forgotten. It does not lead meanwhile.
     pub(crate) fn adopt(&self, copy: StreamCopy) -> Option<Adopted> {
         let rows = self.shared.succession.shared_rows.as_ref()?;
         let timeout = self.shared.deadlines.query;
@@ -222,9 +222,9 @@ fn conflict(text: String) -> RequestError {
     RequestError::at("", text).of_kind(RefusalKind::Conflict)
 }
 
-/// Reports whether a request is about what every controller of a cluster has: its process and the tracked state, and not
-/// the network. Every member is given a new policy by
-/// itself; what that changes in the network, only the master knows.
+/// Reports whether a request is about what every controller of a cluster has: its process and the tracked state, and
+/// not the network. Every member is given a new policy by itself; what that changes in the network, only the master
+/// knows.
 fn is_about_itself(request: &Request) -> bool {
     match request {
         Request::Show(what) => matches!(

@@ -219,8 +219,8 @@ impl Handle {
         self.shared.store.snapshot()
     }
 
-    /// Returns the store, to read tables and variables at any time. [`Handle::atomically`] and [`Handle::change`] write.
-    /// Commits that are made in the store itself have to be passed to [`Operations::committed`].
+    /// Returns the store, to read tables and variables at any time. [`Handle::atomically`] and [`Handle::change`]
+    /// write. Commits that are made in the store itself have to be passed to [`Operations::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }

@@ -66,9 +66,9 @@ impl<'a> Operations<'a> {
         self.handle.shared.kept.policy_before.as_ref()
     }
 
-    /// Tells a controller that is one of several
-    /// ([`OpenFlowOptions::in_cluster`](crate::OpenFlowOptions::in_cluster)) what it is. If it leads, it asks each switch to
-    /// be its master, and decides for those that grant it. Otherwise it is a standby at once.
+    /// Tells a controller that is one of several ([`OpenFlowOptions::in_cluster`](crate::OpenFlowOptions::in_cluster))
+    /// what it is. If it leads, it asks each switch to be its master, and decides for those that grant it. Otherwise it
+    /// is a standby at once.
     ///
     /// # Errors
     /// [`RoleError`] if it is the only controller, or has stopped.

@@ -1,8 +1,8 @@
 //! The Unix socket of `maple show` and `maple state`: each line in is a JSON request, each line out a JSON answer.
 //!
 //! An answer is `{"ok": …}` or `{"error": "…"}`, with the version of the protocol; a watch has many answers. Both ends
-//! talk only to the same user and to root (`socket_access.rs`). One thread accepts clients, and each client has a thread of its
-//! own, up to a limit. None of these threads is a shard, so a slow client delays no packets.
+//! talk only to the same user and to root (`socket_access.rs`). One thread accepts clients, and each client has a
+//! thread of its own, up to a limit. None of these threads is a shard, so a slow client delays no packets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt as _;

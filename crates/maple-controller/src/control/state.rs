@@ -1,7 +1,7 @@
 //! `maple state`: other programs read, write and watch tracked state.
 //!
-//! Values are JSON as in `storage/state_json.rs`. `{"word": "…"}` is a word of a command line. It takes the type that the
-//! place was declared with; without a declared type it is JSON if it parses, and otherwise text.
+//! Values are JSON as in `storage/state_json.rs`. `{"word": "…"}` is a word of a command line. It takes the type that
+//! the place was declared with; without a declared type it is JSON if it parses, and otherwise text.
 
 use std::time::{Duration, SystemTime};
 

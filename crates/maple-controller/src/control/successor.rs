@@ -76,8 +76,8 @@ impl Handle {
 }
 
 impl Operations<'_> {
-    /// Allows takeovers. The program then has to check [`Operations::successor`]. A controller that is one of several allows
-    /// none: a process that takes its connections over would not know its roles.
+    /// Allows takeovers. The program then has to check [`Operations::successor`]. A controller that is one of several
+    /// allows none: a process that takes its connections over would not know its roles.
     pub fn serve_successors(&self) {
         if self.handle.shared.succession.role.is_some() {
             return;

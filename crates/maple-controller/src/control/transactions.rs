@@ -2,8 +2,8 @@
 //!
 //! A write is *committed* at one moment for all shards. When a call of this module returns, it is *acknowledged*. Then
 //! every shard has finished the turn that it was in at that moment and has sent its messages, so no later packet is
-//! handled by the old value. State that survives restarts is on the disk, and in a cluster all of it is in etcd. [`Handle::wait_until_settled`] also waits for the
-//! switches: every rule that depended on the old value is gone.
+//! handled by the old value. State that survives restarts is on the disk, and in a cluster all of it is in etcd.
+//! [`Handle::wait_until_settled`] also waits for the switches: every rule that depended on the old value is gone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub enum ChangeError {
     Undone,
 }
 
-/// The reason why [`Handle::wait_until_settled`] fails: what it still waited for, in a text for each switch. There may be
-/// none, where the last confirmation came as the time was over.
+/// The reason why [`Handle::wait_until_settled`] fails: what it still waited for, in a text for each switch. There may
+/// be none, where the last confirmation came as the time was over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotSettled(pub Vec<String>);
 
@@ -173,8 +173,8 @@ impl Handle {
         if are_confirmed { Ok(()) } else { Err(NotSettled(self.unsettled())) }
     }
 
-    /// Lists, for people, what [`Handle::wait_until_settled`] waits for: each switch that has not confirmed something, and
-    /// what.
+    /// Lists, for people, what [`Handle::wait_until_settled`] waits for: each switch that has not confirmed something,
+    /// and what.
     pub(crate) fn unsettled(&self) -> Vec<String> {
         let names = self.names();
         let of_shard = |shard: usize| match self.inspect_shard(shard, |engine| engine.view().unsettled()) {
@@ -215,8 +215,8 @@ impl Operations<'_> {
         self.acknowledge(self.handle.store().change_as(writes, written)?)
     }
 
-    /// Writes as [`Operations::change_as`] does, if `holds` says so of the newest state; no other commit can come between.
-    /// Returns whether it wrote.
+    /// Writes as [`Operations::change_as`] does, if `holds` says so of the newest state; no other commit can come
+    /// between. Returns whether it wrote.
     ///
     /// # Errors
     /// The errors of [`Handle::change`].

@@ -46,8 +46,8 @@ struct PreparingTakeover {
 
 impl Controller {
     /// Starts a controller in the place of another one. It takes over that one's connections, which need not reconnect;
-    /// its listening sockets, in the place of [`OpenFlowOptions::listen`](crate::OpenFlowOptions::listen); and its tables and variables. The other
-    /// controller goes on until this one is ready.
+    /// its listening sockets, in the place of [`OpenFlowOptions::listen`](crate::OpenFlowOptions::listen); and its
+    /// tables and variables. The other controller goes on until this one is ready.
     ///
     /// # Errors
     /// [`StartError`], as [`Controller::start`]; also if the other controller ends or keeps its state elsewhere. Until

@@ -110,10 +110,10 @@ pub struct OpenFlowOptions {
     pub write_each: bool,
     /// The timing of discovery's probes.
     pub timing: Timing,
-    /// Whether this controller is one of several of the same switches. Then it decides for a switch only while that says
-    /// that it is its master, and is a standby until [`Operations::set_role`](crate::control::Operations::set_role) says that it leads. Not
-    /// with programs, tracked state, snooping, a state file or a recording, which only one controller would have. Default:
-    /// no.
+    /// Whether this controller is one of several of the same switches. Then it decides for a switch only while that
+    /// says that it is its master, and is a standby until
+    /// [`Operations::set_role`](crate::control::Operations::set_role) says that it leads. Not with programs, tracked
+    /// state, snooping, a state file or a recording, which only one controller would have. Default: no.
     pub in_cluster: bool,
     /// The time for which a switch without a connection is kept, with its links, hosts and rules; `None`: without
     /// limit. With zero, a switch is forgotten as soon as its connection ends. A switch that the configuration names is

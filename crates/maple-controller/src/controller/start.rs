@@ -109,8 +109,8 @@ fn check_for_cluster(options: &ControllerOptions) -> Result<(), StartError> {
     check_versions(store)
 }
 
-/// Checks that the policy has no later versions of tables: rows are made from those of an earlier version by one controller,
-/// in one transaction.
+/// Checks that the policy has no later versions of tables: rows are made from those of an earlier version by one
+/// controller, in one transaction.
 ///
 /// # Errors
 /// [`StartError::VersionsInCluster`] with such a table.
@@ -315,7 +315,8 @@ impl StartingController {
     /// Opens the control socket, the metrics and the HTTP API, starts snooping, and returns the controller.
     ///
     /// # Errors
-    /// [`StartError`] if the control socket can't be opened, metrics can't be exported, the HTTP API can't be served, or the system refuses a thread.
+    /// [`StartError`] if the control socket can't be opened, metrics can't be exported, the HTTP API can't be served,
+    /// or the system refuses a thread.
     pub fn serve_clients(self) -> Result<Controller, StartError> {
         let StartingController { mut controller, options, snoop, common, .. } = self;
         if let Some(listener) = snoop {

@@ -15,9 +15,9 @@
 //! one other port, a bridge may be between them. If it has several peers, there certainly is one
 //! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/topology/segments/`).
 //!
-//! A switch without a connection is *unreachable*: nothing is concluded from probes that do not arrive there or come from
-//! there. Its links end by what their other ends report. If a port had a link with that switch, went down and came up
-//! again, it stays new: the other end can't be asked. When the switch is back, its waits begin anew.
+//! A switch without a connection is *unreachable*: nothing is concluded from probes that do not arrive there or come
+//! from there. Its links end by what their other ends report. If a port had a link with that switch, went down and came
+//! up again, it stays new: the other end can't be asked. When the switch is back, its waits begin anew.
 //!
 //! A link also ends when several probes in a row did not arrive at its other end, but never because this controller was
 //! late. The sender counts probes that have left, not time, so a shard that a slow policy delays misses nothing. Before
@@ -387,8 +387,8 @@ impl Discovery {
         }
     }
 
-    /// Returns the frames of a probe that leaves by this port at `now`, LLDP first; none if the port has gone down since
-    /// the probe was due.
+    /// Returns the frames of a probe that leaves by this port at `now`, LLDP first; none if the port has gone down
+    /// since the probe was due.
     pub fn frames(&mut self, now: Time, at: Location) -> Vec<Vec<u8>> {
         let Some(port) = self.ports.get_mut(&at) else { return Vec::new() };
         let (sent, forms) = port.stamp(now);

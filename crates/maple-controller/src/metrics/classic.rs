@@ -1,4 +1,5 @@
-//! Prometheus's older text format, 0.0.4, from OpenMetrics 1.0: for `promtool check metrics`, `curl` and old collectors.
+//! Prometheus's older text format, 0.0.4, from OpenMetrics 1.0: for `promtool check metrics`, `curl` and old
+//! collectors.
 //!
 //! Lines of values are as in OpenMetrics. The older format has no units and no end, and neither information nor unknown
 //! as a type. It describes a counter by the name of its values (`_total`), which OpenMetrics does not.

@@ -1,8 +1,9 @@
 //! Metrics for Prometheus: the counts of the shards, the engine and the state, as text.
 //!
-//! Shards count in plain numbers of their own. A scrape makes a thread of HTTP (`control/http/scrape.rs`) ask each shard
-//! for a copy (`exporter.rs`), so counting a message costs no atomic operation and no lock. The thread is not a shard, so
-//! a slow client delays no packet. `families.rs` lists all metrics, and docs/metrics.md is made from that list.
+//! Shards count in plain numbers of their own. A scrape makes a thread of HTTP (`control/http/scrape.rs`) ask each
+//! shard for a copy (`exporter.rs`), so counting a message costs no atomic operation and no lock. The thread is not a
+//! shard, so a slow client delays no packet. `families.rs` lists all metrics, and docs/metrics.md is made from that
+//! list.
 //!
 //! What can be exported is bounded: no metric is labelled by a host's address, and the numbers of switches, ports and
 //! source lines with rows of their own are limited (`metric_rows.rs`).

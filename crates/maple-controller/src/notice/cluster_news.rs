@@ -42,7 +42,8 @@ pub enum ClusterNews {
         /// The number of hosts.
         hosts: usize,
     },
-    /// The tables and variables that are in etcd can't be used, for this reason. This controller does not lead with them.
+    /// The tables and variables that are in etcd can't be used, for this reason. This controller does not lead with
+    /// them.
     StateUnreadable(String),
 }
 

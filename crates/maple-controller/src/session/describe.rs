@@ -1,8 +1,8 @@
 //! The last phase of the handshake: the switch's description, its ports, its configuration, and whether it has bundles.
 //!
 //! OpenFlow 1.3 has no bit that says whether a switch has bundles. So the session opens one and discards it, before it
-//! asks for anything else. A switch that has answered all later requests, and has not confirmed that the bundle is open,
-//! counts as one without bundles, whether it sent an error or nothing.
+//! asks for anything else. A switch that has answered all later requests, and has not confirmed that the bundle is
+//! open, counts as one without bundles, whether it sent an error or nothing.
 
 use maple_core::engine::Time;
 use maple_wire::msg::bundle::{ATOMIC, ORDERED};

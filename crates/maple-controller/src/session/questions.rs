@@ -1,6 +1,7 @@
 //! Questions of people that a switch answers by itself: statistics as they are, and this controller's role.
 //!
-//! Each question is a request of its own. A few are open at a time; the oldest gives way, as nobody waits for it by then.
+//! Each question is a request of its own. A few are open at a time; the oldest gives way, as nobody waits for it by
+//! then.
 
 use std::collections::VecDeque;
 

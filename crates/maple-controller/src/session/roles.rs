@@ -38,8 +38,8 @@ pub struct ClusterRole {
     pub own_generation: Option<u64>,
     /// The latest generation of a master that is known.
     pub latest: Option<u64>,
-    /// Whether its lease is certainly good. A switch of OpenFlow 1.0 has no generations, so there a controller is master
-    /// only while its lease is good.
+    /// Whether its lease is certainly good. A switch of OpenFlow 1.0 has no generations, so there a controller is
+    /// master only while its lease is good.
     pub has_lease: bool,
 }
 
@@ -94,8 +94,8 @@ impl SwitchRole {
 }
 
 impl Session {
-    /// Creates a session on a newly accepted connection. With a role, the controller is one of several, and the session is
-    /// a standby until the cluster says that it leads, and the switch that it is master.
+    /// Creates a session on a newly accepted connection. With a role, the controller is one of several, and the session
+    /// is a standby until the cluster says that it leads, and the switch that it is master.
     pub fn with_role(
         now: Time,
         deadlines: Deadlines,
@@ -112,8 +112,8 @@ impl Session {
         self.role.as_ref().is_some_and(|role| role.reported.is_some())
     }
 
-    /// Takes what the cluster says of this controller, with a number that grows, unless something later is known. Nothing
-    /// happens in a session of no cluster.
+    /// Takes what the cluster says of this controller, with a number that grows, unless something later is known.
+    /// Nothing happens in a session of no cluster.
     pub fn set_role(&mut self, now: Time, number: u64, cluster: ClusterRole, out: &mut Vec<Output>) {
         match &mut self.role {
             Some(role) if number > role.number => (role.number, role.cluster) = (number, cluster),

@@ -1,5 +1,5 @@
-//! Reads all rules of a switch, in pieces that may arrive in many parts. Deletes Maple's rules if the switch does not report
-//! them.
+//! Reads all rules of a switch, in pieces that may arrive in many parts. Deletes Maple's rules if the switch does not
+//! report them.
 //!
 //! A switch that refuses to report its rules may still have some of an earlier run. So the session deletes every rule
 //! that may be Maple's: in 1.3 those with Maple's cookies; in 1.0, which cannot select by cookie, all rules. The rules

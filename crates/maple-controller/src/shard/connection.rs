@@ -1,8 +1,8 @@
 //! One connection: its socket, its session, and the state that its shard keeps for it.
 //!
-//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `message_dispatch/` passes the messages to
-//! the [`Session`], whose outputs the shard acts on (`event_loop.rs`). [`Connection::write`] is the last step of its
-//! answer.
+//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `message_dispatch/` passes the
+//! messages to the [`Session`], whose outputs the shard acts on (`event_loop.rs`). [`Connection::write`] is the last
+//! step of its answer.
 
 use std::io::{self, Read as _, Write};
 use std::net::SocketAddr;
@@ -220,8 +220,8 @@ impl Connection {
         }
     }
 
-    /// Reads once into `buffer`. Returns the number of bytes, which is 0 if there are none yet. The end of the stream is
-    /// an error here.
+    /// Reads once into `buffer`. Returns the number of bytes, which is 0 if there are none yet. The end of the stream
+    /// is an error here.
     pub fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self.socket.read(buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

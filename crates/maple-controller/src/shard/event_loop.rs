@@ -1,13 +1,13 @@
 //! The event loop of a shard: what happens in a turn, and what the parts want of each other, from top to bottom.
 //!
-//! [`Shard`] is a dispatcher: its parts have the state, and call only parts below them. What a part wants of those above
-//! it, it returns, or leaves as an event of the engine, a session's output, or a message. This file passes these on:
-//! [`Shard::on_message`], [`Shard::act_on`] and [`Shard::perform`] are one `match` each.
+//! [`Shard`] is a dispatcher: its parts have the state, and call only parts below them. What a part wants of those
+//! above it, it returns, or leaves as an event of the engine, a session's output, or a message. This file passes these
+//! on: [`Shard::on_message`], [`Shard::act_on`] and [`Shard::perform`] are one `match` each.
 //!
 //! The way of a packet-in, downwards in this file:
 //!
-//! 1. [`Shard::read`]: `io.rs` reads the socket into one buffer. `message_dispatch/` splits it into messages. The engine's
-//!    leaves answer packets in place; all other messages go to the session (`session/`).
+//! 1. [`Shard::read`]: `io.rs` reads the socket into one buffer. `message_dispatch/` splits it into messages. The
+//!    engine's leaves answer packets in place; all other messages go to the session (`session/`).
 //! 2. [`Shard::act_on`]: the session delivers the packet-in. `switches.rs` makes it an event of the engine.
 //! 3. [`Shard::run_engine`]: `turn.rs` passes the engine the events of the turn, at most as many packets as it can
 //!    handle in time. The others wait in `backlog.rs`.

@@ -383,8 +383,8 @@ impl Io {
         Ok(connection.dpid.filter(|_| answered.packet_outs > 0).map(|dpid| (dpid, answered.packet_outs)))
     }
 
-    /// Reads a socket once, for the program of its connection. `None` if no data was there. The buffer is lent with the number of bytes, so that
-    /// messages can stay in it while the shard acts on them; [`Io::give_back`] returns it.
+    /// Reads a socket once, for the program of its connection. `None` if no data was there. The buffer is lent with the
+    /// number of bytes, so that messages can stay in it while the shard acts on them; [`Io::give_back`] returns it.
     ///
     /// # Errors
     /// [`CloseReason`], which says why the connection has ended.

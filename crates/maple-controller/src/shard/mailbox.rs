@@ -205,8 +205,8 @@ impl Mailbox {
         }
     }
 
-    /// Sends a query from a thread that is not a shard. Blocks while the mailbox is full, until the deadline. A query that
-    /// is not sent is dropped, with the channel of its answer.
+    /// Sends a query from a thread that is not a shard. Blocks while the mailbox is full, until the deadline. A query
+    /// that is not sent is dropped, with the channel of its answer.
     pub fn ask(&self, query: ShardQuery, deadline: Instant) {
         if self.sender.send_deadline(vec![ShardMessage::Query(query)], deadline).is_ok() {
             self.wake();

@@ -11,13 +11,14 @@
 //!             └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! [`Shard`] (`event_loop.rs`) takes these steps, and passes on what its parts want of each other. A reader begins there.
+//! [`Shard`] (`event_loop.rs`) takes these steps, and passes on what its parts want of each other. A reader begins
+//! there.
 //!
 //! A turn takes what is there and no more, so batches grow with the load and shrink to one when idle. Each turn reads a
 //! socket once, a bounded number of bytes, so a switch that floods cannot starve the others. While a policy is slow,
-//! the engine gets fewer packets a turn and the rest wait; other messages do not wait. [`QueueLimits`] bounds the output
-//! that waits for a switch. At the first limit the shard stops reading that switch; at the second it disconnects the
-//! switch. While another shard's mailbox is full, this shard reads no sockets.
+//! the engine gets fewer packets a turn and the rest wait; other messages do not wait. [`QueueLimits`] bounds the
+//! output that waits for a switch. At the first limit the shard stops reading that switch; at the second it disconnects
+//! the switch. While another shard's mailbox is full, this shard reads no sockets.
 //!
 //! Memory: a connection between messages holds no read buffer, and one with nothing to send holds no write buffer. This
 //! module allocates nothing per message. Decoding an event into its owned form allocates, because the engine keeps

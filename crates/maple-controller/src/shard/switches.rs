@@ -1,8 +1,8 @@
 //! The switches of a shard: those with a connection, those that come back, and those without one.
 //!
-//! What a session reports of its switch arrives here ([`Switches::on_up`], [`Switches::on_message`], [`Switches::on_rules`])
-//! and becomes events of the engine, in [`Context::events`]; `turn.rs` passes them on. The engine's messages to a switch
-//! leave here, too ([`Switches::send`]).
+//! What a session reports of its switch arrives here ([`Switches::on_up`], [`Switches::on_message`],
+//! [`Switches::on_rules`]) and becomes events of the engine, in [`Context::events`]; `turn.rs` passes them on. The
+//! engine's messages to a switch leave here, too ([`Switches::send`]).
 
 use std::sync::Arc;
 
@@ -175,8 +175,8 @@ impl Switches {
         ctx.notices.publish(Notice::Role { dpid, peer, news });
     }
 
-    /// Handles that this controller is not master of a switch any more. For the engine and for discovery the switch has no
-    /// connection from now on; but the connection stays, and the claim.
+    /// Handles that this controller is not master of a switch any more. For the engine and for discovery the switch has
+    /// no connection from now on; but the connection stays, and the claim.
     fn on_mastery_lost(&mut self, slot: usize, io: &mut Io, ctx: &mut Context) {
         let Some((id, dpid, _)) = io.up(slot) else { return };
         self.away.on_connection_end(id, &mut self.links, ctx);

@@ -15,8 +15,8 @@ const MAX_BYTES_BEFORE_POLL: usize = 16 * 1024;
 /// leave room for a frame of 9,000 bytes.
 const MAX_OUTPUTS: usize = 3_500;
 
-/// Sends a message of the engine to the switch in this slot. The session reads all rules in pieces; then it has outputs,
-/// which the shard acts on.
+/// Sends a message of the engine to the switch in this slot. The session reads all rules in pieces; then it has
+/// outputs, which the shard acts on.
 pub(super) fn send(slot: usize, xid: u32, message: &Message, io: &mut Io, ctx: &mut Context) {
     match message {
         Message::FlowMod(_) | Message::BundleAdd(_) => return send_flow_mod(slot, xid, message, io, ctx),

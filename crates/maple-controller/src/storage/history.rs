@@ -11,8 +11,8 @@
 //!
 //! There are three rings, so that what programs do again and again pushes out nothing that a person did: which policies
 //! came to run; writes of people (requests on the socket and over HTTP); and writes of the rest, which are the policy,
-//! snooping, threads and files. Each ring has a maximum number of changes, and of bytes. A key or a value that is long is
-//! left out of its change, which says so.
+//! snooping, threads and files. Each ring has a maximum number of changes, and of bytes. A key or a value that is long
+//! is left out of its change, which says so.
 //!
 //! # Cost
 //!
@@ -21,8 +21,8 @@
 //!
 //! # Over a restart
 //!
-//! The thread that writes leaves into the state file (`remember/writer.rs`) writes the new changes too, and reads those of
-//! earlier runs when the file is open. They stay the text that the file has. Own changes from before that moment get
+//! The thread that writes leaves into the state file (`remember/writer.rs`) writes the new changes too, and reads those
+//! of earlier runs when the file is open. They stay the text that the file has. Own changes from before that moment get
 //! other numbers if the clock stands before an earlier change. If the file's changes can't be read, none is written in
 //! that run, since the first one would delete all.
 

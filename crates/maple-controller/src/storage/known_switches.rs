@@ -8,14 +8,14 @@
 //! In a cluster, what a former master knew of its switches comes here when this controller takes its place.
 //!
 //! After a restart of the controller most switches come back within moments, and f's decisions for one may depend on
-//! others. So they wait for each other: nothing is presumed before the last one has come back, or [`RECONNECT_TIME`] is over.
-//! Their rules may be read before or after that. A switch that comes later is restored alone, when its rules are read:
-//! until the rules of such a switch are known, no switch gets new labels.
+//! others. So they wait for each other: nothing is presumed before the last one has come back, or [`RECONNECT_TIME`] is
+//! over. Their rules may be read before or after that. A switch that comes later is restored alone, when its rules are
+//! read: until the rules of such a switch are known, no switch gets new labels.
 //!
 //! # Bounds
 //!
-//! Not more than [`MAX_SWITCHES`] departed switches and [`MAX_LEAVES`] of their leaves are remembered. Beyond that, switches
-//! are forgotten when they disconnect.
+//! Not more than [`MAX_SWITCHES`] departed switches and [`MAX_LEAVES`] of their leaves are remembered. Beyond that,
+//! switches are forgotten when they disconnect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! # What
 //!
 //! A controller may listen with TLS 1.2 and 1.3. A switch shows a certificate that one of the controller's authorities
-//! has signed. A file may say which certificate may be which switch (`switch_certificates.rs`). All files are read again when one
-//! changes. No session ends then: a session keeps the certificates that it began with.
+//! has signed. A file may say which certificate may be which switch (`switch_certificates.rs`). All files are read
+//! again when one changes. No session ends then: a session keeps the certificates that it began with.
 //!
 //! Names in certificates mean nothing by themselves. Those of `ovs-pki` are not valid DNS names.
 //!
@@ -16,8 +16,8 @@
 //!
 //! # Bounds
 //!
-//! A handshake has the time that a session's handshake has, and a shard works at a few in each turn (`shard/due_connections.rs`).
-//! Renegotiation, which costs the controller more than the switch, does not exist here.
+//! A handshake has the time that a session's handshake has, and a shard works at a few in each turn
+//! (`shard/due_connections.rs`). Renegotiation, which costs the controller more than the switch, does not exist here.
 //!
 //! OpenFlow 1.3.5, section 6.3.3; RFC 5246, RFC 8446; RFC 5077 for tickets.
 
@@ -150,9 +150,9 @@ pub enum TlsError {
 /// 00000000000000ff sha256:9b6e5f…
 /// ```
 ///
-/// `name` is a subject alternative name or the subject's common name. A datapath id that the file names may only be used
-/// with a certificate that one of its lines describes. Others may not be used at all, or belong to the first certificate
-/// that comes ([`TlsFiles::trusts_first_use`]).
+/// `name` is a subject alternative name or the subject's common name. A datapath id that the file names may only be
+/// used with a certificate that one of its lines describes. Others may not be used at all, or belong to the first
+/// certificate that comes ([`TlsFiles::trusts_first_use`]).
 #[derive(Debug)]
 pub struct Tls {
     files: Mutex<TlsFiles>,
@@ -320,8 +320,8 @@ impl Tls {
     }
 }
 
-/// The time before a certificate's expiry from which warnings come. Chosen: programs that renew certificates do so a month
-/// before, so a warning says that they do not work.
+/// The time before a certificate's expiry from which warnings come. Chosen: programs that renew certificates do so a
+/// month before, so a warning says that they do not work.
 pub const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 
 /// Returns the earliest expiry of the certificates in a PEM file.

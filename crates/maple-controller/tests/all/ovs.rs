@@ -1,4 +1,5 @@
-//! Bridges of an Open vSwitch that each test starts for itself, with its default protocols and with each version forced.
+//! Bridges of an Open vSwitch that each test starts for itself, with its default protocols and with each version
+//! forced.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Recordings of whole networks, run again: with several shards at once, with state that is written from outside, with a
-//! reload, with a crash.
+//! Recordings of whole networks, run again: with several shards at once, with state that is written from outside, with
+//! a reload, with a crash.
 
 use std::collections::BTreeMap;
 use std::path::Path;

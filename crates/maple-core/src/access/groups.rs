@@ -2,24 +2,24 @@
 //!
 //! # What
 //!
-//! An entry from one group of addresses to another stands for a condition for each pair of them. A list does not ask these
-//! if it need not. For each field that groups are about it has a table ([`FixedTable`]): addresses that are in the same
-//! groups are of one *class*, and the table has the class of each address that is in a group at all. A list first looks
-//! up the classes of its packet. Then it asks the entries that are left for these, without their groups. So a switch has a
-//! rule for each address, and those of the entries for each combination of classes.
+//! An entry from one group of addresses to another stands for a condition for each pair of them. A list does not ask
+//! these if it need not. For each field that groups are about it has a table ([`FixedTable`]): addresses that are in
+//! the same groups are of one *class*, and the table has the class of each address that is in a group at all. A list
+//! first looks up the classes of its packet. Then it asks the entries that are left for these, without their groups. So
+//! a switch has a rule for each address, and those of the entries for each combination of classes.
 //!
 //! # Why it is correct
 //!
-//! A packet's address is in a group exactly if that is one of the groups of the address's class. What is asked depends on
-//! what was found before, and on nothing else.
+//! A packet's address is in a group exactly if that is one of the groups of the address's class. What is asked depends
+//! on what was found before, and on nothing else.
 //!
 //! Where a switch can't look a field up, the class of a packet is not known. Then the list asks a condition for each
 //! aligned block of addresses of each group that is about this field.
 //!
 //! # Cost
 //!
-//! The entries of each combination of classes are kept once packets have asked them. Whoever makes a list sees to it that
-//! there are few.
+//! The entries of each combination of classes are kept once packets have asked them. Whoever makes a list sees to it
+//! that there are few.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,8 +45,8 @@ pub struct AccessGroup {
     pub addresses: Arc<[u128]>,
 }
 
-/// What a list knows of a packet's field: the class of its address, 0 if no group has it. `None`: it has not asked for it,
-/// or could not.
+/// What a list knows of a packet's field: the class of its address, 0 if no group has it. `None`: it has not asked for
+/// it, or could not.
 pub(super) type KnownClass = Option<u32>;
 
 /// A group of an entry: the indexes of its table and of the group there.
@@ -111,7 +111,8 @@ impl GroupTables {
         named
     }
 
-    /// Asks a packet for the classes of its addresses, as far as entries depend on these. `source` is the line that asks.
+    /// Asks a packet for the classes of its addresses, as far as entries depend on these. `source` is the line that
+    /// asks.
     pub fn ask(&self, pkt: &PacketHandle, source: Option<&Source>) -> Box<[KnownClass]> {
         let mut known: Vec<KnownClass> = vec![None; self.tables.len()];
         for (number, table) in self.tables.iter().enumerate() {
@@ -138,8 +139,8 @@ impl GroupTables {
         Some(self.tables[table as usize].classes[class as usize].binary_search(&group).is_ok())
     }
 
-    /// Returns the conditions that are left of an entry for packets of these classes: one for each combination of blocks
-    /// of addresses in groups of which the classes do not tell.
+    /// Returns the conditions that are left of an entry for packets of these classes: one for each combination of
+    /// blocks of addresses in groups of which the classes do not tell.
     pub fn left_of(&self, cond: &Cond, groups: &[GroupRef], known: &[KnownClass]) -> Vec<Cond> {
         let mut conds = vec![cond.clone()];
         for group in groups {
@@ -192,8 +193,8 @@ fn class_name<'a>(groups: impl ExactSizeIterator<Item = &'a str>) -> String {
     if more == 0 { named } else { format!("{named} & {more} more") }
 }
 
-/// Restricts a condition to packets of which a field has one of these addresses. Returns a condition for each aligned block
-/// of addresses; for each address if the condition has a range of the field.
+/// Restricts a condition to packets of which a field has one of these addresses. Returns a condition for each aligned
+/// block of addresses; for each address if the condition has a range of the field.
 fn within(cond: &Cond, field: Field, addresses: &[u128]) -> Vec<Cond> {
     let others = || Cond {
         all: cond.all.iter().filter(|c| c.field != field).copied().collect(),

@@ -4,8 +4,8 @@
 //! reads the source and the destination decides for one pair of hosts only. For floods that is never intended: a
 //! destination that is read last multiplies nothing.
 //!
-//! A look-up makes one rule for each key of its table, and decisions for each value that is found. So where switches have
-//! tables for look-ups, the reads that count are those of a run with such tables.
+//! A look-up makes one rule for each key of its table, and decisions for each value that is found. So where switches
+//! have tables for look-ups, the reads that count are those of a run with such tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 

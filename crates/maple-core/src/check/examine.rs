@@ -9,9 +9,9 @@
 //!
 //! # Why it is correct
 //!
-//! The run itself asks whether the packet is in the scope ([`super::packet_scope`]), so all packets of a trace are in the
-//! scope or none is. The judge considers what the route means for every packet of the trace: a port that the packet may
-//! have come in by counts as a port that it leaves by, unless it is the sender's own. If a policy is compared with
+//! The run itself asks whether the packet is in the scope ([`super::packet_scope`]), so all packets of a trace are in
+//! the scope or none is. The judge considers what the route means for every packet of the trace: a port that the packet
+//! may have come in by counts as a port that it leaves by, unless it is the sender's own. If a policy is compared with
 //! another one, both run in one run, so that traces hold the observations of both.
 
 use std::collections::{BTreeSet, HashSet};

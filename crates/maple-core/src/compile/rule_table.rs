@@ -2,9 +2,9 @@
 //!
 //! # What
 //!
-//! [`RuleTable`] makes a switch's rules: the engine uses it for the packets that enter, and so do the benchmarks. It owns
-//! the tree and knows what each leaf does. After each edit it says which changes lead from the old rules to the new
-//! ones, in an order whose every prefix is safe (`update.rs`).
+//! [`RuleTable`] makes a switch's rules: the engine uses it for the packets that enter, and so do the benchmarks. It
+//! owns the tree and knows what each leaf does. After each edit it says which changes lead from the old rules to the
+//! new ones, in an order whose every prefix is safe (`update.rs`).
 //!
 //! The rules come from a [`TableBackend`]: the incremental compiler, unless tests or benchmarks choose another.
 

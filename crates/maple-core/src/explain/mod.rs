@@ -81,8 +81,8 @@ pub trait ExplainedNetwork {
     /// Reports whether f decides about a packet, and what is learned from it.
     fn admit(&mut self, packet: &EnteringPacket) -> Admission;
 
-    /// Returns the leaf that decides about a packet, if there is one. `is_learned`: the controller learns from the packet
-    /// first that its source is where it comes in.
+    /// Returns the leaf that decides about a packet, if there is one. `is_learned`: the controller learns from the
+    /// packet first that its source is where it comes in.
     fn leaf(&mut self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView>;
 
     /// Returns what a switch does with a frame that comes in by a port; `None` if the switch is not connected.

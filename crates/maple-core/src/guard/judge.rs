@@ -23,7 +23,8 @@ pub(crate) const NO_LOOPS: &str = "no_loops";
 pub(crate) type CallCustom<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
 
 /// Returns the route if it satisfies all constraints; otherwise a drop. `is_named` is the answer of
-/// [`RouteConstraints::ask_who_sends`]. All constraints that concern the packet judge, so that each violation is recorded.
+/// [`RouteConstraints::ask_who_sends`]. All constraints that concern the packet judge, so that each violation is
+/// recorded.
 ///
 /// # Errors
 /// The error of the first constraint that fails, or the reason why the route can't be followed.

@@ -2,9 +2,9 @@
 //!
 //! # What
 //!
-//! [`Composition::guarded`](crate::compose::Composition::guarded) puts [`RouteConstraint`]s around a policy. When the policy
-//! has given its route, they judge it within the same run. If the route violates one, the packet is dropped, and the
-//! run carries a [`Violation`], which the engine reports.
+//! [`Composition::guarded`](crate::compose::Composition::guarded) puts [`RouteConstraint`]s around a policy. When the
+//! policy has given its route, they judge it within the same run. If the route violates one, the packet is dropped, and
+//! the run carries a [`Violation`], which the engine reports.
 //!
 //! # Why it is correct
 //!

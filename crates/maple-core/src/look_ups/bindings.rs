@@ -19,16 +19,16 @@ pub(super) const BINDINGS: &str = "net.bindings";
 pub(super) const LEASED: &str = "net.leased";
 
 impl LookUp {
-    /// Creates the look-up of whether the IP address in one field is that of the host whose hardware address another has.
-    /// `None` if the fields have no such addresses.
+    /// Creates the look-up of whether the IP address in one field is that of the host whose hardware address another
+    /// has. `None` if the fields have no such addresses.
     pub(crate) fn of_binding(mac: Field, ip: Field) -> Option<LookUp> {
         let [mac, ip] = [KeyField::of_address(mac)?, KeyField::of_address(ip)?];
         let are_addresses = mac.form == KeyForm::Mac && ip.form != KeyForm::Mac;
         are_addresses.then(|| LookUp { table: LookUpTable::Bindings, fields: [mac, ip].into(), is_tuple: true })
     }
 
-    /// Creates the look-up of whether DHCP gave the IPv4 address in one field to the host whose hardware address another
-    /// has. `None` if the fields have no such addresses.
+    /// Creates the look-up of whether DHCP gave the IPv4 address in one field to the host whose hardware address
+    /// another has. `None` if the fields have no such addresses.
     pub(crate) fn of_leased(mac: Field, ip: Field) -> Option<LookUp> {
         let of = LookUp::of_binding(mac, ip)?;
         (!of.is_of_ipv6()).then_some(LookUp { table: LookUpTable::Leased, ..of })

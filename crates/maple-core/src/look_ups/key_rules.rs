@@ -10,12 +10,12 @@
 //!   ([`KeyRules::extend`]).
 //! * The leaves' rules do not change, and no other look-up's do. Then the rule changes at once: a packet passes one key
 //!   of the table ([`KeyRules::finish`]).
-//! * Only the way to the key's place changes ([`KeyRules::set_way`]), and the new one is to the controller. Then the rule
-//!   changes at once.
-//! * Only the way changes, and the new one is another path. Then the rule changes as it does for a class: a leaf may rest
-//!   on what has changed the path, and no packet may meet such a leaf's old rule and then go the new way.
-//! * Only the way changes, and the old one is to the controller. Then the rule changes as it does for a class, but leaves'
-//!   rules need not wait for it: with any of them packets go to the controller, or do not take the way.
+//! * Only the way to the key's place changes ([`KeyRules::set_way`]), and the new one is to the controller. Then the
+//!   rule changes at once.
+//! * Only the way changes, and the new one is another path. Then the rule changes as it does for a class: a leaf may
+//!   rest on what has changed the path, and no packet may meet such a leaf's old rule and then go the new way.
+//! * Only the way changes, and the old one is to the controller. Then the rule changes as it does for a class, but
+//!   leaves' rules need not wait for it: with any of them packets go to the controller, or do not take the way.
 //! * The look-up is lowered. Then its keys' rules go when no leaf's rule matches what they write ([`KeyRules::end`]).
 //! * Otherwise a packet could pass the key's rule of one state and a leaf's rule of another. So the key's rule sends to
 //!   the controller first ([`KeyRules::divert`]), then the other rules change, and then the rule gets the new class.
@@ -126,7 +126,8 @@ impl KeyRule {
 
 impl Key {
     /// Reports whether the rule sends to the controller, or has the bits that it is to have (under this mask) and the
-    /// controller for its way. Then rules of leaves that let the way act send there too, and others do not know the way.
+    /// controller for its way. Then rules of leaves that let the way act send there too, and others do not know the
+    /// way.
     fn is_diverted(&self, mask: u64) -> bool {
         match &self.rule {
             KeyRule::Diverted => true,
@@ -182,8 +183,8 @@ impl KeyRules {
         self.look_up.key_of(packet).map_or(Some(0), |key| self.class_of(&key))
     }
 
-    /// Returns the bits of the metadata that packets with a key have after the table, unless the controller decides about
-    /// them.
+    /// Returns the bits of the metadata that packets with a key have after the table, unless the controller decides
+    /// about them.
     pub fn class_of(&self, key: &KeyBits) -> Option<u64> {
         self.keys.get(key).map_or(Some(0), |key| key.target.class)
     }
@@ -193,8 +194,8 @@ impl KeyRules {
         self.keys.len() * self.rules_of_key
     }
 
-    /// Returns the keys that the table has, each with the bits of its class, in no order. Those without a class are left
-    /// out.
+    /// Returns the keys that the table has, each with the bits of its class, in no order. Those without a class are
+    /// left out.
     pub fn classified(&self) -> impl Iterator<Item = (&KeyBits, u64)> {
         self.keys.iter().filter_map(|(bits, key)| Some((bits, key.target.class?)))
     }
@@ -322,7 +323,8 @@ impl KeyRules {
         self.look_at(keys)
     }
 
-    /// Notes that the switch has refused the way to the place that the key of a rule has. Returns whether rules are due.
+    /// Notes that the switch has refused the way to the place that the key of a rule has. Returns whether rules are
+    /// due.
     pub fn refuse_way(&mut self, rule: &Rule) -> bool {
         let place = self.key_of(rule).and_then(|key| self.keys.get(&key)?.target.place);
         let keys = self.ways.as_mut().zip(place).map(|(ways, place)| ways.refuse(place));
@@ -408,8 +410,8 @@ impl KeyRules {
         !self.due.is_empty()
     }
 
-    /// Reports whether each rule that is due sends to the controller, or would where its way counts, so that the leaves'
-    /// rules may change. Those of a lowered look-up need not: leaves that depend on them only go.
+    /// Reports whether each rule that is due sends to the controller, or would where its way counts, so that the
+    /// leaves' rules may change. Those of a lowered look-up need not: leaves that depend on them only go.
     pub fn are_diverted(&self) -> bool {
         self.is_ending || self.due.iter().all(|key| self.keys[key].is_diverted(self.mask))
     }

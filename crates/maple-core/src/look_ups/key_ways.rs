@@ -1,4 +1,5 @@
-//! The ways to the places that the keys of an open look-up have: which are wanted, and by which actions packets take them.
+//! The ways to the places that the keys of an open look-up have: which are wanted, and by which actions packets take
+//! them.
 //!
 //! A way costs labels at other switches. So a place has one only if somebody wants it: a packet has gone there, or
 //! exploration foresees that. A key that moves takes its wish along, since its packets are mostly still coming.

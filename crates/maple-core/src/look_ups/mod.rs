@@ -54,11 +54,11 @@ pub(crate) use key_rules::{KeyRules, KeyTarget};
 pub(crate) use key_ways::KeyWays;
 pub(crate) use registers::{Classified, LookUpNumber, OpenPaths, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 
-/// The number of bits for the class of a value. Chosen: 65,535 different values are more than most tables have, and three
-/// such registers fit the metadata.
+/// The number of bits for the class of a value. Chosen: 65,535 different values are more than most tables have, and
+/// three such registers fit the metadata.
 const CLASS_BITS: u8 = u16::BITS as u8;
-/// The number of bits for the class of a value of a table that never changes and has few values. Chosen: other rows, which
-/// take the place of its own, have room for other values beside them.
+/// The number of bits for the class of a value of a table that never changes and has few values. Chosen: other rows,
+/// which take the place of its own, have room for other values beside them.
 const FEW_CLASS_BITS: u8 = u8::BITS as u8;
 
 /// The values of the fields of a key, in order.
@@ -330,8 +330,8 @@ impl LookUp {
     }
 
     /// Returns what a state holds for the keys that were written since an earlier version of it and that packets can
-    /// have, in no order; a key may occur twice. `keys` are those that were there in that version. `None` if the keys are
-    /// not known, because there were too many.
+    /// have, in no order; a key may occur twice. `keys` are those that were there in that version. `None` if the keys
+    /// are not known, because there were too many.
     pub(crate) fn written_since<'k>(
         &self,
         state: &Snapshot,

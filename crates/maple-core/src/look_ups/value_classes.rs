@@ -1,9 +1,9 @@
 //! The classes of the values that one component of a look-up has had: each equal value has a number.
 //!
 //! A number means one value for as long as a leaf, a key or a rule has it. When no number is left, those that nothing
-//! has any more become free ([`Classes::free_others`]). That is done only when the switch has confirmed everything, so no
-//! rule there has a free number: this is the quarantine of classes. Packets need no longer one, since the metadata of a
-//! packet ends with its way through one switch.
+//! has any more become free ([`Classes::free_others`]). That is done only when the switch has confirmed everything, so
+//! no rule there has a free number: this is the quarantine of classes. Packets need no longer one, since the metadata
+//! of a packet ends with its way through one switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -140,8 +140,8 @@ impl fmt::Display for Route {
     }
 }
 
-/// A field that [`Route::set`] rewrites, with the type of its values. A [`Field`] takes bits, for programs that know only
-/// at run time which field it is.
+/// A field that [`Route::set`] rewrites, with the type of its values. A [`Field`] takes bits, for programs that know
+/// only at run time which field it is.
 ///
 /// ```
 /// use maple_core::route::RewrittenField;

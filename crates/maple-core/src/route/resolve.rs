@@ -79,8 +79,8 @@ impl Goal {
 }
 
 impl Route {
-    /// Returns which paths the route is one of, if it is no more than a best path from a switch of which f has read nothing,
-    /// and the record of what f reads of it.
+    /// Returns which paths the route is one of, if it is no more than a best path from a switch of which f has read
+    /// nothing, and the record of what f reads of it.
     pub(crate) fn unread_path(&self, ingress: Dpid) -> Option<(OpenPaths, &Arc<PathReads>)> {
         let [Branch { path: Some(path), .. }] = &self.branches[..] else { return None };
         let plain = Branch { path: Some(path.clone()), ..Branch::default() };

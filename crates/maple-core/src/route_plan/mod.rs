@@ -38,8 +38,8 @@ pub(crate) trait RouteTopology {
     /// Returns the information about a port; `None` if the port does not exist.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
 
-    /// Returns the far end of a link that both ends know of. It follows from [`RouteTopology::port`] of both, so it is not
-    /// recorded.
+    /// Returns the far end of a link that both ends know of. It follows from [`RouteTopology::port`] of both, so it is
+    /// not recorded.
     fn peer(&self, at: Location) -> Option<Location>;
 
     /// Returns the ports of a switch, for the text of an error. They are not recorded.

@@ -84,7 +84,8 @@ impl<'n> HostLocation<'n> {
         }
     }
 
-    /// Returns a location for paths that start here: its switch counts, its port may be any. Records no read of a field.
+    /// Returns a location for paths that start here: its switch counts, its port may be any. Records no read of a
+    /// field.
     #[track_caller]
     pub fn start(self) -> Location {
         self.known().unwrap_or_else(|| Location::new(self.switch(), PortNo(0)))

@@ -37,8 +37,8 @@ impl Net {
     }
 
     /// Returns where the host is whose hardware address a field of the packet has, as [`Net::locate`] does. The run
-    /// observes the location, not the address, as for [`Net::look_up`]. Of a source that is where the packet came in, it
-    /// observes no more than that. Returns `None` for an unknown host, or if the packet lacks the field.
+    /// observes the location, not the address, as for [`Net::look_up`]. Of a source that is where the packet came in,
+    /// it observes no more than that. Returns `None` for an unknown host, or if the packet lacks the field.
     ///
     /// # Errors
     /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
@@ -68,8 +68,8 @@ impl Net {
     }
 
     /// Reports whether the IP address in one field is that of the host whose hardware address another has, as
-    /// [`Net::is_bound`] does. The run observes no more than that, as for [`Net::look_up`]. `false` if the packet lacks a
-    /// field, or if they have no such addresses.
+    /// [`Net::is_bound`] does. The run observes no more than that, as for [`Net::look_up`]. `false` if the packet lacks
+    /// a field, or if they have no such addresses.
     pub fn is_bound_by(&self, mac: Field, ip: Field, source: Option<Source>) -> bool {
         LookUp::of_binding(mac, ip).is_some_and(|of| self.has_key(&of, source))
     }
@@ -121,8 +121,9 @@ pub(crate) enum FixedValue {
 }
 
 impl PacketHandle {
-    /// Returns what a table that never changes has at a field of the packet, as [`Net::look_up`] does. If the switch can't
-    /// look that up and a leaf may be made, the run does not read the field in its place: there f has another question.
+    /// Returns what a table that never changes has at a field of the packet, as [`Net::look_up`] does. If the switch
+    /// can't look that up and a leaf may be made, the run does not read the field in its place: there f has another
+    /// question.
     pub(crate) fn find_fixed(&self, of: &LookUp, source: Option<Source>) -> FixedValue {
         let makes_leaf = self.0.state().assumed.is_some();
         if makes_leaf && self.0.state().registers.is_none() {
@@ -228,10 +229,10 @@ impl RunState {
         LookUp::value(found).and_then(place_of)
     }
 
-    /// Returns what a look-up finds for the packets of the run, in the form of [`LookUp::value`]: what they are assumed to
-    /// find, or what its own packet finds. `None` if nothing agrees with what is assumed: they find a value, but it is not
-    /// said which, and its own packet finds none. All that a run learns from a look-up follows from this. `of_packet` looks
-    /// up what its own packet finds.
+    /// Returns what a look-up finds for the packets of the run, in the form of [`LookUp::value`]: what they are assumed
+    /// to find, or what its own packet finds. `None` if nothing agrees with what is assumed: they find a value, but it
+    /// is not said which, and its own packet finds none. All that a run learns from a look-up follows from this.
+    /// `of_packet` looks up what its own packet finds.
     fn value_of(
         &mut self,
         look_up: &LookUp,

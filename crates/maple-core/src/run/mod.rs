@@ -66,8 +66,8 @@ struct RunState {
     recorder: Recorder,
     /// The registers of the ingress switch; `None`: look-ups are reads of their keys' fields.
     registers: Option<SharedRegisters>,
-    /// The bits of the metadata that the packet is assumed to have, whatever the tables say of it. `None`: the answer is
-    /// about this packet only, and no leaf is made of it.
+    /// The bits of the metadata that the packet is assumed to have, whatever the tables say of it. `None`: the answer
+    /// is about this packet only, and no leaf is made of it.
     assumed: Option<ReadMetadata>,
     /// The fields that earlier policies of a composition wrote into the packet.
     changes: FieldChanges,
@@ -144,7 +144,8 @@ pub struct RunResult {
     pub account: Vec<AccountStep>,
     /// Whether f wrote output, such as a line on the screen, as far as its language tells ([`Net::keeps_output_back`]).
     pub has_output: bool,
-    /// Whether the packet is made up, and f looks up what no packet has looked up yet, for which the last table is kept.
+    /// Whether the packet is made up, and f looks up what no packet has looked up yet, for which the last table is
+    /// kept.
     pub asks_first: bool,
     /// The time that f took; zero if that was not noted ([`Run::decide_each`]).
     pub took: Duration,
@@ -278,7 +279,8 @@ impl Run {
         refused.or(made).cloned().or_else(|| state.recorder.last_source())
     }
 
-    /// Marks the packet as one that nobody has sent. Then the answer does not last if f prints, or if it is not allowed.
+    /// Marks the packet as one that nobody has sent. Then the answer does not last if f prints, or if it is not
+    /// allowed.
     pub(crate) fn made_up(self) -> Run {
         self.state().is_made_up = true;
         self
@@ -430,8 +432,9 @@ impl Run {
 }
 
 impl RunState {
-    /// Returns the goal of a route that is the best path to whatever a look-up finds, with the hops of this packet. `None`
-    /// if the route is another one, or its switch has other open paths: then the run observes where all its paths end.
+    /// Returns the goal of a route that is the best path to whatever a look-up finds, with the hops of this packet.
+    /// `None` if the route is another one, or its switch has other open paths: then the run observes where all its
+    /// paths end.
     fn open_goal(&mut self, route: &Route) -> Option<Result<(Goal, Arc<Resolved>), RouteError>> {
         let ingress = self.ingress.switch;
         let is_free = !self.routes.is_judged

@@ -72,8 +72,8 @@ impl Net {
         }
     }
 
-    /// Reports whether an IP address is that of the host with this hardware address: no host has announced it since that
-    /// one did. The run depends on whose address it is.
+    /// Reports whether an IP address is that of the host with this hardware address: no host has announced it since
+    /// that one did. The run depends on whose address it is.
     #[track_caller]
     pub fn is_bound(&self, mac: Mac, ip: IpAddr) -> bool {
         self.locate_ip(ip).is_some_and(|(owner, _)| owner == mac)
@@ -237,8 +237,8 @@ impl Net {
         value
     }
 
-    /// Returns the best path, before f has read it. Returns `None` if no link cost has that name. If a look-up found its
-    /// end, the run does not observe the end before f reads the path.
+    /// Returns the best path, before f has read it. Returns `None` if no link cost has that name. If a look-up found
+    /// its end, the run does not observe the end before f reads the path.
     #[track_caller]
     fn path_to(&self, from: Dpid, to: HostLocation<'_>, costs: Option<Name>) -> Option<Route> {
         let found = to.as_found().filter(|_| self.0.state().slice.is_none());

@@ -1,9 +1,9 @@
 //! Paths whose end a look-up found, and of which a run has observed no more than that it is there.
 //!
-//! f may return such a path: then one decision is for all places that the look-up finds. If f reads the path, or the route
-//! is more than the path, the run observes the end. f reads a path through the route, which knows no run. So the run sees
-//! it when f asks or does something else ([`Run::state`](super::Run::state)), and when the run ends: what f does then may
-//! follow from what it has read.
+//! f may return such a path: then one decision is for all places that the look-up finds. If f reads the path, or the
+//! route is more than the path, the run observes the end. f reads a path through the route, which knows no run. So the
+//! run sees it when f asks or does something else ([`Run::state`](super::Run::state)), and when the run ends: what f
+//! does then may follow from what it has read.
 
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ impl RunState {
         }
     }
 
-    /// Returns which paths the route is one of, and the field by which a look-up found its end. `None` if it is more than a
-    /// path, or not one that this run has requested and f has not read.
+    /// Returns which paths the route is one of, and the field by which a look-up found its end. `None` if it is more
+    /// than a path, or not one that this run has requested and f has not read.
     pub(super) fn open_path(&self, route: &Route) -> Option<(OpenPaths, Field)> {
         let (paths, reads) = route.unread_path(self.ingress.switch)?;
         let requested = self.routes.paths.iter().find(|path| Arc::ptr_eq(&path.reads, reads))?;

@@ -1,7 +1,7 @@
 //! Runs for other packets than their own: what f sees must follow from what the trace says, or the run answers nothing.
 //!
-//! A run is made for a leaf that was remembered, or that another policy decided. Then it is assumed what its packets look
-//! up, and the state may have something else by now, or nothing. The registers may have changed their meaning too.
+//! A run is made for a leaf that was remembered, or that another policy decided. Then it is assumed what its packets
+//! look up, and the state may have something else by now, or nothing. The registers may have changed their meaning too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -63,7 +63,8 @@ fn network(places: &[Option<u32>], groups: &[Option<i64>]) -> Arc<Snapshot> {
     store.snapshot()
 }
 
-/// A random function: what it asks next, and what it answers, depends on what it has been answered, and on nothing else.
+/// A random function: what it asks next, and what it answers, depends on what it has been answered, and on nothing
+/// else.
 struct RandomPolicy(u64);
 
 impl RandomPolicy {

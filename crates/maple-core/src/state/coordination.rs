@@ -1,5 +1,5 @@
-//! What shards tell each other besides the tracked state: label ids, restores, and what switches can do. f reads none of
-//! it, so no leaf depends on it.
+//! What shards tell each other besides the tracked state: label ids, restores, and what switches can do. f reads none
+//! of it, so no leaf depends on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

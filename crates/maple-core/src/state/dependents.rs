@@ -237,8 +237,8 @@ impl Dependents {
         self.paths_by_use > 0
     }
 
-    /// Returns the number of commits so far that ended subscriptions of dependents of a shard. A shard that has heard of as
-    /// many knows which of its dependents are current.
+    /// Returns the number of commits so far that ended subscriptions of dependents of a shard. A shard that has heard
+    /// of as many knows which of its dependents are current.
     pub fn ended(&self, shard: ShardId) -> u64 {
         self.ended.get(&shard).copied().unwrap_or_default()
     }

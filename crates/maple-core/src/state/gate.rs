@@ -1,8 +1,8 @@
 //! Whether tables and variables can be written, and how much at once.
 //!
 //! A store whose tables and variables are kept by others too, as those of several controllers are, can't always be
-//! written, and not everything at once. The gate is part of the snapshot. So a transaction that began before the gate was
-//! shut does not commit after it: [`Store::close`] returns when the last commit is done.
+//! written, and not everything at once. The gate is part of the snapshot. So a transaction that began before the gate
+//! was shut does not commit after it: [`Store::close`] returns when the last commit is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,8 +148,8 @@ impl Store {
         self.make_move(&mut inner, |_| self.current.store(next));
     }
 
-    /// Writes what others have written that keep this state too, whether the gate is shut or not. The journal is not told
-    /// of it. `decide` derives the writes from the newest snapshot; no other commit can come between.
+    /// Writes what others have written that keep this state too, whether the gate is shut or not. The journal is not
+    /// told of it. `decide` derives the writes from the newest snapshot; no other commit can come between.
     pub fn follow(&self, written: Written, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         let _pass = self.pass();
         let ((commit, wake), _) = self.use_locked(|inner| {

@@ -22,8 +22,8 @@ impl<K: Clone> Default for RecentKeys<K> {
 }
 
 impl<K: Clone> RecentKeys<K> {
-    /// Creates the record of a table whose first key is written in this version. What was written to a former table in the
-    /// same version is not here.
+    /// Creates the record of a table whose first key is written in this version. What was written to a former table in
+    /// the same version is not here.
     pub fn from_version(version: u64) -> RecentKeys<K> {
         RecentKeys { since: version, keys: Vector::new() }
     }

@@ -385,8 +385,8 @@ impl Snapshot {
         self.hosts.written_since(version)
     }
 
-    /// Returns the IP addresses that hosts may have begun or ceased to have since the snapshot of a version; one may occur
-    /// twice. `None` if they are not known, because there were too many.
+    /// Returns the IP addresses that hosts may have begun or ceased to have since the snapshot of a version; one may
+    /// occur twice. `None` if they are not known, because there were too many.
     pub(crate) fn bindings_written_since(&self, version: u64) -> Option<impl Iterator<Item = IpAddr>> {
         self.hosts.ips_written_since(version)
     }

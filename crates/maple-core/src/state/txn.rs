@@ -108,7 +108,8 @@ impl Txn {
         self.write_at(write, None);
     }
 
-    /// Writes as [`Txn::write`] does, and notes the line that writes, for [`super::Store::last_write`]. Returns whether it is a write.
+    /// Writes as [`Txn::write`] does, and notes the line that writes, for [`super::Store::last_write`]. Returns whether
+    /// it is a write.
     ///
     /// # Panics
     /// If it puts a value of a type other than its table or variable was declared with, or if that can't be written.
@@ -134,7 +135,8 @@ impl Txn {
         true
     }
 
-    /// Reads a key or a variable if it has the value that is to be written: it becomes a dependency. Returns whether it has.
+    /// Reads a key or a variable if it has the value that is to be written: it becomes a dependency. Returns whether it
+    /// has.
     fn read_if_there(&mut self, write: &Write) -> bool {
         let (cell, value) = match write {
             Write::Table { table, key, value } => (Cell::Table(table.clone(), key.clone()), value),
@@ -199,8 +201,8 @@ impl Txn {
         self.roll_back_state(to);
     }
 
-    /// Takes back what was written since `to`, but not the frames that were sent. That something else was there than was
-    /// written becomes a dependency: what f was asked meanwhile may rest on it.
+    /// Takes back what was written since `to`, but not the frames that were sent. That something else was there than
+    /// was written becomes a dependency: what f was asked meanwhile may rest on it.
     pub fn roll_back_state(&mut self, to: Savepoint) {
         self.working = to.working;
         let taken_back = self.writes.split_off(to.writes);

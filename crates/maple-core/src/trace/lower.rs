@@ -133,7 +133,8 @@ impl<'t> LoweredTrace<'t> {
         self.passed + self.known.items().len()
     }
 
-    /// Returns the items from a depth on, which must not lie among the tests that were passed to [`LoweredTrace::after`].
+    /// Returns the items from a depth on, which must not lie among the tests that were passed to
+    /// [`LoweredTrace::after`].
     pub(crate) fn items_from(&self, depth: usize) -> &[Item] {
         &self.known.items()[depth - self.passed..]
     }
@@ -205,8 +206,8 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         false
     }
 
-    /// Reports whether the condition can be stated without its ranges, but with them takes more than [`MAX_STATED`] matches or
-    /// cannot be stated.
+    /// Reports whether the condition can be stated without its ranges, but with them takes more than [`MAX_STATED`]
+    /// matches or cannot be stated.
     fn has_too_many_blocks(&self, cond: &Cond) -> bool {
         if cond.ranges.is_empty() {
             return false;

@@ -2,15 +2,15 @@
 //!
 //! # What
 //!
-//! A packet that fits one test may fail a later question, and then meets the rest of the list below the yes-side of that
-//! test. There nearly all conditions contradict what the test states. A memo for each of them would take memory in
+//! A packet that fits one test may fail a later question, and then meets the rest of the list below the yes-side of
+//! that test. There nearly all conditions contradict what the test states. A memo for each of them would take memory in
 //! proportion to the list for each such yes-side. So the conditions between two that are asked are one memo of the node
 //! that asks the second ([`DeniedConds`]).
 //!
 //! # Cost
 //!
-//! What a long chain denies in the list's order is one step ([`super::chain_questions`]), and so is each stretch before a
-//! node. A run that leaves the tree compares each further condition with what is known, without keeping it.
+//! What a long chain denies in the list's order is one step ([`super::chain_questions`]), and so is each stretch before
+//! a node. A run that leaves the tree compares each further condition with what is known, without keeping it.
 
 use std::ops::Range;
 use std::sync::Arc;

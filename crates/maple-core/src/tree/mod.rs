@@ -24,9 +24,10 @@
 //!
 //! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was
 //! last used, 4 for its memos (`question_memos.rs`). A leaf takes some 20 more to be found by its name, and a child of
-//! a large `V` node 11 to 21 (`value_children.rs`). A test shares its condition with the traces that ask it. In a long chain,
-//! the condition is also in the chain's index, in what is known after failures, and among the questions that runs ask.
-//! [`Tree::bytes`] measures all of this, and [`Tree::least_recently_used`] chooses what to give up (`rarely_used.rs`).
+//! a large `V` node 11 to 21 (`value_children.rs`). A test shares its condition with the traces that ask it. In a long
+//! chain, the condition is also in the chain's index, in what is known after failures, and among the questions that
+//! runs ask. [`Tree::bytes`] measures all of this, and [`Tree::least_recently_used`] chooses what to give up
+//! (`rarely_used.rs`).
 //!
 //! # For compilers
 //!

@@ -26,8 +26,8 @@ impl Tree {
         self.render_with(&|_| None)
     }
 
-    /// Renders the tree as [`Tree::render`] does. `metadata` names what bits of the metadata ask, and what they say; bits
-    /// that it does not know are shown as numbers.
+    /// Renders the tree as [`Tree::render`] does. `metadata` names what bits of the metadata ask, and what they say;
+    /// bits that it does not know are shown as numbers.
     pub fn render_with(&self, metadata: MetadataText<'_>) -> String {
         let mut out = String::new();
         // What is still to be written: the indentation, the label of the branch, and the node.

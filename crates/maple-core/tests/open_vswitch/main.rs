@@ -1,8 +1,8 @@
 //! The compiler's assumptions about switches, compared with a real Open vSwitch, with the bytes of our own codec.
 //!
 //! Open vSwitch must accept every match that [`Capabilities`] allow and every rewrite that routes may ask for, and it
-//! must match frames as [`Packet::switch_value`] says. Each test starts an Open vSwitch of its own. Where none is installed
-//! they print that and are skipped; in CI they fail.
+//! must match frames as [`Packet::switch_value`] says. Each test starts an Open vSwitch of its own. Where none is
+//! installed they print that and are skipped; in CI they fail.
 
 #[path = "../../../maple-switch/tests/open_vswitch/bridge.rs"]
 #[allow(dead_code, reason = "these tests send no frames")]

@@ -246,7 +246,8 @@ impl CommandRunner {
     /// Makes one host send another a stream of datagrams. The rate is in bits a second.
     ///
     /// # Errors
-    /// [`CommandError`] if one of them does not exist, no host answers for the receiver's address, or the rate is too high.
+    /// [`CommandError`] if one of them does not exist, no host answers for the receiver's address, or the rate is too
+    /// high.
     pub fn iperf(
         &self,
         ground: &mut impl Ground,

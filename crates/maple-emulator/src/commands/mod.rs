@@ -1,9 +1,9 @@
 //! Commands on a network such as `h1 ping h2` and `link s1 s2 down`, typed at a console, read from a
 //! script, or called from a program.
 //!
-//! A [`CommandRunner`] runs them on any [`Ground`]: a network in real time whose switches talk to a controller over TCP, or one
-//! in simulated time. The result of a command is a value ([`Pinged`], [`Streaming`], …) whose `Display` is the
-//! console's output.
+//! A [`CommandRunner`] runs them on any [`Ground`]: a network in real time whose switches talk to a controller over
+//! TCP, or one in simulated time. The result of a command is a value ([`Pinged`], [`Streaming`], …) whose `Display` is
+//! the console's output.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The control channel between a switch and one of its controllers: a connection that can be slow, lossy, cut or half open.
+//! The control channel between a switch and one of its controllers: a connection that can be slow, lossy, cut or half
+//! open.
 
 use std::collections::VecDeque;
 

@@ -34,8 +34,8 @@ impl EmulatedNetwork {
         Ok(())
     }
 
-    /// Closes the connection to the first controller from the controller's side. The switch connects again if it connects
-    /// by itself ([`super::NetworkOptions::connects`]).
+    /// Closes the connection to the first controller from the controller's side. The switch connects again if it
+    /// connects by itself ([`super::NetworkOptions::connects`]).
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -78,8 +78,8 @@ impl EmulatedNetwork {
             .unwrap_or_default()
     }
 
-    /// Returns the messages that a switch has sent to the first controller since the last call; openings and closings are
-    /// discarded.
+    /// Returns the messages that a switch has sent to the first controller since the last call; openings and closings
+    /// are discarded.
     pub fn to_controller(&mut self, dpid: Dpid) -> Vec<Vec<u8>> {
         let message = |event| match event {
             ControlEvent::Message(bytes) => Some(bytes),
@@ -88,8 +88,8 @@ impl EmulatedNetwork {
         self.take_control(dpid).into_iter().filter_map(message).collect()
     }
 
-    /// Sends bytes from the first controller to a switch: whole messages or pieces of them. If the switch is not connected
-    /// they are lost, as in a socket.
+    /// Sends bytes from the first controller to a switch: whole messages or pieces of them. If the switch is not
+    /// connected they are lost, as in a socket.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.

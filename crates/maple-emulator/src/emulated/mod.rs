@@ -67,8 +67,8 @@ pub struct NetworkOptions {
     pub host_delay: Nanoseconds,
     /// The time in nanoseconds that a switch waits before it connects again.
     pub reconnect_delay: Nanoseconds,
-    /// The number of controllers, at least one. Each switch has a channel to each of them. Those after the first one are
-    /// named in [`EmulatedNetwork::connect_to`] and its like.
+    /// The number of controllers, at least one. Each switch has a channel to each of them. Those after the first one
+    /// are named in [`EmulatedNetwork::connect_to`] and its like.
     pub controllers: u16,
     /// Whether switches connect by themselves; otherwise [`EmulatedNetwork::connect`] makes them connect.
     pub connects: bool,

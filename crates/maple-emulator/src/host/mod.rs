@@ -29,8 +29,8 @@ use segment::Segment;
 use stream::Stream;
 pub use stream::{STREAM_PORT, StreamId, StreamSpec, Streamed};
 
-/// The time in nanoseconds that a host waits for an answer before it asks again: a second, as for TCP's first packet (RFC
-/// 6298).
+/// The time in nanoseconds that a host waits for an answer before it asks again: a second, as for TCP's first packet
+/// (RFC 6298).
 pub const RETRY_AFTER: Nanoseconds = SECOND;
 /// The number of attempts before a host gives up. Chosen: fewer would make lossy links look dead; more would delay each
 /// failure.

@@ -19,13 +19,14 @@ struct Request {
     body: String,
 }
 
-/// A server that gives each connection's first request this answer and closes it, unless the answer says `keep-alive`, or
-/// never answers. Each request is reported before.
+/// A server that gives each connection's first request this answer and closes it, unless the answer says `keep-alive`,
+/// or never answers. Each request is reported before.
 fn server(answer: Option<String>) -> (Endpoint, Receiver<Request>) {
     scripted(vec![answer])
 }
 
-/// A server that gives the first request of each connection the next of these answers, and the last one again and again.
+/// A server that gives the first request of each connection the next of these answers, and the last one again and
+/// again.
 fn scripted(answers: Vec<Option<String>>) -> (Endpoint, Receiver<Request>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = Endpoint { host: "127.0.0.1".into(), port: listener.local_addr().expect("it is bound").port() };

@@ -5,9 +5,9 @@
 //!  socket ◄─ one write ── the connection's outbox ◄────────────── appended by the handler ◄─────┘
 //! ```
 //!
-//! A turn does this once for each ready socket: one read, and one write of the answers. The handler reads a packet-in where the kernel wrote it, and encodes the answer where the
-//! kernel reads it. Nothing is copied or allocated for a message. All other messages go through the session, in order
-//! with the packets around them.
+//! A turn does this once for each ready socket: one read, and one write of the answers. The handler reads a packet-in
+//! where the kernel wrote it, and encodes the answer where the kernel reads it. Nothing is copied or allocated for a
+//! message. All other messages go through the session, in order with the packets around them.
 //!
 //! Memory: the shard has one read buffer and one spare write buffer. It lends the write buffer to the connection that
 //! it serves, and gets it back when the socket has taken all bytes. So an idle connection has no buffer. A connection

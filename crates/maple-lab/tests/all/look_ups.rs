@@ -86,8 +86,8 @@ fn change(random: &mut Choices) -> Write {
     Write::Table { table: table.into(), key, value }
 }
 
-/// Returns how many rules match an address after random changes and packets, all of which went where the tables say. Rules
-/// of keys do not count.
+/// Returns how many rules match an address after random changes and packets, all of which went where the tables say.
+/// Rules of keys do not count.
 fn rules_of_addresses(seed: u64, look_up_tables: u8) -> usize {
     let mut random = Choices::new(seed);
     let options = Options { look_up_tables, track_hosts: false, ..Options::default() };

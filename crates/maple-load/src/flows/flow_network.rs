@@ -41,8 +41,8 @@ const BUFFER: usize = 1 << 20;
 const REPEAT_AFTER: u64 = 1_000_000_000;
 /// The number of times that a packet is sent before its flow has failed: a choice between slow failures and false ones.
 const TRIES: u8 = 4;
-/// The queued bytes for the controller above which a switch drops packets of a port that floods: some hundred packet-ins.
-/// More would delay other packets behind the flood; fewer would let the controller run out of work.
+/// The queued bytes for the controller above which a switch drops packets of a port that floods: some hundred
+/// packet-ins. More would delay other packets behind the flood; fewer would let the controller run out of work.
 const CONGESTED: usize = 1 << 14;
 
 /// The network to emulate.
@@ -241,8 +241,8 @@ impl FlowNetwork {
         place(&hosts[src as usize]) != place(&hosts[dst as usize]) && self.confidant(src) != Some(dst)
     }
 
-    /// Keeps the window full of new flows until `until` flows have ended since the flow_network was made, or the time is over.
-    /// Reports whether they have.
+    /// Keeps the window full of new flows until `until` flows have ended since the flow_network was made, or the time
+    /// is over. Reports whether they have.
     ///
     /// # Errors
     /// [`LoadError`] as [`FlowNetwork::wait`] returns it.

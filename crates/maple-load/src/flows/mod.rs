@@ -1,9 +1,9 @@
 //! New flows through a whole network, from the first packet to the last rule.
 //!
-//! [`run`](crate::run()) asks a controller as fast as it answers, and trusts the answers. Here the switches obey: they keep
-//! flow tables, follow packets through them and over links, and answer a barrier when all before it is done. A flow has
-//! *ended* when its first packet came out at the destination's port, and a second one would take the whole way by rules
-//! alone. So a controller that answers early, or forgets a switch, gains nothing.
+//! [`run`](crate::run()) asks a controller as fast as it answers, and trusts the answers. Here the switches obey: they
+//! keep flow tables, follow packets through them and over links, and answer a barrier when all before it is done. A
+//! flow has *ended* when its first packet came out at the destination's port, and a second one would take the whole way
+//! by rules alone. So a controller that answers early, or forgets a switch, gains nothing.
 //!
 //! Nothing is assumed about the encoding of routes; what counts is where packets come out.
 

@@ -58,8 +58,8 @@ impl Domain {
         }
     }
 
-    /// Returns writes that change what [`Domain::program_of_pairs`] and [`Domain::program_of_sources`] read for a packet,
-    /// mostly all of it.
+    /// Returns writes that change what [`Domain::program_of_pairs`] and [`Domain::program_of_sources`] read for a
+    /// packet, mostly all of it.
     pub fn writes_to_pair(random: &mut Choices, packet: &PacketSpec) -> Vec<Change> {
         let value = |random: &mut Choices| Operand::Constant(small(random, 3));
         let key = |mac| Operand::Constant(int(Mac(mac).bits()));

@@ -1,7 +1,7 @@
 //! Policies as data: a decision tree over the packet and the state, with routes at its leaves.
 //!
-//! A [`Program`] does not define how it runs. It is a [`Policy`](maple_core::policy::Policy), so Maple runs it like a user's
-//! policy. The controller's contract test runs it a second time, on a raw frame and a plain model of the state.
+//! A [`Program`] does not define how it runs. It is a [`Policy`](maple_core::policy::Policy), so Maple runs it like a
+//! user's policy. The controller's contract test runs it a second time, on a raw frame and a plain model of the state.
 
 use std::fmt;
 

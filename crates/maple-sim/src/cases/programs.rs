@@ -102,8 +102,8 @@ impl Domain {
         Program::Ask { question, yes, no }
     }
 
-    /// Returns a program whose answer depends on what two tables have for a packet's source and destination together, and
-    /// sometimes on a variable.
+    /// Returns a program whose answer depends on what two tables have for a packet's source and destination together,
+    /// and sometimes on a variable.
     pub fn program_of_pairs(&self, random: &mut Choices) -> Program {
         let asks =
             |table, field, value: u128| Question::TableIs { table, key: Operand::Field(field), value: int(value) };
@@ -120,7 +120,8 @@ impl Domain {
         self.by_all(random, &questions)
     }
 
-    /// Returns a program whose answer depends on where a packet's source is, and on what a table has for its destination.
+    /// Returns a program whose answer depends on where a packet's source is, and on what a table has for its
+    /// destination.
     pub fn program_of_sources(&self, random: &mut Choices) -> Program {
         let asks =
             |value: u128| Question::TableIs { table: TABLES[1], key: Operand::Field(Field::EthDst), value: int(value) };

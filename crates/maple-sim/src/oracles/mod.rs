@@ -3,8 +3,8 @@
 //! * [`ReferenceCompiler`] compiles a tree from scratch each time, in the simplest correct way.
 //! * [`paper`] is the paper's compiler, incremental as the paper describes.
 //!
-//! Both see a tree as the traces of its leaves, and share with Maple's compiler only what a packet region and a match are
-//! ([`maple_core::trace::Region`]).
+//! Both see a tree as the traces of its leaves, and share with Maple's compiler only what a packet region and a match
+//! are ([`maple_core::trace::Region`]).
 
 use maple_core::compile::{RuleTable, TableTarget, Tuning};
 

@@ -51,8 +51,8 @@ impl SimNetwork {
         }
     }
 
-    /// Lets the shard of a switch hear a message. As in Open vSwitch, the report about a rule that is gone may come after
-    /// a later barrier reply.
+    /// Lets the shard of a switch hear a message. As in Open vSwitch, the report about a rule that is gone may come
+    /// after a later barrier reply.
     fn hear(&mut self, dpid: Dpid, xid: u32, message: Message) {
         let event = match message {
             Message::PacketIn(packet_in) => Event::PacketIn { dpid, packet_in },

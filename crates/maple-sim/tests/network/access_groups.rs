@@ -1,5 +1,6 @@
-//! Access lists between groups of addresses: switches look the groups up, so rules grow with addresses and not with pairs
-//! of them. Whatever a switch can look up, packets get the answer of the list, also while another list takes its place.
+//! Access lists between groups of addresses: switches look the groups up, so rules grow with addresses and not with
+//! pairs of them. Whatever a switch can look up, packets get the answer of the list, also while another list takes its
+//! place.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -204,8 +205,8 @@ fn packets_get_the_answer_of_one_list_after_each_message_of_a_reload() {
     assert!(maple_sim::seeds::are_chosen() || all > 10_000, "{all} packets were answered in the middle of updates");
 }
 
-/// Changes a list again and again, while each packet passes the switch after each message. Returns the number of packets
-/// that the switch answered by itself.
+/// Changes a list again and again, while each packet passes the switch after each message. Returns the number of
+/// packets that the switch answered by itself.
 fn reload_under_watch(seed: u64) -> u64 {
     println!("MAPLE_SEED={seed}");
     let mut random = Choices::new(seed);

@@ -1,5 +1,5 @@
-//! Look-ups whose tables change, and those that a switch cannot do, or can no longer do: these are lowered to reads there.
-//! After each message to the switch a packet gets the answer of one state, or comes to the controller.
+//! Look-ups whose tables change, and those that a switch cannot do, or can no longer do: these are lowered to reads
+//! there. After each message to the switch a packet gets the answer of one state, or comes to the controller.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -48,7 +48,8 @@ fn answer(group: u32, place: u32) -> u32 {
 /// The tables of groups and places.
 const TABLES: [&str; 2] = ["groups", "ports"];
 
-/// Drops packets from sources that have no group, and to hosts that have no place. Sends the others to the port of both.
+/// Drops packets from sources that have no group, and to hosts that have no place. Sends the others to the port of
+/// both.
 fn by_group(tables: [&str; 2]) -> Arc<dyn Policy> {
     let (groups, ports) = (by(tables[0], Field::EthSrc), by(tables[1], Field::EthDst));
     Arc::new(move |_: &PacketHandle, net: &Net| match (net.look_up(&groups, None), net.look_up(&ports, None)) {
@@ -299,8 +300,8 @@ fn watch(sim: &mut SimNetwork, hosts: Range<u64>) -> (Allowed, Arc<Mutex<u64>>) 
 struct Trouble {
     /// The controller restarts.
     has_restarts: bool,
-    /// The shard hears late of commits. The switch refuses rules of leaves: for the port where they lead, or because their
-    /// table is full.
+    /// The shard hears late of commits. The switch refuses rules of leaves: for the port where they lead, or because
+    /// their table is full.
     has_late_news_and_refusals: bool,
 }
 
@@ -323,15 +324,16 @@ fn it_does_so_too_where_commits_are_heard_of_late_and_rules_of_leaves_are_refuse
     check_updates(Trouble { has_restarts: true, has_late_news_and_refusals: true }, 5_000);
 }
 
-/// Plays cases with such trouble, in which switches have to answer more than this many packets in the middle of updates.
+/// Plays cases with such trouble, in which switches have to answer more than this many packets in the middle of
+/// updates.
 fn check_updates(trouble: Trouble, least: u64) {
     let Seeds { fixed, fresh } = Seeds::share(|all| all, 24, 8);
     let all: u64 = fixed.chain(fresh).map(|seed| update_under_watch(seed, trouble)).sum();
     assert!(are_chosen() || all > least, "{all} packets were answered by switches in the middle of updates");
 }
 
-/// Changes tables again and again, while each packet passes the switch after each message. Returns the number of packets
-/// that the switch answered by itself.
+/// Changes tables again and again, while each packet passes the switch after each message. Returns the number of
+/// packets that the switch answered by itself.
 fn update_under_watch(seed: u64, trouble: Trouble) -> u64 {
     const HOSTS: Range<u64> = 0..5;
     println!("MAPLE_SEED={seed}, {trouble:?}");
@@ -395,8 +397,9 @@ const HOP: Duration = Duration::from_nanos(1);
 /// A row: its table, its key by number, and its value.
 type Row = (&'static str, u64, i64);
 
-/// Returns a network as [`network`] does, in which each message takes one [`HOP`]. The switch has one table for look-ups,
-/// that of groups. So leaves are for a group and the address of a destination, and depend on the place of that.
+/// Returns a network as [`network`] does, in which each message takes one [`HOP`]. The switch has one table for
+/// look-ups, that of groups. So leaves are for a group and the address of a destination, and depend on the place of
+/// that.
 fn network_in_hops(rows: &[Row]) -> SimNetwork {
     let options = Options { look_up_tables: 1, track_hosts: false, explored_leaves: 0, ..Options::default() };
     let mut sim = SimNetwork::new(by_group(TABLES), 1, &options, 7);
@@ -449,8 +452,8 @@ fn check_commits(sim: &mut SimNetwork, commits: &[(&[Row], bool)]) {
 #[test]
 fn rules_of_leaves_wait_for_the_news_of_a_commit_that_keys_follow_already() {
     let mut sim = network_in_hops(&[("groups", 1, 1), ("groups", 2, 2), ("ports", 3, 1), ("ports", 4, 1)]);
-    // The first commit lets the rules of keys change. While the switch confirms that, the second one changes the leaf of
-    // host 1 and the key that leads to it, and the third one changes the key back.
+    // The first commit lets the rules of keys change. While the switch confirms that, the second one changes the leaf
+    // of host 1 and the key that leads to it, and the third one changes the key back.
     check_commits(
         &mut sim,
         &[
@@ -465,8 +468,8 @@ fn rules_of_leaves_wait_for_the_news_of_a_commit_that_keys_follow_already() {
 fn keys_do_not_lead_to_rules_of_leaves_that_the_switch_may_refuse() {
     let mut sim = network_in_hops(&[("groups", 1, 1), ("groups", 2, 2), ("groups", 5, 1), ("ports", 3, 1)]);
     sim.switch(ONE).expect("a switch").refused_ports.in_actions = Some(PortNo(answer(2, 2)));
-    // The leaf of group 2 is to lead to the refused port, and the key of host 1 to this leaf. The second commit is heard of
-    // when the leaf's rule is on its way.
+    // The leaf of group 2 is to lead to the refused port, and the key of host 1 to this leaf. The second commit is
+    // heard of when the leaf's rule is on its way.
     check_commits(
         &mut sim,
         &[(&[("groups", 1, 2), ("ports", 3, 2)], true), (&[], true), (&[], true), (&[("groups", 5, 2)], true)],

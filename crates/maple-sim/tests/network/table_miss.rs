@@ -1,5 +1,5 @@
-//! The table-miss rule of a switch's first table, without which it drops what no other rule takes: other rules never take
-//! its room.
+//! The table-miss rule of a switch's first table, without which it drops what no other rule takes: other rules never
+//! take its room.
 
 use std::time::Duration;
 

@@ -314,8 +314,8 @@ impl Switch {
         }
     }
 
-    /// Obeys a configuration. What becomes of fragments is the switch's, the rest is the connection's. The specification
-    /// lets a slave choose it too; Open vSwitch leaves it as it is, without a word.
+    /// Obeys a configuration. What becomes of fragments is the switch's, the rest is the connection's. The
+    /// specification lets a slave choose it too; Open vSwitch leaves it as it is, without a word.
     fn set_config(&mut self, from: ControllerId, asked: SwitchConfig) -> Result<(), Refusal> {
         let known = if self.version == Version::Of10 { FRAGMENTS | INVALID_TTL } else { FRAGMENTS };
         if asked.flags & !known != 0 {

@@ -415,8 +415,8 @@ impl Switch {
     fn checked(&self, mut request: FlowMod) -> Result<FlowMod, Refusal> {
         let known = match self.version {
             Version::Of10 => {
-                // 1.0 has one table and no cookie masks; its emergency rules are not kept. As in Open vSwitch, changes and
-                // deletions are for all tables that the switch may have had in another version.
+                // 1.0 has one table and no cookie masks; its emergency rules are not kept. As in Open vSwitch, changes
+                // and deletions are for all tables that the switch may have had in another version.
                 request.table_id = if request.command == FlowModCommand::Add { 0 } else { ALL_TABLES };
                 request.cookie_mask = 0;
                 FLAGS10

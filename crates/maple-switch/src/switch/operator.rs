@@ -1,5 +1,5 @@
-//! The changes that an operator makes at a running switch: the version that it speaks, its room, and rules that come from
-//! no controller.
+//! The changes that an operator makes at a running switch: the version that it speaks, its room, and rules that come
+//! from no controller.
 
 use maple_wire::Version;
 
@@ -11,8 +11,8 @@ impl Switch {
         self.options
     }
 
-    /// Changes the options. Rules that the switch has stay, also those that it would refuse now, and tables that were used
-    /// keep their sizes.
+    /// Changes the options. Rules that the switch has stay, also those that it would refuse now, and tables that were
+    /// used keep their sizes.
     pub fn change_options(&mut self, change: impl FnOnce(&mut SwitchOptions)) {
         change(&mut self.options);
     }

@@ -18,7 +18,8 @@ const NO_RECV: u32 = 1 << 2;
 const NO_FLOOD: u32 = 1 << 4;
 /// `OFPPC_NO_FWD`.
 const NO_FWD: u32 = 1 << 5;
-/// `OFPPC_NO_PACKET_IN`: in 1.0 no packet-ins of the port's packets (1.0 §5.2.1), in 1.3 none of table misses (1.3 §7.2.1).
+/// `OFPPC_NO_PACKET_IN`: in 1.0 no packet-ins of the port's packets (1.0 §5.2.1), in 1.3 none of table misses (1.3
+/// §7.2.1).
 pub(super) const NO_PACKET_IN: u32 = 1 << 6;
 
 /// A packet inside the switch, and what its packet-ins say.

@@ -1,10 +1,11 @@
-//! Roles of controllers: which of them may change the switch (1.3 §6.3.6; in 1.0 Nicira's extension, as in Open vSwitch).
+//! Roles of controllers: which of them may change the switch (1.3 §6.3.6; in 1.0 Nicira's extension, as in Open
+//! vSwitch).
 //!
-//! A connection begins as an equal. At most one is master: who becomes master makes a former master a slave. Who asks to
-//! be master or slave gives a generation, and the switch refuses one that is older than the latest it saw, on whichever
-//! connection. It keeps the generation while nobody is connected, and forgets it when it restarts. Nobody needs a
-//! generation to become an equal, so an equal is never kept out. Open vSwitch obeys Nicira's requests in 1.3 too, and so does
-//! a switch that claims to be one: they have no generation, so nobody is kept out who sends one.
+//! A connection begins as an equal. At most one is master: who becomes master makes a former master a slave. Who asks
+//! to be master or slave gives a generation, and the switch refuses one that is older than the latest it saw, on
+//! whichever connection. It keeps the generation while nobody is connected, and forgets it when it restarts. Nobody
+//! needs a generation to become an equal, so an equal is never kept out. Open vSwitch obeys Nicira's requests in 1.3
+//! too, and so does a switch that claims to be one: they have no generation, so nobody is kept out who sends one.
 
 use maple_wire::Message;
 use maple_wire::Version;

@@ -213,7 +213,8 @@ impl Bridge<'_> {
         }
     }
 
-    /// Waits until the messages before are obeyed. Returns the errors, each with the id of the message that it is about.
+    /// Waits until the messages before are obeyed. Returns the errors, each with the id of the message that it is
+    /// about.
     pub fn errors(&mut self) -> Vec<(u32, ErrorMsg)> {
         let barrier = self.send(&Message::BarrierRequest);
         let mut errors = Vec::new();

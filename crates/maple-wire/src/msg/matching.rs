@@ -65,8 +65,8 @@ const TYPE_OXM: u16 = 1;
 /// The `dl_vlan` of 1.0 for packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
 
-/// A match of a request when it is written. In 1.0 it must not be about IPv6: a switch that does not know IPv6 would read
-/// it as a wider match.
+/// A match of a request when it is written. In 1.0 it must not be about IPv6: a switch that does not know IPv6 would
+/// read it as a wider match.
 impl Wire for Match {
     const MIN: [usize; 2] = [offset10::END, 8];
 
@@ -90,8 +90,8 @@ impl Wire for Match {
 /// included. The entries are checked when they are iterated over.
 ///
 /// # Errors
-/// [`Error::Truncated`] if the match is cut off, [`Error::BadValue`] for another type than OXM, [`Error::BadLength`] for
-/// an impossible length.
+/// [`Error::Truncated`] if the match is cut off, [`Error::BadValue`] for another type than OXM, [`Error::BadLength`]
+/// for an impossible length.
 #[inline]
 pub(super) fn entries13(bytes: &[u8]) -> Result<(Entries<'_>, usize)> {
     at_least("match", bytes, offset13::FIELDS)?;

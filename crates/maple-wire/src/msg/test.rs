@@ -9,8 +9,8 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// Checks that `bytes` decode to `message`, and `message` encodes to `bytes`. Checks too that no cut of `bytes` decodes,
-/// and that no cut with an adapted header makes the decoder panic.
+/// Checks that `bytes` decode to `message`, and `message` encodes to `bytes`. Checks too that no cut of `bytes`
+/// decodes, and that no cut with an adapted header makes the decoder panic.
 #[track_caller]
 pub(crate) fn check(version: Version, bytes: &str, message: Message) {
     let bytes = hex(bytes);

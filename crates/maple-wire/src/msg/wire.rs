@@ -310,8 +310,8 @@ impl Wire for PortNo {
 
 /// Makes a structure and its [`Wire`] form from one list of fields, or only the form (`impl`).
 ///
-/// A field has the form of its type, or the [`Codec`] after `as`. The name of an [`Element`] follows that of a structure
-/// that carries its own length in lists.
+/// A field has the form of its type, or the [`Codec`] after `as`. The name of an [`Element`] follows that of a
+/// structure that carries its own length in lists.
 macro_rules! layout {
     (
         $(#[$meta:meta])*

@@ -21,8 +21,8 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// Finds the header at `start`, after which `wire_len` bytes were on the wire.
 ///
-/// The result is [`NetworkLayer::OTHER`] if its lengths contradict each other or the frame, or if they were not captured.
-/// Like switches, this function trusts the Ethernet type and ignores the version number.
+/// The result is [`NetworkLayer::OTHER`] if its lengths contradict each other or the frame, or if they were not
+/// captured. Like switches, this function trusts the Ethernet type and ignores the version number.
 #[inline]
 pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> NetworkLayer {
     match chunk::<HEADER_LEN>(frame, start) {

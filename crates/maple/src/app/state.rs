@@ -10,8 +10,8 @@ use super::App;
 use crate::state::Tracked;
 
 impl App {
-    /// Keeps the program's state in this store, which may have contents. The app does not start if state was declared or
-    /// written before ([`StartError::LateStore`]), since this store does not have it.
+    /// Keeps the program's state in this store, which may have contents. The app does not start if state was declared
+    /// or written before ([`StartError::LateStore`]), since this store does not have it.
     ///
     /// ```
     /// # use maple::testing::*;

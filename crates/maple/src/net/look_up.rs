@@ -9,11 +9,11 @@ use super::Net;
 use crate::field::{FieldValue, PacketField};
 
 impl Net {
-    /// Returns the value that a table has at a field of the packet. `None` if the table lacks the key, or the packet the
-    /// field.
+    /// Returns the value that a table has at a field of the packet. `None` if the table lacks the key, or the packet
+    /// the field.
     ///
-    /// The run observes the value and not the field, so packets that find equal values share a rule. That takes a switch
-    /// with a table for the look-up (`maple run --look-ups`). Elsewhere this is a read of the field, as
+    /// The run observes the value and not the field, so packets that find equal values share a rule. That takes a
+    /// switch with a table for the look-up (`maple run --look-ups`). Elsewhere this is a read of the field, as
     /// [`Table::get`] with the field's value is everywhere. It also is one for `vlan_vid`, for a field that the run has
     /// read, and after the run has written to state.
     ///

@@ -62,8 +62,8 @@ impl Net {
     /// Returns where a host is, or `None` if that is not known. Without host tracking the run fails.
     ///
     /// Of a host that a field of the packet names, the run observes the location, not the address, where switches look
-    /// that up. The location of the packet's source is where the packet came in, mostly: its port is read when the policy
-    /// asks for it, and a path that starts there needs the switch alone.
+    /// that up. The location of the packet's source is where the packet came in, mostly: its port is read when the
+    /// policy asks for it, and a path that starts there needs the switch alone.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -214,9 +214,9 @@ impl Net {
         self.0.flood()
     }
 
-    /// Returns the path with the fewest hops from `src`'s switch out of `dst`. It is unreachable if there is no path, if a
-    /// place is `None`, or if `dst` is absent: its switch is absent or has no such port, or the port leads to another
-    /// switch. A route to an absent place makes the run fail, except as a member of a
+    /// Returns the path with the fewest hops from `src`'s switch out of `dst`. It is unreachable if there is no path,
+    /// if a place is `None`, or if `dst` is absent: its switch is absent or has no such port, or the port leads to
+    /// another switch. A route to an absent place makes the run fail, except as a member of a
     /// [`Route::multicast`](crate::Route::multicast).
     ///
     /// ```
@@ -440,8 +440,8 @@ impl Net {
         self.0.lease_of(host.operand()?)
     }
 
-    /// Reports whether DHCP gave an IPv4 address to a host last, given by its hardware address, at the port where the host
-    /// is. Without snooping on DHCP the run fails.
+    /// Reports whether DHCP gave an IPv4 address to a host last, given by its hardware address, at the port where the
+    /// host is. Without snooping on DHCP the run fails.
     ///
     /// Of two fields of the packet the run observes no more than that, as for [`Net::look_up`].
     ///

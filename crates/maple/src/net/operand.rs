@@ -41,8 +41,8 @@ pub trait Operand<T> {
     /// ```
     fn operand(self) -> Option<T>;
 
-    /// Returns the field, if it is one. Then a switch may look up what [`Net`](crate::Net) says of its value, and the value is not
-    /// read.
+    /// Returns the field, if it is one. Then a switch may look up what [`Net`](crate::Net) says of its value, and the
+    /// value is not read.
     ///
     /// ```
     /// # use maple::prelude::*;

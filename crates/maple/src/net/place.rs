@@ -48,8 +48,8 @@ pub trait Place {
     /// ```
     fn start(self) -> Option<Location>;
 
-    /// Returns the place as the end of a path; `None` if there is no place. Records nothing of a destination that a look-up
-    /// found: the path may lead to whatever it finds.
+    /// Returns the place as the end of a path; `None` if there is no place. Records nothing of a destination that a
+    /// look-up found: the path may lead to whatever it finds.
     ///
     /// ```
     /// # use maple::testing::Bench;

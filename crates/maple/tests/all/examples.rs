@@ -1,4 +1,5 @@
-//! Every public item of the library has a first sentence and an example. That examples run is what their own tests show.
+//! Every public item of the library has a first sentence and an example. That examples run is what their own tests
+//! show.
 
 use std::path::{Path, PathBuf};
 

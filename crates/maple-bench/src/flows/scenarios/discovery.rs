@@ -20,8 +20,8 @@ const LOAD_TARGET: f64 = 10.0;
 const LINKS_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval of queries: a hundredth of the target for the time. Each query costs the controller a little.
 const QUERY_INTERVAL: Duration = Duration::from_millis(20);
-/// The time for which the idle network is measured, from `--settle` after the links are known: three rounds of probes, so
-/// that it does not matter where in a round it begins.
+/// The time for which the idle network is measured, from `--settle` after the links are known: three rounds of probes,
+/// so that it does not matter where in a round it begins.
 const RESTING: Duration = Duration::from_secs(15);
 /// The default number of a switch's ports without a link. They are probed as well.
 const PORTS: u32 = 24;

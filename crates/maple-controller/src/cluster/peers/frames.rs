@@ -14,8 +14,8 @@ use crate::storage::{FORMAT, STREAM_LIMITS};
 pub(super) const MAX_GREETING: usize = 4096;
 /// The maximum length of a question, in bytes: it has a number and two positions.
 pub(super) const MAX_QUESTION: usize = 256;
-/// The maximum length of an answer, in bytes: a part, which may have one row beyond its size, and what is around rows. Of
-/// rows without contents that is more than of others.
+/// The maximum length of an answer, in bytes: a part, which may have one row beyond its size, and what is around rows.
+/// Of rows without contents that is more than of others.
 pub(super) const MAX_ANSWER: usize = STREAM_LIMITS.row + 16 * STREAM_LIMITS.part;
 
 /// The number of the form of these messages and of the rows.

@@ -6,9 +6,9 @@
 //!   (master)                                                                    (standby)
 //! ```
 //!
-//! A standby connects to the master, at the address that the master's key in etcd has, and asks; the master answers when
-//! there is something new, or after a moment ([`serve::HEARTBEAT`]). One thread serves and follows; another one feeds the
-//! source. Neither is on the way of any packet, nor of what etcd is told.
+//! A standby connects to the master, at the address that the master's key in etcd has, and asks; the master answers
+//! when there is something new, or after a moment ([`serve::HEARTBEAT`]). One thread serves and follows; another one
+//! feeds the source. Neither is on the way of any packet, nor of what etcd is told.
 //!
 //! A connection that ends, at an address where nobody listens any more, says that the master is dead: then this member
 //! takes its place at once (`maple_cluster::Event::Suspected`). If the host says nothing, the end of the lease decides.
@@ -196,8 +196,8 @@ impl Peers {
         self.master.send_if_modified(|before| std::mem::replace(before, place.clone()) != place);
     }
 
-    /// Takes the copy of the master's rows, for a controller that is about to lead and has led last in this generation. A
-    /// copy from before that is of no use.
+    /// Takes the copy of the master's rows, for a controller that is about to lead and has led last in this generation.
+    /// A copy from before that is of no use.
     pub fn take_copy(&self, led: Option<u64>) -> Option<StreamCopy> {
         self.copy().follower.take().filter(|copy| led < Some(copy.generation))
     }

@@ -20,8 +20,8 @@ pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time for which a standby may ask nothing. It asks as soon as it has an answer.
 const SILENCE: Duration = Duration::from_secs(30);
-/// The maximum number of connections. Chosen: more than a cluster has members, so that those that have ended and are not
-/// noticed yet keep nobody out.
+/// The maximum number of connections. Chosen: more than a cluster has members, so that those that have ended and are
+/// not noticed yet keep nobody out.
 const MAX_CONNECTIONS: usize = 64;
 /// The maximum number of connections that wait to be accepted.
 pub(super) const BACKLOG: i32 = 64;

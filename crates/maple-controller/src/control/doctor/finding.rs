@@ -243,8 +243,8 @@ impl Finding {
         self.severity
     }
 
-    /// Writes the finding in a few lines, with the severity as given, and with names in place of ids. Commands keep ids,
-    /// because they need them.
+    /// Writes the finding in a few lines, with the severity as given, and with names in place of ids. Commands keep
+    /// ids, because they need them.
     pub fn text(&self, severity: &str, names: &Names) -> String {
         let Finding { id, place, what, consequence, mend, .. } = self;
         let (place, what, consequence) = (names.in_text(place), names.in_text(what), names.in_text(consequence));

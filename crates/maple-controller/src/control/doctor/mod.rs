@@ -1,8 +1,8 @@
-//! What is wrong with a running controller, by its answers: for `maple doctor`, which asks its control socket, and for the
-//! HTTP API.
+//! What is wrong with a running controller, by its answers: for `maple doctor`, which asks its control socket, and for
+//! the HTTP API.
 //!
-//! Judgements read the answers as any client gets them, so that `maple doctor` judges controllers of other versions too,
-//! and judgements are tested on captured answers.
+//! Judgements read the answers as any client gets them, so that `maple doctor` judges controllers of other versions
+//! too, and judgements are tested on captured answers.
 
 mod cluster_findings;
 mod counter_findings;

@@ -8,8 +8,8 @@
 //!
 //! # With tokens
 //!
-//! Each request needs one, or the cookie of a session (`sessions.rs`). A page of another site has neither; a request that
-//! changes something is refused also if it says that it comes from a page elsewhere.
+//! Each request needs one, or the cookie of a session (`sessions.rs`). A page of another site has neither; a request
+//! that changes something is refused also if it says that it comes from a page elsewhere.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

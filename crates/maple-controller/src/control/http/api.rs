@@ -164,7 +164,8 @@ async fn describe(
     Ok(response(&api, &head, api.openapi.clone()))
 }
 
-/// Sends events, or what a place of tracked state holds, until the client closes, or what it has shown is good no longer.
+/// Sends events, or what a place of tracked state holds, until the client closes, or what it has shown is good no
+/// longer.
 async fn follow(
     State(api): State<Arc<Api>>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -221,8 +222,8 @@ pub(super) fn note(api: &Api, client: &Client, peer: SocketAddr, what: &str, ref
     note_as(api, &client.name, peer, what, refused, true);
 }
 
-/// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal. That an address
-/// is locked out stands there already, so what it goes on asking for adds nothing.
+/// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal. That an
+/// address is locked out stands there already, so what it goes on asking for adds nothing.
 pub(super) fn noted(api: &Api, peer: SocketAddr, head: &Parts, problem: Problem) -> Problem {
     if problem.status == StatusCode::TOO_MANY_REQUESTS {
         return problem;
@@ -406,8 +407,8 @@ fn beginning(text: &str) -> Arc<str> {
     }
 }
 
-/// Describes a request for the log, without values of tracked state. The path is as the client has sent it, so it has no
-/// spaces; another text of the client that has some is in quotes.
+/// Describes a request for the log, without values of tracked state. The path is as the client has sent it, so it has
+/// no spaces; another text of the client that has some is in quotes.
 fn what_is_asked(head: &Parts, body: &Value) -> String {
     let asked = format!("{} {}", head.method, head.uri.path());
     let is_plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "/._-:".contains(c));

@@ -118,8 +118,8 @@ impl Page {
     }
 }
 
-/// A list that becomes an answer. A row is text as soon as it is there: of a long list only the text and what it is sorted
-/// by are in memory.
+/// A list that becomes an answer. A row is text as soon as it is there: of a long list only the text and what it is
+/// sorted by are in memory.
 #[derive(Debug)]
 pub(super) struct List<'a> {
     page: &'a Page,

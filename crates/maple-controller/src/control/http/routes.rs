@@ -1,7 +1,7 @@
 //! The routes: which request of the control socket each one makes, of which parts of the path, the query and the body.
 //!
-//! A route has no handler of its own. It builds the JSON of a request, which is read by the types that read the lines of
-//! the socket. So both doors refuse and answer alike, and one schema describes both.
+//! A route has no handler of its own. It builds the JSON of a request, which is read by the types that read the lines
+//! of the socket. So both doors refuse and answer alike, and one schema describes both.
 
 use std::collections::BTreeMap;
 
@@ -395,8 +395,8 @@ mod tests {
         let has_path =
             |name: &str| ROUTES.iter().any(|route| name == route.asks || name.split('.').next() == Some(route.asks));
         let others: Vec<&str> = requests.into_iter().filter(|name| !has_path(name)).collect();
-        // The path of a place has more than its value: `state.written`. /v1/events has what is watched. What `maple explain
-        // --live` follows, the page and scripts ask for again.
+        // The path of a place has more than its value: `state.written`. /v1/events has what is watched. What `maple
+        // explain --live` follows, the page and scripts ask for again.
         assert_eq!(others, ["show.live", "state.get", "state.watch"]);
     }
 }

@@ -1,10 +1,10 @@
 //! Sessions of browsers: a token is exchanged for a cookie, so that no page has to keep the token.
 //!
 //! A session is as good as its token: it has the token's role at each moment, and ends with it. Scripts can't read the
-//! cookie, and browsers send it only with requests of the server's own pages (`SameSite=Strict`). Other servers of the same
-//! machine are the same site, and get the cookie too (RFC 6265 §8.5). So whoever changes something with a cookie also shows
-//! the session's CSRF token. Only the answer that begins the session has it, and the page keeps it where no other port's
-//! pages can read it.
+//! cookie, and browsers send it only with requests of the server's own pages (`SameSite=Strict`). Other servers of the
+//! same machine are the same site, and get the cookie too (RFC 6265 §8.5). So whoever changes something with a cookie
+//! also shows the session's CSRF token. Only the answer that begins the session has it, and the page keeps it where no
+//! other port's pages can read it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,13 +1,13 @@
 //! Watches of tracked state: what a place holds, at once and again after each change, as server-sent events.
 //!
-//! A watch waits as transactions do, for a change of the cell that it read, and costs no thread meanwhile. Then a thread
-//! of the lane of watches makes the answer that the place's own route would give. The client gets the newest
+//! A watch waits as transactions do, for a change of the cell that it read, and costs no thread meanwhile. Then a
+//! thread of the lane of watches makes the answer that the place's own route would give. The client gets the newest
 //! one: changes that follow each other quickly are one event. So a slow client costs one answer, and no other request
 //! waits for it: watches wait for each other only, for threads and for the memory of what is not sent.
 //!
 //! A place that is deleted has the value null, and its watch goes on: it sends the next value as well. A watch ends
-//! with an event that says why ([`StreamEnd`]). The reader may not read any more, the controller ends, or there is no such
-//! place any more: another policy may give a table keys of another type.
+//! with an event that says why ([`StreamEnd`]). The reader may not read any more, the controller ends, or there is no
+//! such place any more: another policy may give a table keys of another type.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,7 +1,7 @@
 //! The map of the network: switches at places that they keep, and links with their load.
 //!
-//! All who ask see one map, so the controller lays it out, when somebody asks. `layout.rs` says which switches move, and
-//! `tree.rs` and `stress.rs` where to.
+//! All who ask see one map, so the controller lays it out, when somebody asks. `layout.rs` says which switches move,
+//! and `tree.rs` and `stress.rs` where to.
 
 mod graph;
 mod layout;

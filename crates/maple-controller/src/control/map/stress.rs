@@ -1,9 +1,9 @@
 //! The layout of a network with circles: two switches are as far apart on the map as in links.
 //!
-//! The stress of a layout is the sum of (distance on the map - distance in links)² / (distance in links)² over pairs. It
-//! is made small by moving one pair after the other to its distance, by ever smaller steps (Zheng, Pawar, Goodman: Graph
-//! Drawing by Stochastic Gradient Descent, 2018). A network of more pairs than [`MAX_PAIRS`] uses those of some switches
-//! that lie evenly in it. Numbers that are random in the paper are the same each time here.
+//! The stress of a layout is the sum of (distance on the map - distance in links)² / (distance in links)² over pairs.
+//! It is made small by moving one pair after the other to its distance, by ever smaller steps (Zheng, Pawar, Goodman:
+//! Graph Drawing by Stochastic Gradient Descent, 2018). A network of more pairs than [`MAX_PAIRS`] uses those of some
+//! switches that lie evenly in it. Numbers that are random in the paper are the same each time here.
 //!
 //! Switches that are not free stay, and pull and push the others.
 

@@ -1,7 +1,7 @@
 //! How many bytes each kind of entry may take.
 //!
-//! Hosts and switches cause most of what happens, so each kind has a budget of its own: what hosts do takes nothing from
-//! switches. What is beyond it is counted. A change of the network that is beyond it stays pending.
+//! Hosts and switches cause most of what happens, so each kind has a budget of its own: what hosts do takes nothing
+//! from switches. What is beyond it is counted. A change of the network that is beyond it stays pending.
 
 /// The bytes that a kind of entry may take at once, and a second.
 #[derive(Clone, Copy, Debug)]

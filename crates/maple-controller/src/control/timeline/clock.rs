@@ -1,10 +1,10 @@
 //! The timeline's own time, which never goes back, whatever happens to the system's clock.
 //!
-//! Entries have the time of the system's clock plus `ahead`. When the clock is set back, `ahead` grows by as much, so time
-//! goes on where it was. When it is set forward later, `ahead` shrinks first. People are shown times without `ahead`, so
-//! by the present clock: what was kept before a clock was set back is moved by as much. A clock that is set forward by
-//! hours leaves a gap, since a machine that was suspended looks the same. One that jumps by more than a day leaves none,
-//! or the jump would end the whole day.
+//! Entries have the time of the system's clock plus `ahead`. When the clock is set back, `ahead` grows by as much, so
+//! time goes on where it was. When it is set forward later, `ahead` shrinks first. People are shown times without
+//! `ahead`, so by the present clock: what was kept before a clock was set back is moved by as much. A clock that is set
+//! forward by hours leaves a gap, since a machine that was suspended looks the same. One that jumps by more than a day
+//! leaves none, or the jump would end the whole day.
 
 use std::collections::VecDeque;
 

@@ -36,7 +36,8 @@ pub(super) enum Entry {
 /// The beginning of a segment: a whole network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Begin {
-    /// The reason why it does not go on where the segment before ended; `None` if it does. A run's first segment never does.
+    /// The reason why it does not go on where the segment before ended; `None` if it does. A run's first segment never
+    /// does.
     pub after: Option<Pause>,
     /// The milliseconds by which the ordered clock is ahead of the system's clock.
     pub ahead: i64,

@@ -1,7 +1,7 @@
 //! How the kept network follows the real one: by what fits the budgets, and without taking what is not seen as gone.
 //!
-//! Switches, ports and hosts have a budget each, and take turns within it: a look goes on after the last key of the look
-//! before. So a host that moves all the time delays other hosts by one turn, and switches not at all.
+//! Switches, ports and hosts have a budget each, and take turns within it: a look goes on after the last key of the
+//! look before. So a host that moves all the time delays other hosts by one turn, and switches not at all.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,8 +70,8 @@ impl Follower {
         budget.spent(now, change.size());
     }
 
-    /// Changes the network towards a snapshot, as far as there is room: wholly, if that takes none (`is_free`). Returns what
-    /// has changed.
+    /// Changes the network towards a snapshot, as far as there is room: wholly, if that takes none (`is_free`). Returns
+    /// what has changed.
     pub fn look(
         &mut self,
         now: u64,

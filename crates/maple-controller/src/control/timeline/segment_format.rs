@@ -21,8 +21,8 @@ pub(super) fn encode(entry: &Stamped) -> Vec<u8> {
     bytes
 }
 
-/// Reads the entries of a segment in order. Returns how many bytes the whole ones take, and what is wrong with those that
-/// follow.
+/// Reads the entries of a segment in order. Returns how many bytes the whole ones take, and what is wrong with those
+/// that follow.
 pub(super) fn each_entry(bytes: &[u8], mut each: impl FnMut(Stamped)) -> (usize, Option<Damaged>) {
     if !bytes.starts_with(&MAGIC) {
         let why = if MAGIC.starts_with(bytes) { "it is cut before its first entry" } else { "it is of another format" };

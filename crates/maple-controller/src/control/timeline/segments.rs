@@ -1,9 +1,10 @@
 //! The segments of the timeline: which there are, and what of them waits to be written. Nothing here touches a disk.
 //!
-//! A segment is a whole network, and what happened after that. What is not in its file yet stays in memory, and the last
-//! segment stays whole in memory, as blocks that readers share. A segment that has ended stays there until the disk says
-//! that it would outlive a loss of power. So there are two bounds: on all bytes, and on those that wait. The oldest segments give way, but short runs go first: a controller that starts again and again writes a whole
-//! network each time, and that must not cost the day before.
+//! A segment is a whole network, and what happened after that. What is not in its file yet stays in memory, and the
+//! last segment stays whole in memory, as blocks that readers share. A segment that has ended stays there until the
+//! disk says that it would outlive a loss of power. So there are two bounds: on all bytes, and on those that wait. The
+//! oldest segments give way, but short runs go first: a controller that starts again and again writes a whole network
+//! each time, and that must not cost the day before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -341,8 +342,8 @@ impl Segments {
         }
     }
 
-    /// Returns the bytes of all segments and damaged files, and the maximum that they may take. Files that are never deleted
-    /// for want of room don't count.
+    /// Returns the bytes of all segments and damaged files, and the maximum that they may take. Files that are never
+    /// deleted for want of room don't count.
     pub fn size(&self) -> (usize, usize) {
         let segments: usize = self.all.iter().map(|one| one.size + one.unused).sum();
         let damaged = self.unreadable.values().filter(|one| one.kind == UnreadableKind::Damaged);

@@ -125,8 +125,8 @@ impl TimelineState {
         }
     }
 
-    /// Takes over what an earlier run has kept in a file. Files come in the order of their numbers. Returns what is wrong
-    /// with it, if something is.
+    /// Takes over what an earlier run has kept in a file. Files come in the order of their numbers. Returns what is
+    /// wrong with it, if something is.
     pub fn read_file(&mut self, number: u32, bytes: &[u8]) -> Option<String> {
         if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(bytes) {
             let why = "it is of another format";

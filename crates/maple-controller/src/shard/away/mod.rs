@@ -148,8 +148,8 @@ impl AwaySwitches {
         self.forget_unreachable(engine, ctx);
     }
 
-    /// Records that the engine knows a switch, and has asked for its rules. If the switch is the last one that others wait
-    /// for, what was around them is presumed.
+    /// Records that the engine knows a switch, and has asked for its rules. If the switch is the last one that others
+    /// wait for, what was around them is presumed.
     pub fn on_switch_known(&mut self, connection: Option<ConnectionId>, dpid: Dpid, ctx: &mut Context) {
         if let Some(switches) = self.returns.arrive(connection, dpid) {
             self.returns.presume(switches, ctx);
@@ -224,8 +224,8 @@ impl AwaySwitches {
         self.departures.iter_mut().find(|departure| departure.dpid == dpid)
     }
 
-    /// Tells the engine that a switch has lost its connection. If it may stay, and its rules were read, the engine keeps
-    /// it.
+    /// Tells the engine that a switch has lost its connection. If it may stay, and its rules were read, the engine
+    /// keeps it.
     pub fn depart(&mut self, departure: DepartedSwitch, may_stay: bool, ctx: &mut Context) {
         let dpid = departure.dpid;
         let stays = departure.info.is_some() && self.unreachable.keeps() && may_stay;

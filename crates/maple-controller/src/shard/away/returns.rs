@@ -1,4 +1,5 @@
-//! Switches that come back: after a restart of the controller, or after they disconnected (`storage/known_switches.rs`).
+//! Switches that come back: after a restart of the controller, or after they disconnected
+//! (`storage/known_switches.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
 //! engine has done so, the shard tells all shards, after the mail of that turn. Each shard asks its engine to restore
@@ -126,8 +127,8 @@ impl ReturningSwitches {
         }
     }
 
-    /// Takes those of these switches that are expected here, with what is remembered of each. Their leaves of the earlier
-    /// run are outdated.
+    /// Takes those of these switches that are expected here, with what is remembered of each. Their leaves of the
+    /// earlier run are outdated.
     pub fn take_due(&mut self, switches: &BTreeSet<Dpid>) -> Vec<(ExpectedSwitch, Departed)> {
         let Some(KnownSwitches { restart, journal }) = &self.known else {
             debug_assert!(self.expected.is_empty(), "only switches that are remembered are expected");

@@ -1,9 +1,9 @@
 //! Switches of this shard without a connection, until they have one again or are forgotten.
 //!
-//! When the connection to a switch ends, the engine keeps the switch (`maple_core`, `engine/fabric/unreachable.rs`), unless it
-//! did not know the switch's rules yet. Then the switch stays at this shard. A connection that another shard has
-//! accepted for it comes here before it is admitted. If the switch describes itself as before, it continues: changes of
-//! its ports are reported, and its rules are read. Otherwise it begins anew.
+//! When the connection to a switch ends, the engine keeps the switch (`maple_core`, `engine/fabric/unreachable.rs`),
+//! unless it did not know the switch's rules yet. Then the switch stays at this shard. A connection that another shard
+//! has accepted for it comes here before it is admitted. If the switch describes itself as before, it continues:
+//! changes of its ports are reported, and its rules are read. Otherwise it begins anew.
 //!
 //! A switch that stays away is gone after `forget_after`, unless the configuration names it.
 

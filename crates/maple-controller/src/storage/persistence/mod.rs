@@ -22,10 +22,10 @@
 //!
 //! # The file
 //!
-//! There is one row for each cell: the cell and its value ([`format`](mod@super::format)). A second table has the persistent
-//! names, because a table that was emptied must stay empty. The number of the format is in a row of `remember/remembered_rows.rs`.
-//! A file of the format before (`format_1.rs`) is read once and written again. A new file is created under a temporary
-//! name and then linked.
+//! There is one row for each cell: the cell and its value ([`format`](mod@super::format)). A second table has the
+//! persistent names, because a table that was emptied must stay empty. The number of the format is in a row of
+//! `remember/remembered_rows.rs`. A file of the format before (`format_1.rs`) is read once and written again. A new
+//! file is created under a temporary name and then linked.
 
 mod error;
 mod format_1;
@@ -196,7 +196,8 @@ impl Persistence {
         Ok(Persistence { database, pending, thread: Some(thread), opener: None, remembering: None })
     }
 
-    /// Starts to write leaves, surroundings and the history of changes into the file. Returns the archive for a process that takes over.
+    /// Starts to write leaves, surroundings and the history of changes into the file. Returns the archive for a process
+    /// that takes over.
     ///
     /// # Errors
     /// [`PersistenceError::Thread`] if the thread can't be started.

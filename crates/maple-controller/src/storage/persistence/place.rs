@@ -1,10 +1,10 @@
 //! The place of the state file, and whether the file there is still the one that was opened.
 //!
 //! Others may delete it, put another file in its place, or write into it: a backup that is restored, a program that
-//! tidies up. The system reports none of that. So [`StateFile::check`] tests three things: the file at the path is the same
-//! one, it is not shorter than it was made, and it has what was written last. It compares the database's header, which
-//! each commit changes, and the beginnings of some pages: somebody may write between two commits, and the next commit
-//! writes the header again.
+//! tidies up. The system reports none of that. So [`StateFile::check`] tests three things: the file at the path is the
+//! same one, it is not shorter than it was made, and it has what was written last. It compares the database's header,
+//! which each commit changes, and the beginnings of some pages: somebody may write between two commits, and the next
+//! commit writes the header again.
 
 #![allow(clippy::result_large_err, reason = "redb's errors are large, and an error here is rare")]
 

@@ -11,8 +11,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::policy_record::PolicyRecord;
 use crate::storage::known_switches::Departed;
 
-/// The time between two writes to the file. Chosen: a crash loses the changes of at most this time, and leaves that come
-/// and go within it are not written at all.
+/// The time between two writes to the file. Chosen: a crash loses the changes of at most this time, and leaves that
+/// come and go within it are not written at all.
 pub(super) const PERIOD: Duration = Duration::from_millis(500);
 /// The maximum time that a copy waits for the file. Chosen: a write takes milliseconds; a disk that takes longer hangs,
 /// and the copy goes without it.
@@ -143,8 +143,8 @@ impl LeafJournal {
         self.pending.lock()
     }
 
-    /// Waits for the next time to write, after this time. Returns the rows to write, the number of leaves that were left
-    /// out because too many waited, and whether this is the last time.
+    /// Waits for the next time to write, after this time. Returns the rows to write, the number of leaves that were
+    /// left out because too many waited, and whether this is the last time.
     pub(super) fn next(&self, period: Duration) -> (Rows, u64, bool) {
         let mut pending = self.lock();
         self.end.wait_while_for(&mut pending, |pending| !pending.ending, period);

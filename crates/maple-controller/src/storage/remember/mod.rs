@@ -17,8 +17,8 @@
 //!
 //! # Standbys
 //!
-//! In a cluster there is no file, but standbys that get the rows, one for each leaf and for each part of the surroundings
-//! ([`SharedRows`]). Whoever takes over has them as if it had found them in a file.
+//! In a cluster there is no file, but standbys that get the rows, one for each leaf and for each part of the
+//! surroundings ([`SharedRows`]). Whoever takes over has them as if it had found them in a file.
 //!
 //! # The file
 //!

@@ -158,8 +158,8 @@ pub(crate) fn begin(database: &Database) -> Result<RememberedRows, DatabaseError
     Ok(remembered)
 }
 
-/// Brings rows of an earlier format into this one. Their last members are new, and say that nothing is looked up or made
-/// up.
+/// Brings rows of an earlier format into this one. Their last members are new, and say that nothing is looked up or
+/// made up.
 fn add_members(
     leaves: &mut redb::Table<'_, u64, &'static [u8]>,
     surroundings: &mut redb::Table<'_, (), &'static [u8]>,

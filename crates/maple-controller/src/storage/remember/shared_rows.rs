@@ -26,11 +26,11 @@ use crate::storage::format::{Damaged, bytes, read};
 use crate::storage::known_switches::Restart;
 use crate::time::Clock;
 
-/// The time between two looks at what has changed. Chosen: what is newer than that is decided anew if the master dies, and
-/// packets that it would have matched are lost meanwhile; and a look costs little where nothing has changed.
+/// The time between two looks at what has changed. Chosen: what is newer than that is decided anew if the master dies,
+/// and packets that it would have matched are lost meanwhile; and a look costs little where nothing has changed.
 const PERIOD: Duration = Duration::from_millis(100);
-/// The time from one collection of surroundings to the next, as a multiple of what it takes. Chosen: a fiftieth of a core,
-/// so 10⁵ hosts are collected every few seconds, and a small network at each look.
+/// The time from one collection of surroundings to the next, as a multiple of what it takes. Chosen: a fiftieth of a
+/// core, so 10⁵ hosts are collected every few seconds, and a small network at each look.
 const REST: u32 = 50;
 
 /// The bounds of what standbys get.
@@ -128,8 +128,8 @@ impl SharedRows {
         adopted
     }
 
-    /// Returns the row for the next leaf that is adopted. It has an epoch of its own, and so is no row of a leaf of this
-    /// run.
+    /// Returns the row for the next leaf that is adopted. It has an epoch of its own, and so is no row of a leaf of
+    /// this run.
     fn next_row(&self) -> u64 {
         let epoch = next_epoch(self.known.journal.epoch());
         u64::from(epoch) << 48 | self.adopted.fetch_add(1, Ordering::Relaxed)

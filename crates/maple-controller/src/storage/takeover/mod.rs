@@ -6,8 +6,8 @@
 //!
 //! 1. For a copy of its knowledge ([`Takeover::ask`]): tables and variables, what a restart needs to know, and the
 //!    switches with their descriptions and rules. The old one goes on, and notes from then on what changes. The new one
-//!    gets ready (`controller/change_process.rs`): it presumes that everything is where it was, and f decides all remembered
-//!    packets.
+//!    gets ready (`controller/change_process.rs`): it presumes that everything is where it was, and f decides all
+//!    remembered packets.
 //! 2. For the changes since then, and the sockets (`Takeover::finish`). Only then the old one stops: its shards end,
 //!    and it sends its sockets (`SCM_RIGHTS`) at once. The new one goes on with them. Then the old one closes the state
 //!    file, and the stream when that is done. The new one opens the file then; until then its writes wait in memory.
@@ -34,10 +34,10 @@
 //!
 //! # The messages
 //!
-//! A line, as for every answer of the control socket: `{"ok": N}`. Then N bytes: a value (`format.rs`), which is the copy
-//! or a row (`socket_values.rs`). After the second answer one byte for each 64 descriptors that come with it: listening sockets
-//! first, then connections. The first request has the number of this form. A process of another form refuses it and
-//! goes on.
+//! A line, as for every answer of the control socket: `{"ok": N}`. Then N bytes: a value (`format.rs`), which is the
+//! copy or a row (`socket_values.rs`). After the second answer one byte for each 64 descriptors that come with it:
+//! listening sockets first, then connections. The first request has the number of this form. A process of another form
+//! refuses it and goes on.
 
 mod descriptors;
 mod socket_values;

@@ -196,7 +196,8 @@ impl Levels {
         }
     }
 
-    /// Returns at most `count` levels in use with their entries, beginning with the one after `last` and wrapping around.
+    /// Returns at most `count` levels in use with their entries, beginning with the one after `last` and wrapping
+    /// around.
     pub(super) fn around(&self, last: u32, count: usize) -> impl Iterator<Item = (u32, &[EntryId])> {
         let around = self.used.range(last + 1..).chain(self.used.range(..=last)).take(count);
         around.map(|(level, entries)| (*level, entries.as_slice()))

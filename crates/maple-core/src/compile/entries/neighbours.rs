@@ -8,8 +8,8 @@ const MIN_LEN_WITH_ROOM: usize = 16;
 
 /// The entries that overlap one, in order of precedence. Some may have been removed.
 ///
-/// An insertion moves the entries after its place or those before it, whichever are fewer: an access list comes from its
-/// last rule to its first, traces mostly from the first to the last.
+/// An insertion moves the entries after its place or those before it, whichever are fewer: an access list comes from
+/// its last rule to its first, traces mostly from the first to the last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Neighbours {
     /// Free places, the entries that take precedence, and those that yield.
@@ -60,7 +60,8 @@ impl Neighbours {
         self.split -= u32::from(!self.insert(index, id));
     }
 
-    /// Inserts an entry before the one with this index. Returns whether those after it have moved, and not those before.
+    /// Inserts an entry before the one with this index. Returns whether those after it have moved, and not those
+    /// before.
     fn insert(&mut self, index: usize, id: EntryId) -> bool {
         if index >= self.len() - index || self.len() < MIN_LEN_WITH_ROOM {
             self.places.insert(self.free as usize + index, id);

@@ -2,10 +2,10 @@
 //!
 //! # What
 //!
-//! A decision tree over the bits of packed matches. A *split* divides entries by a bit: those that require 0, those that
-//! require 1, and those that do not state it. Entries at the end of the way are in a *bucket*, with their matches one
-//! after the other. A match that states the bit of a split can overlap entries in two of its parts, any other match in
-//! all three.
+//! A decision tree over the bits of packed matches. A *split* divides entries by a bit: those that require 0, those
+//! that require 1, and those that do not state it. Entries at the end of the way are in a *bucket*, with their matches
+//! one after the other. A match that states the bit of a split can overlap entries in two of its parts, any other match
+//! in all three.
 //!
 //! # When a bucket is split
 //!
@@ -16,9 +16,9 @@
 //!
 //! # Cost
 //!
-//! A question costs the splits on its ways and the comparisons in the buckets at their ends: the logarithm of the number
-//! of entries where matches state the same fields, and little more than its answer where that is long. An insertion
-//! costs one way and its share of the splits, a removal a few steps.
+//! A question costs the splits on its ways and the comparisons in the buckets at their ends: the logarithm of the
+//! number of entries where matches state the same fields, and little more than its answer where that is long. An
+//! insertion costs one way and its share of the splits, a removal a few steps.
 
 use maple_prefetch::prefetch;
 

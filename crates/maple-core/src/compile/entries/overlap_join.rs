@@ -2,10 +2,10 @@
 //!
 //! # What
 //!
-//! A bit of the matches divides a group into those that require 0, those that require 1, and those that do not state it.
-//! No match of the first part overlaps one of the second. So a pair is within a part, or between one of these two and the
-//! third. A pair of groups is divided likewise. Groups are divided by the bit that keeps most pairs apart, until they are
-//! small or no bit keeps many apart; then each pair is compared.
+//! A bit of the matches divides a group into those that require 0, those that require 1, and those that do not state
+//! it. No match of the first part overlaps one of the second. So a pair is within a part, or between one of these two
+//! and the third. A pair of groups is divided likewise. Groups are divided by the bit that keeps most pairs apart,
+//! until they are small or no bit keeps many apart; then each pair is compared.
 //!
 //! # Why not one question for each match
 //!

@@ -3,8 +3,8 @@
 //! # What
 //!
 //! New entries wait until the lists are asked for ([`OverlapLists::settle`]). Then each of them finds the entries that
-//! overlap it with one question to the index, and is added to their lists. If there are many beside those that have lists,
-//! all lists are built anew from all overlaps at once (`overlap_join.rs`).
+//! overlap it with one question to the index, and is added to their lists. If there are many beside those that have
+//! lists, all lists are built anew from all overlaps at once (`overlap_join.rs`).
 //!
 //! A removed entry stays in those lists: in a dense table there are hundreds of them, and each would have to be
 //! searched. Readers skip it, because its state is [`EntryState::Gone`].
@@ -42,8 +42,8 @@ const ENTRIES_AT_A_TIME: usize = 128;
 /// takes at most six steps, of which trying the beginning would spare few.
 const MIN_LEN_TO_TRY_FRONT: usize = 64;
 
-/// All lists are built anew only if at least this many entries wait. Chosen: below it, one question for each entry costs
-/// less than any preparation.
+/// All lists are built anew only if at least this many entries wait. Chosen: below it, one question for each entry
+/// costs less than any preparation.
 const MIN_WAITING_TO_REBUILD: usize = 4;
 /// All lists are built anew only if there are at most this many entries with lists for each waiting one. Chosen:
 /// building them again must not cost more than the questions of the entries that wait.
@@ -292,7 +292,8 @@ mod tests {
         assert!(kept.into_iter().eq(none), "each number of no entry is kept once");
     }
 
-    /// Generates a node whose entry comes, with a value, a mask, and what says whether it forwards; or goes, if there is one.
+    /// Generates a node whose entry comes, with a value, a mask, and what says whether it forwards; or goes, if there
+    /// is one.
     fn steps() -> impl Strategy<Value = (u64, u8, u8, u8)> {
         (0..NODES, any::<u8>(), prop::sample::select(vec![0u8, 0, 1, 3, 0x83]), 0..20u8)
     }

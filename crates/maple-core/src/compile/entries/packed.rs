@@ -2,9 +2,9 @@
 //!
 //! # What
 //!
-//! A [`PackedLayout`] gives each field that a table's matches name a place among the bits of some 64-bit words. A match is
-//! then a row of pairs, the values and the mask of each word. A question about two matches takes a few instructions for
-//! each word. The five fields of a filter take two words.
+//! A [`PackedLayout`] gives each field that a table's matches name a place among the bits of some 64-bit words. A match
+//! is then a row of pairs, the values and the mask of each word. A question about two matches takes a few instructions
+//! for each word. The five fields of a filter take two words.
 //!
 //! Here every packet has a value for every field. So answers err on the side of *overlaps* and *is not covered*: it is
 //! not known, for example, that a packet without a VLAN tag has no other VLAN bits.
@@ -331,8 +331,8 @@ pub(super) fn uncovered(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -
 /// Cuts what each match of the cover takes away from `all`. Returns the first region that is left, or the one that is
 /// being cut when the budget is used up.
 fn cut_away(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
-    // The regions that are left, each with the part of `near` that has what may take packets of it. A region's part ends
-    // before those of the regions that were cut out of it, which are all looked at before the next region.
+    // The regions that are left, each with the part of `near` that has what may take packets of it. A region's part
+    // ends before those of the regions that were cut out of it, which are all looked at before the next region.
     let (mut open, mut near) = (vec![(all.to_vec(), 0..cover.len())], cover.to_vec());
     let mut budget = BUDGET;
     while let Some((region, part)) = open.pop() {
@@ -446,7 +446,8 @@ mod tests {
             rows in vec(vec((any::<u64>(), any::<u64>(), any::<u64>(), 0..3u8), 5), 2..12),
             thin in any::<u64>(),
         ) {
-            // Some matches state all bits of a word and some few, and there may be few values: many overlap or cover others.
+            // Some matches state all bits of a word and some few, and there may be few values: many overlap or cover
+            // others.
             let word = |(value, a, b, density): (u64, u64, u64, u8)| {
                 let mask = [u64::MAX, a & b, a & b & a.rotate_left(7) & b.rotate_left(13)][usize::from(density)];
                 [value & thin & mask, mask]

@@ -3,8 +3,8 @@
 //! # What
 //!
 //! Every node of the tree is in a *region class*: nodes that stand for the same region of packets, as far as a match
-//! can express it (`region_classes.rs`). The no-side of a test is in the test's own class, because a match can't state that a
-//! test failed. A yes-side and the child of a `V` node begin a class of their own.
+//! can express it (`region_classes.rs`). The no-side of a test is in the test's own class, because a match can't state
+//! that a test failed. A yes-side and the child of a `V` node begin a class of their own.
 //!
 //! A class is *complete* if every packet of its region gets to a forwarding leaf, or has a barrier entry of the class's
 //! own tests. That is decided where the class ends: at a leaf, a `V` node or `Ω`.

@@ -129,8 +129,9 @@ impl Registers {
         self.entry(number).and_then(LookUpEntry::claim).is_some_and(|claim| claim.has_refused)
     }
 
-    /// Frees a look-up for other paths to the places that it finds. The caller withdraws the leaves that follow the former
-    /// paths to all places, and those that have observed a place because of them. Returns the bits that say the place.
+    /// Frees a look-up for other paths to the places that it finds. The caller withdraws the leaves that follow the
+    /// former paths to all places, and those that have observed a place because of them. Returns the bits that say the
+    /// place.
     pub fn release_paths(&mut self, number: LookUpNumber) -> u64 {
         let Some(entry) = self.look_ups.get_mut(number.0) else { return 0 };
         if let LookUpState::InUse { paths, .. } = &mut entry.state {
@@ -177,8 +178,8 @@ impl Registers {
         }
     }
 
-    /// Reports whether a packet that nobody has sent may ask a question: another look-up can have a table too afterwards. A
-    /// list leaves one in any case.
+    /// Reports whether a packet that nobody has sent may ask a question: another look-up can have a table too
+    /// afterwards. A list leaves one in any case.
     pub fn may_foresee(&self, look_up: &LookUp, component: Component) -> bool {
         let is_lowered = self.all_lowered.is_some() || self.lowered.contains(&(look_up.clone(), component));
         self.position(look_up).is_some() || is_lowered || look_up.is_fixed() || self.free_tables() > 1
@@ -294,8 +295,8 @@ impl Registers {
         }
     }
 
-    /// Returns the place in the metadata where a component can have a register, or lowers it and returns `None`. `index`:
-    /// that of the look-up, if it has a table.
+    /// Returns the place in the metadata where a component can have a register, or lowers it and returns `None`.
+    /// `index`: that of the look-up, if it has a table.
     fn place_or_lower(&mut self, look_up: &LookUp, component: Component, index: Option<usize>) -> Option<u8> {
         let name = (look_up.clone(), component);
         if self.lowered.len() >= MAX_LOWERED || self.lowered.contains(&name) {
@@ -333,8 +334,8 @@ impl Registers {
         self.lowered.extend([Component::Presence, Component::Value].map(|component| (look_up.clone(), component)));
     }
 
-    /// Ends a look-up that no leaf asks any more. If f asks it again, no leaf can rest on it before [`Registers::vacate`].
-    /// Returns it; `None` if it had ended.
+    /// Ends a look-up that no leaf asks any more. If f asks it again, no leaf can rest on it before
+    /// [`Registers::vacate`]. Returns it; `None` if it had ended.
     pub fn retire(&mut self, number: LookUpNumber) -> Option<LookUp> {
         let entry = self.look_ups.get_mut(number.0).filter(|entry| entry.is_in_use())?;
         entry.state = LookUpState::Ended { bits: entry.bits() };

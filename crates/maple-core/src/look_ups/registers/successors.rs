@@ -1,9 +1,9 @@
 //! Look-ups of a policy to come that take the place of those before them.
 //!
-//! An access list that was edited has tables with the names of those before, and other rows. While the policy that has it is
-//! tried, its runs record their look-ups in the registers that the old ones have. Values that both have are of the same
-//! classes, so leaves for these stay. When the policy is adopted, the new rows take the place of the old ones, and the keys
-//! whose values differ change as they do in any table.
+//! An access list that was edited has tables with the names of those before, and other rows. While the policy that has
+//! it is tried, its runs record their look-ups in the registers that the old ones have. Values that both have are of
+//! the same classes, so leaves for these stay. When the policy is adopted, the new rows take the place of the old ones,
+//! and the keys whose values differ change as they do in any table.
 
 use super::entry::LookUpEntry;
 use super::{LookUpNumber, Registers};
@@ -17,8 +17,8 @@ impl Registers {
         (before.is_in_use() && before.look_up.is_succeeded_by(look_up)).then_some(*index)
     }
 
-    /// Lets look-ups that a policy to come asks take the place of those that are about the same table with other rows, so
-    /// they have its registers already. Their values have the same classes. Forgets what was said of another policy.
+    /// Lets look-ups that a policy to come asks take the place of those that are about the same table with other rows,
+    /// so they have its registers already. Their values have the same classes. Forgets what was said of another policy.
     /// Returns whether that changes anything.
     pub fn announce(&mut self, coming: &[LookUp]) -> bool {
         let before = std::mem::take(&mut self.successors);
@@ -34,8 +34,8 @@ impl Registers {
         self.successors != before
     }
 
-    /// Puts the look-ups that were announced in the place of those before them, which nobody asks any more. Returns them
-    /// with their numbers.
+    /// Puts the look-ups that were announced in the place of those before them, which nobody asks any more. Returns
+    /// them with their numbers.
     pub fn succeed(&mut self) -> Vec<(LookUpNumber, LookUp)> {
         let mut succeeded = Vec::new();
         for (look_up, _) in self.successors.clone() {

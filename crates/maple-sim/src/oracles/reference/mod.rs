@@ -20,9 +20,9 @@
 //! # Why it is correct
 //!
 //! Let a packet's first rule be `r`, with instructions, from leaf `l`. If the packet does not get to `l` in the tree,
-//! its path leaves the path to `l` at a node. That is neither a `V` node nor a test with `l` on the yes-side, because the
-//! match of `r` states the reads and tests that held. So it is a test with `l` on the no-side, and the packet fits the
-//! test.
+//! its path leaves the path to `l` at a node. That is neither a `V` node nor a test with `l` on the yes-side, because
+//! the match of `r` states the reads and tests that held. So it is a test with `l` on the no-side, and the packet fits
+//! the test.
 //!
 //! If the packet gets to a leaf with instructions there, that leaf's element comes before `r` and overlaps it, so its
 //! level is higher; or an earlier element covers it, and the same holds for that one. If the packet gets to none, the

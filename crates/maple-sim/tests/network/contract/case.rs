@@ -138,7 +138,8 @@ impl Case {
         Case { look_up_tables: 1 + (seed % 4) as u8, max_classes, keys_of_table, ..case }
     }
 
-    /// Creates a case in which f asks whose addresses packets come from, while hosts announce their own and those of others.
+    /// Creates a case in which f asks whose addresses packets come from, while hosts announce their own and those of
+    /// others.
     pub fn of_bindings(seed: u64) -> Case {
         let mut case = Case::of_look_ups(seed);
         let (mut random, world) = (Choices::new(!seed), case.world());

@@ -105,8 +105,8 @@ fn the_network_behaves_so_too_with_slices() {
     play_all(3, |seed| Case { sliced: true, ..Case::generate(seed) }, assert_mostly_exact);
 }
 
-/// A case that a hunt has found: packets of one turn, of which the first is the first to look up, at a switch with too few
-/// rules for the keys.
+/// A case that a hunt has found: packets of one turn, of which the first is the first to look up, at a switch with too
+/// few rules for the keys.
 #[test]
 fn what_is_lowered_while_packets_are_decided_is_in_no_trace_of_the_others() {
     let played = Case { open_routes: true, ..Case::of_reloads(934_288_235_516) }.play();
@@ -120,16 +120,16 @@ fn a_switch_that_comes_back_full_sends_what_no_rule_takes_to_the_controller() {
     assert!(played.is_ok(), "{played:?}");
 }
 
-/// A case that a hunt has found: a leaf that f has decided again joins a route that another leaf is on, whose answer is of
-/// the same runs.
+/// A case that a hunt has found: a leaf that f has decided again joins a route that another leaf is on, whose answer is
+/// of the same runs.
 #[test]
 fn a_leaf_that_joins_a_route_may_end_one_that_is_decided_with_it() {
     let played = Case::of_bindings(878_142_102_575).play();
     assert!(played.is_ok(), "{played:?}");
 }
 
-/// A case that a hunt has found: a full switch refuses a leaf's rule while a label that is in use waits for packets from a
-/// further port.
+/// A case that a hunt has found: a full switch refuses a leaf's rule while a label that is in use waits for packets
+/// from a further port.
 #[test]
 fn a_refused_rule_takes_no_label_from_packets_under_way() {
     let played = Case::of_bindings(49_550_110_362).play();

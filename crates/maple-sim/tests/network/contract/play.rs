@@ -229,8 +229,9 @@ impl<'a> Play<'a> {
         }
         let (hosts, look_ups) = (self.known_hosts(), self.look_ups());
         let reloaded = reload_as_rehearsed(&mut self.sim, &case.whole(), false);
-        // A host that was silent for long may be forgotten while everything comes to rest. A look-up that ended may have
-        // kept the table that another one waited for: how long depends on when the switch confirmed that it is free.
+        // A host that was silent for long may be forgotten while everything comes to rest. A look-up that ended may
+        // have kept the table that another one waited for: how long depends on when the switch confirmed that it is
+        // free.
         let is_as_before = self.known_hosts() == hosts && self.look_ups().is_superset(&look_ups);
         if !self.can_be_foreseen() || !is_as_before {
             return Ok(());

@@ -1,9 +1,9 @@
 //! Finds rules without testing all of them: tuple space search (Srinivasan and others, SIGCOMM 1999).
 //!
 //! Rules that match the same bits of the same fields form a *shape* and share a hash table. A look-up visits the shapes
-//! from the highest priority down, and stops when no later shape can do as well. So it costs one hash per shape, however
-//! many rules there are. The key is the hash alone, so a look-up makes no key; the caller tests what it finds. The
-//! table decides what the rules are and which of them wins; property tests compare it with a plain list.
+//! from the highest priority down, and stops when no later shape can do as well. So it costs one hash per shape,
+//! however many rules there are. The key is the hash alone, so a look-up makes no key; the caller tests what it finds.
+//! The table decides what the rules are and which of them wins; property tests compare it with a plain list.
 
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::hash::Hasher;

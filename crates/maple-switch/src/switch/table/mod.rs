@@ -1,10 +1,10 @@
 //! A flow table: rules by decreasing priority, of which the first that matches takes a packet (1.0 §3.4, 1.3 §5.2–5.5
 //! and §6.4).
 //!
-//! It stays fast with a hundred thousand rules: an index finds them, each has a slot that it keeps, and rules with equal
-//! instructions share them. OpenFlow leaves open which of several matching rules of one priority takes a packet. Here the
-//! oldest does, and [`Found::ambiguous`] reports that there was a choice between different instructions: a controller
-//! must not rely on its outcome.
+//! It stays fast with a hundred thousand rules: an index finds them, each has a slot that it keeps, and rules with
+//! equal instructions share them. OpenFlow leaves open which of several matching rules of one priority takes a packet.
+//! Here the oldest does, and [`Found::ambiguous`] reports that there was a choice between different instructions: a
+//! controller must not rely on its outcome.
 
 mod index;
 

@@ -94,8 +94,8 @@ pub(super) fn add_ryu(mut router: Router<Arc<Api>>) -> Router<Arc<Api>> {
     router.route(CLEAR, delete(refuse))
 }
 
-/// Answers a path. A query is ignored, as Ryu does: scripts in browsers add a number to each request (`?_=1790000000000`),
-/// so that no cache answers it.
+/// Answers a path. A query is ignored, as Ryu does: scripts in browsers add a number to each request
+/// (`?_=1790000000000`), so that no cache answers it.
 async fn answered(
     api: Arc<Api>,
     read: Read,

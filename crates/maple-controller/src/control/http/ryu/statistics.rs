@@ -41,8 +41,8 @@ impl Asked {
         }
     }
 
-    /// Translates what each part has, and puts it under the switch's number. Each item becomes text at once: a switch may
-    /// have many rules.
+    /// Translates what each part has, and puts it under the switch's number. Each item becomes text at once: a switch
+    /// may have many rules.
     ///
     /// # Errors
     /// [`Problem`] if a part is of another kind than was asked for.

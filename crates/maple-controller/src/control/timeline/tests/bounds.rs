@@ -122,8 +122,8 @@ fn reported(lab: &Lab) -> (u64, u64) {
 
 #[test]
 fn a_day_of_1000_switches_and_10000_hosts_with_churn_takes_less_than_50_mb() {
-    // In a day: 40,000 moves of hosts, as many ports that go up or down, 4,000 reconnections, 40,000 lines. Each look finds
-    // twenty changes.
+    // In a day: 40,000 moves of hosts, as many ports that go up or down, 4,000 reconnections, 40,000 lines. Each look
+    // finds twenty changes.
     let (each, lines) = ((140, 14), 140);
     let mut lab = with_limits(without_bounds(ON_DISK));
     lab.change(large());

@@ -45,7 +45,8 @@ impl History {
         self.written = self.seen.len();
     }
 
-    /// Ends the run at once: what is not written is lost. Then a file may be damaged, or go. The next run comes `later`.
+    /// Ends the run at once: what is not written is lost. Then a file may be damaged, or go. The next run comes
+    /// `later`.
     fn crash(mut self, later: u64, damage: Option<u32>) -> History {
         self.seen.iter_mut().skip(self.written).for_each(|seen| seen.is_lost = true);
         let mut names: Vec<PathBuf> = std::fs::read_dir(&self.lab.path)

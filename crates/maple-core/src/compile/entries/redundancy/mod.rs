@@ -297,9 +297,9 @@ impl Redundancy<'_> {
         self.uncheck_required_for_packets_of(id, self.overlaps.later(id));
     }
 
-    /// Finds packets of a barrier entry that a forwarding entry would take. `index` is the barrier entry's place among the
-    /// entries earlier than the forwarding one. No entry between the two takes these packets, and no forwarding entry
-    /// before both.
+    /// Finds packets of a barrier entry that a forwarding entry would take. `index` is the barrier entry's place among
+    /// the entries earlier than the forwarding one. No entry between the two takes these packets, and no forwarding
+    /// entry before both.
     ///
     /// An entry that takes them overlaps both. So the shorter list is searched: the barrier entry's own, or `earlier`.
     fn unprotected(
