@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use maple_core::access::AccessAction;
+use maple_core::access::{AccessAction, AccessDecision};
 use maple_wire::Field;
 use maple_wire::eth_type::value::IPV4;
 use maple_wire::ip_proto::value::{TCP, UDP};
@@ -52,8 +52,8 @@ pub struct FragmentNote {
     pub text: String,
     /// The test's line in the file.
     pub line: usize,
-    /// The list's action for fragments of such packets, and the deciding rule.
-    pub got: (AccessAction, String),
+    /// The list's decision about fragments of such packets.
+    pub decision: AccessDecision,
 }
 
 /// The ports that clients connect from: those of Linux, and those that RFC 6335 §6 calls dynamic.
@@ -304,8 +304,7 @@ impl List {
         let note = |test: &Expectation| {
             let other = |part: Cube| self.decided(&part, |action| action != test.action).one();
             let (_, rule) = test.cubes.iter().flat_map(fragments::fragments_of).find_map(other)?;
-            let got = (self.action(rule), self.describe(rule));
-            Some(FragmentNote { text: test.text.clone(), line: test.place.line, got })
+            Some(FragmentNote { text: test.text.clone(), line: test.place.line, decision: self.decision(rule) })
         };
         self.tests().iter().filter(matters).filter_map(note).collect()
     }

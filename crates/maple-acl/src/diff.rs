@@ -16,10 +16,10 @@ use crate::list::{List, numbered};
 /// Packets that two lists treat differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The decisions of the first and the second list.
-    pub action: (AccessAction, AccessAction),
-    /// The rules that decide so.
-    pub rules: (RuleRef, RuleRef),
+    /// The rule of the first list that decides about them.
+    pub before: RuleRef,
+    /// The rule of the second list that decides about them.
+    pub after: RuleRef,
     /// One of the cubes that such packets form.
     pub packets: Cube,
     /// The number of such cubes.
@@ -92,9 +92,8 @@ impl List {
             let others = other.overlapping(&part, other.entries().len());
             is_complete &= part.divide(numbered(&others), budget, &mut |packets, entry| {
                 let theirs = other.rule_of(entry.unwrap_or(other.entries().len()));
-                let action = (self.action(rule), other.action(theirs));
-                if action.0 != action.1 {
-                    let new = || Difference { action, rules: (rule, theirs), packets, cubes: 0 };
+                if self.action(rule) != other.action(theirs) {
+                    let new = || Difference { before: rule, after: theirs, packets, cubes: 0 };
                     found.entry((rule, theirs)).or_insert_with(new).cubes += 1;
                 }
                 true
@@ -116,11 +115,11 @@ impl WrittenList for List {
     fn compare(&self, other: &dyn WrittenList) -> Option<ListComparison> {
         let other: &List = (other as &dyn Any).downcast_ref()?;
         let Comparison { differences, complete } = List::compare(self, other);
-        let told = |Difference { action, rules, packets, cubes }: Difference| ListDifference {
+        let told = |Difference { before, after, packets, cubes }: Difference| ListDifference {
             packets: packets.to_string(),
             sets: cubes,
-            before: (action.0, List::describe(self, rules.0)),
-            after: (action.1, List::describe(other, rules.1)),
+            before: self.decision(before),
+            after: other.decision(after),
         };
         Some(ListComparison { differences: differences.into_iter().map(told).collect(), complete })
     }

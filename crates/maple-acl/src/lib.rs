@@ -33,7 +33,7 @@ pub use error::{AclError, FilePlace};
 pub use form::{Expectation, Forward, Rule};
 pub use fragments::Fragments;
 pub use list::{Decided, FailedTest, List};
-pub use maple_core::access::{AccessAction, AccessGroup};
+pub use maple_core::access::{AccessAction, AccessDecision, AccessGroup};
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use maple_core::access::{AccessAction, AccessEntry, AccessList, AccessRule};
+use maple_core::access::{AccessAction, AccessDecision, AccessEntry, AccessList, AccessRule};
 use maple_core::policy::SamplePacket;
 use maple_core::trace::{CondList, Source};
 use maple_core::{Location, Route};
@@ -88,16 +88,16 @@ pub struct FailedTest {
     pub text: String,
     /// A packet for which the test does not hold; empty if the search for one gave up.
     pub packet: String,
-    /// The list's action for the packet, and the deciding rule; `None` if the search gave up.
-    pub got: Option<(AccessAction, String)>,
+    /// The list's decision about the packet; `None` if the search gave up.
+    pub decision: Option<AccessDecision>,
 }
 
 impl fmt::Display for FailedTest {
     /// Writes, for example, `10.0.0.1 -> web tcp/22 denied: not so for ipv4_src=10.0.0.1, tcp_dst=22: rule x (a.yaml:3)
     /// says allow`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.got {
-            Some((action, rule)) => write!(f, "{}: not so for {}: {rule} says {action}", self.text, self.packet),
+        match &self.decision {
+            Some(decision) => write!(f, "{}: not so for {}: {decision}", self.text, self.packet),
             None => write!(
                 f,
                 "{}: it is not known whether that holds: too many rules overlap there; test fewer packets at once",
@@ -253,6 +253,11 @@ impl List {
         }
     }
 
+    /// Returns the decision of a rule.
+    pub fn decision(&self, rule: RuleRef) -> AccessDecision {
+        AccessDecision { action: self.action(rule), rule: self.describe(rule) }
+    }
+
     /// Returns a rule's description for people: `rule no-ssh (acl.yaml:12)`, `the default`.
     pub fn describe(&self, rule: RuleRef) -> String {
         match rule {
@@ -305,13 +310,15 @@ impl List {
     }
 
     fn failure_of(&self, test: &Expectation) -> Option<FailedTest> {
-        let failed = |packet: String, got| Some(FailedTest { place: test.place, text: test.text.clone(), packet, got });
+        let failed = |packet: String, decision| {
+            Some(FailedTest { place: test.place, text: test.text.clone(), packet, decision })
+        };
         for cube in &test.cubes {
             match self.decided(cube, |action| action != test.action) {
                 Found::None => {}
                 Found::Unknown => return failed(String::new(), None),
                 Found::One((part, rule)) => {
-                    return failed(part.to_string(), Some((self.action(rule), self.describe(rule))));
+                    return failed(part.to_string(), Some(self.decision(rule)));
                 }
             }
         }

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use maple_acl::{AccessAction, Comparison, Decided, Entry, List};
+use maple_acl::{AccessDecision, Comparison, Decided, Entry, List};
+use maple_wire::counted;
+use serde_json::json;
 
 use crate::output::{json_line, print_line};
 use crate::plan::difference_of_lists;
 use crate::policy::PolicyLoader;
 use crate::usage_error::OrUsageError as _;
-use maple_wire::counted;
 
 /// `maple acl`.
 #[derive(Debug, Args)]
@@ -117,7 +118,7 @@ fn lint(list: &List, json: bool) -> bool {
     for finding in &findings {
         let (file, line, kind) = (list.file(), finding.place.line, finding.kind.name());
         if json {
-            let reported = serde_json::json!({"file": file, "line": line, "kind": kind, "text": finding.text});
+            let reported = json!({"file": file, "line": line, "kind": kind, "text": finding.text});
             print_line(json_line(&reported))
         } else {
             print_line(format_args!("{file}:{line}: {kind}: {}", finding.text))
@@ -143,9 +144,8 @@ fn test(list: &List) -> bool {
         print_line(format_args!("{}:{}: {test}", list.file(), test.place));
     }
     for note in list.fragment_notes() {
-        let (action, rule) = &note.got;
         let what = format_args!("{}:{}: {}", list.file(), note.line, note.text);
-        print_line(format_args!("{what}: not for fragments, in which switches see no ports: {rule} says {action}"));
+        print_line(format_args!("{what}: not for fragments, in which switches see no ports: {}", note.decision));
     }
     print_line(format_args!("{}: {}, {} failed", list.file(), counted(list.tests().len(), "test"), failed.len()));
     !failed.is_empty()
@@ -158,7 +158,7 @@ fn explain(file: &Path, question: &str, json: bool) -> anyhow::Result<u8> {
     for Decided { rule, part, parts } in &all {
         let (action, by) = (list.action(*rule).to_string(), list.describe(*rule));
         if json {
-            let reported = serde_json::json!({ "action": action, "rule": by, "packets": part, "parts": parts });
+            let reported = json!({ "action": action, "rule": by, "packets": part, "parts": parts });
             print_line(json_line(&reported));
             continue;
         }
@@ -173,10 +173,10 @@ fn explain(file: &Path, question: &str, json: bool) -> anyhow::Result<u8> {
 fn diff(old: &List, new: &List, json: bool) -> anyhow::Result<u8> {
     let Comparison { differences, complete } = old.compare(new);
     for one in &differences {
-        let side = |action: AccessAction, rule: String| serde_json::json!({"action": action.to_string(), "rule": rule});
-        let reported = serde_json::json!({
+        let side = |AccessDecision { action, rule }| json!({ "action": action.to_string(), "rule": rule });
+        let reported = json!({
             "packets": one.packets.to_string(), "cubes": one.cubes,
-            "old": side(one.action.0, old.describe(one.rules.0)), "new": side(one.action.1, new.describe(one.rules.1)),
+            "old": side(old.decision(one.before)), "new": side(new.decision(one.after)),
         });
         if json { print_line(json_line(&reported)) } else { print_line(difference_of_lists(&reported).trim_end()) }
     }

@@ -43,14 +43,14 @@ fn fragments_are_denied_or_allowed_before_all_rules() {
     assert_eq!(said(v6().fragment(0, true, 7).udp(4000, 53).payload(&[0; 64])), allow, "the first one");
     assert_eq!(said(v6().udp(4000, 53).payload(&[0; 64])), deny, "a whole packet");
     let compared = dns_denied("").compare(&dns_denied("fragments: deny\n"));
-    assert!(compared.complete && compared.differences.iter().any(|one| one.rules.1 == RuleRef::Fragments));
+    assert!(compared.complete && compared.differences.iter().any(|one| one.after == RuleRef::Fragments));
 }
 
 #[test]
 fn tests_and_rules_that_do_not_hold_for_fragments_are_named() {
     let noted = |list: &List| {
         let notes = list.fragment_notes().into_iter();
-        notes.map(|note| format!("{}: {} {}", note.text, note.got.1, note.got.0)).collect::<Vec<_>>()
+        notes.map(|note| format!("{}: {} {}", note.text, note.decision.rule, note.decision.action)).collect::<Vec<_>>()
     };
     let found = |list: &List| -> Vec<String> {
         let findings = list.findings().into_iter().filter(|finding| finding.kind == FindingKind::Fragments);

@@ -37,7 +37,10 @@ fn tests_of(tests: &str) -> Vec<String> {
     let list = read(&format!("{CAMPUS}tests: [{tests}]"));
     list.failed_tests()
         .into_iter()
-        .map(|failed| format!("{}: {}: {:?}", failed.text, failed.packet, failed.got))
+        .map(|failed| {
+            let decision = failed.decision.map(|decision| (decision.action, decision.rule));
+            format!("{}: {}: {decision:?}", failed.text, failed.packet)
+        })
         .collect()
 }
 
@@ -112,12 +115,17 @@ fn a_long_list_of_addresses_is_tested_and_compared() {
     };
     let old = read(&list("tcp/23"));
     assert_eq!(old.failed_tests(), []);
-    let compared = old.compare(&read(&list("tcp/24").replace("tcp/23 denied", "tcp/24 denied")));
-    let told: Vec<_> = compared.differences.iter().map(|one| (one.action, one.rules)).collect();
+    let new = read(&list("tcp/24").replace("tcp/23 denied", "tcp/24 denied"));
+    let compared = old.compare(&new);
+    let told = compared.differences.iter().map(|one| {
+        let action = (old.action(one.before), new.action(one.after));
+        (action, (one.before, one.after))
+    });
     let last = RuleRef::Rule(5_000);
     let (allow, deny) = (AccessAction::Allow, AccessAction::Deny);
     assert!(compared.complete);
-    assert_eq!(told, [((deny, allow), (last, RuleRef::Default)), ((allow, deny), (RuleRef::Default, last))]);
+    let expected = [((deny, allow), (last, RuleRef::Default)), ((allow, deny), (RuleRef::Default, last))];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -98,11 +98,13 @@ type EnteringFrame = (Location, Arc<[u8]>);
 /// Frames of one kind whose copies can still be in flight.
 struct WatchedFrames {
     ids: Vec<FrameId>,
-    /// The times when the first and the last of them entered.
-    entered: (Instant, Instant),
+    /// The time when the first of them entered.
+    first_entry: Instant,
+    /// The time when the last of them entered.
+    last_entry: Instant,
     came_out: BTreeMap<Egress, usize>,
     /// The time when the last copy left.
-    last: Instant,
+    last_exit: Instant,
     /// Whether the network itself lost a copy.
     excused: bool,
     /// Whether copies may be missing because the network's log was full.
@@ -129,7 +131,7 @@ impl Checker {
         self.take(emulation)?;
         let now = Instant::now();
         self.judge(answered);
-        let waits = self.pending.values().map(|watched| watched.entered.0).min();
+        let waits = self.pending.values().map(|watched| watched.first_entry).min();
         self.history.forget_before(waits.unwrap_or(now).checked_sub(MAX_FLIGHT_TIME).unwrap_or(now));
         Ok(())
     }
@@ -175,22 +177,23 @@ impl Checker {
                 let kind: EnteringFrame = (Location::new(dpid, port), entry.frame.into());
                 let new = || WatchedFrames {
                     ids: Vec::new(),
-                    entered: (entered, entered),
+                    first_entry: entered,
+                    last_entry: entered,
                     came_out: BTreeMap::new(),
-                    last: entered,
+                    last_exit: entered,
                     excused: false,
                     is_incomplete: false,
                 };
                 let watched = self.pending.entry(kind.clone()).or_insert_with(new);
                 watched.ids.push(entry.id);
-                watched.entered.1 = entered;
+                watched.last_entry = entered;
                 self.kinds.insert(entry.id, kind);
             }
         }
         for (id, at, place) in deliveries {
             if let Some(watched) = self.kinds.get(&id).and_then(|kind| self.pending.get_mut(kind)) {
                 *watched.came_out.entry(place).or_default() += 1;
-                watched.last = emulation.moment(at);
+                watched.last_exit = emulation.moment(at);
             }
         }
         if is_incomplete {
@@ -207,7 +210,7 @@ impl Checker {
     /// Judges frames for which the controller has had enough time. `now`: the time until which it has handled
     /// everything.
     fn judge(&mut self, now: Instant) {
-        let is_due = |watched: &WatchedFrames| now.saturating_duration_since(watched.entered.1) > SETTLED;
+        let is_due = |watched: &WatchedFrames| now.saturating_duration_since(watched.last_entry) > SETTLED;
         let due: Vec<EnteringFrame> =
             self.pending.iter().filter(|(_, watched)| is_due(watched)).map(|(kind, _)| kind.clone()).collect();
         for kind in due {
@@ -223,7 +226,7 @@ impl Checker {
     /// Judges frames, unless they can still turn out correct. Reports whether it has judged them.
     fn is_judged(&mut self, kind: &EnteringFrame, watched: &WatchedFrames, now: Instant) -> bool {
         let count = watched.ids.len();
-        let states = self.history.between(watched.entered.0, watched.last.max(watched.entered.1));
+        let states = self.history.between(watched.first_entry, watched.last_exit.max(watched.last_entry));
         let Some(states) = states.filter(|states| states.iter().any(|state| is_known(state, kind.0))) else {
             self.verdicts.unchecked += count as u64;
             return true;
@@ -240,7 +243,7 @@ impl Checker {
             self.verdicts.right += count as u64;
             return true;
         }
-        if now.saturating_duration_since(watched.entered.1) < MAX_FLIGHT_TIME {
+        if now.saturating_duration_since(watched.last_entry) < MAX_FLIGHT_TIME {
             return false;
         }
         let admitted: BTreeSet<&Egress> = answers.iter().flatten().collect();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use maple_core::access::{AccessAction, AccessList, ListDifference};
+use maple_core::access::{AccessDecision, AccessList, ListDifference};
 use maple_core::engine::{CounterKind, MAX_DIFFERENCES};
 use serde_json::{Value, json};
 
@@ -57,6 +57,6 @@ pub(super) fn compare(before: &[Arc<AccessList>], after: &[Arc<AccessList>]) -> 
 }
 
 fn difference(one: &ListDifference) -> Value {
-    let side = |(action, rule): &(AccessAction, String)| json!({ "action": action.to_string(), "rule": rule });
+    let side = |AccessDecision { action, rule }: &AccessDecision| json!({ "action": action.to_string(), "rule": rule });
     json!({ "packets": one.packets, "cubes": one.sets, "old": side(&one.before), "new": side(&one.after) })
 }

@@ -114,10 +114,26 @@ pub struct ListDifference {
     pub packets: String,
     /// The number of such sets of packets.
     pub sets: usize,
-    /// The action of the first list, and the rule that has it.
-    pub before: (AccessAction, String),
-    /// The action of the second list, and the rule that has it.
-    pub after: (AccessAction, String),
+    /// The decision of the first list.
+    pub before: AccessDecision,
+    /// The decision of the second list.
+    pub after: AccessDecision,
+}
+
+/// The decision of a list about some packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessDecision {
+    /// What the list does with the packets.
+    pub action: AccessAction,
+    /// The rule that decides so, as people name it.
+    pub rule: String,
+}
+
+impl fmt::Display for AccessDecision {
+    /// Writes, for example, `rule x (a.yaml:3) says allow`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} says {}", self.rule, self.action)
+    }
 }
 
 /// An entry whose condition states the prerequisites of its fields, unless it names groups.

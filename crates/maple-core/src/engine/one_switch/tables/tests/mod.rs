@@ -104,7 +104,7 @@ fn what_may_rely_on_additions_of_an_earlier_update_waits_for_them() {
     let mut tables = self::tables();
     let first = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
     let waiting = update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
-    [first[1].0, waiting[0].0].map(|xid| tables.on_barrier_reply(xid));
+    [first[1].0, waiting[0].0].into_iter().for_each(|xid| drop(tables.on_barrier_reply(xid)));
     assert_eq!(shown(&update(&mut tables, None, vec![]))[0], Some((1, FlowModCommand::DeleteStrict)));
 }
 
