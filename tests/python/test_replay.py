@@ -170,8 +170,7 @@ def test_the_network_of_a_moment_is_shown_while_it_runs_and_by_its_recording(
 def test_reload_and_state_from_outside_are_repeated(folder: Path, start: Callable[..., Running]) -> None:
     running = start("--workers", "2")
     network = emulate(running, 8)
-    wait_for("flows", lambda: "leaves" in maple("show", "stats", "--control", running.control).stdout)
-    time.sleep(4)
+    wait_for("decisions", lambda: leaves(running) >= 12)
     key = json.dumps({"mac": "00:00:00:00:00:02"})
     done = maple("state", "set", "blocked", key, "true", "--control", running.control)
     assert done.returncode == 0, done.stderr

@@ -107,8 +107,9 @@ def test_connections_rules_and_state_go_on(
     held = {"blocked": [["00:00:00:00:00:77", True]], "mode": "night", "seen": [["one", 1]], "defaults": [["b", 2]]}
     assert got == held, "also what the file has other defaults for"
     # What is told while all switches are there: as the emulated network ends, routes go with its first switch.
-    # By then discovery has asked at every port.
-    time.sleep(6)
+    # Discovery asks at every port: 12, by two frames at most.
+    asked = counts(first).get("lldp_probes", 0)
+    wait_for("a round of probes", lambda: counts(first).get("lldp_probes", 0) >= asked + 2 * 12, 40)
     told, errors = counts(first), first.show("errors")
     emulated.send_signal(signal.SIGINT)
     said = emulated.communicate(timeout=20)[0]
