@@ -50,4 +50,4 @@ pub use explore::Explored;
 pub use laboratory::{Laboratory, seconds};
 pub use packet::{PacketExpectation, with};
 pub use test_network::TestNetwork;
-pub use world::{FrameCopy, Journey, LaboratoryOptions, World, is_known, with_names_of};
+pub use world::{FrameCopy, FrameFate, LaboratoryOptions, World, is_known, with_names_of};

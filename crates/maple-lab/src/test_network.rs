@@ -13,7 +13,7 @@ use maple_wire::{Packet, Version};
 
 use crate::laboratory::{Laboratory, seconds};
 use crate::packet::{PacketExpectation, differences};
-use crate::world::{Journey, LaboratoryOptions};
+use crate::world::{FrameFate, LaboratoryOptions};
 
 /// The simulated seconds that the network gets to follow a fault: discovery tells links from hosts in this time.
 const FOLLOWED: f64 = 3.0;
@@ -88,7 +88,7 @@ impl TestNetwork {
     /// # Panics
     /// If there is no such host, or if the fields don't fit each other.
     #[track_caller]
-    pub fn send(&mut self, src: &str, dst: &str, packet: &PacketExpectation) -> Journey {
+    pub fn send(&mut self, src: &str, dst: &str, packet: &PacketExpectation) -> FrameFate {
         let frame = packet.frame(&self.host(src), &self.host(dst));
         self.deliver(src, frame)
     }
@@ -253,7 +253,7 @@ impl TestNetwork {
     }
 
     #[track_caller]
-    fn deliver(&self, src: &str, frame: Vec<u8>) -> Journey {
+    fn deliver(&self, src: &str, frame: Vec<u8>) -> FrameFate {
         let src = src.to_owned();
         let journey = self.laboratory.call(move |_, world| world.deliver(&src, frame));
         journey.unwrap_or_else(|error| panic!("{error}"))
@@ -278,7 +278,7 @@ impl TestNetwork {
 
     /// Panics if anything is `wrong`, with the packet, its journey and the policy's decision.
     #[track_caller]
-    fn judge(&self, src: &str, journey: &Journey, wrong: &[String]) {
+    fn judge(&self, src: &str, journey: &FrameFate, wrong: &[String]) {
         if wrong.is_empty() {
             return;
         }
@@ -294,7 +294,7 @@ impl TestNetwork {
     }
 }
 
-fn receivers(journey: &Journey) -> impl Iterator<Item = &str> {
+fn receivers(journey: &FrameFate) -> impl Iterator<Item = &str> {
     journey.copies.iter().filter_map(|copy| copy.end.as_deref().ok())
 }
 

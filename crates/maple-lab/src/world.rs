@@ -54,7 +54,7 @@ pub struct LaboratoryOptions {
 
 /// The fate of one frame.
 #[derive(Clone, Debug, Default)]
-pub struct Journey {
+pub struct FrameFate {
     /// The frame, as it entered.
     pub frame: Vec<u8>,
     /// Each copy of the frame.
@@ -215,7 +215,7 @@ impl World {
     ///
     /// # Errors
     /// [`CommandError`] if there is no such host.
-    pub fn send(&mut self, host: &str, frame: Vec<u8>) -> Result<Journey, CommandError> {
+    pub fn send(&mut self, host: &str, frame: Vec<u8>) -> Result<FrameFate, CommandError> {
         let id = self.network.inject_from(host, frame)?;
         self.run_until(self.now() + SETTLED)?;
         Ok(self.journey(id))
@@ -228,7 +228,7 @@ impl World {
     ///
     /// # Errors
     /// [`CommandError`] if there is no such host.
-    pub fn deliver(&mut self, host: &str, frame: Vec<u8>) -> Result<Journey, CommandError> {
+    pub fn deliver(&mut self, host: &str, frame: Vec<u8>) -> Result<FrameFate, CommandError> {
         let id = self.network.inject_from(host, frame)?;
         let end = self.now() + SETTLED;
         let mut step = CROSSED;
@@ -309,7 +309,7 @@ impl World {
     }
 
     /// Returns the last frame since `since` that one host sent to another's hardware address, with its fate.
-    pub fn last_journey(&self, from: &str, to: &str, since: Nanoseconds) -> Option<Journey> {
+    pub fn last_journey(&self, from: &str, to: &str, since: Nanoseconds) -> Option<FrameFate> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
         let origin = Origin::Port(from.switch, from.port);
         let log = self.network.log();
@@ -317,7 +317,7 @@ impl World {
         fits.next_back().map(|entry| self.journey(entry.id))
     }
 
-    fn journey(&self, id: FrameId) -> Journey {
+    fn journey(&self, id: FrameId) -> FrameFate {
         let log = self.network.log();
         let entry = log.entry(id);
         let copies = log.of_frame(id).filter_map(|delivery| {
@@ -332,7 +332,7 @@ impl World {
             };
             Some(FrameCopy { path: delivery.path.clone(), end, frame: delivery.frame.clone() })
         });
-        Journey { frame: entry.map(|entry| entry.frame.clone()).unwrap_or_default(), copies: copies.collect() }
+        FrameFate { frame: entry.map(|entry| entry.frame.clone()).unwrap_or_default(), copies: copies.collect() }
     }
 }
 

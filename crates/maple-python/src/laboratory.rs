@@ -8,7 +8,7 @@ use maple_core::snooping;
 use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 use maple_emulator::commands::{CommandError, CommandRunner, Ground as _};
-use maple_lab::{Journey, Laboratory, LaboratoryOptions, World, seconds};
+use maple_lab::{FrameFate, Laboratory, LaboratoryOptions, World, seconds};
 use maple_wire::{Dpid, Version};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -283,7 +283,7 @@ impl PyLaboratory {
     }
 }
 
-pub(crate) fn of_journey(names: &Names, journey: Journey) -> PyJourney {
+pub(crate) fn of_journey(names: &Names, journey: FrameFate) -> PyJourney {
     let copies = journey.copies.into_iter().map(|copy| {
         let hop = |hop: &maple_emulator::emulated::Hop| {
             (names.switch_name(hop.dpid), hop.in_port.0, hop.out_port.map(|port| port.0))
