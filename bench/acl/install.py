@@ -3,7 +3,8 @@
 For each length: a generated list is loaded, linted, and run on one Open vSwitch bridge with two ports in user space.
 The table says how long `maple acl test` and `maple acl lint` take, when `maple run` listens, how many rules the switch
 has in the end, when after `set-controller` the last one was there, the longest time without a new rule before that, and
-the memory of the controller.
+the memory of the controller; and how long `ovs-ofctl add-flows` takes to give another bridge the same rules, with the
+ratio of both.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Row(NamedTuple):
     last: float
     silent: float
     memory: float
+    add_flows: float
 
 
 def sh(*command: str) -> str:
@@ -84,6 +86,14 @@ def controller(file: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, float
 @contextmanager
 def bridge(port: int) -> Iterator[None]:
     """A bridge with two ports that are up, which knows this controller."""
+    with bare_bridge():
+        sh("ovs-vsctl", "set-controller", BRIDGE, f"tcp:127.0.0.1:{port}")
+        yield
+
+
+@contextmanager
+def bare_bridge() -> Iterator[None]:
+    """A bridge with two ports that are up, without a controller."""
     ports = [f"{BRIDGE[:4]}{number}" for number in (1, 2)]
     sh("ovs-vsctl", "add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev",
        "protocols=OpenFlow13", "fail_mode=secure")  # fmt: skip
@@ -91,10 +101,15 @@ def bridge(port: int) -> Iterator[None]:
         for name in ports:
             sh("ovs-vsctl", "add-port", BRIDGE, name, "--", "set", "interface", name, "type=internal")
             sh("ip", "link", "set", name, "up")
-        sh("ovs-vsctl", "set-controller", BRIDGE, f"tcp:127.0.0.1:{port}")
         yield
     finally:
         sh("ovs-vsctl", "del-br", BRIDGE)
+
+
+def add_flows(flows: Path) -> float:
+    """How long Open vSwitch's own tool takes to give a bridge these rules."""
+    with bare_bridge():
+        return timed("ovs-ofctl", "-O", "OpenFlow13", "add-flows", BRIDGE, str(flows))
 
 
 def installed() -> int:
@@ -132,7 +147,10 @@ def measure(rules: int, seed: int, limit: float, folder: Path) -> Row:
     lint = timed(*MAPLE, "acl", "lint", str(file))
     with controller(file) as (process, port, listens), bridge(port):
         count, last, silent = watch(rules // 2, limit)
-        return Row(rules, load, lint, listens, count, last, silent, memory(process))
+        used, dumped = memory(process), sh("ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", BRIDGE)
+    flows = folder / "flows"
+    flows.write_text("\n".join(line.strip() for line in dumped.splitlines() if "actions=" in line))
+    return Row(rules, load, lint, listens, count, last, silent, used, add_flows(flows))
 
 
 def main() -> None:
@@ -150,6 +168,8 @@ def main() -> None:
         ("last after s", lambda row: f"{row.last:.1f}"),
         ("silent s", lambda row: f"{row.silent:.1f}"),
         ("memory GB", lambda row: f"{row.memory:.2f}"),
+        ("add-flows s", lambda row: f"{row.add_flows:.1f}"),
+        ("ratio", lambda row: f"{row.last / row.add_flows:.1f}"),
     ]
     print("  ".join(f"{name:>12}" for name, _ in columns), flush=True)
     for rules in chosen.rules:
