@@ -57,7 +57,7 @@ const TESTS: usize = 8;
 /// The maximum number of timed edits of each kind: enough for a steady median.
 const SAMPLES: usize = 500;
 /// The number of traces for each timed edit: a small table is not changed much by its own measurement.
-const TRACES_A_SAMPLE: usize = 10;
+const TRACES_PER_SAMPLE: usize = 10;
 /// The maximum time of the edits of one size, so that a slow compiler does not make a run endless.
 const TIME: Duration = Duration::from_secs(3);
 
@@ -119,7 +119,7 @@ impl Subject {
         let (traces, rules) = (self.table.tree().len(), self.table.rules().len());
         let (mut augments, mut removals) = (Samples::default(), Samples::default());
         let begin = Instant::now();
-        let samples = SAMPLES.min(size / TRACES_A_SAMPLE);
+        let samples = SAMPLES.min(size / TRACES_PER_SAMPLE);
         while augments.times.len() < samples && (begin.elapsed() < TIME || augments.times.is_empty()) {
             let (items, number) = self.next();
             let started = Instant::now();

@@ -17,7 +17,7 @@ pub(crate) struct RuleList(Table);
 
 /// The treatment of a header by a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Treated {
+pub(crate) enum Verdict {
     /// Sends it out of this port.
     Output(u32),
     /// Drops it.
@@ -68,9 +68,9 @@ impl RuleList {
     ///
     /// # Errors
     /// If they do not agree.
-    pub(crate) fn treat(&mut self, header: &FiveTuple) -> Result<Treated, String> {
+    pub(crate) fn treat(&mut self, header: &FiveTuple) -> Result<Verdict, String> {
         match self.0.lookup(|field| header.value(field)) {
-            None => Ok(Treated::Controller),
+            None => Ok(Verdict::Controller),
             Some(found) if found.ambiguous => {
                 Err(format!("{header:?} matches {:?}, and another rule of this priority", found.rule))
             }
@@ -96,7 +96,7 @@ impl RuleList {
 
     /// Returns the number of rules that send to the controller.
     pub(crate) fn barriers(&self) -> usize {
-        self.0.iter().filter(|rule| verdict(&rule.instructions) == Ok(Treated::Controller)).count()
+        self.0.iter().filter(|rule| verdict(&rule.instructions) == Ok(Verdict::Controller)).count()
     }
 
     /// Returns the number of different priorities.
@@ -105,12 +105,12 @@ impl RuleList {
     }
 }
 
-fn verdict(instructions: &[Instruction]) -> Result<Treated, String> {
+fn verdict(instructions: &[Instruction]) -> Result<Verdict, String> {
     match instructions {
-        [] => Ok(Treated::Drop),
+        [] => Ok(Verdict::Drop),
         [Instruction::ApplyActions(actions)] => match actions[..] {
-            [Action::Output { port: PortNo::CONTROLLER, .. }] => Ok(Treated::Controller),
-            [Action::Output { port, .. }] => Ok(Treated::Output(port.0)),
+            [Action::Output { port: PortNo::CONTROLLER, .. }] => Ok(Verdict::Controller),
+            [Action::Output { port, .. }] => Ok(Verdict::Output(port.0)),
             _ => Err(format!("no benchmark does {actions:?}")),
         },
         _ => Err(format!("no benchmark has the instructions {instructions:?}")),
@@ -136,18 +136,18 @@ mod tests {
     fn the_highest_rule_that_fits_counts() {
         let header = FiveTuple { src: 0x0a00_0001, dst: 2, src_port: 3, dst_port: 4, proto: 6 };
         let mut switch = RuleList::default();
-        assert_eq!(switch.treat(&header), Ok(Treated::Controller));
+        assert_eq!(switch.treat(&header), Ok(Verdict::Controller));
         let of_net = |port| rule(5, Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000), port);
         for rule in [tcp(1, 4), of_net(7)] {
             switch.apply(&Change::Add(rule)).unwrap();
         }
-        assert_eq!(switch.treat(&header), Ok(Treated::Output(7)));
-        assert_eq!(switch.treat(&FiveTuple { src: 1, ..header }), Ok(Treated::Output(1)));
+        assert_eq!(switch.treat(&header), Ok(Verdict::Output(7)));
+        assert_eq!(switch.treat(&FiveTuple { src: 1, ..header }), Ok(Verdict::Output(1)));
         assert_eq!((switch.len(), switch.levels(), switch.barriers()), (2, 2, 0));
         switch.apply(&Change::Modify(Rule { cookie: 5, ..of_net(8) })).unwrap();
-        assert_eq!((switch.treat(&header), switch.len(), switch.rules()[0].cookie), (Ok(Treated::Output(8)), 2, 5));
+        assert_eq!((switch.treat(&header), switch.len(), switch.rules()[0].cookie), (Ok(Verdict::Output(8)), 2, 5));
         switch.apply(&Change::Delete(of_net(8))).unwrap();
-        assert_eq!(switch.treat(&header), Ok(Treated::Output(1)));
+        assert_eq!(switch.treat(&header), Ok(Verdict::Output(1)));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
         counted(topology.switches.len(), "switch"),
         args.emulation.version(),
         counted(topology.hosts.len(), "host"),
-        listed(&args.controllers)
+        addresses_text(&args.controllers)
     ));
     let [first, others @ ..] = &args.controllers[..] else { anyhow::bail!("an emulated network needs a controller") };
     let mut options = options(topology.clone(), *first, &args.emulation);
@@ -151,7 +151,7 @@ struct ConnectionReport {
 
 impl ConnectionReport {
     fn new(controllers: &[SocketAddr]) -> ConnectionReport {
-        ConnectionReport { controllers: listed(controllers), is_reported: false }
+        ConnectionReport { controllers: addresses_text(controllers), is_reported: false }
     }
 
     fn update(&mut self, stats: &Stats) {
@@ -170,7 +170,7 @@ impl ConnectionReport {
 }
 
 /// Returns the addresses of controllers, for people.
-fn listed(controllers: &[SocketAddr]) -> String {
+fn addresses_text(controllers: &[SocketAddr]) -> String {
     controllers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 

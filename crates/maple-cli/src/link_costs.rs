@@ -94,7 +94,7 @@ fn dpid(text: &str) -> anyhow::Result<Dpid> {
 mod tests {
     use super::*;
 
-    fn shown(writes: &[Write]) -> Vec<String> {
+    fn writes_text(writes: &[Write]) -> Vec<String> {
         let show = |write: &Write| match write {
             Write::CostName(name) => name.to_string(),
             Write::Cost { name, link, cost: Some(cost) } => format!("{name} {link:?} {cost}"),
@@ -110,14 +110,14 @@ mod tests {
         let switches = |a, b, cost| format!("w Switches({}, {}) {cost}", Dpid(a), Dpid(b));
         let port = format!("w Port({}:1) 5", Dpid(0xab));
         let costs = [switches(1, 2, 10), switches(2, 1, 10), switches(3, 4, 2), port];
-        assert_eq!(shown(&parse(text).unwrap()), [vec!["w".into()], costs.into()].concat());
+        assert_eq!(writes_text(&parse(text).unwrap()), [vec!["w".into()], costs.into()].concat());
     }
 
     #[test]
     fn a_port_may_be_a_reserved_one() {
         let text = r#"{"w": [{"switch": "3", "port": "LOCAL", "cost": 5}, {"switch": "3", "port": "7", "cost": 5}]}"#;
         let port = |port: &str| format!("w Port({}:{port}) 5", Dpid(3));
-        assert_eq!(shown(&parse(text).unwrap()), ["w".into(), port("LOCAL"), port("7")]);
+        assert_eq!(writes_text(&parse(text).unwrap()), ["w".into(), port("LOCAL"), port("7")]);
     }
 
     #[test]

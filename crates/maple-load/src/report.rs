@@ -131,7 +131,7 @@ impl Report {
     pub(crate) fn from_measured(options: &LoadOptions, measured: &Measured) -> Report {
         let seconds = measured.elapsed.as_secs_f64();
         let sum = |count: fn(&Tally) -> u64| measured.tallies.iter().map(count).sum::<u64>();
-        let a_second = |count: u64| count as f64 / seconds;
+        let per_second = |count: u64| count as f64 / seconds;
         let percent = |nanoseconds: u64| nanoseconds as f64 / 1e7 / seconds;
         let (others, flooding) = measured.tallies.split_at(measured.tallies.len() - options.flooding as usize);
         let answers = || others.iter().map(|tally| tally.answers);
@@ -157,19 +157,19 @@ impl Report {
             offered,
             burst,
             seconds,
-            packet_ins: a_second(sum(|tally| tally.sent)),
-            answers: a_second(sum(|tally| tally.answers)),
-            flow_mods: a_second(sum(|tally| tally.flow_mods)),
-            packet_outs: a_second(sum(|tally| tally.packet_outs)),
+            packet_ins: per_second(sum(|tally| tally.sent)),
+            answers: per_second(sum(|tally| tally.answers)),
+            flow_mods: per_second(sum(|tally| tally.flow_mods)),
+            packet_outs: per_second(sum(|tally| tally.packet_outs)),
             strange: sum(|tally| tally.strange),
             copies: sum(|tally| tally.copies),
             latency: Latency::from_histogram(&measured.latency),
             latency_before_flood: measured.calm.as_ref().map(Latency::from_histogram),
             flooding: options.flooding,
-            flood_answers: a_second(flooding.iter().map(|tally| tally.answers).sum()),
+            flood_answers: per_second(flooding.iter().map(|tally| tally.answers).sum()),
             curve: SHARES.map(|share| (share, measured.latency.quantile(share) as f64 / 1e3)).to_vec(),
-            slowest_switch: a_second(answers().min().unwrap_or(0)),
-            fastest_switch: a_second(answers().max().unwrap_or(0)),
+            slowest_switch: per_second(answers().min().unwrap_or(0)),
+            fastest_switch: per_second(answers().max().unwrap_or(0)),
             fairness: fairness(answers()),
             silent_switches: answers().filter(|answers| *answers == 0).count(),
             generator_cpu: percent(measured.cpu.ran),

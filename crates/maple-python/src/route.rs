@@ -422,7 +422,7 @@ pub fn hops(hops: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
 /// Sends the packet along all of these routes, over each hop once.
 #[pyfunction]
 pub fn multicast(routes: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
-    Ok(PyRoute::here(routes.py(), Route::multicast(listed(routes, "multicast()")?)))
+    Ok(PyRoute::here(routes.py(), Route::multicast(routes_in(routes, "multicast()")?)))
 }
 
 /// Returns one of several routes, the same one for packets that agree in these fields.
@@ -441,7 +441,7 @@ pub fn ecmp(py: Python<'_>, routes: &Bound<'_, PyAny>, by: &Bound<'_, PyAny>) ->
             "ecmp(by=…) needs at least one field: the same for all packets is not a choice",
         ));
     }
-    let routes = listed(routes, "ecmp()")?;
+    let routes = routes_in(routes, "ecmp()")?;
     let line = source::here(py);
     let read = |field, mask| current::packet().and_then(|packet| packet.read(field, mask, line.clone()));
     if current::packet().is_none() {
@@ -451,7 +451,7 @@ pub fn ecmp(py: Python<'_>, routes: &Bound<'_, PyAny>, by: &Bound<'_, PyAny>) ->
 }
 
 /// Returns the routes in an iterable.
-fn listed(routes: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<Route>> {
+fn routes_in(routes: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<Route>> {
     let mut all = Vec::new();
     for route in routes.try_iter()? {
         let route = route?;

@@ -67,8 +67,9 @@ pub fn table(verdicts: &[TargetResult]) -> TextTable {
 /// Returns the targets of Maple's rows. Targets of a single row apply to the row with the most leaves.
 pub fn judge_rows(rows: &[Row]) -> Vec<TargetResult> {
     let ours: Vec<&Row> = rows.iter().filter(|row| is_ours(&row.controller)).collect();
-    let most =
-        |row: &&&Row| !ours.iter().any(|other| named(other) == named(row) && other.middle.leaves > row.middle.leaves);
+    let most = |row: &&&Row| {
+        !ours.iter().any(|other| row_name(other) == row_name(row) && other.middle.leaves > row.middle.leaves)
+    };
     let mut verdicts: Vec<TargetResult> = ours.iter().filter(most).flat_map(|row| alone(row)).collect();
     let leaves = |row: &Row| row.middle.leaves as f64;
     verdicts.extend(against(&ours, "leaves", LEAVES, leaves, |row| (row.setting.line, row.setting.ports)));
@@ -85,13 +86,13 @@ fn is_python(name: &str) -> bool {
     name.split(' ').next().is_some_and(|file| file.ends_with(".py") || file.contains(".py:"))
 }
 
-fn named(row: &Row) -> String {
+fn row_name(row: &Row) -> String {
     format!("{}, line:{}, OpenFlow {}, {} ports", row.controller, row.setting.line, row.of, row.setting.ports)
 }
 
 /// Returns the targets of a single row.
 fn alone(row: &Row) -> Vec<TargetResult> {
-    let name = format!("{}, {} leaves", named(row), row.middle.leaves);
+    let name = format!("{}, {} leaves", row_name(row), row.middle.leaves);
     let mut verdicts = Vec::new();
     if let Some((_, rust, python)) = FLOWS.iter().find(|(line, ..)| *line == row.setting.line) {
         let target = if is_python(&row.controller) { *python } else { *rust };

@@ -56,7 +56,7 @@ pub struct MissesArgs {
 
 /// The results for one length of flows. The fields are the keys in JSON, in this order.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Measured {
+pub struct MissesResult {
     /// Packets of a flow: F.
     pub packets_per_flow: u32,
     /// The total number of packets.
@@ -91,7 +91,7 @@ pub(crate) fn main(args: &MissesArgs) -> Result<(), BenchError> {
     args.output.print(&results, || with_note(&table(&results), note), || vec![chart(&results)])
 }
 
-fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Result<Measured, BenchError> {
+fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Result<MissesResult, BenchError> {
     let play_policy = |name: &str, policy: Arc<dyn Policy>| {
         progress.set_message(format!("{packets_per_flow} packets a flow, {name}"));
         let played = play(args, packets_per_flow, policy);
@@ -101,7 +101,7 @@ fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Res
     let (packets, maple, maple_rules) = play_policy("mt-route", Arc::new(mt_route))?;
     let (_, exact, exact_rules) = play_policy("exact match", Arc::new(exact_match))?;
     let percent = |misses: u64| 100.0 * misses as f64 / packets as f64;
-    Ok(Measured {
+    Ok(MissesResult {
         packets_per_flow,
         packets,
         maple_percent: percent(maple),
@@ -203,7 +203,7 @@ fn exact_match(pkt: &PacketHandle, net: &Net) -> Route {
     mt_route(pkt, net)
 }
 
-fn table(results: &[Measured]) -> TextTable {
+fn table(results: &[MissesResult]) -> TextTable {
     let mut table = TextTable::new([
         "packets a flow",
         "packets",
@@ -231,8 +231,8 @@ fn table(results: &[Measured]) -> TextTable {
     table
 }
 
-fn chart(results: &[Measured]) -> Chart {
-    let line = |name: &str, value: fn(&Measured) -> f64| Series {
+fn chart(results: &[MissesResult]) -> Chart {
+    let line = |name: &str, value: fn(&MissesResult) -> f64| Series {
         name: name.into(),
         points: results.iter().map(|m| (f64::from(m.packets_per_flow), value(m))).collect(),
     };

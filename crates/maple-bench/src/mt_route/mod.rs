@@ -63,7 +63,7 @@ pub enum Compiler {
 /// The results of a run. The fields are the keys in JSON, in this order. Rates are those of the fastest pass, unless
 /// they are called medians.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Measured {
+pub struct MtRouteResult {
     /// The compiler's name.
     pub compiler: &'static str,
     /// Rules after the traffic.
@@ -148,7 +148,7 @@ pub(crate) fn main(args: &MtRouteArgs) -> Result<(), BenchError> {
         }
     }
     drop(progress);
-    let results: Vec<Measured> = played.iter().map(Played::measured).collect();
+    let results: Vec<MtRouteResult> = played.iter().map(Played::measured).collect();
     let note = "rates are per second, in the fastest pass (--json has the medians); us are microseconds of f and of an augment after it";
     args.output.print(&results, || with_note(&table(&results), note), || vec![chart(&results)])
 }
@@ -194,7 +194,7 @@ struct Play<'a> {
 }
 
 /// The result of a miss.
-struct Learned {
+struct LearningOutcome {
     route: Route,
     outcome: Augmented,
     changes: Vec<Change>,
@@ -222,7 +222,7 @@ impl<'a> Play<'a> {
         }
         let leaf = LeafId(self.misses.len() as u64);
         let mut times = Augments::default();
-        let Learned { route, outcome, changes } = times.learn(&mut self.table, self.centre, header, leaf);
+        let LearningOutcome { route, outcome, changes } = times.learn(&mut self.table, self.centre, header, leaf);
         if outcome != Augmented::Added {
             return Err(BenchError::WrongResult(format!(
                 "{header:?}: the tree has the trace, but the switch has no rule"
@@ -289,7 +289,13 @@ fn played<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple])
 
 impl Augments {
     /// Decides for a new header, as the controller.
-    fn learn(&mut self, table: &mut RuleTable, centre: &DataCentre, header: &FiveTuple, leaf: LeafId) -> Learned {
+    fn learn(
+        &mut self,
+        table: &mut RuleTable,
+        centre: &DataCentre,
+        header: &FiveTuple,
+        leaf: LeafId,
+    ) -> LearningOutcome {
         let begin = Instant::now();
         let mut run = table.begin_replay();
         let route = centre.decide(|field, mask| run.read_there(header, field, mask));
@@ -299,7 +305,7 @@ impl Augments {
         let changes = table.take_changes();
         self.in_augment += ran.elapsed();
         self.in_f += ran - begin;
-        Learned { route, outcome, changes }
+        LearningOutcome { route, outcome, changes }
     }
 }
 
@@ -370,7 +376,7 @@ fn action(port: Option<Port>) -> LeafAction {
     LeafAction::Apply(port.map(output).into_iter().collect())
 }
 
-fn table(results: &[Measured]) -> TextTable {
+fn table(results: &[MtRouteResult]) -> TextTable {
     let heads = [
         "compiler",
         "rules",
@@ -396,8 +402,8 @@ fn table(results: &[Measured]) -> TextTable {
     table
 }
 
-fn chart(results: &[Measured]) -> Chart {
-    let line = |m: &Measured| {
+fn chart(results: &[MtRouteResult]) -> Chart {
+    let line = |m: &MtRouteResult| {
         let rates = [m.augments_per_s, m.lookups_per_s, m.host_invalidations_per_s, m.port_invalidations_per_s];
         let points = rates.iter().enumerate().map(|(i, rate)| ((i + 1) as f64, *rate)).collect();
         Series { name: m.compiler.into(), points }

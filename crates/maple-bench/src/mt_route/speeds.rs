@@ -8,7 +8,7 @@ use maple_core::{LeafId, RuleTable};
 use maple_sim::oracles::Strategy;
 
 use super::data_centre::DataCentre;
-use super::{Measured, played};
+use super::{MtRouteResult, played};
 use crate::error::BenchError;
 use crate::headers::FiveTuple;
 use crate::passes::{Augments, Passes, Spent, timed};
@@ -21,7 +21,7 @@ pub(super) struct Played<'a> {
     centre: &'a DataCentre,
     traffic: &'a [FiveTuple],
     /// The results except for the speeds.
-    pub(super) measured: Measured,
+    pub(super) measured: MtRouteResult,
     misses: Vec<FiveTuple>,
     of_hosts: Vec<Vec<LeafId>>,
     of_ports: Vec<Vec<LeafId>>,
@@ -64,7 +64,7 @@ impl<'a> Played<'a> {
         if wrong > 0 {
             return Err(BenchError::WrongResult(format!("{name}: {wrong} answers were wrong")));
         }
-        let measured = Measured {
+        let measured = MtRouteResult {
             compiler: name,
             rules,
             levels,
@@ -74,7 +74,7 @@ impl<'a> Played<'a> {
             hosts: of_hosts.len(),
             ports: of_ports.len(),
             wrong,
-            ..Measured::default()
+            ..MtRouteResult::default()
         };
         let (misses, spent, speeds) = (play.misses, Spent::default(), Speeds::default());
         Ok(Played { strategy, centre, traffic, measured, misses, of_hosts, of_ports, spent, speeds })
@@ -112,13 +112,13 @@ impl<'a> Played<'a> {
     }
 
     /// Returns the results with the speeds.
-    pub(super) fn measured(&self) -> Measured {
+    pub(super) fn measured(&self) -> MtRouteResult {
         let Speeds { augments, lookups, of_hosts, of_ports } = &self.speeds;
         let Augments { in_f, in_augment } = augments.fastest();
         let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / self.misses.len().max(1) as f64;
         let (augments, lookups) = (augments.per_second(self.misses.len()), lookups.per_second(self.traffic.len()));
         let (hosts, ports) = (of_hosts.per_second(self.of_hosts.len()), of_ports.per_second(self.of_ports.len()));
-        Measured {
+        MtRouteResult {
             augments_per_s: augments.fastest,
             lookups_per_s: lookups.fastest,
             host_invalidations_per_s: hosts.fastest,

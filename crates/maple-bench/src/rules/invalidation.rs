@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_core::{Change, LeafId, RuleTable};
 use maple_wire::{Constraint, Field};
 
-use super::play::{Expected, Learned};
+use super::play::{Expected, LearnedTrace};
 
 /// Returns the addresses of a trace, in ascending order.
 pub(super) fn hosts(trace: &[Expected]) -> Vec<u32> {
@@ -13,9 +13,9 @@ pub(super) fn hosts(trace: &[Expected]) -> Vec<u32> {
 }
 
 /// Returns the leaves of each port that routes use.
-pub(super) fn ports(learned: &[Learned]) -> Vec<Vec<LeafId>> {
+pub(super) fn ports(learned: &[LearnedTrace]) -> Vec<Vec<LeafId>> {
     let mut by_port: BTreeMap<Option<usize>, Vec<LeafId>> = BTreeMap::new();
-    for Learned { leaf, filter, .. } in learned {
+    for LearnedTrace { leaf, filter, .. } in learned {
         by_port.entry(*filter).or_default().push(*leaf);
     }
     Vec::from_iter(by_port.into_values())

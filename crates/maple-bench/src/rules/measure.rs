@@ -7,8 +7,8 @@ use maple_heap::bytes_kept;
 use maple_sim::oracles::Strategy;
 
 use super::invalidation::{hosts, invalidate_host, ports, withdraw};
-use super::measured::Measured;
-use super::play::{Counts, Expected, Learned, Play};
+use super::measured::RulesResult;
+use super::play::{Counts, Expected, LearnedTrace, Play};
 use super::policy::FilterPolicy;
 use super::speeds::grown;
 use crate::error::BenchError;
@@ -26,9 +26,9 @@ pub(super) struct Task<'a> {
 /// The measurement.
 pub(super) struct Measurement {
     /// The results except for the speeds.
-    pub(super) measured: Measured,
+    pub(super) measured: RulesResult,
     /// The traces that the controller learned.
-    pub(super) learned: Vec<Learned>,
+    pub(super) learned: Vec<LearnedTrace>,
     /// The growth of the table: the numbers of rules and of flow-mods after each header.
     pub(super) growth: Vec<(usize, usize)>,
     pub(super) first_wrong: Option<String>,
@@ -59,7 +59,7 @@ impl Task<'_> {
         let ports = self.invalidations(table, &learned, &ports(&learned), |table, leaves| withdraw(table, leaves))?;
         progress.set_message(format!("{name}: the second trace"));
         let misses_then = self.then.map(|then| self.play_on(&mut play, policy, then)).transpose()?;
-        let measured = Measured {
+        let measured = RulesResult {
             filters: self.set.filters.len(),
             matched: self.trace.iter().filter_map(|(_, filter)| *filter).collect::<BTreeSet<_>>().len(),
             rules,
@@ -72,7 +72,7 @@ impl Task<'_> {
             bytes_per_trace: bytes.map(|bytes| bytes as f64 / learned.len().max(1) as f64),
             headers: self.trace.len(),
             wrong: play.counts.wrong + hosts.wrong + ports.wrong,
-            ..Measured::default()
+            ..RulesResult::default()
         };
         let first_wrong = play.counts.first_wrong.or(hosts.first_wrong).or(ports.first_wrong);
         Ok(Measurement { measured, learned, growth, first_wrong, unanswered })
@@ -96,7 +96,7 @@ impl Task<'_> {
     fn invalidations<T>(
         &self,
         table: RuleTable,
-        learned: &[Learned],
+        learned: &[LearnedTrace],
         all: &[T],
         invalidate: impl Fn(&mut RuleTable, &T) -> Vec<Change>,
     ) -> Result<Counts, BenchError> {

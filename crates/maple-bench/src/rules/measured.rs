@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The results of a filter set under one compiler. The fields are the keys in JSON, in this order. Rates are those of
 /// the fastest pass, unless they are called medians.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Measured {
+pub struct RulesResult {
     /// Filters of the set.
     pub filters: usize,
     /// Distinct filters that are the first match of a header of the trace.

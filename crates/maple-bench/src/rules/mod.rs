@@ -30,7 +30,7 @@ mod output;
 mod speeds;
 
 use measure::{Measurement, Task};
-use measured::Measured;
+use measured::RulesResult;
 use play::{Expected, expected};
 use policy::{FilterPolicy, Language, Ranges};
 use published::PUBLISHED;
@@ -120,7 +120,7 @@ pub struct Finding {
     /// The compiler.
     pub compiler: Compiler,
     /// The results.
-    pub measured: Measured,
+    pub measured: RulesResult,
     /// The first wrong answer, if there is one.
     pub first_wrong: Option<String>,
     /// Headers for which the controller has a leaf, but the switch has no rule.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::measured::Measured;
+use super::measured::RulesResult;
 use super::published::{Published, published};
 use super::{Compiler, Finding};
 use crate::report::{Chart, PlotError, Series, TextTable};
@@ -13,7 +13,7 @@ pub(super) fn json(findings: &[Finding], nested: bool) -> String {
     let text = match findings {
         [one] if !nested => serde_json::to_string_pretty(&one.measured),
         _ => {
-            let mut sets: BTreeMap<&str, BTreeMap<&str, &Measured>> = BTreeMap::new();
+            let mut sets: BTreeMap<&str, BTreeMap<&str, &RulesResult>> = BTreeMap::new();
             for finding in findings {
                 sets.entry(&finding.set).or_default().insert(finding.compiler.name(), &finding.measured);
             }
@@ -36,8 +36,8 @@ pub(super) fn text(findings: &[Finding]) -> String {
     }
 }
 
-const REMARK: &str = "published: SIGCOMM 2013, on sets of the same names that are not these, by the machine of then
-speeds are those of the fastest pass; --json has the medians besides";
+const REMARK: &str = "published: SIGCOMM 2013, on other sets of the same names and a 2013 machine
+speeds are those of the fastest pass; --json also has the medians";
 
 /// Writes plots, and returns their paths.
 pub(super) fn plot(findings: &[Finding], folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
@@ -47,12 +47,12 @@ pub(super) fn plot(findings: &[Finding], folder: &Path) -> Result<Vec<PathBuf>, 
             paths.push(compared(findings, title, unit, *log, *value).write(folder)?);
         }
     } else {
-        paths.push(grown(findings).write(folder)?);
+        paths.push(growth_chart(findings).write(folder)?);
     }
     Ok(paths)
 }
 
-type Value = fn(&Measured) -> f64;
+type Value = fn(&RulesResult) -> f64;
 
 /// The plots by set: title, unit, whether the axis is logarithmic, value.
 const COMPARED: &[(&str, &str, bool, Value)] = &[
@@ -79,7 +79,7 @@ fn compared(findings: &[Finding], title: &str, unit: &str, log_y: bool, value: V
     Chart { title, x, y, log_x: false, log_y, labels, series }
 }
 
-fn grown(findings: &[Finding]) -> Chart {
+fn growth_chart(findings: &[Finding]) -> Chart {
     let series_of = |finding: &Finding, what: &str, value: fn(&(usize, usize)) -> usize| {
         let growth = finding.growth.iter().enumerate();
         let points = growth.map(|(header, sizes)| (header as f64 + 1.0, value(sizes) as f64)).collect();
@@ -137,7 +137,7 @@ fn single(finding: &Finding) -> String {
 }
 
 /// A column of a table: its head, our result, and the paper's.
-type Column = (&'static str, fn(&Measured) -> String, fn(&Published) -> String);
+type Column = (&'static str, fn(&RulesResult) -> String, fn(&Published) -> String);
 
 const UNPUBLISHED: fn(&Published) -> String = |_| String::new();
 
@@ -188,7 +188,7 @@ fn published_after(findings: &[Finding], at: usize) -> Option<&'static Published
 }
 
 /// Returns the number of rules for each filter of the set.
-fn compactness(m: &Measured) -> f64 {
+fn compactness(m: &RulesResult) -> f64 {
     m.rules as f64 / m.filters as f64
 }
 

@@ -11,7 +11,7 @@ use super::policy::FilterPolicy;
 use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::headers::FiveTuple;
-use crate::switch::{RuleList, Treated};
+use crate::switch::{RuleList, Verdict};
 
 /// A header and its first matching filter, by linear search.
 pub(crate) type Expected = (FiveTuple, Option<usize>);
@@ -20,13 +20,13 @@ pub(crate) type Expected = (FiveTuple, Option<usize>);
 pub(super) struct Play {
     pub(super) table: RuleTable,
     pub(super) switch: RuleList,
-    pub(super) learned: Vec<Learned>,
+    pub(super) learned: Vec<LearnedTrace>,
     pub(super) counts: Counts,
 }
 
 /// A trace that was added.
 #[derive(Clone)]
-pub(super) struct Learned {
+pub(super) struct LearnedTrace {
     pub(super) leaf: LeafId,
     pub(super) header: FiveTuple,
     pub(super) filter: Option<usize>,
@@ -54,7 +54,7 @@ impl Play {
     pub(super) fn header(&mut self, policy: &mut dyn FilterPolicy, expected: &Expected) -> Result<(), BenchError> {
         let (header, wanted) = expected;
         let verdict = self.switch.treat(header).map_err(BenchError::WrongResult)?;
-        if verdict != Treated::Controller {
+        if verdict != Verdict::Controller {
             self.judge(header, verdict, *wanted);
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Play {
         let mut unknown = 0;
         for (header, wanted) in headers {
             match self.switch.treat(header).map_err(BenchError::WrongResult)? {
-                Treated::Controller => unknown += 1,
+                Verdict::Controller => unknown += 1,
                 verdict => self.judge(header, verdict, *wanted),
             }
             if let Some(leaf) = self.table.tree().search(header) {
@@ -116,7 +116,7 @@ impl Play {
             return Err(BenchError::WrongResult(format!("{header:?}: {what}: {outcome:?}")));
         }
         self.judge(header, verdict_of(filter), wanted);
-        self.learned.push(Learned { leaf, header: *header, filter });
+        self.learned.push(LearnedTrace { leaf, header: *header, filter });
         self.change(&changes)
     }
 
@@ -127,7 +127,7 @@ impl Play {
         changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::WrongResult)
     }
 
-    fn judge(&mut self, header: &FiveTuple, verdict: Treated, wanted: Option<usize>) {
+    fn judge(&mut self, header: &FiveTuple, verdict: Verdict, wanted: Option<usize>) {
         if verdict != verdict_of(wanted) {
             self.counts.wrong += 1;
             self.counts
@@ -152,13 +152,13 @@ pub(crate) fn table(strategy: Strategy) -> RuleTable {
 /// Returns the actions for f's decision: each filter has its own port.
 pub(crate) fn action(filter: Option<usize>) -> LeafAction {
     match verdict_of(filter) {
-        Treated::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
-        Treated::Drop | Treated::Controller => LeafAction::Apply(Vec::new()),
+        Verdict::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
+        Verdict::Drop | Verdict::Controller => LeafAction::Apply(Vec::new()),
     }
 }
 
-fn verdict_of(filter: Option<usize>) -> Treated {
-    filter.map_or(Treated::Drop, |filter| Treated::Output(filter as u32 + 1))
+fn verdict_of(filter: Option<usize>) -> Verdict {
+    filter.map_or(Verdict::Drop, |filter| Verdict::Output(filter as u32 + 1))
 }
 
 /// Returns the number of rules that are deleted at one priority and added at another.

@@ -7,8 +7,8 @@ use maple_core::{LeafId, RuleTable};
 use maple_sim::oracles::Strategy;
 
 use super::invalidation::{hosts, invalidate_host, ports, withdraw};
-use super::measured::Measured;
-use super::play::{Expected, Learned, action, table};
+use super::measured::RulesResult;
+use super::play::{Expected, LearnedTrace, action, table};
 use super::policy::FilterPolicy;
 use crate::error::BenchError;
 use crate::passes::{Augments, Passes, Spent, timed};
@@ -20,7 +20,7 @@ const WALKS: usize = 100;
 pub(super) struct Speeds<'a> {
     strategy: Strategy,
     trace: &'a [Expected],
-    learned: Vec<Learned>,
+    learned: Vec<LearnedTrace>,
     hosts: Vec<u32>,
     ports: Vec<Vec<LeafId>>,
     spent: Spent,
@@ -33,7 +33,7 @@ pub(super) struct Speeds<'a> {
 
 impl<'a> Speeds<'a> {
     /// Starts without times, for a table that learned these traces.
-    pub(super) fn new(strategy: Strategy, trace: &'a [Expected], learned: Vec<Learned>) -> Speeds<'a> {
+    pub(super) fn new(strategy: Strategy, trace: &'a [Expected], learned: Vec<LearnedTrace>) -> Speeds<'a> {
         Speeds {
             strategy,
             trace,
@@ -51,8 +51,9 @@ impl<'a> Speeds<'a> {
 
     /// Makes passes until the budget is spent. Before that, times runs of f alone and look-ups.
     pub(super) fn passes_until(&mut self, budget: Duration, policy: &mut dyn FilterPolicy) -> Result<(), BenchError> {
-        let mut alone =
-            |Learned { header, .. }: &Learned| policy.run_alone(black_box(header)).map(|found| _ = black_box(found));
+        let mut alone = |LearnedTrace { header, .. }: &LearnedTrace| {
+            policy.run_alone(black_box(header)).map(|found| _ = black_box(found))
+        };
         let (ran, took) = timed(|| self.learned.iter().try_for_each(&mut alone));
         ran.map_err(BenchError::Policy)?;
         self.f_alone.push(took);
@@ -90,14 +91,14 @@ impl<'a> Speeds<'a> {
     }
 
     /// Adds the speeds to the results.
-    pub(super) fn write_into(&self, measured: &mut Measured) {
+    pub(super) fn write_into(&self, measured: &mut RulesResult) {
         let augments = self.augments.per_second(self.learned.len());
         let lookups = self.lookups.per_second(self.trace.len());
         let hosts = self.of_hosts.per_second(self.hosts.len());
         let ports = self.of_ports.per_second(self.ports.len());
         let Augments { in_f, in_augment } = self.augments.fastest();
         let per_augment = |time: Duration| time.as_secs_f64() * 1e6 / self.learned.len().max(1) as f64;
-        *measured = Measured {
+        *measured = RulesResult {
             augments_per_s: augments.fastest,
             lookups_per_s: lookups.fastest,
             host_invalidations_per_s: hosts.fastest,
@@ -118,10 +119,10 @@ impl<'a> Speeds<'a> {
 pub(super) fn grown(
     strategy: Strategy,
     policy: &mut dyn FilterPolicy,
-    learned: &[Learned],
+    learned: &[LearnedTrace],
 ) -> Result<(RuleTable, Augments), BenchError> {
     let (mut table, mut augments) = (table(strategy), Augments::default());
-    for Learned { leaf, header, .. } in learned {
+    for LearnedTrace { leaf, header, .. } in learned {
         let begin = Instant::now();
         let mut run = table.begin_replay();
         let filter = policy.run(header, &mut run).map_err(BenchError::Policy)?;

@@ -69,7 +69,7 @@ impl Point {
 
 /// One controller's points, in the order of the sweep.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct ControllerPoints {
     name: String,
     points: Vec<Point>,
 }
@@ -80,13 +80,13 @@ pub struct Results {
     of: String,
     /// The load of the switches, as text.
     packets: String,
-    controllers: Vec<Measured>,
+    controllers: Vec<ControllerPoints>,
 }
 
 impl Results {
     /// Creates empty results of these controllers.
     pub fn new(names: Vec<String>, of: String, packets: String) -> Results {
-        let controllers = names.into_iter().map(|name| Measured { name, points: Vec::new() }).collect();
+        let controllers = names.into_iter().map(|name| ControllerPoints { name, points: Vec::new() }).collect();
         Results { of, packets, controllers }
     }
 
@@ -148,7 +148,7 @@ impl Results {
         format!("OpenFlow {}, {}\n{table}{doubts}", self.of, self.packets).trim_end().to_owned()
     }
 
-    fn row(&self, at: usize, measured: &Measured, point: &Point) -> Vec<String> {
+    fn row(&self, at: usize, measured: &ControllerPoints, point: &Point) -> Vec<String> {
         let ours = self.controllers[0].points.get(at).map_or(0.0, |point| point.answers);
         vec![
             measured.name.clone(),

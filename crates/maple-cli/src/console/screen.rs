@@ -114,7 +114,7 @@ impl Screen {
                 let (start, words) = complete(&before);
                 let is_known = state.editor.complete(start, &words);
                 let erased = state.editor.erased();
-                let shown = if is_known && words.len() > 1 { listed(&words) } else { String::new() };
+                let shown = if is_known && words.len() > 1 { join_words(&words) } else { String::new() };
                 state.draw(erased + &shown)?;
                 Ok(KeyEffect::Edited)
             }
@@ -182,7 +182,7 @@ impl Drop for Screen {
 }
 
 /// Lists words in a line, the first ones if there are many.
-fn listed(words: &[String]) -> String {
+fn join_words(words: &[String]) -> String {
     let more = match words.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!("  and {more} more"),

@@ -253,8 +253,9 @@ impl Checker {
             self.verdicts.unchecked += count as u64;
             return true;
         }
-        let keeps_way = || states.iter().any(|state| self.resolved(state, kind).is_some_and(|route| route.keeps_way));
-        if !wrong && (watched.excused || keeps_way()) {
+        let must_follow_hops =
+            || states.iter().any(|state| self.resolved(state, kind).is_some_and(|route| route.must_follow_hops));
+        if !wrong && (watched.excused || must_follow_hops()) {
             self.verdicts.excused += count as u64;
             return true;
         }

@@ -118,7 +118,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Tables(_) => names.in_text(&items(answer).map(tables).collect::<String>()),
         Show::Labels(_) => names.in_text(&items(answer).map(labels).collect::<String>()),
         Show::Tree(_) => items(answer).map(|one| tree(one, names)).collect(),
-        Show::Names => [("switches", "switch"), ("hosts", "mac")].map(|(kind, id)| named(&answer[kind], id)).concat(),
+        Show::Names => [("switches", "switch"), ("hosts", "mac")].map(|(kind, id)| name_of(&answer[kind], id)).concat(),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
         Show::Hosts => items(answer).map(|one| host(one, names)).collect(),
         Show::Groups => each(group),
@@ -239,7 +239,7 @@ pub fn with_name(names: &Names, id: &Value) -> String {
 }
 
 /// Writes names with their ids, a line each.
-fn named(all: &Value, id: &str) -> String {
+fn name_of(all: &Value, id: &str) -> String {
     items(all).map(|one| format!("{} is {}\n", plain(&one["name"]), plain(&one[id]))).collect()
 }
 

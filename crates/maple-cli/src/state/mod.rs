@@ -112,7 +112,7 @@ pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         }
         StateCommand::List { who } => {
             let items = ask(controller, &Request::State(StateRequest::List)).map_err(hint)?;
-            print_text(&listed(&items, who))?;
+            print_text(&rows_text(&items, who))?;
             return Ok(0);
         }
         StateCommand::Watch(place) => {
@@ -167,7 +167,7 @@ pub fn print_schema() -> anyhow::Result<u8> {
 }
 
 /// Writes a line for each table and each variable.
-fn listed(items: &Value, who: bool) -> String {
+fn rows_text(items: &Value, who: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("any").to_owned();
     let line = |item: &Value| {
         let kept = if item["kept"] == true { ", kept over a restart" } else { "" };
@@ -214,7 +214,7 @@ mod tests {
         let text = "table blocked: Mac -> bool, 2 keys, kept over a restart\n\
                     table seen: any -> any, 0 keys\n\
                     variable mode: str\n";
-        assert_eq!(listed(&items, false), text);
+        assert_eq!(rows_text(&items, false), text);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         let rows = json!([{ "key": "a", "value": 1, "written": by }, { "key": "b", "value": 2, "written": null }]);
         assert_eq!(with_writers(&rows), format!("\"a\" 1  {said}\n\"b\" 2  written by an unknown writer\n"));
         let items = json!([{ "var": "mode", "value": "str", "kept": false, "written": by }]);
-        assert_eq!(listed(&items, true), format!("variable mode: str, {said}\n"));
+        assert_eq!(rows_text(&items, true), format!("variable mode: str, {said}\n"));
     }
 
     #[test]

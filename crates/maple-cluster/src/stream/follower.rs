@@ -126,17 +126,17 @@ impl StreamFollower {
         if from > to || to > latest || to < latest && from == to {
             return Err(StreamError::Order);
         }
-        let goes_on = |copy: &Option<StreamCopy>| {
+        let is_continued = |copy: &Option<StreamCopy>| {
             copy.as_ref().is_some_and(|copy| (copy.position.life, copy.position.change) == (life, from))
         };
-        let is_whole = !goes_on(&self.partial) && goes_on(&self.whole);
+        let is_whole = !is_continued(&self.partial) && is_continued(&self.whole);
         if is_whole {
             // It is further than what was begun since.
             self.partial = None;
         } else if from == 0 {
             let position = StreamPosition { life, began: latest, change: 0 };
             self.partial = Some(StreamCopy { position, ..StreamCopy::default() });
-        } else if !goes_on(&self.partial) {
+        } else if !is_continued(&self.partial) {
             return Err(StreamError::Gap);
         }
         let copy = if is_whole { &mut self.whole } else { &mut self.partial };

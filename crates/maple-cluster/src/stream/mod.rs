@@ -13,14 +13,13 @@
 //!
 //! Every change of a row has a number. The source keeps of each row the latest change only, also if that is a deletion.
 //! A standby says up to which change it has everything, and gets the next rows in the order of their changes
-//! ([`StreamedPart`]), as many as fit into a part. So there is no queue for a standby: one that is slow, or was away,
-//! gets of each row what it is by then, and nothing that is over. To copy everything is the same as to go on from
-//! change 0.
+//! ([`StreamedPart`]), as many as fit into a part. So there is no queue for a standby: a slow or
+//! returning one gets the current value of each row and no outdated ones. A full copy is a stream from change 0.
 //!
 //! # Why it is correct
 //!
-//! A standby at change *n* has each row whose latest change is at most *n* as it is. Of a row that has changed since,
-//! it has an earlier value or none, until that change comes. A copy is *whole* as soon as the standby has had all
+//! A standby at change *n* has the current value of every row whose latest change is at most *n*. For a row that has
+//! changed since, it has an older value or none, until that change comes. A copy is *whole* as soon as the standby has had all
 //! changes that there were, once; until then an earlier whole copy stays, perhaps of another master.
 //!
 //! Numbers are those of one life of a source. A source that does not know a standby's position (it is of another life,

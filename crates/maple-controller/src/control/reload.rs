@@ -112,7 +112,7 @@ pub struct Reloaded {
 pub enum ReloadError {
     /// The new policy failed on too many packets.
     #[error("the policy stays as it was: the new one fails on {} of {} packets that the network has decided about{}",
-        .0.failed, .0.leaves, listed(&.0.errors))]
+        .0.failed, .0.leaves, errors_text(&.0.errors))]
     Failed(Trial),
     /// A shard did not answer in time.
     #[error("the policy stays as it was, and the new one was not tried on all packets: {0}")]
@@ -125,7 +125,7 @@ pub enum ReloadError {
     Unread(Dpid),
 }
 
-fn listed(errors: &BTreeMap<Arc<str>, usize>) -> String {
+fn errors_text(errors: &BTreeMap<Arc<str>, usize>) -> String {
     errors.iter().map(|(error, leaves)| format!("\n{}: {error}", counted(leaves, "time"))).collect()
 }
 

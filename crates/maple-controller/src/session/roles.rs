@@ -7,8 +7,8 @@
 //!
 //! A connection begins with a role that no switch refuses anything (equal), so the request to be slave comes before
 //! anything else. A session that is not master is a *standby*: its owner does not know the switch as up, so nobody
-//! decides anything for it, and what the switch says is not read. What it said as long as somebody else was master may
-//! have changed. So a session that becomes master asks for everything anew, the features included, as on a new
+//! decides anything for it, and what the switch says is not read. State read while another controller was master may
+//! be out of date. So a session that becomes master reads everything again, the features included, as on a new
 //! connection; only the datapath id stays claimed. When it is not master any more it says so first
 //! ([`RoleNews::Lost`]), and forgets all open requests: their answers mean nothing to the next mastery.
 //!

@@ -36,7 +36,7 @@ pub(super) const MAX_REST: Duration = Duration::from_millis(30);
 const REST_BY_ANSWER: u32 = 8;
 /// The approximate number of rules in a piece, if [`SAMPLED`] pieces of this size suffice. Chosen: a switch is busy
 /// with one for less than a millisecond, and each piece costs a message.
-const RULES_A_PIECE: u64 = 128;
+const RULES_PER_PIECE: u64 = 128;
 /// The number of values of the lowest bits, one of which is the sample's, and the maximum number of pieces. Chosen: the
 /// essay above says what more pieces cost a switch.
 const SAMPLED: u64 = 64;
@@ -106,7 +106,7 @@ impl RulePieces {
             return Next::Part;
         }
         if let Some(sampled) = self.sampled.take() {
-            let pieces = (sampled as u64 * SAMPLED / RULES_A_PIECE).next_power_of_two().min(SAMPLED);
+            let pieces = (sampled as u64 * SAMPLED / RULES_PER_PIECE).next_power_of_two().min(SAMPLED);
             (self.mask, self.value) = (if self.ignores_cookies { 0 } else { pieces - 1 }, 0);
             return Next::Piece;
         }

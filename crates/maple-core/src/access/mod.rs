@@ -180,7 +180,7 @@ impl AccessList {
         for AccessEntry { cond, groups: named, switch, rule } in entries {
             assert!((rule as usize) < rules.len(), "an entry names rule {rule}, which is not there");
             let named = groups.of_entry(&named);
-            let conds = if named.is_empty() { CondList::stated(&cond) } else { vec![cond] };
+            let conds = if named.is_empty() { CondList::with_prerequisites(&cond) } else { vec![cond] };
             let new = |cond| StatedEntry { cond: Arc::new(cond), groups: named.clone(), switch, rule };
             stated.extend(conds.into_iter().map(new));
         }
@@ -250,7 +250,7 @@ impl AccessList {
                 conds.push(Arc::clone(&entry.cond));
             } else {
                 let left = self.groups.left_of(&entry.cond, &entry.groups, known);
-                conds.extend(left.iter().flat_map(CondList::stated).map(Arc::new));
+                conds.extend(left.iter().flat_map(CondList::with_prerequisites).map(Arc::new));
             }
             rule_of.resize(conds.len(), entry.rule);
         }

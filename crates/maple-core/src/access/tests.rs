@@ -68,7 +68,7 @@ fn first(entries: &[AccessEntry], packet: &Packet<'_>, switch: Dpid) -> usize {
     let is_in = |group: &AccessGroup| packet.value(group.field).is_some_and(|value| group.addresses.contains(&value));
     let fits = |entry: &AccessEntry| {
         let is_there = entry.switch.is_none_or(|there| there == switch);
-        let conds = CondList::stated(&entry.cond);
+        let conds = CondList::with_prerequisites(&entry.cond);
         is_there && conds.iter().any(|cond| cond.holds(packet)) && entry.groups.iter().all(is_in)
     };
     entries.iter().position(fits).unwrap_or(entries.len())

@@ -183,7 +183,7 @@ fn route_text(route: &Resolved) -> String {
             .treatment
             .rewrites
             .iter()
-            .map(|(field, value)| format!(" set {field}={}", crate::trace::text(*field, *value)))
+            .map(|(field, value)| format!(" set {field}={}", crate::trace::field_value_text(*field, *value)))
             .collect();
         let queue = hops.treatment.queue.map(|queue| format!(" queue {queue}")).unwrap_or_default();
         format!("{:x}:{}{}{queue}", dpid.0, ports.join(","), set.concat())

@@ -23,7 +23,7 @@
 //!
 //! # Bounds
 //!
-//! A shard has at most [`MAX_WATCHES`] watches. A watch that has got [`COPIES_A_SECOND`] copies within a second gets no
+//! A shard has at most [`MAX_WATCHES`] watches. A watch that has got [`MAX_COPIES_PER_SECOND`] copies within a second gets no
 //! more in that second: its rule is deleted until the next one. Copies that are under way then still arrive, but are
 //! not passed on.
 //!
@@ -54,11 +54,11 @@ use crate::ids::Time;
 use crate::update::entry_key;
 
 /// The maximum number of watches of a shard. Cookies and priorities have 32 numbers for them. Chosen: each watch costs
-/// a rule and up to [`COPIES_A_SECOND`] packet-ins a second, which must not crowd out new flows.
+/// a rule and up to [`MAX_COPIES_PER_SECOND`] packet-ins a second, which must not crowd out new flows.
 pub const MAX_WATCHES: usize = 8;
 /// The maximum number of copies of a watch in a second. Chosen: more than a person can read, and a small part of what a
 /// switch sends to its controller.
-pub const COPIES_A_SECOND: u32 = 20;
+pub const MAX_COPIES_PER_SECOND: u32 = 20;
 /// The hard timeout of a temporary rule, in seconds. It must exceed [`ALIVE`], and twice the time between two checks,
 /// since the rule is sent again after half of it. Chosen: a rule that a controller left behind copies packets no longer
 /// than that.
@@ -198,7 +198,7 @@ impl LiveWatches {
         watch.begin_second(now);
         let renewal = Duration::from_secs(u64::from(TIMEOUT) / 2);
         let is_fresh = watch.sent.is_some_and(|sent| now < sent.at + renewal);
-        if watch.copies < COPIES_A_SECOND && !is_fresh {
+        if watch.copies < MAX_COPIES_PER_SECOND && !is_fresh {
             match self.rule(fabric, number) {
                 Ok(matching) => self.send_rule(fabric, number, matching),
                 Err(obstacle) => {
@@ -330,10 +330,10 @@ impl LiveWatches {
         watch.begin_second(now);
         watch.copies += 1;
         let (copies, token) = (watch.copies, watch.token);
-        if copies <= COPIES_A_SECOND {
+        if copies <= MAX_COPIES_PER_SECOND {
             report(fabric, token, packet);
         }
-        if copies == COPIES_A_SECOND {
+        if copies == MAX_COPIES_PER_SECOND {
             self.delete_rule(fabric, number);
             report(fabric, token, LiveNews::TooMany);
         }

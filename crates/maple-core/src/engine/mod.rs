@@ -53,7 +53,7 @@ pub use dispatch::Engine;
 pub use dispatch::copy::EngineCopy;
 pub use dispatch::engine_view::EngineView;
 pub use explained_network::Engines;
-pub use live::{COPIES_A_SECOND, MAX_WATCHES};
+pub use live::{MAX_COPIES_PER_SECOND, MAX_WATCHES};
 pub use messages::cause::{DropCause, Origin};
 pub use messages::event::{Effect, Event, ListenerPacket, ReportedRule, RuleCount};
 pub use messages::mail::Mail;

@@ -7,7 +7,7 @@ use maple_wire::Packet;
 use crate::network::PortKind;
 use crate::run::{AccountItem, AccountStep};
 use crate::state::{Cell, CellValue, Write};
-use crate::trace::{Fields as _, text};
+use crate::trace::{Fields as _, field_value_text};
 
 /// The maximum number of items of a collection that are listed. Chosen: a step stays a line.
 const MAX_ITEMS: usize = 8;
@@ -33,7 +33,9 @@ impl AccountStep {
     pub fn answer(&self) -> String {
         let yes_or_no = |yes: &bool| if *yes { "yes" } else { "no" }.to_owned();
         match &self.what {
-            AccountItem::Field(field, _, value) => value.map_or_else(|| "absent".into(), |value| text(*field, value)),
+            AccountItem::Field(field, _, value) => {
+                value.map_or_else(|| "absent".into(), |value| field_value_text(*field, value))
+            }
             AccountItem::Test(_, answer) | AccountItem::Present(_, answer) => yes_or_no(answer),
             AccountItem::List(answer) => match answer.cond() {
                 Some(cond) => format!("entry {}: {cond}", answer.first + 1),
@@ -52,7 +54,9 @@ impl AccountStep {
         let AccountItem::Test(cond, _) = &self.what else { return None };
         let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
         let values = fields.map(|field| (field, packet.get(field).or_else(|| packet.value(field))));
-        let shown = |value: Option<u128>, field| value.map_or_else(|| "absent".to_owned(), |value| text(field, value));
+        let shown = |value: Option<u128>, field| {
+            value.map_or_else(|| "absent".to_owned(), |value| field_value_text(field, value))
+        };
         let values: Vec<String> = values.map(|(field, value)| shown(value, field)).collect();
         Some(values.join(", "))
     }
@@ -102,21 +106,21 @@ fn value_text(value: &CellValue) -> String {
         CellValue::Value(None) => "absent".into(),
         CellValue::Value(Some(value)) => value.to_string(),
         CellValue::Table(rows) => {
-            listed(rows.iter().map(|(key, value)| format!("{key}: {value}")), rows.iter().count())
+            join_first(rows.iter().map(|(key, value)| format!("{key}: {value}")), rows.iter().count())
         }
         CellValue::Len(len) => len.to_string(),
         CellValue::Location(at) => at.map_or_else(|| "not known".into(), |at| at.to_string()),
         CellValue::Addresses(None) | CellValue::Host(None) => "not known".into(),
         CellValue::Addresses(Some((ipv4, ipv6))) => {
             let all = ipv4.iter().map(ToString::to_string).chain(ipv6.iter().map(ToString::to_string));
-            listed(all, ipv4.len() + ipv6.len())
+            join_first(all, ipv4.len() + ipv6.len())
         }
         CellValue::Host(Some((mac, at))) => format!("{mac} at {at}"),
-        CellValue::Hosts(hosts) => listed(hosts.iter().map(|(mac, at)| format!("{mac} at {at}")), hosts.len()),
-        CellValue::Bindings(all) => listed(all.iter().map(|(ip, mac)| format!("{ip} of {mac}")), all.len()),
-        CellValue::Switches(all) => listed(all.iter().map(ToString::to_string), all.len()),
-        CellValue::Links(links) => listed(links.iter().map(|(a, b)| format!("{a} - {b}")), links.len()),
-        CellValue::Ports(ports) => listed(ports.iter().map(ToString::to_string), ports.len()),
+        CellValue::Hosts(hosts) => join_first(hosts.iter().map(|(mac, at)| format!("{mac} at {at}")), hosts.len()),
+        CellValue::Bindings(all) => join_first(all.iter().map(|(ip, mac)| format!("{ip} of {mac}")), all.len()),
+        CellValue::Switches(all) => join_first(all.iter().map(ToString::to_string), all.len()),
+        CellValue::Links(links) => join_first(links.iter().map(|(a, b)| format!("{a} - {b}")), links.len()),
+        CellValue::Ports(ports) => join_first(ports.iter().map(ToString::to_string), ports.len()),
         CellValue::Port(None) => "none".into(),
         CellValue::Port(Some(port)) => {
             let kind = match port.kind {
@@ -131,7 +135,7 @@ fn value_text(value: &CellValue) -> String {
         CellValue::Speed(speed) => speed.map_or_else(|| "not known".into(), |speed| format!("{speed} bit/s")),
         CellValue::Step(step) => format!("step {step}"),
         CellValue::Hops(None) => "none".into(),
-        CellValue::Hops(Some(hops)) => listed(hops.iter().map(|hop| hop.location().to_string()), hops.len()),
+        CellValue::Hops(Some(hops)) => join_first(hops.iter().map(|hop| hop.location().to_string()), hops.len()),
         CellValue::Exists(exists) => if *exists { "yes" } else { "no" }.into(),
         CellValue::NoSuchCosts => "no link has such costs".into(),
         other => short(other),
@@ -150,7 +154,7 @@ fn write_text(write: &Write) -> String {
 }
 
 /// Lists the items of a collection, at most [`MAX_ITEMS`] of them, and the number of the others.
-fn listed(items: impl Iterator<Item = impl Display>, count: usize) -> String {
+fn join_first(items: impl Iterator<Item = impl Display>, count: usize) -> String {
     let mut all: Vec<String> = items.take(MAX_ITEMS).map(|item| item.to_string()).collect();
     if count > MAX_ITEMS {
         all.push(format!("and {} more", count - MAX_ITEMS));

@@ -17,7 +17,7 @@ use crate::check::{Headers, Sample, failing, fitting};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::run::AccountItem;
 use crate::state::{Cell, CellValue, Snapshot, Value, Write};
-use crate::trace::{Cond, Source, show, text};
+use crate::trace::{Cond, Source, constraint_text, field_value_text};
 
 /// The maximum number of alternatives that are tried: each costs a run of f.
 pub const MAX_ALTERNATIVES: usize = 32;
@@ -156,7 +156,7 @@ fn candidates(what: &AccountItem, source: Option<&Source>, sample: &Sample, stat
             .filter(|changes| !cond.holds(&sample.with(changes).packet()))
             .map(|changes| with_packet(Hypothesis::Test(cond.clone(), false), changes))
             .collect(),
-        AccountItem::Test(cond, false) => without_moves(fitting(&stated(cond, &headers), &headers))
+        AccountItem::Test(cond, false) => without_moves(fitting(&with_prerequisites_of(cond, &headers), &headers))
             .filter(|changes| cond.holds(&sample.with(changes).packet()))
             .map(|changes| with_packet(Hypothesis::Test(cond.clone(), true), changes))
             .collect(),
@@ -186,7 +186,7 @@ fn without_moves(changes: Vec<Headers>) -> impl Iterator<Item = Headers> {
 }
 
 /// Adds to a condition the prerequisites of its fields, as the packet has them: an IPv6 packet stays one.
-fn stated(cond: &Cond, headers: &Headers) -> Cond {
+fn with_prerequisites_of(cond: &Cond, headers: &Headers) -> Cond {
     let mut all = cond.clone();
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
     for field in fields.collect::<Vec<_>>() {
@@ -275,7 +275,7 @@ impl fmt::Display for Alternative {
         if self.example.is_empty() {
             return self.hypothesis.fmt(f);
         }
-        let fields: Vec<String> = self.example.iter().map(show).collect();
+        let fields: Vec<String> = self.example.iter().map(constraint_text).collect();
         write!(f, "{}, for example", fields.join(", "))
     }
 }
@@ -298,13 +298,15 @@ impl fmt::Display for Hypothesis {
 /// Returns, in words, what fails a condition.
 fn other_than(cond: &Cond) -> String {
     match (&cond.all[..], &cond.ranges[..]) {
-        ([only], []) if only.is_exact() => format!("{} other than {}", only.field, text(only.field, only.value)),
-        ([only], []) => match show(only).split_once('=') {
+        ([only], []) if only.is_exact() => {
+            format!("{} other than {}", only.field, field_value_text(only.field, only.value))
+        }
+        ([only], []) => match constraint_text(only).split_once('=') {
             Some((field, block)) => format!("{field} outside {block}"),
-            None => show(only),
+            None => constraint_text(only),
         },
         ([], [range]) => {
-            let ends = (text(range.field, range.lo), text(range.field, range.hi));
+            let ends = (field_value_text(range.field, range.lo), field_value_text(range.field, range.hi));
             format!("{} outside {}..{}", range.field, ends.0, ends.1)
         }
         _ => format!("not ({cond})"),

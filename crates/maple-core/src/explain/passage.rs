@@ -144,9 +144,9 @@ impl PacketInSwitch<'_> {
                 Effect::Expired => Some(PassageOutcome::Expired),
                 Effect::Group(_) | Effect::Unknown => Some(PassageOutcome::Elsewhere(format!("{action:?}"))),
             };
-            let goes_on = outcome != Some(PassageOutcome::Expired);
+            let is_alive = outcome != Some(PassageOutcome::Expired);
             self.passage.outcomes.extend(outcome);
-            goes_on
+            is_alive
         })
     }
 

@@ -55,7 +55,7 @@ impl<P> RouteConstraints<P> {
             }
         }
         let groups = all.iter().filter_map(|constraint| constraint.requirement.senders()).flatten();
-        let named = groups.flat_map(HostGroup::named_senders).flat_map(CondList::stated).map(Arc::new);
+        let named = groups.flat_map(HostGroup::named_senders).flat_map(CondList::with_prerequisites).map(Arc::new);
         let named = Arc::new(CondList::new(named));
         RouteConstraints { all, by_sender, others, named }
     }

@@ -226,7 +226,7 @@ impl RouteJudge<'_> {
         let ends_elsewhere = |at: &Location| at.switch != first && !via.contains(&first) && !via.contains(&at.switch);
         let deliveries = &self.view()?.deliveries;
         if missed.is_none() && deliveries.iter().any(|delivery| is_to(delivery) && ends_elsewhere(&delivery.at)) {
-            self.pkt.keep_way();
+            self.pkt.require_hops();
         }
         Ok(missed.map(|delivery| format!("it misses the waypoint on its way to {}", delivery.at)))
     }
@@ -306,7 +306,7 @@ impl RouteJudge<'_> {
         }
         if !view.links.is_empty() {
             // The judgement may depend on the switches between, so the packet must pass them.
-            self.pkt.keep_way();
+            self.pkt.require_hops();
         }
         self.pkt.show_route(Some(Arc::new(view)));
         let called = catch_unwind(AssertUnwindSafe(|| call(function, self.pkt, self.net)));

@@ -20,7 +20,7 @@
 //!
 //! A waypoint, and a constraint that a user wrote, may depend on the switches between the first and the last one. While
 //! the rules of these switches are missing, the controller could send packets past them. It drops them instead
-//! (`Resolved::keeps_way`), and reports that.
+//! (`Resolved::must_follow_hops`), and reports that.
 //!
 //! If a constraint fails, it is not known whether the route is allowed. The packet is dropped, and nothing is cached.
 //! No fallback takes the place of such a packet's route.

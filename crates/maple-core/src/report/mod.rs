@@ -353,7 +353,7 @@ pub enum Report {
         unreported: u64,
     },
     /// f gave different answers although it observed the same: it reads something that is not tracked.
-    #[error("the policy depends on untracked state: {}{what}", listed(.reads))]
+    #[error("the policy depends on untracked state: {}{what}", join_reads(.reads))]
     PolicyNotAFunction {
         /// Both traces, with source lines.
         what: Arc<str>,
@@ -579,7 +579,7 @@ fn list(first: &Location, others: &[Location]) -> String {
 }
 
 /// Returns the reads, if any are known, as the beginning of what follows.
-fn listed(reads: &[Arc<str>]) -> String {
+fn join_reads(reads: &[Arc<str>]) -> String {
     if reads.is_empty() { String::new() } else { format!("{}; ", reads.join("; ")) }
 }
 

@@ -61,7 +61,7 @@ fn resolve_on(network: Arc<Snapshot>, route: &Route) -> Result<Arc<Resolved>, Po
     run.resolve(route).map(|(_, resolved)| resolved)
 }
 
-fn shown(route: &Route) -> String {
+fn route_text(route: &Route) -> String {
     switches(&resolve(route).expect("a good route"))
 }
 
@@ -74,15 +74,15 @@ fn switches(resolved: &Resolved) -> String {
 
 #[test]
 fn good_routes_come_to_parts_at_switches() {
-    assert_eq!(shown(&Route::drop()), "");
-    assert_eq!(shown(&Route::unreachable()), "");
-    assert_eq!(shown(&Route::to([PortNo(4)])), "1: None -> {} {4}");
+    assert_eq!(route_text(&Route::drop()), "");
+    assert_eq!(route_text(&Route::unreachable()), "");
+    assert_eq!(route_text(&Route::to([PortNo(4)])), "1: None -> {} {4}");
     let two = [hop(2, 3), hop(1, 2)];
-    assert_eq!(shown(&Route::hops(two)), "1: None -> {2} {}; 2: Some(1) -> {} {3}");
+    assert_eq!(route_text(&Route::hops(two)), "1: None -> {2} {}; 2: Some(1) -> {} {3}");
     let tree = Route::multicast([Route::hops(two), Route::hops([hop(1, 1), hop(3, 4)]), Route::to([PortNo(4)])]);
-    assert_eq!(shown(&tree), "1: None -> {1, 2} {4}; 2: Some(1) -> {} {3}; 3: Some(2) -> {} {4}");
+    assert_eq!(route_text(&tree), "1: None -> {1, 2} {4}; 2: Some(1) -> {} {3}; 3: Some(2) -> {} {4}");
     let flood = "1: None -> {1, 2} {3, 4}; 2: Some(1) -> {} {3, 4}; 3: Some(2) -> {} {3, 4}";
-    assert_eq!(shown(&Route::flood()), flood);
+    assert_eq!(route_text(&Route::flood()), flood);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_flood_does_not_go_where_nobody_is() {
 
 #[test]
 fn a_port_that_is_not_known_yet_is_left_out() {
-    assert_eq!(shown(&Route::to([PortNo(4), PortNo(5)])), "1: None -> {} {4}");
+    assert_eq!(route_text(&Route::to([PortNo(4), PortNo(5)])), "1: None -> {} {4}");
 }
 
 #[test]
@@ -122,21 +122,21 @@ fn wrong_routes_say_what_is_wrong() {
 #[test]
 fn what_is_not_there_is_left_out_with_all_that_only_leads_to_it() {
     let gone = [hop(1, 9), hop(2, 9), hop(9, 1)];
-    assert_eq!(shown(&Route::to([PortNo(4), PortNo(9), PortNo(2)])), "1: None -> {} {4}", "2 is a link");
+    assert_eq!(route_text(&Route::to([PortNo(4), PortNo(9), PortNo(2)])), "1: None -> {} {4}", "2 is a link");
     let far = [hop(1, 2), hop(2, 2), hop(3, 9)];
-    assert_eq!(shown(&Route::hops(far.into_iter().chain([hop(1, 4)]))), "1: None -> {} {4}");
+    assert_eq!(route_text(&Route::hops(far.into_iter().chain([hop(1, 4)]))), "1: None -> {} {4}");
     let both = "1: None -> {2} {4}; 2: Some(1) -> {} {3}";
-    assert_eq!(shown(&Route::hops(far.into_iter().chain([hop(1, 4), hop(2, 3)]))), both);
+    assert_eq!(route_text(&Route::hops(far.into_iter().chain([hop(1, 4), hop(2, 3)]))), both);
     for hop in gone {
-        assert_eq!(shown(&Route::multicast([Route::hops([hop]), Route::to([PortNo(4)])])), "1: None -> {} {4}");
-        assert_eq!(shown(&Route::multicast([Route::hops([hop])])), "", "all that there is");
+        assert_eq!(route_text(&Route::multicast([Route::hops([hop]), Route::to([PortNo(4)])])), "1: None -> {} {4}");
+        assert_eq!(route_text(&Route::multicast([Route::hops([hop])])), "", "all that there is");
         let error = resolve(&Route::hops([hop])).expect_err("nothing is there").to_string();
         assert!(error.contains("there is no such port"), "{error}");
     }
     let behind = Route::hops([hop(1, 4), hop(1, 9), hop(7, 3)]);
-    assert_eq!(shown(&behind), "1: None -> {} {4}", "nobody knows what is behind 1:9");
+    assert_eq!(route_text(&behind), "1: None -> {} {4}", "nobody knows what is behind 1:9");
     let copy = Route::multicast([Route::hops([hop(2, 9)]), Route::to([PortNo(4)])]).copy_to(at(2, 3));
-    assert_eq!(shown(&copy), both, "the copy leaves where the packet really goes");
+    assert_eq!(route_text(&copy), both, "the copy leaves where the packet really goes");
     let left_out =
         |route: &Route| route.left_out(Dpid(1), &network()).into_iter().map(|one| one.at).collect::<Vec<_>>();
     assert_eq!(left_out(&copy.copy_to(at(3, 9))), [at(2, 9), at(3, 9)]);
@@ -243,7 +243,7 @@ fn a_copy_leaves_the_route_where_that_is_nearest() {
 fn there_is_no_copy_where_there_is_no_way() {
     let route = Route::to([PortNo(4)]);
     for place in [at(1, 2), at(2, 5), at(2, 77), at(9, 1)] {
-        assert_eq!(shown(&route.clone().copy_to(place)), shown(&route), "{place} is a link, new, or nowhere");
+        assert_eq!(route_text(&route.clone().copy_to(place)), route_text(&route), "{place} is a link, new, or nowhere");
     }
 }
 

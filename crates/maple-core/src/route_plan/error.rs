@@ -14,7 +14,7 @@ pub enum RouteError {
     NotAtIngress { ingress: Dpid },
     #[error("hop {0:?}: the switch is not reached from the ingress by the hops before it")]
     NotConnected(Hop),
-    #[error("hop {hop:?}: there is no such port; {}", listed(.hop.switch, .ports))]
+    #[error("hop {hop:?}: there is no such port; {}", ports_text(.hop.switch, .ports))]
     NoSuchPort { hop: Hop, ports: Vec<PortNo> },
     #[error(
         "hop {hop:?} is a link to switch {next}, but the route has no hop there; \
@@ -64,7 +64,7 @@ pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 14..=9216;
 pub const MAX_FRAMES: usize = 64;
 
 /// Lists the ports of a switch, as the end of an error.
-fn listed(switch: Dpid, ports: &[PortNo]) -> String {
+fn ports_text(switch: Dpid, ports: &[PortNo]) -> String {
     match ports {
         [] => format!("there is no switch {switch}"),
         _ => {

@@ -194,9 +194,13 @@ impl RoutePlan {
             let ends = ports.chain(branch.path.as_ref().map(|path| path.to)).chain(branch.copy_to);
             let hops = branch.hops.iter().map(|hop| hop.location());
             for (at, is_end) in ends.map(|at| (at, true)).chain(hops.map(|at| (at, false))) {
-                let goes_on = |why: &Absence| !is_end && matches!(why, Absence::Link(_));
+                let is_link_of_a_later_hop = |why: &Absence| !is_end && matches!(why, Absence::Link(_));
                 let is_there = at == Location::new(ingress, PortNo::IN_PORT);
-                all.extend(absence(at).filter(|why| !is_there && !goes_on(why)).map(|why| OmittedPlace { at, why }));
+                all.extend(
+                    absence(at)
+                        .filter(|why| !is_there && !is_link_of_a_later_hop(why))
+                        .map(|why| OmittedPlace { at, why }),
+                );
             }
         }
         all.sort_unstable();

@@ -18,7 +18,7 @@ pub struct Resolved {
     pub own: Vec<OwnFrame>,
     /// Whether a constraint demands that the packet passes the switches between ingress and egress. Then it is dropped
     /// while rules are missing, because the controller would send it from edge port to edge port.
-    pub keeps_way: bool,
+    pub must_follow_hops: bool,
 }
 
 /// The ports by which one switch forwards a packet, and the treatment of the packet there.
@@ -63,7 +63,7 @@ impl Treatment {
     pub(crate) fn text(&self) -> String {
         let shown = |field: Field, value: u128| match field {
             Field::VlanVid => (value & 0xfff).to_string(),
-            _ => crate::trace::text(field, value),
+            _ => crate::trace::field_value_text(field, value),
         };
         let mut parts: Vec<String> = Vec::new();
         parts.extend(self.rewrites.iter().map(|(field, value)| format!("set {field}={}", shown(*field, *value))));

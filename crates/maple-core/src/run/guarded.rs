@@ -46,8 +46,8 @@ impl PacketHandle {
     }
 
     /// Records that the packet must pass the switches of the route that it gets.
-    pub(crate) fn keep_way(&self) {
-        self.0.state().routes.keeps_way = true;
+    pub(crate) fn require_hops(&self) {
+        self.0.state().routes.must_follow_hops = true;
     }
 
     /// Returns the route that a constraint which a user wrote is to judge.

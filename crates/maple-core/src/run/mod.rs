@@ -93,7 +93,7 @@ struct RunRoutes {
     /// Whether a constraint has judged the hops. The leaf then keeps exactly these.
     is_judged: bool,
     /// Whether a constraint demands that the packet passes the switches of its route.
-    keeps_way: bool,
+    must_follow_hops: bool,
     /// The route that a user's constraint judges at the moment.
     view: Option<Arc<RouteView>>,
 }
@@ -153,7 +153,7 @@ pub struct RunResult {
 
 impl RunResult {
     /// Creates the result of a run that has done nothing yet, in this transaction.
-    fn nothing(txn: Txn) -> RunResult {
+    fn new(txn: Txn) -> RunResult {
         RunResult {
             trace: Trace::default(),
             txn,
@@ -215,7 +215,7 @@ impl Run {
             needs_controller: false,
             routes: RunRoutes::default(),
             account: None,
-            result: RunResult::nothing(txn),
+            result: RunResult::new(txn),
         };
         Run { state: Rc::new(RefCell::new(Some(state))), stopwatch: None }
     }
@@ -370,12 +370,12 @@ impl Run {
                 Goal::Plan(plan) => state.result.txn.peek().left_out(plan),
                 Goal::Fixed(_) | Goal::Open(_) => route.left_out(came_in.switch, state.result.txn.peek()),
             };
-            let keeps_way = state.routes.keeps_way && !planned.1.switches.is_empty();
-            if own.is_empty() && !keeps_way {
+            let must_follow_hops = state.routes.must_follow_hops && !planned.1.switches.is_empty();
+            if own.is_empty() && !must_follow_hops {
                 return Ok(planned);
             }
             state.needs_controller |= !own.is_empty();
-            let resolved = Arc::new(Resolved { own, keeps_way, ..(*planned.1).clone() });
+            let resolved = Arc::new(Resolved { own, must_follow_hops, ..(*planned.1).clone() });
             Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
         });
         resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })
@@ -415,7 +415,7 @@ impl Run {
         let account = state.take_account();
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
-        // What f prints, and what it is not allowed, people take for the doing of a packet that came.
+        // People would take output and violations of a made-up packet for those of a real one.
         let RunResult { has_output, violations, asks_first, .. } = &state.result;
         let is_for_people = *has_output || !violations.is_empty();
         trace.needs_controller = state.needs_controller || state.is_made_up && (is_for_people || *asks_first);
@@ -438,7 +438,7 @@ impl RunState {
     fn open_goal(&mut self, route: &Route) -> Option<Result<(Goal, Arc<Resolved>), RouteError>> {
         let ingress = self.ingress.switch;
         let is_free = !self.routes.is_judged
-            && !self.routes.keeps_way
+            && !self.routes.must_follow_hops
             && self.slice.is_none()
             && self.result.txn.sends().is_empty();
         let registers = self.registers.clone().filter(|_| is_free);

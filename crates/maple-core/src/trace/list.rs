@@ -26,7 +26,7 @@ use maple_wire::field::FieldSet;
 use rustc_hash::FxHashMap;
 
 use super::condition_index::ConditionIndex;
-use super::stated::stated;
+use super::prerequisites::with_prerequisites;
 use super::{Cond, Fields, Source};
 
 /// Conditions in the order in which they are asked, with an index. Each states the prerequisites of its fields.
@@ -53,7 +53,7 @@ pub struct ListAnswer {
 }
 
 impl CondList {
-    /// Creates a list of conditions, each of which states the prerequisites of its fields ([`CondList::stated`]).
+    /// Creates a list of conditions, each of which states the prerequisites of its fields ([`CondList::with_prerequisites`]).
     pub fn new(conds: impl IntoIterator<Item = Arc<Cond>>) -> CondList {
         let mut list = CondList::default();
         for cond in conds {
@@ -75,10 +75,10 @@ impl CondList {
     /// use maple_wire::{Constraint, Field};
     ///
     /// let ssh = Cond::default().and(Constraint::exact(Field::TcpDst, 22));
-    /// assert_eq!(CondList::stated(&ssh)[0].to_string(), "eth_type=0x800, ip_proto=6, tcp_dst=22");
+    /// assert_eq!(CondList::with_prerequisites(&ssh)[0].to_string(), "eth_type=0x800, ip_proto=6, tcp_dst=22");
     /// ```
-    pub fn stated(cond: &Cond) -> Vec<Cond> {
-        stated(cond, Field::prerequisites)
+    pub fn with_prerequisites(cond: &Cond) -> Vec<Cond> {
+        with_prerequisites(cond, Field::prerequisites)
     }
 
     /// Returns the place of the first condition that the packet fits.

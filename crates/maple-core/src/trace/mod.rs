@@ -18,10 +18,10 @@ mod knowledge;
 mod list;
 mod lower;
 mod overlap;
+mod prerequisites;
 mod recorder;
 mod region;
 mod source;
-mod stated;
 
 pub(crate) use condition_index::ConditionIndex;
 pub(crate) use knowledge::{ChainPrefix, FailedChain, Knowledge, KnownAnswer};
@@ -260,7 +260,7 @@ impl Trace {
 
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}..{}", self.field, text(self.field, self.lo), text(self.field, self.hi))
+        write!(f, "{}={}..{}", self.field, field_value_text(self.field, self.lo), field_value_text(self.field, self.hi))
     }
 }
 
@@ -271,7 +271,7 @@ impl fmt::Display for Cond {
             return f.write_str("any");
         }
         for (i, constraint) in self.all.iter().enumerate() {
-            write!(f, "{}{}", if i > 0 { ", " } else { "" }, show(constraint))?;
+            write!(f, "{}{}", if i > 0 { ", " } else { "" }, constraint_text(constraint))?;
         }
         for (i, range) in self.ranges.iter().enumerate() {
             write!(f, "{}{range}", if i > 0 || !self.all.is_empty() { ", " } else { "" })?;
@@ -283,7 +283,7 @@ impl fmt::Display for Cond {
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Item::Read(constraint) => write!(f, "read {}", show(constraint)),
+            Item::Read(constraint) => write!(f, "read {}", constraint_text(constraint)),
             Item::Test { cond, outcome } => write!(f, "test {cond}: {}", if *outcome { "yes" } else { "no" }),
         }
     }
@@ -299,25 +299,27 @@ impl fmt::Display for TraceStep<'_> {
 }
 
 /// Returns a constraint as text: `tcp_dst=22`, `ipv4_src=10.0.0.0/8`, `vlan_vid=0x1000/0x1000`.
-pub(crate) fn show(constraint: &Constraint) -> String {
+pub(crate) fn constraint_text(constraint: &Constraint) -> String {
     let Constraint { field, value, mask } = *constraint;
     if constraint.is_exact() {
-        return format!("{field}={}", text(field, value));
+        return format!("{field}={}", field_value_text(field, value));
     }
     match (field.kind(), field.prefix_length(mask)) {
-        (ValueKind::Ipv4 | ValueKind::Ipv6, Some(length)) => format!("{field}={}/{length}", text(field, value)),
+        (ValueKind::Ipv4 | ValueKind::Ipv6, Some(length)) => {
+            format!("{field}={}/{length}", field_value_text(field, value))
+        }
         (ValueKind::Mac | ValueKind::Ipv4 | ValueKind::Ipv6, _) => {
-            format!("{field}={}/{}", text(field, value), text(field, mask))
+            format!("{field}={}/{}", field_value_text(field, value), field_value_text(field, mask))
         }
         _ if field == Field::VlanVid => format!("{field}={value:#x}/{mask:#x}"),
-        _ => format!("{field}={}/{mask:#x}", text(field, value)),
+        _ => format!("{field}={}/{mask:#x}", field_value_text(field, value)),
     }
 }
 
 /// Returns a field's value as users write it: addresses in their notation, reserved ports by their names, VLAN ids
 /// without the bit of the tag, types in hexadecimal, the rest in decimal.
 #[must_use]
-pub fn text(field: Field, value: u128) -> String {
+pub fn field_value_text(field: Field, value: u128) -> String {
     match field {
         Field::VlanVid if value == 0 => "none".to_owned(),
         Field::VlanVid if value & VLAN_PRESENT != 0 => (value & !VLAN_PRESENT).to_string(),

@@ -9,8 +9,8 @@ use std::fmt;
 use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Constraint, Field};
 
-use super::stated::{meet, plain, stated};
-use super::{Cond, Range, text};
+use super::prerequisites::{meet, plain, with_prerequisites};
+use super::{Cond, Range, field_value_text};
 
 /// A packet, as far as conditions ask: values of fields, in OXM order. Other fields may have any value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Example(pub Vec<(Field, u128)>);
 /// ```
 pub fn example_of_both(a: &Cond, b: &Cond) -> Option<Example> {
     let both = conjunction(plain(a)?, plain(b)?)?;
-    stated(&both, Field::prerequisites).iter().find_map(example)
+    with_prerequisites(&both, Field::prerequisites).iter().find_map(example)
 }
 
 /// Combines two conditions; `None` if they contradict each other about a field.
@@ -92,7 +92,7 @@ impl fmt::Display for Example {
             return f.write_str("any packet");
         }
         for (i, (field, value)) in self.0.iter().enumerate() {
-            write!(f, "{}{field}={}", if i > 0 { ", " } else { "" }, text(*field, *value))?;
+            write!(f, "{}{field}={}", if i > 0 { ", " } else { "" }, field_value_text(*field, *value))?;
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ use maple_wire::field::Prerequisite;
 use maple_wire::{Constraint, Field};
 
 use super::knowledge::{Knowledge, KnownAnswer};
-use super::stated::stated;
+use super::prerequisites::with_prerequisites;
 use super::{Cond, CondList, Fields, Item, ListAnswer, Range, Source, Trace};
 
 /// Answers one run's questions about its packet and records them. All questions must be about the same packet.
@@ -180,7 +180,7 @@ impl Recorder {
     /// have the fields: the condition together with their prerequisites. A constraint with a mask of 0 asks whether the
     /// field is there. A value that is wider than its field, or an empty range, fits no packet.
     pub fn matches<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond, source: Option<Source>) -> bool {
-        let conds = stated(cond, |field| self.prerequisites(field));
+        let conds = with_prerequisites(cond, |field| self.prerequisites(field));
         conds.into_iter().any(|cond| self.fits(packet, &Arc::new(cond), source.clone()))
     }
 
@@ -345,7 +345,7 @@ mod tests {
         Frame::ethernet(bob, alice).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, 22).build()
     }
 
-    fn shown(recorder: Recorder) -> Vec<String> {
+    fn item_texts(recorder: Recorder) -> Vec<String> {
         recorder.finish().items.iter().map(|item| item.to_string()).collect()
     }
 
@@ -362,18 +362,18 @@ mod tests {
         let (frame, mut recorder) = (ssh(), Recorder::new());
         let packet = Packet::new(&frame, 1);
         let port = |port| Cond::default().and(Constraint::exact(Field::TcpDst, port));
-        let conds = [80, 22, 443].iter().flat_map(|number| CondList::stated(&port(*number))).map(Arc::new);
+        let conds = [80, 22, 443].iter().flat_map(|number| CondList::with_prerequisites(&port(*number))).map(Arc::new);
         let list = Arc::new(CondList::new(conds));
         assert_eq!(recorder.first_of(&packet, &list, |_| None), Some(2));
         assert!(!is(&mut recorder, &frame, Field::TcpDst, 80) && is(&mut recorder, &frame, Field::TcpDst, 22));
         assert!(!recorder.matches(&packet, &port(80), None));
-        assert_eq!(shown(recorder), [""; 0]);
+        assert_eq!(item_texts(recorder), [""; 0]);
 
         let mut recorder = Recorder::new();
-        let other = Arc::new(CondList::new(CondList::stated(&port(80)).into_iter().map(Arc::new)));
+        let other = Arc::new(CondList::new(CondList::with_prerequisites(&port(80)).into_iter().map(Arc::new)));
         assert_eq!(recorder.first_of(&packet, &other, |_| None), None);
         assert!(!is(&mut recorder, &frame, Field::TcpDst, 80) && !is(&mut recorder, &frame, Field::TcpDst, 443));
-        assert_eq!(shown(recorder).len(), 2, "only what the list does not tell: port 443, by IPv4 and by IPv6");
+        assert_eq!(item_texts(recorder).len(), 2, "only what the list does not tell: port 443, by IPv4 and by IPv6");
     }
 
     #[test]
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(read(&mut recorder, &frame, Field::ArpOp), None);
         assert!(recorder.in_range(&Packet::new(&frame, 1), Field::TcpDst, 1, 1023, None));
         assert!(recorder.present(&Packet::new(&frame, 1), Field::Ipv4Src, None));
-        assert_eq!(shown(recorder), ["read eth_type=0x800", "read ip_proto=6", "read tcp_dst=22"]);
+        assert_eq!(item_texts(recorder), ["read eth_type=0x800", "read ip_proto=6", "read tcp_dst=22"]);
     }
 
     #[test]
@@ -405,7 +405,7 @@ mod tests {
             "test eth_type=0x800, ip_proto=6: yes",
             "test eth_src=00:00:00:00:00:01: no",
         ];
-        assert_eq!(shown(recorder), wanted);
+        assert_eq!(item_texts(recorder), wanted);
     }
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
         assert!(!is(&mut recorder, &frame, Field::TcpDst, 443));
         assert!(!recorder.in_range(&packet, Field::TcpDst, 444, 65535, None));
         assert!(recorder.in_range(&packet, Field::TcpDst, 0, 79, None));
-        let items = shown(recorder);
+        let items = item_texts(recorder);
         assert_eq!(items[2..], ["test tcp_dst=80..443: no", "test tcp_dst=444..65535: no"]);
     }
 
@@ -433,7 +433,7 @@ mod tests {
         assert!(recorder.in_range(&packet, Field::TcpDst, 22, 22, None));
         assert!(recorder.in_range(&packet, Field::TcpSrc, 512, 1023, None));
         let wanted = ["test eth_type=0x800, ip_proto=6: yes", "test tcp_dst=22: yes", "test tcp_src=512/0xfe00: yes"];
-        assert_eq!(shown(recorder), wanted);
+        assert_eq!(item_texts(recorder), wanted);
     }
 
     #[test]

@@ -65,11 +65,11 @@ impl Region {
     /// Returns the matches that together take exactly the packets of this region, each in OXM order; `None` if the
     /// switch can't match it, or only with too many rules.
     pub fn matches(&self, capabilities: &Capabilities) -> Option<Vec<Vec<Constraint>>> {
-        self.stated(capabilities).map(Cow::into_owned)
+        self.stated_matches(capabilities).map(Cow::into_owned)
     }
 
     /// Returns the matches of [`Region::matches`], without a copy if the region is its own single match.
-    pub(crate) fn stated(&self, capabilities: &Capabilities) -> Option<Cow<'_, [Vec<Constraint>]>> {
+    pub(crate) fn stated_matches(&self, capabilities: &Capabilities) -> Option<Cow<'_, [Vec<Constraint>]>> {
         if self.ranges.is_empty() {
             return capabilities.can_match_all(&self.all).then_some(Cow::Borrowed(std::slice::from_ref(&self.all)));
         }

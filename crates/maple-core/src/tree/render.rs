@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maple_wire::Field;
 
 use super::{Node, NodeId, Tree, TreeBranch};
-use crate::trace::{ReadMetadata, text};
+use crate::trace::{ReadMetadata, field_value_text};
 
 /// A function from bits of the metadata to their question and its answer; `None` if these are not known.
 pub(crate) type MetadataText<'a> = &'a dyn Fn(ReadMetadata) -> Option<(String, String)>;
@@ -64,7 +64,7 @@ impl Tree {
                 let line = |(branch, child)| {
                     let named = branch_text(values.field, values.mask, branch, metadata).map(|(_, answer)| answer);
                     let answer = named.unwrap_or_else(|| match branch {
-                        TreeBranch::Value(value) => text(values.field, value),
+                        TreeBranch::Value(value) => field_value_text(values.field, value),
                         TreeBranch::Outcome(_) => unreachable!("a value node branches by value"),
                     });
                     (indent, format!("{answer}: "), Some(child))

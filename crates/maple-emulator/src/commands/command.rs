@@ -301,13 +301,13 @@ impl Command {
     /// there is one.
     fn show(words: &[&str]) -> Result<Command, String> {
         match words {
-            ["emulated", rest @ ..] => Command::shown(rest),
-            ["queues" | "losses" | "meters", ..] => Command::shown(words),
-            _ => Ok(Command::ask(&[&["show"], words].concat(), Command::shown(words))),
+            ["emulated", rest @ ..] => Command::parsed_text(rest),
+            ["queues" | "losses" | "meters", ..] => Command::parsed_text(words),
+            _ => Ok(Command::ask(&[&["show"], words].concat(), Command::parsed_text(words))),
         }
     }
 
-    fn shown(words: &[&str]) -> Result<Command, String> {
+    fn parsed_text(words: &[&str]) -> Result<Command, String> {
         let names = SHOWN.iter().map(|(name, _)| *name);
         let all = names.clone().collect::<Vec<_>>().join("|");
         let [name, rest @ ..] = words else { return Err(format!("show {all}")) };

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::action::{self, Action};
-use super::messages::shown;
+use super::messages::message_text;
 use crate::error_text::described;
 
 /// Any group (`OFPG_ANY`), or all meters (`OFPM_ALL`).
@@ -187,7 +187,7 @@ impl PyGroupMod {
     }
 
     fn __repr__(&self) -> String {
-        format!("<GroupMod {}>", shown(&self.0))
+        format!("<GroupMod {}>", message_text(&self.0))
     }
 }
 
@@ -230,6 +230,6 @@ impl PyMeterMod {
     }
 
     fn __repr__(&self) -> String {
-        format!("<MeterMod {}>", shown(&self.0))
+        format!("<MeterMod {}>", message_text(&self.0))
     }
 }

@@ -33,7 +33,7 @@ pub struct PyFlowMod {
 pub struct Barrier;
 
 /// Returns a message as text for people.
-pub(super) fn shown(message: &Message) -> String {
+pub(super) fn message_text(message: &Message) -> String {
     let mut bytes = Vec::new();
     let encoded =
         message.encode(Version::Of13, 0, &mut bytes).or_else(|_| message.encode(Version::Of10, 0, &mut bytes));
@@ -71,7 +71,7 @@ impl PyPacketOut {
     }
 
     fn __repr__(&self) -> String {
-        format!("<PacketOut {}>", shown(&self.0))
+        format!("<PacketOut {}>", message_text(&self.0))
     }
 }
 
@@ -190,7 +190,7 @@ impl PyFlowMod {
     }
 
     fn __repr__(&self) -> String {
-        format!("<FlowMod {}>", shown(&self.message))
+        format!("<FlowMod {}>", message_text(&self.message))
     }
 }
 

@@ -14,7 +14,7 @@ use pyo3::{PyClass, PyClassInitializer};
 use super::action::Action;
 use super::groups::{PyBand, PyBucket, kind_name};
 use super::matching::PyMatch;
-use super::messages::shown;
+use super::messages::message_text;
 
 /// Any group, all queues, all meters (`OFPG_ANY`, `OFPQ_ALL`, `OFPM_ALL`).
 const ANY: u32 = 0xffff_ffff;
@@ -294,7 +294,7 @@ impl PyStatsRequest {
     }
 
     fn __repr__(&self) -> String {
-        format!("<StatsRequest {}>", shown(&self.0))
+        format!("<StatsRequest {}>", message_text(&self.0))
     }
 }
 

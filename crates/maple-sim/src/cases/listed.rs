@@ -46,7 +46,7 @@ impl Chain {
         let (mut conds, mut question_of, mut at) = (Vec::new(), Vec::new(), first);
         for number in 0.. {
             let Some((question, no)) = asked(at) else { break };
-            for cond in CondList::stated(&question) {
+            for cond in CondList::with_prerequisites(&question) {
                 conds.push(cond);
                 question_of.push(number);
             }

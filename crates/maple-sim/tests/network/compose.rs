@@ -398,7 +398,7 @@ fn packets_that_pass_the_trace_of_a_composition_get_its_answer() {
                 let (second, again) = setting.decide(&tree, came_in, &other);
                 assert_eq!(first, second, "seed {seed}: {tree:#?}");
                 // Each decision makes lists of its own, so the traces are compared as text.
-                assert_eq!(shown(&run.trace), shown(&again.trace), "seed {seed}");
+                assert_eq!(item_texts(&run.trace), item_texts(&again.trace), "seed {seed}");
                 alike += 1;
             }
         }
@@ -406,7 +406,7 @@ fn packets_that_pass_the_trace_of_a_composition_get_its_answer() {
     assert!(are_chosen() || alike > 1_000, "{alike}");
 }
 
-fn shown(trace: &Trace) -> Vec<String> {
+fn item_texts(trace: &Trace) -> Vec<String> {
     trace.steps().map(|step| step.to_string()).collect()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{
-    COPIES_A_SECOND, Event, LiveFilter, LiveNews, LiveObstacle, MAX_WATCHES, Options, ReportedRule,
+    Event, LiveFilter, LiveNews, LiveObstacle, MAX_COPIES_PER_SECOND, MAX_WATCHES, Options, ReportedRule,
 };
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
@@ -153,16 +153,16 @@ fn copies_are_bounded_in_each_second() {
     let mut sim = network(Version::Of13);
     sim.tell(Event::LiveBegin { token: 1, filter: filter(Some(80)) });
     watch_for(&mut sim, 1, 2);
-    for _ in 0..10 * COPIES_A_SECOND {
+    for _ in 0..10 * MAX_COPIES_PER_SECOND {
         sim.inject(at(1, 1), udp(A, B, 80));
         sim.run_for(Duration::from_millis(1));
     }
     sim.run_for(Duration::from_millis(50));
     let reported = packets(&sim, 1).len();
-    assert!((1..=2 * COPIES_A_SECOND as usize).contains(&reported), "{reported}");
+    assert!((1..=2 * MAX_COPIES_PER_SECOND as usize).contains(&reported), "{reported}");
     assert!(sim.answers.live.contains(&(1, LiveNews::TooMany)));
     let all = sim.delivered.iter().filter(|one| one.at == at(2, 1)).count();
-    assert_eq!(all, 10 * COPIES_A_SECOND as usize, "none is lost");
+    assert_eq!(all, 10 * MAX_COPIES_PER_SECOND as usize, "none is lost");
     // In a later second copies are made again.
     watch_for(&mut sim, 1, 3);
     sim.inject(at(1, 1), udp(A, B, 80));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use maple_wire::eth_type;
 use maple_wire::field::{Prerequisite, ValueKind};
 use maple_wire::msg::ALL_TABLES;
-use maple_wire::msg::oxm::{Stated, stated};
+use maple_wire::msg::oxm::{Stated, constraint_in};
 use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, Packet, PortNo, Version};
 
 use crate::switch::groups::Group;
@@ -112,7 +112,7 @@ fn constraint(version: Version, entry: &MatchField) -> Result<Constraint, Refusa
         MatchField::Known(Constraint { field, value, mask }) => {
             Stated { field: *field, value: *value, mask: Some(*mask) }
         }
-        MatchField::Unknown { header, body } => stated(*header, body).ok_or(Refusal::MatchField)?,
+        MatchField::Unknown { header, body } => constraint_in(*header, body).ok_or(Refusal::MatchField)?,
     };
     if mask.is_some_and(|mask| value & !mask != 0) {
         return Err(Refusal::MatchWildcards);
@@ -312,7 +312,7 @@ fn settable(set: &Stated) -> Result<(), Refusal> {
 fn wrong_set_field(body: &[u8]) -> Refusal {
     let Some((header, rest)) = body.split_first_chunk::<4>() else { return Refusal::SetLength };
     let header = u32::from_be_bytes(*header);
-    let set = rest.get(..(header & 0xff) as usize).and_then(|payload| stated(header, payload));
+    let set = rest.get(..(header & 0xff) as usize).and_then(|payload| constraint_in(header, payload));
     set.and_then(|set| settable(&set).err()).unwrap_or(Refusal::SetLength)
 }
 

@@ -29,7 +29,7 @@ use maple_wire::{Action, Dpid, Field, Instruction, Match, Message, PortNo, Versi
 /// The number of frames of a usual run, for each version. Chosen: some seconds. A night plays 20,000 (`make test-nightly`).
 const FRAMES: u64 = 1_500;
 /// The number of frames for one set of rules.
-const FRAMES_OF_A_ROUND: u64 = 30;
+const FRAMES_PER_ROUND: u64 = 30;
 /// The Ethernet type of the frames that end the output of the frame before them.
 const MARK: u16 = 0x9999;
 
@@ -220,7 +220,7 @@ impl<'a> Pair<'a> {
         let round = Round::new(&mut random, self.version);
         let rules = self.install(generate::messages(&mut random, round));
         let mut forwarded = 0;
-        for _ in 0..FRAMES_OF_A_ROUND {
+        for _ in 0..FRAMES_PER_ROUND {
             let (port, at_port) =
                 (1 + random.below(PORTS.into()) as u32, random.percent(50) || !round.has_packet_outs());
             let frame = generate::frame(&mut random, round);
@@ -259,10 +259,10 @@ fn random_packets_meet_random_rules_as_in_open_vswitch() {
     let frames = number("MAPLE_FRAMES").unwrap_or(FRAMES);
     for version in [Version::Of10, Version::Of13] {
         let mut pair = Pair::new(&daemons, version);
-        let rounds = frames.div_ceil(FRAMES_OF_A_ROUND);
-        println!("{version:?}: MAPLE_SEED={seed}, {rounds} rounds of {FRAMES_OF_A_ROUND} frames");
+        let rounds = frames.div_ceil(FRAMES_PER_ROUND);
+        println!("{version:?}: MAPLE_SEED={seed}, {rounds} rounds of {FRAMES_PER_ROUND} frames");
         let forwarded: u64 = (0..rounds).map(|round| pair.round(seed + round)).sum();
-        println!("{forwarded} of {} frames had an effect", rounds * FRAMES_OF_A_ROUND);
-        assert!(forwarded * 5 > rounds * FRAMES_OF_A_ROUND, "most rules take nothing");
+        println!("{forwarded} of {} frames had an effect", rounds * FRAMES_PER_ROUND);
+        assert!(forwarded * 5 > rounds * FRAMES_PER_ROUND, "most rules take nothing");
     }
 }

@@ -65,7 +65,7 @@ impl<'a> OxmEntry<'a> {
     /// Returns the condition that the entry states. `None` if the field is unknown, or if the value has bits outside
     /// its mask or the field, so that no packet could fit.
     pub fn constraint(&self) -> Option<Constraint> {
-        let Stated { field, value, mask } = stated(self.header(), self.body())?;
+        let Stated { field, value, mask } = constraint_in(self.header(), self.body())?;
         let mask = mask.unwrap_or(field.full_mask());
         let fits = mask & !field.full_mask() == 0 && value & !mask == 0;
         fits.then_some(Constraint { field, value, mask })
@@ -93,7 +93,7 @@ pub struct Stated {
 
 /// Reads an entry with this header and payload. `None` if the field is not one of the 40 of class 0x8000, or if its
 /// length is wrong.
-pub fn stated(header: u32, body: &[u8]) -> Option<Stated> {
+pub fn constraint_in(header: u32, body: &[u8]) -> Option<Stated> {
     let field = field_of(header)?;
     let (value, mask) = body.split_at_checked(field.bytes())?;
     let has_mask = header & HAS_MASK != 0;
@@ -216,10 +216,10 @@ mod tests {
         // ip_dscp has 6 bits.
         check(&[0x80, 0, 0x10, 1, 0xff], MatchField::Unknown { header: 0x80001001, body: vec![0xff] });
         let says = |value, mask| Some(Stated { field: Field::IpDscp, value, mask });
-        assert_eq!(stated(0x8000_1001, &[0xff]), says(0xff, None));
-        assert_eq!(stated(0x8000_1102, &[3, 1]), says(3, Some(1)), "a value outside the mask");
-        assert_eq!(stated(0x8000_1001, &[1, 2]), None, "another length");
-        assert_eq!(stated(0x1234_1001, &[1]), None, "another class");
+        assert_eq!(constraint_in(0x8000_1001, &[0xff]), says(0xff, None));
+        assert_eq!(constraint_in(0x8000_1102, &[3, 1]), says(3, Some(1)), "a value outside the mask");
+        assert_eq!(constraint_in(0x8000_1001, &[1, 2]), None, "another length");
+        assert_eq!(constraint_in(0x1234_1001, &[1]), None, "another class");
     }
 
     #[test]

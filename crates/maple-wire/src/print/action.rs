@@ -6,7 +6,7 @@ use super::value::{Hex, HexBytes, Impossible, Masked};
 use crate::field::Field;
 use crate::flow::{Action, Constraint, Instruction};
 use crate::msg::Version;
-use crate::msg::oxm::{Stated, stated};
+use crate::msg::oxm::{Stated, constraint_in};
 use crate::port::PortNo;
 
 /// Returns the actions as text, joined by commas; `drop` if there are none.
@@ -124,7 +124,7 @@ impl List {
 fn first_stated(oxm: &[u8]) -> Option<Stated> {
     let (header, rest) = oxm.split_first_chunk::<4>()?;
     let header = u32::from_be_bytes(*header);
-    stated(header, rest.get(..(header & 0xff) as usize)?)
+    constraint_in(header, rest.get(..(header & 0xff) as usize)?)
 }
 
 /// Reports whether Open vSwitch prints an output to this port as its name only.

@@ -12,7 +12,7 @@ use crate::field::Field;
 use crate::flow::{Constraint, Match, MatchField};
 use crate::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::msg::Version;
-use crate::msg::oxm::stated;
+use crate::msg::oxm::constraint_in;
 
 /// Returns the match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
 pub fn matching(version: Version, matching: &Match) -> String {
@@ -171,7 +171,7 @@ impl MatchText<'_> {
         }
         for entry in &self.matching.fields {
             if let MatchField::Unknown { header, body } = entry {
-                if let Some(stated) = stated(*header, body) {
+                if let Some(stated) = constraint_in(*header, body) {
                     self.put(format_args!("{}={}", stated.field, Impossible(&stated)));
                     continue;
                 }

@@ -61,8 +61,8 @@ impl Net {
 
     /// Returns where a host is, or `None` if that is not known. Without host tracking the run fails.
     ///
-    /// Of a host that a field of the packet names, the run observes the location, not the address, where switches look
-    /// that up. The location of the packet's source is where the packet came in, mostly: its port is read when the
+    /// If the host is named by a packet field and the switch can look it up, the run observes only the location, not the
+    /// address. The location of the packet's source is where the packet came in, mostly: its port is read when the
     /// policy asks for it, and a path that starts there needs the switch alone.
     ///
     /// ```
@@ -93,9 +93,9 @@ impl Net {
     /// Reports whether an IP address is that of a host, given by its hardware address: no other host has announced it
     /// since that one did.
     ///
-    /// Who announces an address last has it, so this keeps forgers out only where announcements are trusted; elsewhere
-    /// `is_leased` asks what DHCP gave. Of two fields of the packet the run observes no more than that, as for
-    /// [`Net::look_up`]: so a guard costs a rule for each address, and no decision for each host.
+    /// The host that announced an address last owns it. So this stops forgers only where announcements are trusted;
+    /// elsewhere use `is_leased`, which checks DHCP leases. With two packet fields as arguments, the run observes only
+    /// this answer, as for [`Net::look_up`]: so a guard costs a rule for each address, and no decision for each host.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -443,7 +443,7 @@ impl Net {
     /// Reports whether DHCP gave an IPv4 address to a host last, given by its hardware address, at the port where the
     /// host is. Without snooping on DHCP the run fails.
     ///
-    /// Of two fields of the packet the run observes no more than that, as for [`Net::look_up`].
+    /// With two packet fields as arguments, the run observes only this answer, as for [`Net::look_up`].
     ///
     /// ```
     /// use maple::prelude::*;

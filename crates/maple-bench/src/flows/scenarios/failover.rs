@@ -157,7 +157,7 @@ fn fill(
     let mut over: BTreeMap<[NetworkPort; 2], Vec<(Pair, Route)>> = BTreeMap::new();
     let mut counted = 0;
     loop {
-        let goes_on = flow_network.flows(order, counted + STEP, deadline)?;
+        let has_opened_all = flow_network.flows(order, counted + STEP, deadline)?;
         let fresh: Vec<Pair> = flow_network.ended()[counted..].to_vec();
         counted += fresh.len();
         for pair in fresh {
@@ -171,7 +171,7 @@ fn fill(
             }
         }
         let most = over.values().map(Vec::len).max().unwrap_or(0);
-        if !goes_on || most >= wanted {
+        if !has_opened_all || most >= wanted {
             break;
         }
     }

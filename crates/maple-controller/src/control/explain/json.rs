@@ -139,7 +139,7 @@ fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
     let (before, after) = (Packet::new(before, 0), Packet::new(after, 0));
     let differs = |field: &Field| *field != Field::InPort && before.get(*field) != after.get(*field);
     let text = |field: Field| match after.get(field) {
-        Some(value) => format!("{field}={}", maple_core::trace::text(field, value)),
+        Some(value) => format!("{field}={}", maple_core::trace::field_value_text(field, value)),
         None => format!("no {field}"),
     };
     Field::ALL.into_iter().filter(differs).map(text).collect()

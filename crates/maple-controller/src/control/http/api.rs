@@ -222,8 +222,8 @@ pub(super) fn note(api: &Api, client: &Client, peer: SocketAddr, what: &str, ref
     note_as(api, &client.name, peer, what, refused, true);
 }
 
-/// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal. That an
-/// address is locked out stands there already, so what it goes on asking for adds nothing.
+/// Notes in the log that a client was refused a change that it may not make at all. Returns the refusal. A
+/// lock-out is in the log already, so further requests from that address are not noted.
 pub(super) fn noted(api: &Api, peer: SocketAddr, head: &Parts, problem: Problem) -> Problem {
     if problem.status == StatusCode::TOO_MANY_REQUESTS {
         return problem;

@@ -67,12 +67,12 @@ pub(super) struct OrderedClock {
 }
 
 impl OrderedClock {
-    /// Goes on after an earlier run: with what that was ahead, and its last time.
+    /// Continues the clock of an earlier run, from its offset and its last time.
     pub fn resume(ahead: i64, now: u64) -> OrderedClock {
         OrderedClock { ahead, now, before: None }
     }
 
-    /// Reads the time. Returns why it does not go on where it was, if so.
+    /// Reads the time. Also returns the reason if the clock did not advance continuously.
     pub fn read(&mut self, reading: Reading) -> (u64, Option<Pause>) {
         let pause = match self.before.replace(reading) {
             None => self.start(reading.wall),

@@ -27,9 +27,9 @@ pub(super) enum GapReason {
     Paused(Pause),
     /// The disk refused it.
     Refused,
-    /// What was kept had to give way to what is newer.
+    /// Old entries were deleted to make room for newer ones.
     GaveWay,
-    /// A file can't be read. What was kept next may not go on there for another reason, too.
+    /// A file can't be read. Recording may also have paused after it, for this reason.
     Damaged(String, Option<Pause>),
     /// A shard did not answer in time. Moments are kept, but counts and drops are missing.
     Late,

@@ -97,7 +97,7 @@ pub(super) struct EntryTable {
     effort: Effort,
     /// Whether no changes were taken since the table was built again.
     is_built_again: bool,
-    /// A packed match. Kept for its memory.
+    /// A scratch buffer for a packed match, kept to reuse its allocation.
     scratch: Vec<u64>,
 }
 

@@ -46,7 +46,7 @@ pub(super) struct OverlapIndex {
     free: Vec<u32>,
     /// The place of each entry.
     places: Vec<BucketPlace>,
-    /// The nodes that a question has yet to visit. Kept for its memory.
+    /// A scratch list of the nodes that a question has yet to visit, kept to reuse its allocation.
     open: Vec<u32>,
 }
 

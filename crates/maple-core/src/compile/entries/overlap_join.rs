@@ -42,7 +42,7 @@ pub(super) fn each_overlap<T>(matches: &PackedRow<T>, seen: impl FnMut(u32, u32)
 struct OverlapJoin<'a, T, F> {
     matches: &'a PackedRow<T>,
     seen: F,
-    /// The matches of a group, one after the other, with their places. Kept for its memory.
+    /// A scratch row of the matches of a group with their places, kept to reuse its allocation.
     near: PackedRow<u32>,
 }
 

@@ -65,7 +65,7 @@ pub(super) struct OverlapLists {
     gone_since: Vec<EntryId>,
     /// The number whose lists are swept next.
     next: EntryId,
-    /// Entries with their ranks. Kept for its memory.
+    /// A scratch list of entries with their ranks, kept to reuse its allocation.
     found: Vec<(u64, EntryId)>,
 }
 

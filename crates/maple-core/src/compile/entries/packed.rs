@@ -231,8 +231,8 @@ impl<T> PackedRow<T> {
     ) -> bool {
         debug_assert!(self.items.is_empty() || self.stride == WORDS, "matches of a table have one length");
         let (sets, _) = self.words.as_chunks::<WORDS>();
-        let mut goes_on = |at: usize| !overlap_of(&sets[at], set) || is(at, &sets[at]);
-        if backwards { places.rev().all(goes_on) } else { places.into_iter().all(&mut goes_on) }
+        let mut is_passed_over = |at: usize| !overlap_of(&sets[at], set) || is(at, &sets[at]);
+        if backwards { places.rev().all(is_passed_over) } else { places.into_iter().all(&mut is_passed_over) }
     }
 
     pub(super) fn clear(&mut self) {
@@ -479,11 +479,11 @@ mod tests {
                     prop_assert!(are_right);
                     prop_assert_eq!(&found, &oracle);
                     let mut asked_of = 0;
-                    let goes_on = row.all_overlapping(1..sets.len(), backwards, asked, |_, _| {
+                    let is_passed_over = row.all_overlapping(1..sets.len(), backwards, asked, |_, _| {
                         asked_of += 1;
                         false
                     });
-                    prop_assert_eq!((goes_on, asked_of), (oracle.is_empty(), oracle.len().min(1)));
+                    prop_assert_eq!((is_passed_over, asked_of), (oracle.is_empty(), oracle.len().min(1)));
                     oracle.reverse();
                 }
             }

@@ -60,7 +60,7 @@ pub(super) struct IncrementalCompiler {
     /// The information about each node.
     nodes: Vec<Option<NodeInfo>>,
     classes: RegionClasses,
-    /// The last edit of the tree, and a region. Kept for their memory.
+    /// The last edit of the tree, and a scratch region, both kept to reuse their allocations.
     edit: Edit,
     scratch: Region,
     /// Whether a rebuild is under way: leaves are put into the table, and rules are computed when all are there.
@@ -244,7 +244,7 @@ impl IncrementalCompiler {
         let (outer, Node::Value(values)) = (self.node(above).class, self.tree.node(above)) else { return };
         let read = Constraint { field: values.field, value, mask: values.mask };
         let is_possible = outer != UNMATCHABLE && region.become_part(self.classes.region(outer), &read);
-        let matches = if is_possible { region.stated(&self.target.capabilities) } else { None };
+        let matches = if is_possible { region.stated_matches(&self.target.capabilities) } else { None };
         let class = if matches.is_some() { self.classes.create(Some(above), None) } else { UNMATCHABLE };
         self.add_node(leaf, class, NodeKind::Leaf, behaviour);
         if matches.is_some() {
@@ -293,7 +293,7 @@ impl IncrementalCompiler {
 
     /// Creates a class for a region, if that can be matched.
     fn new_class(&mut self, above: Option<NodeId>, region: Option<Region>) -> ClassId {
-        let matchable = region.filter(|region| region.stated(&self.target.capabilities).is_some());
+        let matchable = region.filter(|region| region.stated_matches(&self.target.capabilities).is_some());
         matchable.map_or(UNMATCHABLE, |region| self.classes.create(above, Some(Arc::new(region))))
     }
 

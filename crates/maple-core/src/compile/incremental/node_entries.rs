@@ -43,7 +43,7 @@ impl IncrementalCompiler {
         let (extent, verdict) = self.verdict_of_leaf(node, region);
         let is_complete = matches!(extent, Extent::All);
         let own = match extent {
-            Extent::All if test.is_none() => matches.or_else(|| region.stated(&self.target.capabilities)),
+            Extent::All if test.is_none() => matches.or_else(|| region.stated_matches(&self.target.capabilities)),
             Extent::Part(matches) => Some(Cow::Owned(matches)),
             Extent::All | Extent::Nothing => None,
         };

@@ -174,7 +174,7 @@ impl Context {
     }
 
     /// Counts a message about a switch that has gone.
-    pub fn note_late(&mut self) {
+    pub fn count_late_message(&mut self) {
         self.stats.late_messages += 1;
     }
 

@@ -1,7 +1,7 @@
 //! Puts a new leaf into its switch's tree.
 
 use super::Decisions;
-use super::leaf::{Leaf, LeafState, shown};
+use super::leaf::{Leaf, LeafState, trace_text};
 use crate::compile::{LeafAction, RuleTable};
 use crate::engine::context::reports::Novelty;
 use crate::engine::fabric::Fabric;
@@ -25,9 +25,9 @@ pub(in crate::engine) struct AdoptedLeaf {
 }
 
 impl Decisions {
-    /// Makes a leaf of a run that nothing waits for: the run of a packet that is remembered, foreseen or decided again.
-    /// The run's answer lasts. Reports what people are to know of it. `None` if something that the run read has
-    /// changed.
+    /// Makes a leaf from a run whose packet does not wait (remembered, sampled, explored or decided again). The caller
+    /// has checked that the answer lasts. Reports left-out places and violations. `None` if something that the run read
+    /// has changed.
     pub fn adopt(
         &mut self,
         fabric: &mut Fabric,
@@ -66,7 +66,7 @@ impl Decisions {
                     return old;
                 }
                 if current {
-                    self.report_inconsistency(fabric, old, &shown(&leaf.trace));
+                    self.report_inconsistency(fabric, old, &trace_text(&leaf.trace));
                 }
                 self.withdraw(fabric, old);
                 if let Some(switch) = fabric.switches.get_mut(&ingress) {
@@ -76,7 +76,7 @@ impl Decisions {
             Augmented::Replaced { removed, .. } => {
                 for old in removed {
                     if fabric.ctx.store.is_current(old) {
-                        self.report_inconsistency(fabric, old, &shown(&leaf.trace));
+                        self.report_inconsistency(fabric, old, &trace_text(&leaf.trace));
                     }
                     self.withdraw(fabric, old);
                 }
@@ -118,7 +118,7 @@ impl Decisions {
     pub fn report_inconsistency(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
         fabric.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old).expected() else { return };
-        let what = format!("first {}, now {new}", shown(&old.trace));
+        let what = format!("first {}, now {new}", trace_text(&old.trace));
         self.report_nondeterminism(fabric, &what, "not a function");
     }
 

@@ -75,24 +75,24 @@ pub struct Unsettled {
 }
 
 impl BarrierWaits {
-    /// Records a change of path. `goes_on` reports whether a change is not over yet.
-    pub fn begin_path_change(&mut self, change: PathChange, goes_on: impl Fn(&PathChange) -> bool) {
+    /// Records a change of path. `is_in_progress` reports whether a change is not over yet.
+    pub fn begin_path_change(&mut self, change: PathChange, is_in_progress: impl Fn(&PathChange) -> bool) {
         if self.path_changes.len() >= self.tidy_at {
-            self.path_changes.retain(goes_on);
+            self.path_changes.retain(is_in_progress);
             self.tidy_at = 2 * self.path_changes.len().max(MIN_TIDIED);
         }
         self.path_changes.insert(change);
     }
 
     /// Forgets the changes of paths at a switch that are over. Returns whether any goes on there.
-    pub fn forget_path_changes(&mut self, dpid: Dpid, goes_on: impl Fn(&PathChange) -> bool) -> bool {
+    pub fn forget_path_changes(&mut self, dpid: Dpid, is_in_progress: impl Fn(&PathChange) -> bool) -> bool {
         let first = PathChange { ingress: dpid, dependent: DependentId(0), until: Time(0) };
         let at_switch = |change: &&PathChange| change.ingress == dpid;
         let over: Vec<PathChange> = self
             .path_changes
             .range(first..)
             .take_while(at_switch)
-            .take_while(|change| !goes_on(change))
+            .take_while(|change| !is_in_progress(change))
             .copied()
             .collect();
         for change in &over {
@@ -102,8 +102,14 @@ impl BarrierWaits {
     }
 
     /// Begins a wait for all removals that go on, including those of rules at these switches.
-    pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&PathChange) -> bool) {
-        self.path_changes.retain(goes_on);
+    pub fn begin(
+        &mut self,
+        token: u64,
+        since: Time,
+        switches: BTreeSet<Dpid>,
+        is_in_progress: impl Fn(&PathChange) -> bool,
+    ) {
+        self.path_changes.retain(is_in_progress);
         let switches = switches.into_iter().map(|dpid| (dpid, 1)).collect();
         self.waits.push(BarrierWait { token, since, switches, path_changes: self.path_changes.clone() });
     }
@@ -115,11 +121,11 @@ impl BarrierWaits {
 
     /// Removes the changes of paths that are over from all waits. Their rules change with the next update of the
     /// ingress switch, so the waits then wait for that switch. Returns these switches, each with the token of a wait.
-    pub fn end_path_changes(&mut self, goes_on: impl Fn(&PathChange) -> bool) -> Vec<(Dpid, u64)> {
+    pub fn end_path_changes(&mut self, is_in_progress: impl Fn(&PathChange) -> bool) -> Vec<(Dpid, u64)> {
         let mut ended = Vec::new();
         for wait in &mut self.waits {
             let all = std::mem::take(&mut wait.path_changes);
-            let (on, over): (BTreeSet<PathChange>, BTreeSet<PathChange>) = all.into_iter().partition(&goes_on);
+            let (on, over): (BTreeSet<PathChange>, BTreeSet<PathChange>) = all.into_iter().partition(&is_in_progress);
             wait.path_changes = on;
             let switches: BTreeSet<Dpid> = over.iter().map(|change| change.ingress).collect();
             for dpid in switches {
@@ -165,13 +171,13 @@ impl BarrierWaits {
 impl Decisions {
     /// Records that the packets of a leaf, or of a route with this subscription, are about to take another path.
     pub fn begin_path_change(&mut self, fabric: &mut Fabric, change: PathChange) {
-        self.barrier_waits.begin_path_change(change, |change| goes_on(&self.leaves, &fabric.routes, change));
+        self.barrier_waits.begin_path_change(change, |change| is_in_progress(&self.leaves, &fabric.routes, change));
     }
 
     /// Forgets the changes of paths at a switch that are over. Returns whether packets that enter there are changing to
     /// another path still.
     pub fn forget_path_changes(&mut self, routes: &Routes, dpid: Dpid) -> bool {
-        self.barrier_waits.forget_path_changes(dpid, |change| goes_on(&self.leaves, routes, change))
+        self.barrier_waits.forget_path_changes(dpid, |change| is_in_progress(&self.leaves, routes, change))
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.
@@ -186,7 +192,8 @@ impl Decisions {
         if self.barrier_waits.is_idle() {
             return;
         }
-        for (dpid, token) in self.barrier_waits.end_path_changes(|change| goes_on(&self.leaves, &fabric.routes, change))
+        for (dpid, token) in
+            self.barrier_waits.end_path_changes(|change| is_in_progress(&self.leaves, &fabric.routes, change))
         {
             if fabric.switches.contains_key(&dpid) {
                 await_barrier(fabric, dpid, token);
@@ -242,8 +249,8 @@ impl Decisions {
         let is_awaited = |dpid: Dpid, switch: &Switch| fabric.ctx.is_dirty(dpid) || switch.tables.is_unconfirmed();
         let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
         let awaited: BTreeSet<Dpid> = awaited.collect();
-        let goes_on = |change: &PathChange| goes_on(&self.leaves, &fabric.routes, change);
-        self.barrier_waits.begin(token, fabric.ctx.now(), awaited.clone(), goes_on);
+        let is_in_progress = |change: &PathChange| is_in_progress(&self.leaves, &fabric.routes, change);
+        self.barrier_waits.begin(token, fabric.ctx.now(), awaited.clone(), is_in_progress);
         awaited.into_iter().for_each(|dpid| await_barrier(fabric, dpid, token));
         self.report_finished_waits(fabric);
     }
@@ -266,7 +273,7 @@ fn await_barrier(fabric: &mut Fabric, dpid: Dpid, token: u64) {
 }
 
 /// Reports whether a change of path is not over yet.
-fn goes_on(leaves: &Leaves, routes: &Routes, change: &PathChange) -> bool {
+fn is_in_progress(leaves: &Leaves, routes: &Routes, change: &PathChange) -> bool {
     let of_leaf = leaves.get(&change.dependent.possible_leaf()).and_then(|leaf| leaf.reroute_until());
     let of_route = || routes.of_subscription(change.dependent).and_then(|id| routes.get(id)?.next_until());
     of_leaf.or_else(of_route) == Some(change.until)

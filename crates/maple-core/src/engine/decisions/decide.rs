@@ -135,8 +135,8 @@ impl Decisions {
         }
     }
 
-    /// Wants the way to a place. Returns its actions if the switch takes packets of this leaf along it, and all that
-    /// was sent is confirmed.
+    /// Requests a route to this place. Returns its actions if the switch takes packets of this leaf along it, and all
+    /// that was sent is confirmed.
     fn request_way(&mut self, fabric: &mut Fabric, id: LeafId, (dpid, place): (Dpid, Location)) -> Option<Vec<Action>> {
         if !fabric.switches.get_mut(&dpid)?.ingress.look_ups.want_way(place) {
             return None;
@@ -160,7 +160,7 @@ impl Decisions {
     fn need_not_wait(&self, fabric: &Fabric, id: LeafId) -> bool {
         let leaf = self.leaves.get(&id).filter(|leaf| matches!(leaf.state, LeafState::Waiting { .. }));
         let route = leaf.filter(|_| fabric.ctx.is_any_restoring()).and_then(|leaf| Decisions::resolved(fabric, leaf));
-        route.is_some_and(|route| !route.keeps_way)
+        route.is_some_and(|route| !route.must_follow_hops)
     }
 
     /// Decides every packet that no leaf answers.
@@ -210,7 +210,8 @@ impl Decisions {
             if fabric.switches.classes_changed() == classes_changed {
                 self.commit_run(fabric, outcome, received, true);
             } else {
-                // What was committed before has lowered a look-up, say, so the trace of this run names what is gone.
+                // An earlier commit of this round may have lowered a look-up, so this trace may name a class that no
+                // longer exists.
                 self.undecided.add_misses([received]);
             }
         }

@@ -149,7 +149,7 @@ impl Leaf {
 }
 
 /// Returns the observations of a run, and the source lines that decided, as text.
-pub(in crate::engine) fn shown(trace: &Trace) -> String {
+pub(in crate::engine) fn trace_text(trace: &Trace) -> String {
     let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
     format!("[{}] at {}", items.join("; "), source_lines(trace))
 }

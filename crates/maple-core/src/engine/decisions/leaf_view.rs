@@ -15,7 +15,7 @@ use crate::ids::LeafId;
 use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::Location;
 use crate::rule::Rule;
-use crate::trace::{ReadMetadata, show};
+use crate::trace::{ReadMetadata, constraint_text};
 
 impl Decisions {
     /// Returns the leaf that answers a packet, if there is one. `is_learned`: it teaches first that its source is where
@@ -26,7 +26,7 @@ impl Decisions {
         let here = if is_learned { SOURCE_IS_HERE } else { 0 };
         let id = fabric.switches.find_leaf_with(&received, ReadMetadata { value: here, mask: here })?;
         let leaf = self.leaves.get(&id)?;
-        let specialised_to = leaf.extra_reads.iter().map(show).collect();
+        let specialised_to = leaf.extra_reads.iter().map(constraint_text).collect();
         let is_made_up = leaf.witness.is_made_up;
         let under_way = under_way(fabric, id, leaf).or_else(|| way_under_way(fabric, leaf, &received));
         Some(LeafView { id, under_way, specialised_to, is_made_up })

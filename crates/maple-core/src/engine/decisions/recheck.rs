@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::Decisions;
-use super::leaf::{Leaf, shown};
+use super::leaf::{Leaf, trace_text};
 use super::leaves::Leaves;
 use crate::check::Observation;
 use crate::engine::context::timers::Timer;
@@ -100,7 +100,7 @@ fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
 
 /// Returns the questions of two runs, in words for people, if they differ.
 fn questions_in_words(first: &Trace, again: &Trace) -> String {
-    let asked = |trace: &Trace| trace.steps().next().map_or_else(|| "nothing".to_owned(), |_| shown(trace));
+    let asked = |trace: &Trace| trace.steps().next().map_or_else(|| "nothing".to_owned(), |_| trace_text(trace));
     if first.asks_like(again) {
         return String::new();
     }

@@ -14,7 +14,7 @@ use crate::ids::LeafId;
 use crate::labels::outline;
 use crate::report::CounterKind;
 use crate::rule::Rule;
-use crate::trace::{Source, show};
+use crate::trace::{Source, constraint_text};
 use crate::update::entry_key;
 
 /// A rule that the engine has installed in a switch, with its purpose.
@@ -85,7 +85,7 @@ impl Decisions {
 /// which the leaf is specialised.
 fn reasons(switch: &Switch, leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
-    let extra_reads = leaf.extra_reads.iter().map(|read| format!("specialised to {}", show(read)));
+    let extra_reads = leaf.extra_reads.iter().map(|read| format!("specialised to {}", constraint_text(read)));
     let found = switch.ingress.look_ups.describe(&leaf.trace);
     lines.into_iter().chain(found).chain(extra_reads).collect::<Vec<_>>().join(", ")
 }

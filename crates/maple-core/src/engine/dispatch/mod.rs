@@ -146,7 +146,7 @@ impl Engine {
     /// Handles an event.
     fn on_event(&mut self, event: Event) {
         if event.needs_switch().is_some_and(|dpid| !self.fabric.switches.contains_key(&dpid)) {
-            return self.fabric.ctx.note_late();
+            return self.fabric.ctx.count_late_message();
         }
         let Engine { fabric, topology, decisions, samples, explorer, reload, live, .. } = self;
         match event {

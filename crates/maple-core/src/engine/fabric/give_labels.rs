@@ -127,7 +127,7 @@ impl Fabric {
         work: impl FnOnce(&mut LabelTable, &mut LabelIds, Time, &mut Vec<LabelEffect>),
     ) {
         // Holders in other shards learn later than we that the switch has gone.
-        let Some(switch) = self.switches.get_mut(&dpid) else { return self.ctx.note_late() };
+        let Some(switch) = self.switches.get_mut(&dpid) else { return self.ctx.count_late_message() };
         let now = self.ctx.now();
         let mut effects = Vec::new();
         self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, now, &mut effects));

@@ -41,8 +41,8 @@ impl ActionSets {
     /// Reports whether a rule takes packets that may have an action set out of these tables.
     fn ends_here(&self, table: u8, instructions: &[Instruction]) -> bool {
         let Some(tables) = self.0.as_ref().filter(|tables| tables.contains(&table)) else { return false };
-        let goes_on = |instruction: &Instruction| matches!(instruction, Instruction::GotoTable(_));
-        table == *tables.end() || !instructions.iter().any(goes_on)
+        let leads_on = |instruction: &Instruction| matches!(instruction, Instruction::GotoTable(_));
+        table == *tables.end() || !instructions.iter().any(leads_on)
     }
 
     /// Returns the instructions that the switch gets for a rule.
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn a_look_up_that_leads_on_keeps_the_set_and_one_that_asks_clears_it() {
-        let goes_on = vec![Instruction::WriteActions(vec![Action::output(PortNo(1))]), Instruction::GotoTable(2)];
-        assert_eq!(sets().to_switch(1, goes_on.clone()), goes_on);
+        let leads_on = vec![Instruction::WriteActions(vec![Action::output(PortNo(1))]), Instruction::GotoTable(2)];
+        assert_eq!(sets().to_switch(1, leads_on.clone()), leads_on);
         let asks = to_controller().to_vec();
         assert_eq!(sets().to_switch(1, asks.clone()), [asks, vec![Instruction::ClearActions]].concat());
     }

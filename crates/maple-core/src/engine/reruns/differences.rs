@@ -38,7 +38,7 @@ impl DecisionSummary {
     /// Describes a route and the run that chose it.
     pub(in crate::engine) fn from_run(route: &Resolved, ingress: Location, trace: &Trace) -> DecisionSummary {
         let exits = exits(route).into_iter().collect();
-        DecisionSummary { route: shown(route, ingress), exits, lines: source_lines(trace) }
+        DecisionSummary { route: route_text(route, ingress), exits, lines: source_lines(trace) }
     }
 }
 
@@ -88,7 +88,7 @@ fn way(route: &Resolved) -> BTreeSet<(Location, Location)> {
 }
 
 /// Returns a route as text: the hops of one path, or the edge ports of several.
-fn shown(route: &Resolved, ingress: Location) -> String {
+fn route_text(route: &Resolved, ingress: Location) -> String {
     let view = RouteView::from_resolved(route, ingress.switch, || ingress.port);
     let place = match &view.deliveries[..] {
         [] => "drop".to_owned(),
@@ -141,8 +141,8 @@ mod tests {
             hops.treatment = Treatment { queue: Some(3), ..Treatment::default() };
         }
         assert_eq!(of(&route(1, &[5]), &queued), Some(DifferenceKind::Treated));
-        assert_eq!(shown(&queued, at(1, 9)), format!("{}, {} queue 3", at(1, 1), at(2, 5)));
-        assert_eq!(shown(&route(1, &[5, 6]), at(1, 9)), format!("out of {}, {}", at(2, 5), at(2, 6)));
-        assert_eq!(shown(&drop, at(1, 9)), "drop");
+        assert_eq!(route_text(&queued, at(1, 9)), format!("{}, {} queue 3", at(1, 1), at(2, 5)));
+        assert_eq!(route_text(&route(1, &[5, 6]), at(1, 9)), format!("out of {}, {}", at(2, 5), at(2, 6)));
+        assert_eq!(route_text(&drop, at(1, 9)), "drop");
     }
 }

@@ -44,7 +44,7 @@ use crate::engine::context::access_hits::AccessHits;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::add_leaf::insert;
-use crate::engine::decisions::leaf::{shown, source_lines};
+use crate::engine::decisions::leaf::{source_lines, trace_text};
 use crate::engine::decisions::line_runs::LineRuns;
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
@@ -357,7 +357,7 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
     if outcome == Augmented::Added && leaf.extra_reads.is_empty() {
         switch.ingress.table.specialise(id, &reads);
     }
-    let what = shown(&leaf.trace);
+    let what = trace_text(&leaf.trace);
     decisions.leaves.insert(id, leaf);
     match outcome {
         Augmented::Added => {}

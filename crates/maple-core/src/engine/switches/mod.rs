@@ -69,13 +69,13 @@ impl Switches {
         self.all.get_mut(dpid).map(|switch| &mut **switch)
     }
 
-    /// Returns a switch of which the caller knows that this shard has it.
+    /// Returns a switch that this shard must have; a debug build panics if it is missing.
     #[track_caller]
     pub fn known(&self, dpid: Dpid) -> Option<&Switch> {
         self.get(&dpid).map(|switch| &**switch).expected()
     }
 
-    /// Returns a switch of which the caller knows that this shard has it, to be changed.
+    /// Returns a switch that this shard must have, to be changed; a debug build panics if it is missing.
     #[track_caller]
     pub fn known_mut(&mut self, dpid: Dpid) -> Option<&mut Switch> {
         self.get_mut(&dpid).expected()

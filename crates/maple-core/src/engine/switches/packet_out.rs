@@ -42,7 +42,7 @@ impl Switches {
         origin: &Arc<Origin>,
         packet: &ReceivedPacket,
     ) {
-        if route.keeps_way {
+        if route.must_follow_hops {
             ctx.stats.way_drops += 1;
             self.drop_packet(ctx, packet, DropCause::NoRuleForWay(Arc::clone(origin)));
             let at = packet.at;
@@ -91,7 +91,7 @@ impl Switches {
 
     /// Sends a frame out of a switch of this shard.
     pub fn emit(&mut self, ctx: &mut Context, dpid: Dpid, hops: &SwitchHops, frame: &[u8]) {
-        let Some(switch) = self.get(&dpid) else { return ctx.note_late() };
+        let Some(switch) = self.get(&dpid) else { return ctx.count_late_message() };
         let actions = forwarding::egress(switch.version(), hops);
         let in_port = maple_wire::PortNo::CONTROLLER;
         let message = PacketOut { buffer_id: NO_BUFFER, in_port, actions, data: frame.to_vec() };

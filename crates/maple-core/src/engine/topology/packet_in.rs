@@ -61,9 +61,9 @@ impl Topology {
         let source = Mac::from_bits(received.packet().switch_value(Field::EthSrc).unwrap_or_default());
         let is_probe_answer = is_the_controllers(&received.packet(), true);
         // A middlebox forwards what hosts elsewhere have sent.
-        let is_anybodys =
+        let is_middlebox_port =
             fabric.ctx.store.snapshot().port(received.at).is_some_and(|port| port.kind == PortKind::Middlebox);
-        let is_accepted = is_anybodys || self.learn_location(fabric, source, received);
+        let is_accepted = is_middlebox_port || self.learn_location(fabric, source, received);
         is_accepted && !is_probe_answer
     }
 

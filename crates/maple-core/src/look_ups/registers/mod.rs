@@ -58,7 +58,7 @@ pub(crate) struct Registers {
     all_lowered: Option<Lowered>,
     /// Whether one decision may be for all places that a look-up finds.
     may_open: bool,
-    /// The look-ups that a policy to come asks in the place of others, with the numbers of these.
+    /// The look-ups that the candidate policy asks in the place of others, with the numbers of these.
     successors: Vec<(LookUp, usize)>,
 }
 

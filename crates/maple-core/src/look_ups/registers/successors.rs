@@ -1,4 +1,4 @@
-//! Look-ups of a policy to come that take the place of those before them.
+//! The candidate policy's look-ups that take the place of those before them.
 //!
 //! An access list that was edited has tables with the names of those before, and other rows. While the policy that has
 //! it is tried, its runs record their look-ups in the registers that the old ones have. Values that both have are of
@@ -17,9 +17,8 @@ impl Registers {
         (before.is_in_use() && before.look_up.is_succeeded_by(look_up)).then_some(*index)
     }
 
-    /// Lets look-ups that a policy to come asks take the place of those that are about the same table with other rows,
-    /// so they have its registers already. Their values have the same classes. Forgets what was said of another policy.
-    /// Returns whether that changes anything.
+    /// Lets the candidate policy's look-ups take over the registers of look-ups in the same table with other rows. Their
+    /// values have the same classes. Forgets what was said of another policy. Returns whether that changes anything.
     pub fn announce(&mut self, coming: &[LookUp]) -> bool {
         let before = std::mem::take(&mut self.successors);
         for look_up in coming {

@@ -26,8 +26,8 @@ fn way(switch: &[Rule], key: u16) -> Option<Vec<Action>> {
         Instruction::WriteActions(actions) => Some(actions.clone()),
         _ => None,
     });
-    let goes_on = rule.instructions.iter().any(|instruction| matches!(instruction, Instruction::GotoTable(_)));
-    goes_on.then(|| written.unwrap_or_default())
+    let leads_on = rule.instructions.iter().any(|instruction| matches!(instruction, Instruction::GotoTable(_)));
+    leads_on.then(|| written.unwrap_or_default())
 }
 
 /// Something that happens to keys with ways.

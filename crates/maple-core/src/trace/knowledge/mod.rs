@@ -111,10 +111,10 @@ enum Part<'a> {
 
 /// The number of places that [`FailedConjunctions::newest`] has at first. Chosen: enough for most runs, so that few
 /// build the table again.
-const FIRST_PLACES: usize = 64;
+const INITIAL_SLOTS: usize = 64;
 /// The minimum number of places in [`FailedConjunctions::newest`] for each failed conjunction. Chosen: at most a
 /// quarter of the table is in use, so most places lead to one failure or none.
-const PLACES: usize = 4;
+const SLOTS_PER_FAILURE: usize = 4;
 
 /// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
 const PREREQUISITES: FieldSet =
@@ -264,9 +264,9 @@ impl<'t> Knowledge<'t> {
         let own = |item: u32| matches!(&self.items[item as usize], Item::Test { cond, .. } if is_implied(cond));
         let passed = |passed: &ChainPrefix| {
             let there = |place: u32| passed.conds.get(place as usize).is_some_and(|cond| is_implied(cond));
-            passed.failures.failed.under(sum).any(there)
+            passed.failures.failed.items_with_sum(sum).any(there)
         };
-        self.failed.under(sum).any(own) || self.passed.iter().any(passed)
+        self.failed.items_with_sum(sum).any(own) || self.passed.iter().any(passed)
     }
 
     /// Reports whether the items state a part of the condition already.
@@ -367,7 +367,7 @@ impl FailedConjunctions {
     }
 
     /// Returns the items of the failures under this sum, newest first.
-    fn under(&self, sum: u64) -> impl Iterator<Item = u32> {
+    fn items_with_sum(&self, sum: u64) -> impl Iterator<Item = u32> {
         let get = |index: u32| Some(index).filter(|index| *index != 0).map(|index| self.list[index as usize - 1]);
         let newest = if self.newest.is_empty() { 0 } else { self.newest[self.place(sum)] };
         let all = std::iter::successors(get(newest), move |failure| get(failure.older));
@@ -392,8 +392,8 @@ impl FailedConjunctions {
 
     fn insert(&mut self, sum: u64, item: u32) {
         self.list.push(FailedConjunction { sum, item, older: 0 });
-        if self.list.len() * PLACES > self.newest.len() {
-            self.newest = vec![0; FIRST_PLACES.max(self.newest.len() * 2)];
+        if self.list.len() * SLOTS_PER_FAILURE > self.newest.len() {
+            self.newest = vec![0; INITIAL_SLOTS.max(self.newest.len() * 2)];
             (0..self.list.len()).for_each(|index| self.link(index));
         } else {
             self.link(self.list.len() - 1);

@@ -32,7 +32,7 @@ pub(super) fn rules(graph: &Graph) -> Vec<Rule> {
             Task::AfterNegative(node) => {
                 let Kind::Test(test) = &graph.node(node).kind else { continue };
                 if let Question::Splits(area) | Question::Within(area) = &test.question {
-                    rules.extend(stated(area, &to_controller(), (graph.target.cookie)(None)));
+                    rules.extend(rules_of_area(area, &to_controller(), (graph.target.cookie)(None)));
                 }
                 tasks.extend(test.yes.map(Task::Build));
             }
@@ -46,12 +46,12 @@ fn leaf_rules(graph: &Graph, node: NodeId) -> Vec<Rule> {
         (
             Kind::Leaf { leaf, action: LeafAction::Apply(instructions) | LeafAction::ApplyTo(_, instructions) },
             Some((area, _)),
-        ) => stated(&area, instructions, (graph.target.cookie)(Some(*leaf))),
+        ) => rules_of_area(&area, instructions, (graph.target.cookie)(Some(*leaf))),
         _ => Vec::new(),
     }
 }
 
-fn stated(area: &Arc<Area>, instructions: &[Instruction], cookie: u64) -> Vec<Rule> {
+fn rules_of_area(area: &Arc<Area>, instructions: &[Instruction], cookie: u64) -> Vec<Rule> {
     let rule = |all: &Vec<_>| Rule {
         priority: 0,
         matching: Match::from_constraints(all.iter().copied()),

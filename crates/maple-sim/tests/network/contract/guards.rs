@@ -194,7 +194,7 @@ impl Judged<'_> {
 
     /// Reports whether the packet must pass the switches of its route: a waypoint lies between the ends, or a function
     /// has judged.
-    pub fn keeps_way(&self, guards: &[Guard]) -> bool {
+    pub fn must_follow_hops(&self, guards: &[Guard]) -> bool {
         guards.iter().any(|guard| match guard {
             Guard::Waypoint(src, dst, via) => {
                 let is_between = |at: Location| !via.contains(&self.came_in.switch) && !via.contains(&at.switch);

@@ -106,9 +106,9 @@ impl Play<'_> {
         let answers = answers.flat_map(|(state, len)| since.policies.iter().map(move |policy| (&**policy, state, len)));
         let mut wanted = Vec::new();
         for (policy, state, len) in answers {
-            let (want, keeps_way) = self.expected(policy, packet, len, state);
+            let (want, must_follow_hops) = self.expected(policy, packet, len, state);
             // Without rules, packets that must keep their way are dropped.
-            let may_lose = may_lose || keeps_way && since.lost_ways;
+            let may_lose = may_lose || must_follow_hops && since.lost_ways;
             if if may_lose { contains_all(&want, came) } else { want.iter().eq(came.iter().copied()) } {
                 return Ok(());
             }
@@ -149,14 +149,14 @@ impl Play<'_> {
             track_hosts: self.case.track_hosts,
             route: &resolved,
         };
-        let keeps_way = judged.keeps_way(&self.case.guards);
+        let must_follow_hops = judged.must_follow_hops(&self.case.guards);
         let resolved = match judged.verdict(&self.case.guards) {
             Judgement::Allowed => resolved,
             Judgement::Refused => Arc::new(Resolved { own: resolved.own.clone(), ..Resolved::default() }),
             Judgement::Failed => return nothing,
         };
         let copies = resolved.copies(&packet.frame, packet.at).into_iter();
-        (copies.map(|(at, frame)| Delivery { at, frame }).collect(), keeps_way)
+        (copies.map(|(at, frame)| Delivery { at, frame }).collect(), must_follow_hops)
     }
 
     /// Reports whether a packet enters the network, and is not one that discovery takes.

@@ -68,7 +68,7 @@ impl IncrementalCompiler {
             return self.entries.yields_to_many(id);
         }
         let region = self.region_of_leaf(node, class);
-        match region.stated(&self.target.capabilities).as_deref() {
+        match region.stated_matches(&self.target.capabilities).as_deref() {
             Some([all]) if self.node(node).behaviour.action.is_none() => self.entries.overlaps_many(all),
             _ => false,
         }
@@ -109,6 +109,6 @@ impl IncrementalCompiler {
 /// Reports whether one match states the part of a region that fits a read. The mask must work for all values, because
 /// other packets have other values.
 fn can_be_stated(region: &Region, read: &Constraint, capabilities: &Capabilities) -> bool {
-    let is_one = |part: Region| part.stated(capabilities).is_some_and(|matches| matches.len() == 1);
+    let is_one = |part: Region| part.stated_matches(capabilities).is_some_and(|matches| matches.len() == 1);
     capabilities.can_mask(read) && region.with(read).is_some_and(is_one)
 }

@@ -138,7 +138,7 @@ impl LookUps {
         lock(&self.registers).adopt(earlier);
     }
 
-    /// Lets look-ups that a policy to come asks take the place of those of the same tables with other rows. Returns
+    /// Lets the candidate policy's look-ups take the place of those of the same tables with other rows. Returns
     /// whether others did so before.
     pub fn announce(&self, coming: &[LookUp]) -> bool {
         lock(&self.registers).announce(coming)

@@ -91,7 +91,7 @@ impl Topology {
 
     /// Makes a segment of a link whose other end got a packet of this host, unless the address is our switch's own.
     pub fn on_unexpected_host(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
-        let Some(switch) = fabric.switches.get(&at.switch) else { return fabric.ctx.note_late() };
+        let Some(switch) = fabric.switches.get(&at.switch) else { return fabric.ctx.count_late_message() };
         let is_own = switch.ports.have_address(mac);
         let state = fabric.ctx.store.snapshot();
         if !is_own && state.peer(at) == Some(seen) && !is_declared_link(state.facts(), at, seen) {

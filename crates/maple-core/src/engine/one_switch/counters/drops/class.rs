@@ -65,7 +65,7 @@ fn is_ip(matching: &Match) -> bool {
 
 /// Returns a constraint without its field: `10.0.99.0/24`.
 fn value(one: &Constraint) -> String {
-    let shown = trace::show(one);
+    let shown = trace::constraint_text(one);
     shown.split_once('=').map_or(shown.clone(), |(_, value)| value.to_owned())
 }
 

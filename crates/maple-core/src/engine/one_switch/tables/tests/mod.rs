@@ -14,7 +14,7 @@ fn rule(priority: u16, dst: u128) -> Rule {
 }
 
 /// Returns the messages in order: a flow-mod as its table and command; a barrier request as `None`.
-fn shown(requests: &Requests) -> Vec<Option<(u8, FlowModCommand)>> {
+fn sent_text(requests: &Requests) -> Vec<Option<(u8, FlowModCommand)>> {
     let shown = |(_, message): &(u32, Message)| match message {
         Message::FlowMod(flow_mod) => Some((flow_mod.table_id, flow_mod.command)),
         _ => None,
@@ -60,12 +60,12 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
     let mut tables = tables();
     let (add, delete) = (Change::Add(rule(2, 2)), Change::Delete(rule(1, 1)));
     let first = update(&mut tables, Some(Waiter::Barriers(1)), vec![add, delete]);
-    assert_eq!(shown(&first), [Some((1, FlowModCommand::Add)), None]);
+    assert_eq!(sent_text(&first), [Some((1, FlowModCommand::Add)), None]);
     assert!(update(&mut tables, Some(Waiter::Barriers(2)), vec![]).is_empty(), "changes recorded meanwhile wait");
     let confirmed = tables.on_barrier_reply(first[1].0);
     assert_eq!(confirmed, Some(ConfirmedRequests { waiters: vec![], has_second_step: true }));
     let second = update(&mut tables, None, vec![]);
-    assert_eq!(shown(&second), [Some((1, FlowModCommand::Delete)), None, None]);
+    assert_eq!(sent_text(&second), [Some((1, FlowModCommand::Delete)), None, None]);
     let waiters =
         |tables: &mut Tables, at: usize| tables.on_barrier_reply(second[at].0).map(|confirmed| confirmed.waiters);
     assert_eq!(waiters(&mut tables, 1), Some(vec![Waiter::Barriers(1)]));
@@ -96,7 +96,7 @@ fn what_may_rely_on_additions_of_an_earlier_update_waits_for_them() {
     let mut tables = tables();
     let first = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
     let waiting = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Delete(rule(1, 1))]);
-    assert_eq!(shown(&waiting), [None], "the addition may be refused");
+    assert_eq!(sent_text(&waiting), [None], "the addition may be refused");
     assert_eq!(tables.on_refused(first[0].0, false), Some(RefusedRequest::Rule(1, rule(2, 2))));
     assert!(tables.begin_reread(&mut Requests::new()));
     assert!(update(&mut tables, None, vec![]).is_empty(), "so nothing is deleted before the rules were read");
@@ -105,7 +105,7 @@ fn what_may_rely_on_additions_of_an_earlier_update_waits_for_them() {
     let first = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
     let waiting = update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
     [first[1].0, waiting[0].0].into_iter().for_each(|xid| drop(tables.on_barrier_reply(xid)));
-    assert_eq!(shown(&update(&mut tables, None, vec![]))[0], Some((1, FlowModCommand::DeleteStrict)));
+    assert_eq!(sent_text(&update(&mut tables, None, vec![]))[0], Some((1, FlowModCommand::DeleteStrict)));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_rule_that_the_switch_lost_is_sent_again() {
     assert!(tables.on_rule_removed(Time(1), 1, 7, key.clone()) && !tables.is_synchronised());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
     let sent = update(&mut tables, None, vec![]);
-    assert_eq!(shown(&sent), [Some((1, FlowModCommand::Add)), None]);
+    assert_eq!(sent_text(&sent), [Some((1, FlowModCommand::Add)), None]);
     tables.on_barrier_reply(sent[1].0);
     update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
     assert!(!tables.on_rule_removed(Time(2), 1, 7, key), "we deleted it");
@@ -147,7 +147,7 @@ fn a_removal_that_was_not_reported_before_the_connection_ended_explains_none_aft
     tables.resume();
     tables.read(std::iter::empty());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
-    assert_eq!(shown(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
+    assert_eq!(sent_text(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
     assert!(tables.on_rule_removed(Time(2), 1, 7, key_of(&rule(1, 1))));
 }
 
@@ -156,7 +156,7 @@ fn prepared(tables: &mut Tables) -> Requests {
     let (add, delete) = (Change::Add(rule(2, 2)), Change::Delete(rule(1, 1)));
     let sent = update(tables, Some(Waiter::Barriers(1)), vec![add, delete]);
     assert_eq!(bundled(&sent), [Some(BundleControl::OPEN), None, None]);
-    assert_eq!((shown(&sent), tables.count(None)), (vec![None; 4], 1), "nothing is made yet");
+    assert_eq!((sent_text(&sent), tables.count(None)), (vec![None; 4], 1), "nothing is made yet");
     sent
 }
 
@@ -168,7 +168,7 @@ fn different_changes_are_a_bundle_that_is_committed_when_the_switch_has_all_of_i
     assert_eq!(tables.on_barrier_reply(first[3].0), Some(ConfirmedRequests { waiters: vec![], has_second_step: true }));
     let second = update(&mut tables, None, vec![Change::Add(rule(3, 3))]);
     assert_eq!(bundled(&second), [Some(BundleControl::COMMIT)]);
-    assert_eq!(shown(&second), [None, None, Some((1, FlowModCommand::Add)), None]);
+    assert_eq!(sent_text(&second), [None, None, Some((1, FlowModCommand::Add)), None]);
     let confirmed = tables.on_barrier_reply(second[1].0).map(|confirmed| confirmed.waiters);
     assert_eq!((confirmed, tables.count(None)), (Some(vec![Waiter::Barriers(1)]), 2));
 }
@@ -182,7 +182,7 @@ fn changes_of_one_kind_are_a_bundle_only_while_an_addition_is_not_confirmed() {
     let mut tables = tables_with(true);
     let sent = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
     tables.on_barrier_reply(sent[1].0);
-    assert_eq!(shown(&update(&mut tables, None, delete())), [Some((1, FlowModCommand::DeleteStrict)), None]);
+    assert_eq!(sent_text(&update(&mut tables, None, delete())), [Some((1, FlowModCommand::DeleteStrict)), None]);
 }
 
 #[test]
@@ -251,6 +251,6 @@ fn a_switch_that_refuses_a_bundle_gets_two_steps_from_then_on() {
         tables.read([(1, rule(1, 1))].into_iter());
         tables.compare_all(2, BTreeMap::from([(1, vec![rule(2, 2)])]));
         let sent = update(&mut tables, None, vec![]);
-        assert_eq!(shown(&sent), [Some((1, FlowModCommand::Add)), None]);
+        assert_eq!(sent_text(&sent), [Some((1, FlowModCommand::Add)), None]);
     }
 }

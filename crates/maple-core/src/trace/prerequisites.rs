@@ -12,7 +12,10 @@ use super::{Cond, Range};
 
 /// Returns the conditions that state `cond` with its prerequisites, in the order in which they are to be asked; none if
 /// no packet can fit.
-pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'static [Prerequisite]]) -> Vec<Cond> {
+pub(super) fn with_prerequisites(
+    cond: &Cond,
+    prerequisites: impl Fn(Field) -> &'static [&'static [Prerequisite]],
+) -> Vec<Cond> {
     let mut choices: Vec<Cond> = plain(cond).into_iter().collect();
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
     for field in fields {
@@ -91,8 +94,8 @@ fn settled(cond: Cond) -> Option<Cond> {
 mod tests {
     use super::*;
 
-    fn shown(cond: Cond) -> Vec<String> {
-        stated(&cond, Field::prerequisites).iter().map(ToString::to_string).collect()
+    fn cond_texts(cond: Cond) -> Vec<String> {
+        with_prerequisites(&cond, Field::prerequisites).iter().map(ToString::to_string).collect()
     }
 
     fn ports(field: Field, lo: u128, hi: u128) -> Cond {
@@ -103,30 +106,33 @@ mod tests {
     fn each_way_to_have_the_fields_is_a_condition() {
         let ssh = Cond::default().and(Constraint::exact(Field::TcpDst, 22));
         let wanted = ["eth_type=0x800, ip_proto=6, tcp_dst=22", "eth_type=0x86dd, ip_proto=6, tcp_dst=22"];
-        assert_eq!(shown(ssh.clone()), wanted);
+        assert_eq!(cond_texts(ssh.clone()), wanted);
         let from = Constraint::masked(Field::Ipv4Src, 10 << 24, 0xff00_0000);
-        assert_eq!(shown(ssh.clone().and(from)), ["eth_type=0x800, ip_proto=6, ipv4_src=10.0.0.0/8, tcp_dst=22"]);
-        assert_eq!(shown(ssh.clone().and(Constraint::exact(Field::IpProto, 17))), [""; 0]);
+        assert_eq!(cond_texts(ssh.clone().and(from)), ["eth_type=0x800, ip_proto=6, ipv4_src=10.0.0.0/8, tcp_dst=22"]);
+        assert_eq!(cond_texts(ssh.clone().and(Constraint::exact(Field::IpProto, 17))), [""; 0]);
         let both = ports(Field::TcpSrc, 1024, 2047).and(Constraint::exact(Field::TcpDst, 22));
-        assert_eq!(shown(both).len(), 2);
+        assert_eq!(cond_texts(both).len(), 2);
     }
 
     #[test]
     fn a_range_and_what_the_field_must_be_besides_become_one() {
         let tagged = |lo, hi| ports(Field::VlanVid, lo, hi).and(Constraint::exact(Field::VlanPcp, 3));
-        assert_eq!(shown(tagged(0x1001, 0x100a)), ["vlan_pcp=3, vlan_vid=1..10"]);
-        assert_eq!(shown(tagged(0, 0x1005)), ["vlan_pcp=3, vlan_vid=0..5"]);
-        assert_eq!(shown(tagged(0, 0x1fff)), ["vlan_vid=0x1000/0x1000, vlan_pcp=3"]);
-        assert_eq!(shown(tagged(1, 0xfff)), [""; 0]);
+        assert_eq!(cond_texts(tagged(0x1001, 0x100a)), ["vlan_pcp=3, vlan_vid=1..10"]);
+        assert_eq!(cond_texts(tagged(0, 0x1005)), ["vlan_pcp=3, vlan_vid=0..5"]);
+        assert_eq!(cond_texts(tagged(0, 0x1fff)), ["vlan_vid=0x1000/0x1000, vlan_pcp=3"]);
+        assert_eq!(cond_texts(tagged(1, 0xfff)), [""; 0]);
         let proto = ports(Field::IpProto, 6, 17).and(Constraint::exact(Field::UdpDst, 53));
-        assert_eq!(shown(proto)[0], "eth_type=0x800, ip_proto=17, udp_dst=53");
+        assert_eq!(cond_texts(proto)[0], "eth_type=0x800, ip_proto=17, udp_dst=53");
     }
 
     #[test]
     fn what_no_value_can_be_fits_no_packet() {
-        assert_eq!(shown(ports(Field::TcpDst, 5, 4)), [""; 0]);
-        assert_eq!(shown(Cond::default().and(Constraint { field: Field::IpDscp, value: 64, mask: 0x7f })), [""; 0]);
+        assert_eq!(cond_texts(ports(Field::TcpDst, 5, 4)), [""; 0]);
+        assert_eq!(
+            cond_texts(Cond::default().and(Constraint { field: Field::IpDscp, value: 64, mask: 0x7f })),
+            [""; 0]
+        );
         let there = Cond::default().and(Constraint { field: Field::ArpOp, value: 0, mask: 0 });
-        assert_eq!(shown(there), ["eth_type=0x806"]);
+        assert_eq!(cond_texts(there), ["eth_type=0x806"]);
     }
 }
