@@ -104,7 +104,7 @@ impl Subject {
             let src = Constraint::masked(Field::Ipv4Src, (10 << 24) + ((number as u128) << 20), 0xfff0_0000);
             // Every other test is on a port, and overlaps all of these.
             let port = Constraint::exact(Field::TcpDst, 1000 + number as u128);
-            Arc::new(Cond { all: vec![if number.is_multiple_of(2) { src } else { port }], ranges: Vec::new() })
+            Arc::new(Cond { constraints: vec![if number.is_multiple_of(2) { src } else { port }], ranges: Vec::new() })
         };
         let headers = headers.next_multiple_of(TESTS + 1);
         Subject { table: table(compiler.strategy()), tests: (0..TESTS).map(test).collect(), headers, used: 0 }

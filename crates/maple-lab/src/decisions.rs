@@ -43,18 +43,18 @@ pub struct TestCounts {
 /// Returns the condition of a test without the prerequisites of its fields.
 fn subject(cond: &Cond) -> String {
     let is_kind = |field: Field| matches!(field, Field::EthType | Field::IpProto);
-    let own: Vec<_> = cond.all.iter().filter(|constraint| !is_kind(constraint.field)).copied().collect();
+    let own: Vec<_> = cond.constraints.iter().filter(|constraint| !is_kind(constraint.field)).copied().collect();
     if own.is_empty() && cond.ranges.is_empty() {
         return cond.to_string();
     }
-    Cond { all: own, ranges: cond.ranges.clone() }.to_string()
+    Cond { constraints: own, ranges: cond.ranges.clone() }.to_string()
 }
 
 /// Reports whether floods ask this test by themselves, because bridges never forward these addresses. Tests of a policy
 /// need not answer such a test both ways.
 fn is_of_floods(cond: &Cond) -> bool {
     let is_reserved = |one: &Constraint| one.field == Field::EthDst && RESERVED.contains(&(one.value, one.mask));
-    cond.ranges.is_empty() && cond.all.len() == 1 && cond.all.iter().all(is_reserved)
+    cond.ranges.is_empty() && cond.constraints.len() == 1 && cond.constraints.iter().all(is_reserved)
 }
 
 /// A policy whose decisions are counted.

@@ -141,18 +141,18 @@ impl FilterTest {
         let mut assertion = Cond::default();
         let mut reads = Vec::new();
         if let Some(proto) = filter.proto {
-            assertion.all.push(Constraint::exact(Field::IpProto, proto.into()));
+            assertion.constraints.push(Constraint::exact(Field::IpProto, proto.into()));
         }
         for (field, prefix) in [(Field::Ipv4Src, filter.src), (Field::Ipv4Dst, filter.dst)] {
             if prefix.length > 0 {
-                assertion.all.push(Constraint::masked(field, prefix.address.into(), prefix.mask().into()));
+                assertion.constraints.push(Constraint::masked(field, prefix.address.into(), prefix.mask().into()));
             }
         }
         for (field, ports) in [(Field::TcpSrc, filter.src_ports), (Field::TcpDst, filter.dst_ports)] {
             let (lo, hi) = (ports.lo.into(), ports.hi.into());
             match ranges {
                 _ if ports.is_all() => {}
-                _ if lo == hi => assertion.all.push(Constraint::exact(field, lo)),
+                _ if lo == hi => assertion.constraints.push(Constraint::exact(field, lo)),
                 Ranges::Auto => assertion.ranges.push(Range { field, lo, hi }),
                 Ranges::Exact => reads.push((field, ports)),
             }

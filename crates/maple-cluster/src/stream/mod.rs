@@ -19,8 +19,8 @@
 //! # Why it is correct
 //!
 //! A standby at change *n* has the current value of every row whose latest change is at most *n*. For a row that has
-//! changed since, it has an older value or none, until that change comes. A copy is *whole* as soon as the standby has had all
-//! changes that there were, once; until then an earlier whole copy stays, perhaps of another master.
+//! changed since, it has an older value or none, until that change comes. A copy is *whole* as soon as the standby has
+//! had all changes that there were, once; until then an earlier whole copy stays, perhaps of another master.
 //!
 //! Numbers are those of one life of a source. A source that does not know a standby's position (it is of another life,
 //! or deletions are forgotten that are later than both the position and the beginning of the copy) begins anew. A

@@ -197,14 +197,14 @@ fn class_name<'a>(groups: impl ExactSizeIterator<Item = &'a str>) -> String {
 /// block of addresses; for each address if the condition has a range of the field.
 fn within(cond: &Cond, field: Field, addresses: &[u128]) -> Vec<Cond> {
     let others = || Cond {
-        all: cond.all.iter().filter(|c| c.field != field).copied().collect(),
+        constraints: cond.constraints.iter().filter(|c| c.field != field).copied().collect(),
         ranges: cond.ranges.iter().filter(|r| r.field != field).copied().collect(),
     };
     if let Some(range) = cond.ranges.iter().find(|r| r.field == field) {
         let fits = addresses.iter().filter(|address| range.holds(**address));
         return fits.map(|address| others().and(Constraint::exact(field, *address))).collect();
     }
-    let stated = cond.all.iter().find(|c| c.field == field).copied();
+    let stated = cond.constraints.iter().find(|c| c.field == field).copied();
     let stated = stated.unwrap_or(Constraint { field, value: 0, mask: 0 });
     let agree = |block: &Constraint| (block.value ^ stated.value) & block.mask & stated.mask == 0;
     let both = |Constraint { value, mask, .. }: Constraint| {

@@ -130,7 +130,7 @@ fn reads(run: &Observation) -> impl Iterator<Item = (Field, &Option<Source>)> {
     let mut bounded = BTreeSet::new();
     run.trace.items.iter().zip(run.trace.sources.iter()).filter_map(move |(item, source)| match item {
         Item::Test { cond, outcome: true } => {
-            bounded.extend(cond.all.iter().map(|constraint| constraint.field));
+            bounded.extend(cond.constraints.iter().map(|constraint| constraint.field));
             bounded.extend(cond.ranges.iter().map(|range| range.field));
             None
         }

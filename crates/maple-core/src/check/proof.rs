@@ -125,7 +125,7 @@ impl Explored {
             // of any source do.
             let is_tracked = track_hosts && !state.ports_of(dpid).any(|(_, port)| port.kind == PortKind::Middlebox);
             let is_elsewhere = |cond: &Cond| {
-                let source = cond.all.iter().find(|c| c.field == Field::EthSrc && c.is_exact());
+                let source = cond.constraints.iter().find(|c| c.field == Field::EthSrc && c.is_exact());
                 let host = source.and_then(|source| state.host(Mac::from_bits(source.value)));
                 is_tracked && host.is_some_and(|host| host.location.switch != dpid)
             };
@@ -216,10 +216,10 @@ fn complete_test(
         }
     }
     // No packet comes in by a port that is not there, or, if the switch has only one port, by another one.
-    let by_port = cond.all.iter().find(|c| c.field == Field::InPort && c.is_exact());
+    let by_port = cond.constraints.iter().find(|c| c.field == Field::InPort && c.is_exact());
     let is_only_port = ports.iter().all(|port| by_port.is_some_and(|by| by.value == u128::from(port.0)));
     let is_no_port = by_port.is_some_and(|by| !ports.iter().any(|port| by.value == u128::from(port.0)));
-    let is_about_port_only = cond.all.len() == 1 && cond.ranges.is_empty();
+    let is_about_port_only = cond.constraints.len() == 1 && cond.ranges.is_empty();
     match sides {
         [true, true] => Ok(()),
         [true, false] if is_no_port || fits_none(cond) => Ok(()),

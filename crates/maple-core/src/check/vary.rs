@@ -88,7 +88,7 @@ impl TriedValues {
     pub fn learn(&mut self, run: &Observation, state: &Snapshot) {
         for item in &run.trace.items {
             let Item::Test { cond, .. } = item else { continue };
-            cond.all.iter().for_each(|c| self.note(c.field, c.value));
+            cond.constraints.iter().for_each(|c| self.note(c.field, c.value));
             for range in &cond.ranges {
                 self.note(range.field, range.lo);
                 self.note(range.field, range.hi);
@@ -174,8 +174,8 @@ pub(super) fn variants(
 /// range too.
 pub(crate) fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     let old = |field| headers.get(&field).copied().unwrap_or(0);
-    let base: Headers = cond.all.iter().map(|c| (c.field, old(c.field) & !c.mask | c.value)).collect();
-    let ranges: Vec<Range> = cond.ranges.iter().copied().chain(cond.all.iter().filter_map(block)).collect();
+    let base: Headers = cond.constraints.iter().map(|c| (c.field, old(c.field) & !c.mask | c.value)).collect();
+    let ranges: Vec<Range> = cond.ranges.iter().copied().chain(cond.constraints.iter().filter_map(block)).collect();
     let within = |pick: fn(&Range) -> u128| {
         let mut changes = base.clone();
         changes.extend(ranges.iter().map(|range| (range.field, pick(range))));
@@ -190,7 +190,7 @@ pub(crate) fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
 /// Returns changes that make a packet fail one part of the condition.
 pub(crate) fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     let mut all = Vec::new();
-    for c in &cond.all {
+    for c in &cond.constraints {
         let old = headers.get(&c.field).copied().unwrap_or(c.value);
         let other: Vec<u128> = match c.field {
             Field::EthType => [IPV4, ARP, IPV6, 0x88b5].into_iter().filter(|value| !c.holds(*value)).collect(),
@@ -203,7 +203,7 @@ pub(crate) fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
         };
         all.extend(other.into_iter().map(|value| Headers::from([(c.field, value)])));
     }
-    for range in cond.ranges.iter().copied().chain(cond.all.iter().filter_map(block)) {
+    for range in cond.ranges.iter().copied().chain(cond.constraints.iter().filter_map(block)) {
         let below = range.lo.checked_sub(1);
         let above = (range.hi < range.field.full_mask()).then(|| range.hi + 1);
         all.extend(below.into_iter().chain(above).map(|value| Headers::from([(range.field, value)])));

@@ -190,7 +190,7 @@ fn entering(a: &Cond, b: &Cond, at: Location) -> Option<Example> {
     example_of_both(b, &port)?;
     // `b` allows the port, so only the constraints of `a` on it count.
     let rest = Cond {
-        all: b.all.iter().filter(|c| c.field != Field::InPort).copied().collect(),
+        constraints: b.constraints.iter().filter(|c| c.field != Field::InPort).copied().collect(),
         ranges: b.ranges.iter().filter(|r| r.field != Field::InPort).copied().collect(),
     };
     let here = rest.and(Constraint::exact(Field::InPort, at.port.0.into()));

@@ -23,9 +23,9 @@
 //!
 //! # Bounds
 //!
-//! A shard has at most [`MAX_WATCHES`] watches. A watch that has got [`MAX_COPIES_PER_SECOND`] copies within a second gets no
-//! more in that second: its rule is deleted until the next one. Copies that are under way then still arrive, but are
-//! not passed on.
+//! A shard has at most [`MAX_WATCHES`] watches. A watch that has got [`MAX_COPIES_PER_SECOND`] copies within a second
+//! gets no more in that second: its rule is deleted until the next one. Copies that are under way then still arrive,
+//! but are not passed on.
 //!
 //! # Where
 //!

@@ -52,7 +52,7 @@ impl AccountStep {
     /// Returns the packet's values of the fields of a test, on which the answer depends. Other steps have none.
     pub fn evidence(&self, packet: &Packet<'_>) -> Option<String> {
         let AccountItem::Test(cond, _) = &self.what else { return None };
-        let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
+        let fields = cond.constraints.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
         let values = fields.map(|field| (field, packet.get(field).or_else(|| packet.value(field))));
         let shown = |value: Option<u128>, field| {
             value.map_or_else(|| "absent".to_owned(), |value| field_value_text(field, value))

@@ -188,7 +188,7 @@ fn without_moves(changes: Vec<Headers>) -> impl Iterator<Item = Headers> {
 /// Adds to a condition the prerequisites of its fields, as the packet has them: an IPv6 packet stays one.
 fn with_prerequisites_of(cond: &Cond, headers: &Headers) -> Cond {
     let mut all = cond.clone();
-    let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
+    let fields = cond.constraints.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
     for field in fields.collect::<Vec<_>>() {
         let fits = |alternative: &&&[maple_wire::field::Prerequisite]| {
             alternative.iter().all(|need| headers.get(&need.field).is_some_and(|value| value & need.mask == need.value))
@@ -204,7 +204,7 @@ fn with_prerequisites_of(cond: &Cond, headers: &Headers) -> Cond {
             alternatives.iter().find(is_near).or(alternatives.first())
         });
         for p in chosen.into_iter().flat_map(|alternative| alternative.iter()) {
-            if !all.all.iter().any(|c| c.field == p.field) {
+            if !all.constraints.iter().any(|c| c.field == p.field) {
                 all = all.and(Constraint { field: p.field, value: p.value, mask: p.mask });
             }
         }
@@ -265,7 +265,7 @@ fn opposite(value: &Value) -> Option<Value> {
 impl Hypothesis {
     /// Reports whether exactly one changed packet fits the change.
     fn is_one(&self) -> bool {
-        matches!(self, Hypothesis::Test(cond, true) if cond.ranges.is_empty() && cond.all.iter().all(Constraint::is_exact))
+        matches!(self, Hypothesis::Test(cond, true) if cond.ranges.is_empty() && cond.constraints.iter().all(Constraint::is_exact))
     }
 }
 
@@ -297,7 +297,7 @@ impl fmt::Display for Hypothesis {
 
 /// Returns, in words, what fails a condition.
 fn other_than(cond: &Cond) -> String {
-    match (&cond.all[..], &cond.ranges[..]) {
+    match (&cond.constraints[..], &cond.ranges[..]) {
         ([only], []) if only.is_exact() => {
             format!("{} other than {}", only.field, field_value_text(only.field, only.value))
         }

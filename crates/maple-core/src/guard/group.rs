@@ -237,13 +237,13 @@ fn exact(field: Field, value: u128) -> Cond {
 /// Reports whether these rewrites can change the outcome of a condition.
 fn concerns(cond: &Cond, rewrites: &BTreeMap<Field, u128>) -> bool {
     let is_tag = |field: Field| matches!(field, Field::VlanVid | Field::VlanPcp);
-    let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
+    let fields = cond.constraints.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
     let mut fields = fields.collect::<Vec<_>>().into_iter();
     fields.any(|field| rewrites.keys().any(|written| *written == field || is_tag(*written) && is_tag(field)))
 }
 
 fn is_for_all(cond: &Cond) -> bool {
-    cond.all.is_empty() && cond.ranges.is_empty()
+    cond.constraints.is_empty() && cond.ranges.is_empty()
 }
 
 fn came_in_at(pkt: &PacketHandle, at: Location) -> bool {

@@ -152,9 +152,9 @@ impl ChangedPacket<'_> {
             return self.recorder.matches(self.packet, cond, self.source.clone());
         }
         let mut rest = Cond::default();
-        for constraint in &cond.all {
+        for constraint in &cond.constraints {
             match self.changes.seen(constraint.field) {
-                LaterField::AsEntered | LaterField::PriorityOfTag => rest.all.push(*constraint),
+                LaterField::AsEntered | LaterField::PriorityOfTag => rest.constraints.push(*constraint),
                 _ if self.equals(constraint.field, constraint.value, constraint.mask) => {}
                 _ => return false,
             }

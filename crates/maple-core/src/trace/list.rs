@@ -53,11 +53,12 @@ pub struct ListAnswer {
 }
 
 impl CondList {
-    /// Creates a list of conditions, each of which states the prerequisites of its fields ([`CondList::with_prerequisites`]).
+    /// Creates a list of conditions, each of which states the prerequisites of its fields
+    /// ([`CondList::with_prerequisites`]).
     pub fn new(conds: impl IntoIterator<Item = Arc<Cond>>) -> CondList {
         let mut list = CondList::default();
         for cond in conds {
-            cond.all.iter().map(|c| c.field).for_each(|field| list.fields.insert(field));
+            cond.constraints.iter().map(|c| c.field).for_each(|field| list.fields.insert(field));
             cond.ranges.iter().map(|r| r.field).for_each(|field| list.fields.insert(field));
             list.index.push(Arc::clone(&cond));
             list.places.entry(Arc::clone(&cond)).or_insert(list.conds.len());

@@ -184,7 +184,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
             }
         }
         let mut before = Vec::new();
-        for constraint in &cond.all {
+        for constraint in &cond.constraints {
             if self.capabilities.can_mask(constraint) {
                 before.push(*constraint);
             } else if !self.holds(std::mem::take(&mut before), source) || !self.reads_fitting(constraint, source) {
@@ -192,11 +192,11 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
             }
         }
         if !self.has_too_many_blocks(cond) {
-            if before.len() == cond.all.len() {
+            if before.len() == cond.constraints.len() {
                 self.ask_open(cond, source);
                 return true;
             }
-            self.ask(&Cond { all: before, ranges: cond.ranges.clone() }.into(), source);
+            self.ask(&Cond { constraints: before, ranges: cond.ranges.clone() }.into(), source);
             return false;
         }
         if self.holds(before, source) {
@@ -217,12 +217,12 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         let many =
             cuts.try_fold(1, |all: usize, cuts| Some(all.saturating_mul(cuts?))).is_some_and(|all| all > MAX_STATED);
         (many || matches(cond).is_none_or(|matches| matches.len() > MAX_STATED))
-            && matches(&Cond { all: cond.all.clone(), ranges: Vec::new() }).is_some()
+            && matches(&Cond { constraints: cond.constraints.clone(), ranges: Vec::new() }).is_some()
     }
 
     /// Asks for a conjunction.
     fn holds(&mut self, all: Vec<Constraint>, source: &Option<Source>) -> bool {
-        self.ask(&Arc::new(Cond { all, ranges: Vec::new() }), source)
+        self.ask(&Arc::new(Cond { constraints: all, ranges: Vec::new() }), source)
     }
 
     /// Asks for a condition, which is shared with the item if nothing of it is known.
@@ -248,7 +248,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
     /// Reads the constraints of a condition that is known to hold. Later items may rest on it as their prerequisite,
     /// and what only follows from failed tests can't be stated in a match.
     fn state(&mut self, cond: &Cond, source: &Option<Source>) {
-        cond.all.iter().for_each(|constraint| self.read(constraint, source));
+        cond.constraints.iter().for_each(|constraint| self.read(constraint, source));
     }
 
     /// Reads the whole field that a constraint is about, and returns whether it fits.
@@ -263,7 +263,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
     fn reads_within(&mut self, range: &Range, source: &Option<Source>) -> bool {
         let Range { field, .. } = *range;
         let value = self.packet.value(field).unwrap_or(0);
-        let asked = Cond { all: Vec::new(), ranges: vec![*range] };
+        let asked = Cond { constraints: Vec::new(), ranges: vec![*range] };
         for length in 1..=field.bits() {
             if self.done.known.cond(&asked) != KnownAnswer::Open {
                 break;

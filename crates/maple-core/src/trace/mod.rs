@@ -93,24 +93,24 @@ impl Range {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Cond {
     /// The constraints, at most one for each field, in OXM order.
-    pub all: Vec<Constraint>,
-    /// The ranges, at most one for each field, in OXM order, on fields that `all` does not name.
+    pub constraints: Vec<Constraint>,
+    /// The ranges, at most one for each field, in OXM order, on fields that `constraints` does not name.
     pub ranges: Vec<Range>,
 }
 
 impl Cond {
     /// Reports whether a packet fits.
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
-        self.all.iter().all(|c| packet.value(c.field).is_some_and(|value| c.holds(value)))
+        self.constraints.iter().all(|c| packet.value(c.field).is_some_and(|value| c.holds(value)))
             && self.ranges.iter().all(|r| packet.value(r.field).is_some_and(|value| r.holds(value)))
     }
 
     /// Adds a constraint to the condition, in place of one on the same field.
     #[must_use]
     pub fn and(mut self, constraint: Constraint) -> Cond {
-        match self.all.binary_search_by_key(&constraint.field, |c| c.field) {
-            Ok(index) => self.all[index] = constraint,
-            Err(index) => self.all.insert(index, constraint),
+        match self.constraints.binary_search_by_key(&constraint.field, |c| c.field) {
+            Ok(index) => self.constraints[index] = constraint,
+            Err(index) => self.constraints.insert(index, constraint),
         }
         self
     }
@@ -128,7 +128,7 @@ impl Cond {
     /// Reports whether every packet fits.
     #[must_use]
     pub fn is_always(&self) -> bool {
-        self.all.is_empty() && self.ranges.is_empty()
+        self.constraints.is_empty() && self.ranges.is_empty()
     }
 }
 
@@ -270,11 +270,11 @@ impl fmt::Display for Cond {
         if self.is_always() {
             return f.write_str("any");
         }
-        for (i, constraint) in self.all.iter().enumerate() {
+        for (i, constraint) in self.constraints.iter().enumerate() {
             write!(f, "{}{}", if i > 0 { ", " } else { "" }, constraint_text(constraint))?;
         }
         for (i, range) in self.ranges.iter().enumerate() {
-            write!(f, "{}{range}", if i > 0 || !self.all.is_empty() { ", " } else { "" })?;
+            write!(f, "{}{range}", if i > 0 || !self.constraints.is_empty() { ", " } else { "" })?;
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ pub fn example_of_both(a: &Cond, b: &Cond) -> Option<Example> {
 
 /// Combines two conditions; `None` if they contradict each other about a field.
 fn conjunction(a: Cond, b: Cond) -> Option<Cond> {
-    let mut both = b.all.into_iter().try_fold(a, meet)?;
+    let mut both = b.constraints.into_iter().try_fold(a, meet)?;
     for range in b.ranges {
         let stated = both.ranges.iter().find(|stated| stated.field == range.field).copied();
         let (lo, hi) = stated.map_or((range.lo, range.hi), |stated| (stated.lo.max(range.lo), stated.hi.min(range.hi)));
@@ -51,11 +51,12 @@ fn conjunction(a: Cond, b: Cond) -> Option<Cond> {
 
 /// Finds a packet that fits a condition which states its prerequisites.
 fn example(cond: &Cond) -> Option<Example> {
-    let mut fields: Vec<Field> = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field)).collect();
+    let mut fields: Vec<Field> =
+        cond.constraints.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field)).collect();
     fields.sort_unstable();
     fields.dedup();
     let value = |field: Field| {
-        let constraint = cond.all.iter().find(|c| c.field == field);
+        let constraint = cond.constraints.iter().find(|c| c.field == field);
         let constraint = constraint.copied().unwrap_or(Constraint { field, value: 0, mask: 0 });
         let range = cond.ranges.iter().find(|r| r.field == field);
         let (lo, hi) = range.map_or((0, field.full_mask()), |range| (range.lo, range.hi));
@@ -165,9 +166,9 @@ mod tests {
             for part in parts {
                 // One field is in one of the two lists.
                 let free = |field: Field| {
-                    all.all.iter().all(|c| c.field != field) && all.ranges.iter().all(|r| r.field != field)
+                    all.constraints.iter().all(|c| c.field != field) && all.ranges.iter().all(|r| r.field != field)
                 };
-                match (&part.all[..], &part.ranges[..]) {
+                match (&part.constraints[..], &part.ranges[..]) {
                     ([c], _) if free(c.field) => all = all.and(*c),
                     (_, [r]) if free(r.field) => all = all.within(*r),
                     _ => {}
@@ -183,7 +184,7 @@ mod tests {
             .into_iter()
             .filter(|field| {
                 let about = |cond: &Cond| {
-                    cond.all.iter().any(|c| c.field == *field) || cond.ranges.iter().any(|r| r.field == *field)
+                    cond.constraints.iter().any(|c| c.field == *field) || cond.ranges.iter().any(|r| r.field == *field)
                 };
                 about(a) || about(b) || matches!(field, Field::EthType | Field::IpProto | Field::VlanVid)
             })

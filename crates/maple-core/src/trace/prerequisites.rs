@@ -17,7 +17,7 @@ pub(super) fn with_prerequisites(
     prerequisites: impl Fn(Field) -> &'static [&'static [Prerequisite]],
 ) -> Vec<Cond> {
     let mut choices: Vec<Cond> = plain(cond).into_iter().collect();
-    let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
+    let fields = cond.constraints.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
     for field in fields {
         let with = |choice: &Cond| -> Vec<Cond> {
             let alternatives = prerequisites(field).iter();
@@ -39,7 +39,7 @@ pub(super) fn with_prerequisites(
 /// Returns the condition with each value masked and each range within its field; `None` if no value fits.
 pub(super) fn plain(cond: &Cond) -> Option<Cond> {
     let mut plain = Cond::default();
-    for c in &cond.all {
+    for c in &cond.constraints {
         if c.value & !c.field.full_mask() != 0 {
             return None;
         }
@@ -57,7 +57,7 @@ pub(super) fn plain(cond: &Cond) -> Option<Cond> {
 
 /// Adds a constraint to what the condition says of the field; `None` if they contradict each other.
 pub(super) fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
-    let stated = cond.all.iter().find(|c| c.field == with.field).copied();
+    let stated = cond.constraints.iter().find(|c| c.field == with.field).copied();
     let Some(stated) = stated else { return Some(cond.and(with)) };
     let agree = (stated.value ^ with.value) & stated.mask & with.mask == 0;
     let Constraint { field, .. } = with;
@@ -67,23 +67,25 @@ pub(super) fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
 /// Removes constraints that say nothing. Merges a constraint on leading bits and a range of the same field into one of
 /// the two. Returns `None` if no packet fits.
 fn settled(cond: Cond) -> Option<Cond> {
-    let Cond { all, ranges } = cond;
-    let mut settled = Cond { all: all.into_iter().filter(|c| c.mask != 0).collect(), ranges: Vec::new() };
+    let Cond { constraints: all, ranges } = cond;
+    let mut settled = Cond { constraints: all.into_iter().filter(|c| c.mask != 0).collect(), ranges: Vec::new() };
     for range in ranges {
         let Range { field, lo, hi } = range;
         let leading = |c: &Constraint| c.field == field && field.prefix_length(c.mask).is_some();
-        let Some(at) = settled.all.iter().position(leading) else {
+        let Some(at) = settled.constraints.iter().position(leading) else {
             settled.ranges.push(range);
             continue;
         };
-        let (first, last) =
-            (settled.all[at].value, settled.all[at].value | (field.full_mask() & !settled.all[at].mask));
+        let (first, last) = (
+            settled.constraints[at].value,
+            settled.constraints[at].value | (field.full_mask() & !settled.constraints[at].mask),
+        );
         let (lo, hi) = (lo.max(first), hi.min(last));
         if lo > hi {
             return None;
         }
         if (lo, hi) != (first, last) {
-            settled.all.remove(at);
+            settled.constraints.remove(at);
             settled.ranges.push(Range { field, lo, hi });
         }
     }

@@ -295,7 +295,11 @@ impl Recorder {
     ) -> bool {
         for alternative in self.prerequisites(field) {
             let all = alternative.iter().map(constraint_of).chain(constraint).collect();
-            if self.fits(packet, &Arc::new(Cond { all, ranges: range.into_iter().collect() }), source.clone()) {
+            if self.fits(
+                packet,
+                &Arc::new(Cond { constraints: all, ranges: range.into_iter().collect() }),
+                source.clone(),
+            ) {
                 return true;
             }
         }
@@ -305,7 +309,7 @@ impl Recorder {
     /// Looks at the fields in OXM order, up to the first that fails: prerequisites come first, so every field that is
     /// looked at is there.
     fn look_at<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond) -> bool {
-        cond.all.iter().all(|c| c.holds(self.look(packet, c.field)))
+        cond.constraints.iter().all(|c| c.holds(self.look(packet, c.field)))
             && cond.ranges.iter().all(|r| r.holds(self.look(packet, r.field)))
     }
 

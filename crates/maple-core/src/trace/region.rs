@@ -19,8 +19,9 @@ const MAX_VALUES: u128 = 8;
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Region {
     /// The constraints, at most one for each field, in OXM order.
-    all: Vec<Constraint>,
-    /// The ranges, at most one for each field, in OXM order. `all` may constrain the same field, though not exactly.
+    constraints: Vec<Constraint>,
+    /// The ranges, at most one for each field, in OXM order. `constraints` may constrain the same field, though not
+    /// exactly.
     ranges: Vec<Range>,
 }
 
@@ -32,7 +33,7 @@ impl Region {
 
     /// Returns the constraints, without the ranges.
     pub fn constraints(&self) -> &[Constraint] {
-        &self.all
+        &self.constraints
     }
 
     /// Returns the packets of this region that fit `constraint` too; `None` if there can't be any.
@@ -45,15 +46,15 @@ impl Region {
     /// Becomes the packets of `whole` that fit `constraint` too. Returns whether there can be any. Reuses its own
     /// memory.
     pub(crate) fn become_part(&mut self, whole: &Region, constraint: &Constraint) -> bool {
-        self.all.clone_from(&whole.all);
+        self.constraints.clone_from(&whole.constraints);
         self.ranges.clone_from(&whole.ranges);
         self.constrain(constraint).is_some()
     }
 
     /// Returns the packets of this region that fit `cond` too; `None` if there can't be any.
     pub fn and(&self, cond: &Cond) -> Option<Region> {
-        let mut region = self.with_room(cond.all.len());
-        for constraint in &cond.all {
+        let mut region = self.with_room(cond.constraints.len());
+        for constraint in &cond.constraints {
             region.constrain(constraint)?;
         }
         for range in &cond.ranges {
@@ -71,9 +72,11 @@ impl Region {
     /// Returns the matches of [`Region::matches`], without a copy if the region is its own single match.
     pub(crate) fn stated_matches(&self, capabilities: &Capabilities) -> Option<Cow<'_, [Vec<Constraint>]>> {
         if self.ranges.is_empty() {
-            return capabilities.can_match_all(&self.all).then_some(Cow::Borrowed(std::slice::from_ref(&self.all)));
+            return capabilities
+                .can_match_all(&self.constraints)
+                .then_some(Cow::Borrowed(std::slice::from_ref(&self.constraints)));
         }
-        let mut matches = vec![self.all.clone()];
+        let mut matches = vec![self.constraints.clone()];
         for range in &self.ranges {
             let blocks = blocks(range, capabilities)?;
             if matches.len() * blocks.len() > MAX_MATCHES {
@@ -95,7 +98,7 @@ impl Region {
         if self.ranges.iter().any(|range| range.field == field) {
             return None;
         }
-        if let Some(c) = self.all.iter().find(|c| c.field == field) {
+        if let Some(c) = self.constraints.iter().find(|c| c.field == field) {
             field.prefix_length(c.mask)?;
             (lo, hi) = (lo.max(c.value), hi.min(c.value | (field.full_mask() & !c.mask)));
         }
@@ -111,8 +114,8 @@ impl Region {
     /// Returns a region that can be matched and holds all packets of this one that fit `cond`: this one, restricted by
     /// those parts of `cond` that can be stated. `None` if no such part restricts it.
     pub fn widened(&self, cond: &Cond, capabilities: &Capabilities) -> Option<Region> {
-        let all = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
-        let ranges = cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] });
+        let all = cond.constraints.iter().map(|c| Cond { constraints: vec![*c], ranges: Vec::new() });
+        let ranges = cond.ranges.iter().map(|range| Cond { constraints: Vec::new(), ranges: vec![*range] });
         let mut wide: Option<Region> = None;
         for part in all.chain(ranges) {
             let within = wide.as_ref().unwrap_or(self);
@@ -126,13 +129,13 @@ impl Region {
 
     /// Returns a copy with capacity for more constraints.
     fn with_room(&self, constraints: usize) -> Region {
-        let mut all = Vec::with_capacity(self.all.len() + constraints);
-        all.extend_from_slice(&self.all);
-        Region { all, ranges: self.ranges.clone() }
+        let mut all = Vec::with_capacity(self.constraints.len() + constraints);
+        all.extend_from_slice(&self.constraints);
+        Region { constraints: all, ranges: self.ranges.clone() }
     }
 
     fn constrain(&mut self, constraint: &Constraint) -> Option<()> {
-        merge(&mut self.all, constraint)?;
+        merge(&mut self.constraints, constraint)?;
         let index = self.ranges.iter().position(|range| range.field == constraint.field);
         index.map_or(Some(()), |index| self.settle(index))
     }
@@ -156,7 +159,7 @@ impl Region {
     /// contradict each other.
     fn settle(&mut self, index: usize) -> Option<()> {
         let Range { field, lo, hi } = self.ranges[index];
-        if let Some(c) = self.all.iter().find(|c| c.field == field) {
+        if let Some(c) = self.constraints.iter().find(|c| c.field == field) {
             let rest = field.full_mask() & !c.mask;
             // With a prefix these are the ends of a block; with another mask only bounds of what fits.
             let (first, last) = (c.value, c.value | rest);
@@ -256,12 +259,12 @@ mod tests {
     }
 
     fn range(field: Field, lo: u128, hi: u128) -> Cond {
-        Cond { all: Vec::new(), ranges: vec![Range { field, lo, hi }] }
+        Cond { constraints: Vec::new(), ranges: vec![Range { field, lo, hi }] }
     }
 
     fn tcp() -> Region {
         let all = vec![Constraint::exact(Field::EthType, 0x800), Constraint::exact(Field::IpProto, 6)];
-        Region::any().and(&Cond { all, ranges: Vec::new() }).unwrap()
+        Region::any().and(&Cond { constraints: all, ranges: Vec::new() }).unwrap()
     }
 
     fn prefixes(field: Field, lo: u128, hi: u128) -> Vec<Constraint> {

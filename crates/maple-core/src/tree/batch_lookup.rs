@@ -53,7 +53,7 @@ impl Tree {
         match self.node(node) {
             Node::Leaf(_) => prefetch(&self.used[node.index()]),
             Node::Value(values) => values.prefetch(packet),
-            Node::Test { cond, .. } => prefetch(&cond.all[..]),
+            Node::Test { cond, .. } => prefetch(&cond.constraints[..]),
         }
     }
 }

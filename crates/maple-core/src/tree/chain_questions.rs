@@ -182,7 +182,7 @@ mod tests {
             listed in vec(0..4u128, 1..12),
             steps in vec((0..6usize, 0..12usize, 0..12usize, 0..12usize, 0..12u128), 1..60),
         ) {
-            let cond = |value| Arc::new(Cond { all: vec![Constraint::exact(Field::TcpDst, value)], ranges: Vec::new() });
+            let cond = |value| Arc::new(Cond { constraints: vec![Constraint::exact(Field::TcpDst, value)], ranges: Vec::new() });
             let conds: Vec<Arc<Cond>> = (0..4).map(cond).collect();
             let of = |values: &[u128]| Arc::new(CondList::new(values.iter().map(|at| conds[*at as usize].clone())));
             let lists = [of(&listed), of(&listed[listed.len() / 2..])];
@@ -212,7 +212,7 @@ mod tests {
             kept in 0..20usize,
             asks in vec((0..20usize, 0..20usize, 0..60usize, 0..60usize), 1..30),
         ) {
-            let cond = |value| Arc::new(Cond { all: vec![Constraint::exact(Field::TcpDst, value)], ranges: Vec::new() });
+            let cond = |value| Arc::new(Cond { constraints: vec![Constraint::exact(Field::TcpDst, value)], ranges: Vec::new() });
             let list = Arc::new(CondList::new((0..60).map(cond)));
             let (mut chain, mut place, mut before) = (ChainQuestions::default(), 0, Vec::new());
             for (gap, lost) in gaps {

@@ -145,7 +145,7 @@ mod tests {
     fn what_a_yes_side_denies_of_a_list_takes_a_memo_a_node_and_no_memo_a_condition() {
         let on = |src: u128, port: u128| {
             let all = vec![Constraint::exact(Field::Ipv4Src, src)];
-            Arc::new(Cond { all, ranges: vec![Range { field: Field::TcpDst, lo: port, hi: port + 1000 }] })
+            Arc::new(Cond { constraints: all, ranges: vec![Range { field: Field::TcpDst, lo: port, hi: port + 1000 }] })
         };
         // The port of each range takes many blocks, so the source is a test of its own.
         let list = Arc::new(CondList::new((0..400).map(|at| on(at % 100, 1 + 2000 * (at / 100)))));

@@ -47,7 +47,7 @@ impl Tree {
             Node::Test { cond, .. } => {
                 2 * size_of::<usize>()
                     + size_of_val(&**cond)
-                    + size_of_val(&cond.all[..])
+                    + size_of_val(&cond.constraints[..])
                     + size_of_val(&cond.ranges[..])
             }
         });

@@ -54,7 +54,7 @@ pub(super) fn conditions() -> impl Strategy<Value = Arc<Cond>> {
         let field = Field::TcpDst;
         let ranges =
             if all.iter().any(|c| c.field == field) { vec![] } else { vec![Range { field, lo, hi: lo + width }] };
-        Arc::new(Cond { all, ranges })
+        Arc::new(Cond { constraints: all, ranges })
     })
 }
 
@@ -174,7 +174,7 @@ impl Grown {
 fn stated(items: &[Item], field: Field) -> Vec<Constraint> {
     let of = |item: &Item| match item {
         Item::Read(c) => vec![*c],
-        Item::Test { cond, outcome: true } => cond.all.clone(),
+        Item::Test { cond, outcome: true } => cond.constraints.clone(),
         Item::Test { outcome: false, .. } => vec![],
     };
     items.iter().flat_map(of).filter(|c| c.field == field).collect()
@@ -310,7 +310,7 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
     let range = (0..4u128, 0..9u128).prop_map(|(lo, width)| Range { field: Field::TcpDst, lo, hi: lo + width });
     let ranges = (constraints(), range).prop_map(|(c, range)| {
         let all = Some(c).filter(|c| c.field != range.field).into_iter().collect();
-        Arc::new(Cond { all, ranges: vec![range] })
+        Arc::new(Cond { constraints: all, ranges: vec![range] })
     });
     let question = prop_oneof![
         3 => (conditions(), any::<bool>()).prop_map(|(cond, ends)| Question::Fits { cond, ends }),
@@ -418,7 +418,7 @@ proptest! {
     fn a_question_that_is_half_asked_is_not_taken_for_one_that_is_asked_there(values in vec(0..12u128, 1..8), first: bool) {
         let asks = |lo, hi| {
             let ranges = vec![Range { field: Field::TcpDst, lo, hi }];
-            Question::Fits { cond: Arc::new(Cond { all: Vec::new(), ranges }), ends: false }
+            Question::Fits { cond: Arc::new(Cond { constraints: Vec::new(), ranges }), ends: false }
         };
         let policies = [vec![asks(3, 10)], vec![asks(1, 3), asks(3, 10)]];
         let (mut written, mut followed) = (Tree::new(), Tree::new());

@@ -108,7 +108,7 @@ fn bits(items: &[Item], field: Field) -> FieldBits {
     items.iter().fold(FieldBits::default(), |bits, item| match item {
         Item::Read(constraint) if constraint.field == field => bits.and(constraint),
         Item::Test { cond, outcome: true } => {
-            cond.all.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c))
+            cond.constraints.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c))
         }
         Item::Read(_) | Item::Test { .. } => bits,
     })
@@ -138,7 +138,8 @@ impl StatedBits {
                     }),
                     Node::Test { cond, yes, no } => {
                         if let Some(yes) = *yes {
-                            let passed = cond.all.iter().filter(|c| c.field == field).fold(bits, |all, c| all.and(c));
+                            let passed =
+                                cond.constraints.iter().filter(|c| c.field == field).fold(bits, |all, c| all.and(c));
                             match tree.node(yes) {
                                 Node::Leaf(leaf) => stated.insert(passed, *leaf),
                                 _ => open.push((yes, passed)),

@@ -476,7 +476,7 @@ fn what_decides_ends_the_tiers() {
 fn a_restriction_distributes_over_tiers_that_leave_its_fields_alone() {
     assert_law(|setting, random| {
         let (a, b, cond) = (setting.tree(random, 1), setting.tree(random, 1), setting.cond(random));
-        let about: Vec<Field> = cond.all.iter().map(|constraint| constraint.field).collect();
+        let about: Vec<Field> = cond.constraints.iter().map(|constraint| constraint.field).collect();
         // The VLAN id decides whether there is a priority to write.
         let touches = |tree: &Tree| {
             any(tree, &|tree| match tree {

@@ -52,15 +52,15 @@ fn filter(line: &str) -> Arc<Cond> {
     let (value, mask) = words[8].split_once('/').expect("a protocol");
     if mask.to_lowercase() == "0xff" {
         let value = u128::from_str_radix(&value[2..], 16).expect("a hexadecimal number");
-        cond.all.push(Constraint::exact(Field::IpProto, value));
+        cond.constraints.push(Constraint::exact(Field::IpProto, value));
     }
-    cond.all.extend(prefix(words[0], Field::Ipv4Src));
-    cond.all.extend(prefix(words[1], Field::Ipv4Dst));
+    cond.constraints.extend(prefix(words[0], Field::Ipv4Src));
+    cond.constraints.extend(prefix(words[1], Field::Ipv4Dst));
     for (field, lo, hi) in [(Field::TcpSrc, words[2], words[4]), (Field::TcpDst, words[5], words[7])] {
         let (lo, hi) = (lo.parse().expect("a port"), hi.parse().expect("a port"));
         match (lo, hi) {
             (0, 65535) => {}
-            (lo, hi) if lo == hi => cond.all.push(Constraint::exact(field, lo)),
+            (lo, hi) if lo == hi => cond.constraints.push(Constraint::exact(field, lo)),
             (lo, hi) => cond.ranges.push(Range { field, lo, hi }),
         }
     }

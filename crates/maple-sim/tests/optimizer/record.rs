@@ -119,7 +119,7 @@ fn is_there(item: &Item, packet: &Headers) -> bool {
     match item {
         Item::Read(constraint) => packet.value(constraint.field).is_some(),
         Item::Test { cond, .. } => {
-            for constraint in &cond.all {
+            for constraint in &cond.constraints {
                 match packet.value(constraint.field) {
                     None => return false,
                     Some(value) if !constraint.holds(value) => return true,

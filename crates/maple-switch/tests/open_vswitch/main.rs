@@ -26,7 +26,8 @@ use maple_wire::msg::{
 use maple_wire::packet::Frame;
 use maple_wire::{Action, Dpid, Field, Instruction, Match, Message, PortNo, Version};
 
-/// The number of frames of a usual run, for each version. Chosen: some seconds. A night plays 20,000 (`make test-nightly`).
+/// The number of frames of a usual run, for each version. Chosen: some seconds. A night plays 20,000 (`make
+/// test-nightly`).
 const FRAMES: u64 = 1_500;
 /// The number of frames for one set of rules.
 const FRAMES_PER_ROUND: u64 = 30;

@@ -61,8 +61,8 @@ impl Net {
 
     /// Returns where a host is, or `None` if that is not known. Without host tracking the run fails.
     ///
-    /// If the host is named by a packet field and the switch can look it up, the run observes only the location, not the
-    /// address. The location of the packet's source is where the packet came in, mostly: its port is read when the
+    /// If the host is named by a packet field and the switch can look it up, the run observes only the location, not
+    /// the address. The location of the packet's source is where the packet came in, mostly: its port is read when the
     /// policy asks for it, and a path that starts there needs the switch alone.
     ///
     /// ```

@@ -265,7 +265,7 @@ impl IncrementalCompiler {
     /// region.
     fn class_under(&mut self, from: Option<(NodeId, TreeBranch)>, yes: Option<&YesRegion>) -> ClassId {
         let Some((above, branch)) = from else {
-            let cond = Cond { all: self.target.under.clone(), ranges: Vec::new() };
+            let cond = Cond { constraints: self.target.under.clone(), ranges: Vec::new() };
             return self.new_class(None, Region::any().and(&cond));
         };
         let NodeInfo { class, kind, .. } = *self.node(above);

@@ -220,7 +220,7 @@ fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Locati
 fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
     let Some(switch) = fabric.switches.known(dpid) else { return false };
     let can_match = |cond: &Cond| {
-        cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities().can_mask(constraint))
+        cond.ranges.is_empty() && cond.constraints.iter().all(|constraint| switch.capabilities().can_mask(constraint))
     };
     trace.lists.iter().filter_map(ListAnswer::cond).all(|cond| can_match(cond))
 }

@@ -21,7 +21,7 @@ fn known_constraints(items: &[Item]) -> Vec<Constraint> {
     for item in items {
         match item {
             Item::Read(constraint) => all.push(*constraint),
-            Item::Test { cond, outcome: true } => all.extend(cond.all.iter().copied()),
+            Item::Test { cond, outcome: true } => all.extend(cond.constraints.iter().copied()),
             Item::Test { .. } => {}
         }
     }
@@ -42,7 +42,7 @@ fn contradicts_test(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
                 .filter(|known| known.field == field)
                 .fold((0, 0), |(value, mask), known| (value | known.value, mask | known.mask))
         };
-        let implied = cond.all.iter().all(|asked| {
+        let implied = cond.constraints.iter().all(|asked| {
             let (value, mask) = bits(asked.field);
             asked.mask & !mask == 0 && value & asked.mask == asked.value
         });

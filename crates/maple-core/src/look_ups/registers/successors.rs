@@ -17,8 +17,9 @@ impl Registers {
         (before.is_in_use() && before.look_up.is_succeeded_by(look_up)).then_some(*index)
     }
 
-    /// Lets the candidate policy's look-ups take over the registers of look-ups in the same table with other rows. Their
-    /// values have the same classes. Forgets what was said of another policy. Returns whether that changes anything.
+    /// Lets the candidate policy's look-ups take over the registers of look-ups in the same table with other rows.
+    /// Their values have the same classes. Forgets what was said of another policy. Returns whether that changes
+    /// anything.
     pub fn announce(&mut self, coming: &[LookUp]) -> bool {
         let before = std::mem::take(&mut self.successors);
         for look_up in coming {

@@ -280,7 +280,7 @@ impl ListSegment {
             None => self.new_group(shape, index),
         };
         let mut key = mix_group(group);
-        for constraint in cond.all.iter().filter(|c| c.mask != 0) {
+        for constraint in cond.constraints.iter().filter(|c| c.mask != 0) {
             let filter = self.filters.iter_mut().find(|filter| filter.field == constraint.field);
             let mask = filter.and_then(|filter| filter.masks.iter_mut().find(|mask| mask.mask == constraint.mask));
             let mask = mask.expect("the shape's masks are there");
@@ -329,8 +329,8 @@ impl ListSegment {
 
     /// Returns the slots of a condition's fields and masks. Creates those that are missing.
     fn shape(&mut self, cond: &Cond) -> Shape {
-        let mut shape: Vec<u16> = Vec::with_capacity(cond.all.len());
-        for constraint in cond.all.iter().filter(|c| c.mask != 0) {
+        let mut shape: Vec<u16> = Vec::with_capacity(cond.constraints.len());
+        for constraint in cond.constraints.iter().filter(|c| c.mask != 0) {
             let index = match self.filters.binary_search_by_key(&constraint.field, |filter| filter.field) {
                 Ok(index) => index,
                 Err(index) => {

@@ -48,7 +48,7 @@ fn conditions() -> impl Strategy<Value = Arc<Cond>> {
     FIELDS.map(parts).prop_map(|parts| {
         let all = parts.iter().flatten().filter_map(|part| part.ok()).collect();
         let ranges = parts.iter().flatten().filter_map(|part| part.err()).collect();
-        Arc::new(Cond { all, ranges })
+        Arc::new(Cond { constraints: all, ranges })
     })
 }
 
@@ -86,7 +86,7 @@ fn a_list_with_more_shapes_than_a_segment_holds_has_several() {
     let cond = |i: u128| {
         let on = |field, bits| Constraint::masked(field, u128::MAX, bits);
         let all = vec![on(Field::IpProto, 1 + i % 200), on(Field::Ipv4Src, 1 + i / 5)];
-        Arc::new(Cond { all, ranges: Vec::new() })
+        Arc::new(Cond { constraints: all, ranges: Vec::new() })
     };
     let conds: Vec<_> = (0..3000).map(cond).collect();
     conds.iter().for_each(|cond| index.push(cond.clone()));

@@ -216,7 +216,7 @@ impl<'t> Knowledge<'t> {
     /// Reports whether packets that pass fit `cond`.
     pub(crate) fn cond(&self, cond: &Cond) -> KnownAnswer {
         // Most conditions that are known to fail contradict known bits.
-        if cond.all.iter().any(|c| self.known_field(c.field).is_some_and(|known| known.contradicts(c))) {
+        if cond.constraints.iter().any(|c| self.known_field(c.field).is_some_and(|known| known.contradicts(c))) {
             return KnownAnswer::Fails;
         }
         if self.is_about(cond) {
@@ -239,7 +239,7 @@ impl<'t> Knowledge<'t> {
 
     /// Reports whether anything is known of a field in the condition.
     fn is_about(&self, cond: &Cond) -> bool {
-        let known = cond.all.iter().filter(|c| self.about.contains(c.field)).count();
+        let known = cond.constraints.iter().filter(|c| self.about.contains(c.field)).count();
         known > 0 || cond.ranges.iter().any(|r| self.about.contains(r.field))
     }
 
@@ -271,13 +271,13 @@ impl<'t> Knowledge<'t> {
 
     /// Reports whether the items state a part of the condition already.
     pub(crate) fn states_any(&self, cond: &Cond) -> bool {
-        self.is_about(cond) && cond.all.iter().any(|c| self.states(c))
+        self.is_about(cond) && cond.constraints.iter().any(|c| self.states(c))
             || cond.ranges.iter().any(|r| self.part(Part::Range(r)) == KnownAnswer::Holds)
     }
 
     /// Removes the parts of a condition that the items state already.
     pub(crate) fn reduce(&self, mut cond: Cond) -> Cond {
-        cond.all.retain(|c| !self.states(c));
+        cond.constraints.retain(|c| !self.states(c));
         cond.ranges.retain(|r| self.part(Part::Range(r)) != KnownAnswer::Holds);
         cond
     }
@@ -294,7 +294,7 @@ impl<'t> Knowledge<'t> {
 
     /// Learns that packets that pass fit a condition.
     pub(crate) fn suppose(&mut self, cond: &Cond) {
-        for constraint in &cond.all {
+        for constraint in &cond.constraints {
             self.field(constraint.field).confine(constraint);
         }
         for range in &cond.ranges {
@@ -346,7 +346,7 @@ impl<'t> Knowledge<'t> {
     }
 
     fn alternative(&self, all: &[Prerequisite]) -> KnownAnswer {
-        self.cond(&Cond { all: all.iter().map(constraint_of).collect(), ranges: Vec::new() })
+        self.cond(&Cond { constraints: all.iter().map(constraint_of).collect(), ranges: Vec::new() })
     }
 
     fn part(&self, part: Part) -> KnownAnswer {
@@ -508,7 +508,7 @@ impl Intervals {
 }
 
 fn parts(cond: &Cond) -> impl Iterator<Item = Part<'_>> {
-    cond.all.iter().map(Part::Masked).chain(cond.ranges.iter().map(Part::Range))
+    cond.constraints.iter().map(Part::Masked).chain(cond.ranges.iter().map(Part::Range))
 }
 
 impl Hashes {
@@ -516,7 +516,7 @@ impl Hashes {
     #[inline]
     fn from_parts(cond: &Cond, prerequisites: bool) -> Hashes {
         let mut hashes = Hashes::default();
-        for c in &cond.all {
+        for c in &cond.constraints {
             if PREREQUISITES.contains(c.field) == prerequisites {
                 hashes.add(hash(c.field as u64, c.mask, c.value));
             }

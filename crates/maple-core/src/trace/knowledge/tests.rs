@@ -20,7 +20,7 @@ fn conds() -> impl Strategy<Value = Cond> {
 }
 
 fn fits(cond: &Cond, value: u128) -> bool {
-    cond.all.iter().all(|c| c.holds(value)) && cond.ranges.iter().all(|range| range.holds(value))
+    cond.constraints.iter().all(|c| c.holds(value)) && cond.ranges.iter().all(|range| range.holds(value))
 }
 
 proptest! {

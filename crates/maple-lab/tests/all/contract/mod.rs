@@ -27,8 +27,8 @@ use generate::Flavour;
 use judged::Excuse;
 use maple_sim::seeds::Seeds;
 
-/// The number of cases of all tests together that are the same in each run. Chosen: a case of a whole network costs about
-/// as much as ten of the engine alone, which plays 4,000 and 1,000 (the contract of maple-sim).
+/// The number of cases of all tests together that are the same in each run. Chosen: a case of a whole network costs
+/// about as much as ten of the engine alone, which plays 4,000 and 1,000 (the contract of maple-sim).
 const FIXED: u64 = 1_200;
 /// The number of fresh cases of all tests together.
 const FRESH: u64 = 300;

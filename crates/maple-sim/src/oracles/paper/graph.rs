@@ -126,7 +126,7 @@ impl Graph {
             highest: 0,
             lowest: 0,
         };
-        let under = Cond { all: graph.target.under.clone(), ranges: Vec::new() };
+        let under = Cond { constraints: graph.target.under.clone(), ranges: Vec::new() };
         graph.everything = Region::any().and(&under).and_then(|region| graph.area(region));
         graph
     }
@@ -322,9 +322,10 @@ impl Graph {
     /// The smallest area within `rest` that contains all packets that fit `cond`, as far as parts of `cond` can
     /// be matched. Returns `None` if that would be all of `rest`.
     fn widened(&self, rest: &Arc<Area>, cond: &Cond) -> Option<Arc<Area>> {
-        let parts = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
+        let parts = cond.constraints.iter().map(|c| Cond { constraints: vec![*c], ranges: Vec::new() });
         let mut wide = None;
-        for part in parts.chain(cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] })) {
+        for part in parts.chain(cond.ranges.iter().map(|range| Cond { constraints: Vec::new(), ranges: vec![*range] }))
+        {
             let within: &Arc<Area> = wide.as_ref().unwrap_or(rest);
             let narrower = within.region.and(&part).filter(|region| *region != within.region);
             if let Some(area) = narrower.and_then(|region| self.area(region)) {

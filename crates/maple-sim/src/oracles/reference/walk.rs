@@ -52,7 +52,7 @@ pub(super) fn elements(
 ) -> Elements {
     let mut walk =
         Walk { tree, capabilities, leaf, elements: Elements::new(), tasks: Vec::new(), complete: Vec::new() };
-    let region = Region::any().and(&Cond { all: under.to_vec(), ranges: Vec::new() });
+    let region = Region::any().and(&Cond { constraints: under.to_vec(), ranges: Vec::new() });
     if let Some(area) = region.and_then(|region| walk.area(region)) {
         walk.run(Task::Visit { node: tree.root(), area: Rc::new(area) });
     }

@@ -47,7 +47,7 @@ fn filter(values: [u128; 2], lengths: [u32; 2]) -> Arc<Cond> {
         let mask = field.full_mask() & !(field.full_mask() >> length);
         (length > 0).then(|| Constraint::masked(field, values[at] << (field.bits() - BITS), mask))
     };
-    Arc::new(Cond { all: [0, 1].into_iter().filter_map(part).collect(), ranges: Vec::new() })
+    Arc::new(Cond { constraints: [0, 1].into_iter().filter_map(part).collect(), ranges: Vec::new() })
 }
 
 fn filters() -> impl Strategy<Value = Vec<Arc<Cond>>> {

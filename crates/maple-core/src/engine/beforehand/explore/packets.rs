@@ -65,7 +65,7 @@ impl<'a> Packets<'a> {
 
     /// Reports whether a packet of a known host may fit a condition, as far as its source and port say.
     pub fn may_fit(&self, cond: &Cond) -> bool {
-        let exact = |field| cond.all.iter().find(|of| of.field == field && of.is_exact()).map(|of| of.value);
+        let exact = |field| cond.constraints.iter().find(|of| of.field == field && of.is_exact()).map(|of| of.value);
         let is_here = |mac: u128| {
             let host = self.state.host(Mac::from_bits(mac));
             host.is_some_and(|host| host.location.switch == self.switch.dpid())
