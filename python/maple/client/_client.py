@@ -178,7 +178,7 @@ class Client(Requests):
         return cast("types.Explanation", self._object("POST", "/v1/explain", {"packet": packet}))
 
     def explain_rule(self, /, **rule: object) -> types.Explanation:
-        """The same of the packet that a rule was made for: by `cookie`, or by `match` and `switch`."""
+        """Explains the way of the packet that a rule was made for: by `cookie`, or by `match` and `switch`."""
         return cast("types.Explanation", self._object("POST", "/v1/explain", {"rule": rule}))
 
     # The controller.
