@@ -114,7 +114,7 @@ pub enum AddressError {
     TooMany(usize),
     /// The name is missing, or has other characters.
     #[error(
-        "`{0}` is no name: it has to follow the servers, as in etcd://HOST:PORT/NAME, and may have letters, digits, `-`, `_` and `.`"
+        "`{0}` is not a name: it has to follow the servers, as in etcd://HOST:PORT/NAME, and may have letters, digits, `-`, `_` and `.`"
     )]
     Name(String),
 }
@@ -143,8 +143,8 @@ mod tests {
             assert_eq!(error(address), "an address of etcd has no user and no password, and so no `@`");
         }
         assert_eq!(error("etcd://a,b,a:2379/x"), "a:2379 is there twice");
-        assert!(error("etcd://a").starts_with("`` is no name"), "{}", error("etcd://a"));
-        assert!(error("etcd://a/x/y").starts_with("`x/y` is no name"));
+        assert!(error("etcd://a").starts_with("`` is not a name"), "{}", error("etcd://a"));
+        assert!(error("etcd://a/x/y").starts_with("`x/y` is not a name"));
         let many: Vec<_> = (1..=17).map(|n| format!("h{n}")).collect();
         assert_eq!(error(&format!("etcd://{}/x", many.join(","))), "17 servers are more than 16");
     }

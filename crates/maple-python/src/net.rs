@@ -197,7 +197,7 @@ fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
 
 #[pymethods]
 impl PyNet {
-    /// Raises an error that names what there is, for names that are no attribute.
+    /// Raises an error that names what there is, for a name that is not an attribute.
     fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
         let reported = py.import("maple._spelling")?.call_method1("unknown_question", (name,))?;
         Err(PyAttributeError::new_err(reported.unbind()))

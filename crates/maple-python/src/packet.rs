@@ -80,7 +80,7 @@ macro_rules! fields {
                 })
             }
 
-            /// Raises an error that names the fields that there are, for names that are no attribute.
+            /// Raises an error that names the fields that there are, for a name that is not an attribute.
             fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
                 let reported = py.import("maple._spelling")?.call_method1("unknown_field", (name,))?;
                 Err(PyAttributeError::new_err(reported.unbind()))

@@ -34,7 +34,7 @@ const SHARE = 4;
 const SLOW = 3;
 /** The time after which what the controller could not answer is read again if it did not say when, in milliseconds. */
 const TROUBLED = 5000;
-/** A list with live events is read again after this time as well: connections of switches are no event. */
+/** A list with live events is read again after this time as well: connections of switches are not events. */
 export const SOON = 5000;
 /** How tracked state is kept fresh: lines of the log do not change it, and another policy with other tables is seen soon. */
 export const TRACKED: Freshness = {live: "state", every: SOON};

@@ -113,7 +113,7 @@ function useTyped(kind: "table" | "var", name: string): boolean | undefined {
   return data === undefined ? undefined : isTyped(data.rows.find((row) => row[kind] === name)?.value ?? null);
 }
 
-/** Says that a text is no value of the kind that is there. */
+/** Says that a text is not a value of the kind that is there. */
 function notAlike(before: Json | undefined): Problem {
   return new Problem(400, `this is not of the kind of ${shown(before ?? null)}, which is there`);
 }

@@ -37,7 +37,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// `maple top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// Print one picture as text, and end; so it is where standard output is no terminal
+    /// Print one picture as text, and end; as always where standard output is not a terminal
     #[arg(long)]
     once: bool,
     /// The controller's Unix socket [default: as for `maple run`]

@@ -11,8 +11,9 @@
 //! may be lost for good, and none is waited for for ever: each request ends with an event, if only with
 //! [`Event::Failed`].
 //!
-//! A master stays master until it sees that another one is, or until it steps down. That its lease has ended, or that
-//! the store is away, is no reason: switches would have nobody. It claims again under a new lease, in a new generation.
+//! A master stays master until it sees that another one is, or until it steps down. It does not step
+//! down when its lease ends or the store is away: switches would have nobody. It claims again under a new lease, in a
+//! new generation.
 
 use std::collections::VecDeque;
 use std::time::Duration;

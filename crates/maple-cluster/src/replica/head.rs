@@ -18,9 +18,9 @@ pub(super) struct Head {
 /// The reason why nothing is read that a head stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HeadError {
-    /// The rows have this format.
+    /// Rows of another format: this one.
     Format(String),
-    /// It is no head.
+    /// Bytes that are not a head.
     Damaged,
 }
 

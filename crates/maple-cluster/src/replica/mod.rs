@@ -378,7 +378,7 @@ impl Replica {
             Role::Leads { generation, head, .. } if *generation == master && is_there => {
                 (*head, self.is_stalled) = (revision, false);
             }
-            // Somebody else has written, who is no member.
+            // Somebody else has written, who is not a member.
             Role::Leads { generation, .. } if *generation == master => {
                 self.role = Role::Takes { generation: *generation, wanted: None };
                 self.copy = Copy::Unknown;

@@ -200,7 +200,7 @@ pub(crate) fn all_rows(state: &Snapshot) -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// Returns the write that a row stands for, in the form in which its table or variable keeps it.
 ///
 /// # Errors
-/// A text for people if it is no row, or not of the declared type.
+/// A text for people if it is not a row, or not of the declared type.
 pub(crate) fn write_of(key: &[u8], value: Option<&[u8]>, state: &Snapshot) -> Result<Write, String> {
     let damaged = || format!("a row of the state in etcd is damaged: {}", key.escape_ascii());
     let value = value.map(read::<Value>).transpose().map_err(|_| damaged())?;
@@ -222,7 +222,7 @@ pub(crate) fn write_of(key: &[u8], value: Option<&[u8]>, state: &Snapshot) -> Re
 /// Returns the writes that lead from a state to another one, which these rows make.
 ///
 /// # Errors
-/// A text for people if one is no row, or not of the declared type.
+/// A text for people if one is not a row, or not of the declared type.
 pub(crate) fn difference(rows: &BTreeMap<Vec<u8>, Vec<u8>>, state: &Snapshot) -> Result<Vec<Write>, String> {
     let mut writes = Vec::new();
     let place = |write: &Write| match write {

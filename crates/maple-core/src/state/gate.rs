@@ -221,7 +221,7 @@ mod tests {
         let long = "x".repeat(100);
         let error = store.change(vec![row(1, &long)]).expect_err("too long").to_string();
         assert_eq!(error, "the table t can't be written: one transaction writes at most 100 bytes (so says a test)");
-        // The network is no table.
+        // A write to the network is not bounded, because the network is not a table.
         drop(store.change((0..9).map(|cost| Write::CostName(format!("c{cost}").into())).collect()).expect("no tables"));
         assert_eq!(store.snapshot().table("t").map(|rows| rows.len()), Some(7));
     }

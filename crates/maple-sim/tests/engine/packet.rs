@@ -34,5 +34,5 @@ pub fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),
     };
-    value.and_then(|value| T::try_from(value).ok()).ok_or_else(|| format!("{text:?} is no number"))
+    value.and_then(|value| T::try_from(value).ok()).ok_or_else(|| format!("{text:?} is not a number"))
 }

@@ -83,7 +83,7 @@ impl Test {
     fn from_text(text: &str, hosts: &Hosts) -> Result<Test, String> {
         match text.split_whitespace().collect::<Vec<_>>()[..] {
             ["var", name, "=", value] => {
-                let value = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+                let value = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
                 Ok(Test::Var(name.to_owned(), value))
             }
             ["host", name, "known"] => Ok(Test::Known(field(name)?)),
@@ -188,7 +188,7 @@ pub fn stored(field: Field, value: u128) -> Value {
 }
 
 pub fn field(name: &str) -> Result<Field, String> {
-    Field::from_name(name).ok_or_else(|| format!("{name:?} is no field"))
+    Field::from_name(name).ok_or_else(|| format!("{name:?} is not a field"))
 }
 
 /// Parses a value of a field; the name of a host stands for its address.
@@ -196,6 +196,6 @@ pub fn value_of(field: Field, text: &str, hosts: &Hosts) -> Result<u128, String>
     match (hosts.get(text), field) {
         (Ok(host), Field::EthSrc | Field::EthDst) => Ok(host.mac.bits()),
         (Ok(host), Field::Ipv4Src | Field::Ipv4Dst) => Ok(u32::from(host.ipv4).into()),
-        _ => parse_field_value(field, text).map_err(|_| format!("{text:?} is no value of {field}")),
+        _ => parse_field_value(field, text).map_err(|_| format!("{text:?} is not a value of {field}")),
     }
 }

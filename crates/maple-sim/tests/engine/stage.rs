@@ -223,7 +223,7 @@ impl Stage {
                 self.write(line, Write::Table { table: table.into(), key, value })
             }
             ["set", name, "=", value] => {
-                let value = value.parse::<i64>().map_err(|_| format!("{value:?} is no number"))?;
+                let value = value.parse::<i64>().map_err(|_| format!("{value:?} is not a number"))?;
                 self.write(line, Write::Var { name: name.into(), value: Some(Value::Int(value.into())) })
             }
             ["restart", dpid] => {

@@ -149,7 +149,7 @@ impl Stage {
             }
             "packet" => self.learn(&Headers(values(rest)?.into_iter().collect())),
             "forget" => {
-                let leaf = LeafId(rest.parse().map_err(|_| format!("{rest} is no leaf"))?);
+                let leaf = LeafId(rest.parse().map_err(|_| format!("{rest} is not a leaf"))?);
                 let _ = writeln!(self.out, "forgets {rest}: {}", self.table.remove(leaf));
             }
             "show" if rest == "algorithm-2" => self.show_rules(self.paper(build_ft)),

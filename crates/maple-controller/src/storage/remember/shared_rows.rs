@@ -128,8 +128,8 @@ impl SharedRows {
         adopted
     }
 
-    /// Returns the row for the next leaf that is adopted. It has an epoch of its own, and so is no row of a leaf of
-    /// this run.
+    /// Returns the row for the next leaf that is adopted. It has an epoch of its own, so it differs from each
+    /// row of a leaf of this run.
     fn next_row(&self) -> u64 {
         let epoch = next_epoch(self.known.journal.epoch());
         u64::from(epoch) << 48 | self.adopted.fetch_add(1, Ordering::Relaxed)

@@ -225,7 +225,7 @@ proptest! {
                     }
                     prop_assert_eq!(followed, all);
                 }
-                // A table without keys is no table, so what was in it is not known.
+                // A table without keys does not exist, so what was in it is not known.
                 None => prop_assert!(look_up != LookUp::of_host(Field::EthDst)),
             }
         }
