@@ -167,7 +167,7 @@ def main():
     parser.add_argument("--rules", type=int, default=100_000, help="rules to exchange [default: 100000]")
     parser.add_argument("--rate", type=int, default=3_000, help="new connections a second before [default: 3000]")
     parser.add_argument("--probes", type=int, default=500, help="datagrams a second meanwhile [default: 500]")
-    parser.add_argument("--seconds", type=int, default=40, help="for so long [default: 40]")
+    parser.add_argument("--seconds", type=int, default=40, help="how long it lasts [default: 40]")
     parser.add_argument("--protocols", default="OpenFlow13")
     options = parser.parse_args()
     if os.geteuid():

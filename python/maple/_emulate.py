@@ -103,7 +103,7 @@ class EmulatedNetwork:
         return self._laboratory.errors()
 
     def run(self, seconds: float) -> None:
-        """Lets so much simulated time pass."""
+        """Lets this much simulated time pass."""
         self._laboratory.run(seconds)
 
     def pingall(self) -> PingAll:

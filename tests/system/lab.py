@@ -361,7 +361,7 @@ class Ears:
 
 
 def line_of(process, timeout=20):
-    """The next line that a process says. It is ended if it says nothing for so long."""
+    """The next line that a process says. It is ended if it says nothing within `timeout`."""
     timer = threading.Timer(timeout, process.kill)
     timer.start()
     line = process.stdout.readline()

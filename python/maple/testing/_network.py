@@ -300,7 +300,7 @@ class Network(Exploring, _emulate.EmulatedNetwork):
         self._happens(f"{self._names.host(host).name} move {self._names.switch(switch)}{place}")
 
     def advance(self, seconds: float) -> None:
-        """Lets so much simulated time pass."""
+        """Lets this much simulated time pass."""
         self.run(seconds)
 
     def _happens(self, command: str) -> None:

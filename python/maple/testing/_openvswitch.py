@@ -252,7 +252,7 @@ class OpenVSwitchNetwork(Network):
         wait_for_caches()
 
     def advance(self, seconds: float) -> None:
-        """Lets so much time pass, here and in the emulated network that goes along."""
+        """Lets this much time pass, here and in the emulated network that goes along."""
         super().advance(seconds)
         if "_controller" in self.__dict__ and seconds < FOLLOWED:
             time.sleep(seconds)

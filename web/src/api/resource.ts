@@ -28,7 +28,7 @@ export interface Answer<T> {
 
 /** The shortest time between two readings, in milliseconds. */
 const SPACING = 100;
-/** Reading takes at most one part of the time in so many. */
+/** Divisor of the time of which reading takes at most one part. */
 const SHARE = 4;
 /** How many answers that are not live are read at a time. Browsers have six connections to a server: events take one, and live answers find another. */
 const SLOW = 3;

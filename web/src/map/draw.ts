@@ -154,7 +154,7 @@ function drawSwitches(
   }
 }
 
-/** The room of a name: one in each cell of the screen that is so many pixels wide, and as high as a line. */
+/** Width in pixels of a cell of the screen, which is as high as a line and has at most one name. */
 const CELL = 22;
 /** How wide a letter is on average, as a part of its height. */
 const LETTER = 0.54;

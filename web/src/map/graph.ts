@@ -18,7 +18,7 @@ const MARGIN = 48;
 /** The largest scale at which a small network fills the screen: a link is ten units long. */
 const LARGEST_FIT = 15;
 
-/** The switches from which a switch is at most so many links away, itself too. */
+/** The switches from which a switch is at most a number of links away, itself too. */
 export function within(links: readonly MapLink[], from: string, hops: number): ReadonlySet<string> {
   const next = new Map<string, string[]>();
   const join = (a: string, b: string) => {

@@ -11,7 +11,7 @@ import {Lined, Section, title, Trouble} from "../parts";
 import {base, moment, whole} from "../text";
 import {History} from "./history";
 
-/** The most packets and rules of a plan that are listed. */
+/** The maximum number of packets and rules of a plan that are listed. */
 const LISTED = 200;
 
 /** What each kind of difference means. */

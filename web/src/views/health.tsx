@@ -16,7 +16,7 @@ import {atMost, histogram, mean, quantile, rates, samples} from "./histogram";
 const TABS = ["overview", "doctor", "errors", "log", "counters"] as const;
 /** How often rates are measured, in milliseconds. */
 const EVERY = 2000;
-/** The most moments of a rate that are kept, to show how it went. */
+/** The maximum number of moments of a rate that are kept, to show how it went. */
 const KEPT = 150;
 /** The number of tables of switches that are listed. */
 const FULLEST = 10;

@@ -1,7 +1,7 @@
 // Reads the histograms and gauges of Prometheus's text format.
 import {took} from "../text";
 
-/** A histogram: how many were at most so long. */
+/** A histogram: for each bound, the number of durations that were at most as long. */
 export interface Histogram {
   readonly count: number;
   readonly sum: number;

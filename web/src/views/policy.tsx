@@ -19,7 +19,7 @@ import {Tree} from "./tree";
 const EVERY = 10_000;
 /** The height of a line, in pixels: as in the style sheet. */
 const LINE = 20;
-/** The most rules of a line that are listed. */
+/** The maximum number of rules of a line that are listed. */
 const LISTED = 200;
 
 /** What of a line is counted. */

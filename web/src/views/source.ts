@@ -3,7 +3,7 @@
 /** A line of a source, or a gap between lines. */
 export type Excerpt = {readonly line: number; readonly text: string} | null;
 
-/** The lines that matter with so many around each, and `null` for what is left out. */
+/** The lines that matter with some lines around each, and `null` for what is left out. */
 export function excerpts(text: string, lines: readonly number[], around: number): Excerpt[] {
   const all = text.split("\n");
   const wanted = new Set<number>();

@@ -12,7 +12,7 @@ import {RuleList} from "./rules";
 
 /** The longest tree that is shown, in lines. */
 const MOST = 2000;
-/** The most rules of a decision that are listed. */
+/** The maximum number of rules of a decision that are listed. */
 const LISTED = 50;
 /** How often what is shown is read again, in milliseconds. */
 const EVERY = 10_000;

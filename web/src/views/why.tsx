@@ -14,7 +14,7 @@ import {Code} from "./code";
 import {sourceOf} from "./source";
 import {question} from "./question";
 
-/** The most hosts that are offered to choose from. */
+/** The maximum number of hosts that are offered to choose from. */
 const OFFERED = 300;
 
 /** Asks about the packet that the address names, and shows the answer. */

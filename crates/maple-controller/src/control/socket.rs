@@ -394,7 +394,7 @@ fn serve_one(handle: &Handle, stream: UnixStream, clients: &Arc<AtomicUsize>) {
 
 /// Tells a client why it is not served. The answer is the same whether or not it has sent a request.
 fn refuse_client(mut stream: UnixStream) {
-    let error = format!("the controller serves at most {MAX_CLIENTS} programs at a time, and so many are connected");
+    let error = format!("the controller serves at most {MAX_CLIENTS} programs at a time, and as many are connected");
     // A few bytes into an empty buffer do not block.
     if let Err(error) = write_line(&mut stream, json!({ "error": error })) {
         tracing::debug!(%error, "a control client's connection failed");

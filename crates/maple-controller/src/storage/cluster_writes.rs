@@ -121,7 +121,8 @@ impl ClusterWrites {
         self.progress.notify_all();
     }
 
-    /// Waits until it is known what became of a commit, at most so long. Returns at once if etcd takes none at present.
+    /// Waits until it is known what became of a commit, at most `timeout`. Returns at once if etcd takes none at
+    /// present.
     pub fn wait(&self, version: u64, timeout: Duration) -> Outcome {
         let deadline = Instant::now() + timeout;
         let mut waiting = self.lock();
@@ -136,7 +137,7 @@ impl ClusterWrites {
         }
     }
 
-    /// Waits until nothing waits for etcd, at most so long.
+    /// Waits until nothing waits for etcd, at most `timeout`.
     pub fn wait_for_all(&self, timeout: Duration) {
         let waits = |waiting: &mut WaitingCommits| waiting.is_open && !waiting.sizes.is_empty();
         self.progress.wait_while_for(&mut self.lock(), waits, timeout);

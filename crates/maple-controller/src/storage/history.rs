@@ -46,8 +46,8 @@ const MAX_OF_POLICIES: usize = 512;
 /// The maximum number of writes by the rest. Chosen: programs may write all the time, so only the newest are of
 /// interest.
 const MAX_OF_PROGRAMS: usize = 1024;
-/// The maximum size of all changes in a ring, in bytes. Chosen: 512 bytes for each of the most that a ring has, and a
-/// bound on memory if values are long.
+/// The maximum size of all changes in a ring, in bytes. Chosen: 512 bytes for each of the 4096 changes of the
+/// longest ring, and a bound on memory if values are long.
 const MAX_BYTES: usize = 2 << 20;
 /// The maximum size of a key or a value, in bytes. Chosen: longer ones are not read in a list of changes; that one was
 /// long is said.

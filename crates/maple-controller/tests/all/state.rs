@@ -85,7 +85,7 @@ fn who_is_one_too_many_is_told() {
     let (_maple, path) = controller("full");
     let connected: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let get = Request::State(StateRequest::Get(StatePlace::Var("n".into())));
-    let why = "the controller serves at most 16 programs at a time, and so many are connected";
+    let why = "the controller serves at most 16 programs at a time, and as many are connected";
     assert_eq!(ask(&path, &get).map_err(|error| error.to_string()), Err(why.to_owned()));
     assert_eq!(follow(&path, &get, |_| true).map_err(|error| error.to_string()), Err(why.to_owned()));
     drop(connected);

@@ -29,7 +29,7 @@ impl CommitLimits {
         CommitLimits { rows, bytes, why, is_full: AtomicBool::new(false) }
     }
 
-    /// Says whether so many commits wait to be kept that there can be no more. Those that have begun may still come.
+    /// Sets whether no further commit may begin, because too many wait to be kept. Those that have begun may still come.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
@@ -113,7 +113,8 @@ fn place(write: &Write) -> Option<String> {
 }
 
 impl Snapshot {
-    /// Checks that one commit can make all these writes: that tables and variables can be written, and so much at once.
+    /// Checks that one commit can make all these writes: that tables and variables can be written, and that the writes
+    /// are within the limits of a commit.
     ///
     /// # Errors
     /// [`Mismatch::Closed`] with the reason.
@@ -195,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Writes `t[KEY] = "x"` for so many keys in one transaction.
+    /// Writes `t[KEY] = "x"` for each of these keys in one transaction.
     fn sets(store: &Store, keys: std::ops::Range<i64>) -> Result<Commit, String> {
         let run = || {
             let tx = Tx::new(store.begin());

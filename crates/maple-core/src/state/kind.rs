@@ -95,7 +95,7 @@ pub enum Mismatch {
         /// The value.
         value: Value,
     },
-    /// No table and no variable can be written ([`super::Store::close`]), or not so much at once
+    /// No table and no variable can be written ([`super::Store::close`]), or the writes exceed what one commit may have
     /// ([`super::Store::open`]).
     #[error("{place} can't be written: {why}")]
     Closed {

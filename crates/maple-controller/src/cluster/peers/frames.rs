@@ -48,7 +48,7 @@ pub(super) fn format() -> String {
     format!("{PROTOCOL}.{FORMAT}")
 }
 
-/// Reads a message of at most so many bytes.
+/// Reads a message of at most `most` bytes.
 pub(super) async fn receive<T: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<T> {
     let length = from.read_u32().await? as usize;
     if length > most {

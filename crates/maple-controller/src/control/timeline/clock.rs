@@ -93,7 +93,7 @@ impl OrderedClock {
             self.ahead += by;
             return Some(if by > SLACK as i64 { Pause::Clock(-by) } else { Pause::Stopped });
         }
-        // So much was not kept, or the clock had been set back and is right again.
+        // Nothing was kept for that long, or the clock had been set back and is right again.
         if own - last > DAY {
             self.ahead -= self.ahead.clamp(0, (own - last) as i64);
         }

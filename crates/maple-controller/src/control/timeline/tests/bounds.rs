@@ -17,7 +17,7 @@ const SWITCHES: u64 = 1000;
 const HOSTS: u32 = 10;
 /// The milliseconds that the days of these tests rest between two looks.
 const STEP: u64 = 300_000;
-/// The most that 24 hours may take.
+/// The maximum size of the timeline of 24 hours.
 const MAX_BYTES: usize = 50_000_000;
 
 fn number(switch: u64, port: u32) -> u32 {

@@ -30,7 +30,7 @@ fn key(route: &Arc<Resolved>) -> RouteKey {
 /// An ingress with a table of routes.
 const WITH_TABLE: AtIngress = with_table(1);
 
-/// Creates the means of an ingress where routes have rules from so many leaves.
+/// Creates the means of an ingress where a route has a rule as soon as at least `min_leaves` leaves use it.
 const fn with_table(min_leaves: usize) -> AtIngress {
     AtIngress { route_table: Some(3), meter: None, rule_condition: RuleCondition { min_leaves, had_rule: false } }
 }
