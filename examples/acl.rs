@@ -53,7 +53,7 @@ impl Line {
         })
     }
 
-    /// Whether the line matches this packet.
+    /// Reports whether the line matches this packet.
     fn fits(&self, pkt: &Packet) -> bool {
         if self.is_arp {
             return pkt.eth_type() == ARP;
@@ -70,14 +70,14 @@ fn prefix(text: &str) -> Result<Prefix<Ipv4Addr>, String> {
     text.parse().map_err(|error: PrefixError| error.to_string())
 }
 
-/// `22` or `1024-2047`.
+/// Reads `22` or `1024-2047`.
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let port = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is not a port"));
     Ok(port(low)?..=port(high)?)
 }
 
-/// The lines of a file. Errors name the line.
+/// Returns the lines of a file. Errors name the line.
 fn parse(text: &str, name: &str) -> Result<Vec<Line>, String> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines

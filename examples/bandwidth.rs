@@ -34,7 +34,7 @@ struct Broker {
     path: Query<Flow, Option<Path>>,
 }
 
-/// The links of the shortest path. `None` if a host is not known.
+/// Returns the links of the shortest path. `None` if a host is not known.
 fn path(net: &Net, flow: Flow) -> Option<Path> {
     let locate = |text: &str| net.locate_ip(text.parse::<Ipv4Addr>().ok()?).map(|(_, at)| at);
     let route = net.shortest_path(locate(&flow.0)?, locate(&flow.1)?);

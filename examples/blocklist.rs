@@ -23,7 +23,7 @@ fn blocklist(blocked: &Table<Mac, bool>, pkt: &Packet, net: &Net) -> Route {
     }
 }
 
-/// The addresses in the file. Reports and skips a line that is not an address.
+/// Returns the addresses in the file. Reports and skips a line that is not an address.
 fn read(name: &str) -> std::io::Result<BTreeSet<Mac>> {
     let text = std::fs::read_to_string(name)?;
     let mut addresses = BTreeSet::new();

@@ -60,7 +60,7 @@ fn send(packet: &PacketInView<'_>, in_port: PortNo, to: PortNo, out: &mut Replie
     out.request(&Message::PacketOut(PacketOut { buffer_id: packet.buffer_id(), in_port, actions, data }));
 }
 
-/// A rule that expires when it is not used.
+/// Returns a rule that expires when it is not used.
 fn rule(matching: Match, actions: Vec<Action>, buffer_id: u32) -> Message {
     let instructions = if actions.is_empty() { Vec::new() } else { vec![Instruction::ApplyActions(actions)] };
     let rule = FlowMod::new(FlowModCommand::Add, PRIORITY, matching, instructions);

@@ -12,7 +12,7 @@ use maple::prelude::*;
 
 const ARP: u16 = 0x0806;
 
-/// The tenant of an address, if the field is there.
+/// Returns the tenant of an address, if the field is there.
 fn tenant(address: PacketField<'_, Ipv4Addr>) -> Option<&'static str> {
     match address.prefix(24)?.address().octets() {
         [10, 0, 0 | 1, _] => Some("red"),

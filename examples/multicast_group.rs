@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use maple::prelude::*;
 
-/// The members of a group, by the last byte of their hardware addresses.
+/// Returns the members of a group, by the last byte of their hardware addresses.
 fn members(group: Ipv4Addr) -> &'static [u8] {
     match group.octets() {
         [239, 1, 1, 1] => &[2, 3, 4],

@@ -21,7 +21,7 @@ fn shortest_path(pkt: &Packet, net: &Net) -> Route {
     }
 }
 
-/// The switches and links, as text.
+/// Returns the switches and links, as text.
 fn seen(controller: &Handle) -> BTreeSet<String> {
     let state = controller.snapshot();
     let switches = state.switches().map(|(dpid, _)| format!("switch {:x}", dpid.0));

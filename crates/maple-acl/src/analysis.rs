@@ -66,7 +66,7 @@ const AT_ONCE: usize = 64;
 /// The maximum number of rules that a finding names, so that it stays a line to read; it counts the others.
 const NAMED: usize = 3;
 
-/// The verb for what a rule with this action does.
+/// Returns the verb for what a rule with this action does.
 fn does(action: AccessAction) -> &'static str {
     match action {
         AccessAction::Allow => "allows",
@@ -245,9 +245,9 @@ impl List {
         }
     }
 
-    /// The rules that take the packets of a rule that gets none. For each entry, that is the first entry that
-    /// contains all of it, if no earlier one takes a part; otherwise all that overlap it, up to the first that contains
-    /// it.
+    /// Returns the rules that take the packets of a rule that gets none. For each entry, that is
+    /// the first entry that contains all of it, if no earlier one takes a part; otherwise all that
+    /// overlap it, up to the first that contains it.
     fn covering(&self, rule: usize, entries: &[usize]) -> Vec<RuleRef> {
         let mut all: Vec<RuleRef> = Vec::new();
         for entry in entries {
@@ -309,7 +309,8 @@ impl List {
         self.tests().iter().filter(matters).filter_map(note).collect()
     }
 
-    /// The rule that allows fragments of packets that these entries deny. `None` if the list has `fragments`.
+    /// Returns the rule that allows fragments of packets that these entries deny. `None` if the
+    /// list has `fragments`.
     fn lets_fragments_pass(&self, entries: &[usize]) -> Option<RuleRef> {
         if self.fragments().is_some() {
             return None;

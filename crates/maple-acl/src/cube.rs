@@ -264,8 +264,8 @@ impl Cube {
     }
 }
 
-/// The part of an interval whose values a packet can have. A VLAN id is 0 without a tag, or has the bit of the
-/// tag.
+/// Returns the part of an interval whose values a packet can have. A VLAN id is 0 without a tag, or
+/// has the bit of the tag.
 fn possible(field: Field, lo: u128, hi: u128) -> Option<(u128, u128)> {
     if field != Field::VlanVid {
         return Some((lo, hi));
@@ -289,7 +289,7 @@ pub fn blocks(lo: u128, hi: u128) -> impl Iterator<Item = (u128, u128)> {
     })
 }
 
-/// The interval as one masked value, if it is an aligned block.
+/// Returns the interval as one masked value, if it is an aligned block.
 fn block(interval: &Interval) -> Option<Constraint> {
     let differ = interval.lo ^ interval.hi;
     let aligned = differ & differ.wrapping_add(1) == 0 && interval.lo & differ == 0;
@@ -297,7 +297,8 @@ fn block(interval: &Interval) -> Option<Constraint> {
 }
 
 impl fmt::Display for Cube {
-    /// Writes, for example, `ipv4_src=10.0.0.0/8, tcp_dst=22`, without the fields that follow from others.
+    /// Writes, for example, `ipv4_src=10.0.0.0/8, tcp_dst=22`, without the fields that follow from
+    /// others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();
         for interval in &self.0 {

@@ -421,7 +421,7 @@ impl List {
         AccessList::new(entries, rules, compiled(RuleRef::Default), samples).written_as(Arc::new(self.clone()))
     }
 
-    /// The ports that entries name.
+    /// Returns the ports that entries name.
     fn ports(&self) -> Arc<BTreeSet<Location>> {
         let port = |cube: &Cube| {
             let (switch, port) = (cube.get(SWITCH)?.lo, cube.get(Field::InPort)?.lo);
@@ -430,7 +430,8 @@ impl List {
         Arc::new(self.entries.iter().filter_map(|entry| port(&entry.cube)).collect())
     }
 
-    /// A packet of this cube that this entry decides even if the lists in `before` are asked first.
+    /// Returns a packet of this cube that this entry decides even if the lists in `before` are
+    /// asked first.
     fn sample(&self, cube: &Cube, entry: usize, before: &[&List]) -> Option<SamplePacket> {
         let reaches = |sample: &SamplePacket| {
             let packet = Packet::new(&sample.frame, sample.port.unwrap_or(NO_PORT).0);
@@ -448,7 +449,7 @@ impl List {
         })
     }
 
-    /// The entries that overlap a cube and don't pass.
+    /// Returns the entries that overlap a cube and don't pass.
     fn deciding(&self, cube: &Cube) -> impl Iterator<Item = (usize, Cow<'_, Cube>)> {
         let decides = |(at, _): &(usize, Cow<'_, Cube>)| self.action(self.rule_of(*at)) != AccessAction::Pass;
         self.overlapping(cube, self.entries.len()).into_iter().filter(decides)

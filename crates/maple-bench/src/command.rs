@@ -21,7 +21,7 @@ use crate::throughput::{self, ThroughputArgs};
 #[derive(Debug, Parser)]
 #[command(name = "maple-bench", version, max_term_width = 100)]
 struct CommandLine {
-    /// What to measure
+    /// The measurement
     #[command(subcommand)]
     what: Benchmark,
 }

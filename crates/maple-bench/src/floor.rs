@@ -32,7 +32,7 @@ pub struct FloorArgs {
     /// A folder of filter sets with their traces, besides mt-route
     #[arg(long, value_name = "DIR")]
     pub all: Option<PathBuf>,
-    /// How many pairs of racks talk in mt-route
+    /// Number of pairs of racks that talk in mt-route
     #[arg(long, value_name = "N", default_value_t = 73_563, value_parser = clap::value_parser!(u32).range(1..=140_000))]
     pub pairs: u32,
     /// Print JSON

@@ -29,7 +29,7 @@ pub struct GrowthArgs {
     /// Which compiler makes the rules
     #[arg(long, value_enum, default_value = "maple")]
     pub compiler: Compiler,
-    /// How to print results
+    /// Form of the results
     #[command(flatten)]
     pub output: Output,
 }

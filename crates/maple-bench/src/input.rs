@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 /// The reason why an input file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// It can't be read, or is not text.
+    /// The file can't be read, or is not text.
     #[error("{}: {source}", path.display())]
     Unreadable {
         /// The file.
@@ -27,7 +27,7 @@ pub enum InputError {
         /// The mistake.
         what: String,
     },
-    /// It has no lines.
+    /// The file has no lines.
     #[error("{}: the file is empty", path.display())]
     Empty {
         /// The file.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::BenchError;
 use crate::report::{Chart, TextTable};
 
-/// How to print results.
+/// The form of the results.
 #[derive(Debug, Args)]
 pub struct Output {
     /// Print JSON

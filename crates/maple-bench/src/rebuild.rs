@@ -41,7 +41,7 @@ pub struct RebuildArgs {
     /// Seed of the filters
     #[arg(long, value_name = "N", default_value_t = 9)]
     pub seed: u64,
-    /// How to print results
+    /// Form of the results
     #[command(flatten)]
     pub output: Output,
 }

@@ -17,7 +17,7 @@ use crate::usage_error::OrUsageError as _;
 /// `maple acl`.
 #[derive(Debug, Args)]
 pub struct AclArgs {
-    /// What to do
+    /// The action
     #[command(subcommand)]
     command: AclCommand,
 }

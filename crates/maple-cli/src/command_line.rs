@@ -31,7 +31,7 @@ pub struct CommandLine {
     /// The command.
     #[command(subcommand)]
     pub command: Command,
-    /// Where the options of `maple run` are from, for `maple config show`.
+    /// The origins of the options of `maple run`, for `maple config show`.
     #[arg(skip)]
     pub origins: Origins,
 }

@@ -21,12 +21,12 @@ pub enum OnOff {
     Off,
 }
 
-/// What becomes of a switch whose control connection ends.
+/// The fate of a switch whose control connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Unreachable {
     /// Its links, hosts and rules stand.
     Keep,
-    /// It is gone at once.
+    /// The switch is gone at once.
     Forget,
 }
 

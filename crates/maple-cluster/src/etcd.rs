@@ -36,9 +36,9 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// A message from a member to its owner.
 #[derive(Debug)]
 pub enum News {
-    /// It is master, in this generation ([`Action::Lead`]).
+    /// The member is master, in this generation ([`Action::Lead`]).
     Lead(u64),
-    /// It is not master any more.
+    /// The member is not master any more.
     Follow,
     /// Somebody has its name ([`Action::NameTaken`]).
     NameTaken,

@@ -93,7 +93,7 @@ counters! {
     of_flow_removed,
     /// Port-status messages.
     of_port_status,
-    /// How often the shard stopped reading a switch because the switch did not read.
+    /// The number of times that the shard stopped reading a switch because the switch did not read.
     of_paused,
     /// Probes sent.
     lldp_probes,
@@ -119,7 +119,7 @@ counters! {
     turns,
 }
 
-/// What one switch has sent and was sent, over all its connections.
+/// The counters of what one switch has sent and was sent, over all its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SwitchCounters {
     /// Connections that finished their handshake.
@@ -152,8 +152,8 @@ impl AddAssign for SwitchCounters {
 /// that have rows in the metrics.
 const MAX_FORMER: usize = 10_000;
 
-/// What ended connections have counted, by switch. Peers can invent datapath ids, so the switches that left first are
-/// forgotten.
+/// The counters of ended connections, by switch. Peers can invent datapath ids, so the switches
+/// that left first are forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct FormerCounters {
     by_switch: BTreeMap<Dpid, SwitchCounters>,

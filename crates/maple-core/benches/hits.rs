@@ -61,7 +61,7 @@ fn main() {
 struct HitShard {
     engine: Engine,
     store: Arc<Store>,
-    /// What one pass over all hosts reads: at most 64 messages of a switch at a time.
+    /// The messages that one pass over all hosts reads: at most 64 messages of a switch at a time.
     reads: Vec<(Dpid, Vec<Vec<u8>>)>,
     next: usize,
     out: Vec<u8>,

@@ -100,7 +100,7 @@ pub enum AddressError {
     /// The address has an `@`, before which other addresses have user and password. Here they are options.
     #[error("an address of etcd has no user and no password, and so no `@`")]
     Credentials,
-    /// It does not begin with `etcd://`.
+    /// The text does not begin with `etcd://`.
     #[error("`{0}` is not etcd://HOST:PORT,…/NAME")]
     Scheme(String),
     /// Something between the commas is not a host with a port.

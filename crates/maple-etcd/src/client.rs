@@ -84,9 +84,9 @@ struct Shared {
 /// The outcome of a request at one server.
 #[derive(Debug)]
 pub(crate) enum Attempt {
-    /// It certainly was not carried out there.
+    /// The request certainly was not carried out there.
     NotBegun(FailureReason),
-    /// It may have been.
+    /// The request may have been carried out there.
     Lost(FailureReason),
     Refused(Refusal, String),
 }

@@ -9,19 +9,19 @@ use crate::address::Endpoint;
 /// The reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    /// It was carried out nowhere: no server could be reached, or each said that it can't serve. One failure for each
-    /// server that was tried.
+    /// No server carried the request out: none could be reached, or each said that it can't serve.
+    /// One failure for each server that was tried.
     #[error("no server of etcd answers: {}", join(.0))]
     Unreachable(Vec<Failure>),
-    /// It was sent to a server, and what came back does not say whether it was carried out: no answer, one that makes
-    /// no sense, or a refusal after which etcd may have done it all the same ([`FailureReason::NoSpace`]). Only writes
-    /// have this error.
+    /// The request was sent to a server, and what came back does not say whether it was carried
+    /// out: no answer, one that makes no sense, or a refusal after which etcd may have done it all
+    /// the same ([`FailureReason::NoSpace`]). Only writes have this error.
     #[error("it is not known whether etcd did what it was asked: {0}")]
     Uncertain(Failure),
     /// A watch broke off at this server.
     #[error("the watch ended at {0}")]
     WatchEnded(Failure),
-    /// etcd refused it. Nothing was changed.
+    /// The request was refused by etcd. Nothing was changed.
     #[error("etcd at {endpoint} refuses: {message}")]
     Refused {
         /// The server.
@@ -159,13 +159,13 @@ pub(crate) mod code {
 /// The meaning of an error of etcd for the request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It was refused.
+    /// The request was refused.
     Refused(Refusal),
-    /// It was not begun, because the server has no leader, or no vote.
+    /// The request was not begun, because the server has no leader, or no vote.
     NotBegun,
-    /// It may have been carried out.
+    /// The request may have been carried out.
     Unknown,
-    /// It may have been carried out, though there is no space for it.
+    /// The request may have been carried out, though there is no space for it.
     NoSpace,
 }
 

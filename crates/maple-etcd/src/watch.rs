@@ -76,7 +76,7 @@ struct Stream {
     buffer: Vec<u8>,
     /// The number of its bytes that are known to have no end of a line.
     searched: usize,
-    /// When the server said something last.
+    /// The time when the server said something last.
     heard: Instant,
     /// The question whether the server is still there, and what revision it has. It goes on while nobody waits.
     question: JoinSet<Result<u64, Attempt>>,

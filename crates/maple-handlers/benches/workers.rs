@@ -31,7 +31,7 @@ const ROUNDS: usize = 5;
 /// The position of the source address in a packet-in of OpenFlow 1.0 (§5.4.1), in bytes.
 const SOURCE: usize = 18 + 6;
 
-/// What one read of a switch brings, each time from the next addresses.
+/// The messages that one read of a switch brings, each time from the next addresses.
 struct Source {
     bytes: Vec<u8>,
     length: usize,

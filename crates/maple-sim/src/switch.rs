@@ -16,7 +16,7 @@ const OTHER: ControllerId = ControllerId(1);
 
 /// A simulated switch.
 pub struct SimSwitch {
-    /// What the switch does unless a fault is planted.
+    /// The switch as it works unless a fault is planted.
     pub model: Switch,
     /// The tables of exact matches: each takes rules that match all of these fields exactly and nothing else, and a
     /// table-miss rule.
@@ -291,7 +291,7 @@ fn request(command: FlowModCommand, flow: &ReportedRule) -> FlowMod {
     }
 }
 
-/// A match with its fields in OXM order, whatever version it came in.
+/// Returns a match with its fields in OXM order, whatever version it came in.
 fn in_order(matching: &Match) -> Match {
     Match::from_constraints(matching.constraints().copied())
 }

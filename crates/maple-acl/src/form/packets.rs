@@ -149,7 +149,7 @@ impl Constraints {
         cubes
     }
 
-    /// The possible Ethernet types of such packets; `None` stands for any.
+    /// Returns the possible Ethernet types of such packets; `None` stands for any.
     fn kinds(&self, source: &Side, destination: &Side, service: Option<Service>) -> Vec<Option<u128>> {
         let ip = |side: &Side| side.kind().filter(|kind| *kind != AddressKind::Mac);
         let wanted = [ip(source), ip(destination), service.and_then(Service::kind)];

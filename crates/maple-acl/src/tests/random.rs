@@ -98,7 +98,7 @@ pub fn frames() -> impl Strategy<Value = Entering> {
     })
 }
 
-/// The first entry that a packet fits, by a plain search.
+/// Returns the first entry that a packet fits, by a plain search.
 fn naive(list: &List, switch: Dpid, packet: &Packet<'_>) -> usize {
     let is_there = |cube: &Cube| cube.get(SWITCH).is_none_or(|there| there.lo == u128::from(switch.0));
     let fits = |entry: &Entry| is_there(&entry.cube) && entry.cube.cond().holds(packet);
@@ -109,8 +109,8 @@ fn entry_for(list: &List, entering: &Entering) -> usize {
     naive(list, entering.switch, &entering.packet())
 }
 
-/// The text about the first rule before this one that decides some of its packets otherwise: each entry of this rule
-/// is compared with each entry before it.
+/// Returns the text about the first rule before this one that decides some of its packets
+/// otherwise: each entry of this rule is compared with each entry before it.
 fn naive_conflict(list: &List, rule: usize) -> Option<String> {
     let entries: Vec<usize> = (0..list.entries().len()).filter(|at| list.rule_of(*at) == RuleRef::Rule(rule)).collect();
     let action = list.rules()[rule].action;

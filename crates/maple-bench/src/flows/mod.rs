@@ -37,7 +37,8 @@ const PORTS: u32 = 256;
 /// `maple-bench flows`.
 #[derive(Debug, Args)]
 pub struct FlowsArgs {
-    /// What Maple runs, as `maple run` takes it, several allowed [default: builtin:shortest-path]
+    /// Policies that Maple runs, as `maple run` takes it, several allowed [default:
+    /// builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<String>,
     /// The `maple` to measure; policies in Python need that of the Python package [default: beside this program]
@@ -50,7 +51,7 @@ pub struct FlowsArgs {
     /// them
     #[arg(long, value_enum, default_value_t = HostsAt::Ends)]
     pub hosts_at: HostsAt,
-    /// How many leaves are present when flows are measured
+    /// Number of leaves that are present when flows are measured
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1000,10000,100000")]
     pub leaves: Vec<usize>,
     /// Flows of a measurement [default: a fifth of the leaves, at least 2000]
@@ -72,7 +73,7 @@ pub struct FlowsArgs {
     /// could not keep up otherwise
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub confirm: u32,
-    /// How often to measure
+    /// Number of measurements
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// Maximum time of a round; what it does not reach is left out
@@ -121,7 +122,7 @@ pub struct FlowsArgs {
     pub output: Output,
 }
 
-/// Where hosts are.
+/// The places of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum HostsAt {
     /// Hosts at both ends.

@@ -49,7 +49,7 @@ pub struct MissesArgs {
     /// Seed for the times of packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How to print results.
+    /// The form of the results.
     #[command(flatten)]
     pub output: Output,
 }

@@ -44,7 +44,7 @@ pub struct MtRouteArgs {
     /// Which compiler makes the rules
     #[arg(long, value_enum, default_value_t = Compiler::Both)]
     pub compiler: Compiler,
-    /// How to print results.
+    /// The form of the results.
     #[command(flatten)]
     pub output: Output,
 }

@@ -60,7 +60,7 @@ pub struct RulesArgs {
     /// Which compiler makes the rules [default: maple; with --all both]
     #[arg(long, value_enum)]
     pub compiler: Option<Compiler>,
-    /// How the policy tests a range of ports [default: auto; exact with the paper's compiler]
+    /// The test of the policy for a range of ports [default: auto; exact with the paper's compiler]
     #[arg(long, value_enum)]
     pub ranges: Option<Ranges>,
     /// Print JSON

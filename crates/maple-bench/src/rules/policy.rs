@@ -85,7 +85,7 @@ impl Language for Rust {
     }
 }
 
-/// How the policy tests a range of ports that is neither one port nor all.
+/// The test of the policy for a range of ports that is neither one port nor all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Ranges {
     /// Tests the range as part of the filter; the compiler chooses a form for it

@@ -38,7 +38,7 @@ pub struct StateArgs {
     /// Rounds of each measurement; the result is the median
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// How to print results
+    /// Form of the results
     #[command(flatten)]
     pub output: Output,
 }

@@ -45,9 +45,10 @@ const MAX_WARMUP: Duration = Duration::from_secs(30);
 /// `maple-bench throughput`.
 #[derive(Debug, Args)]
 pub struct ThroughputArgs {
-    /// What Maple runs: a policy or handler as for `maple run`, and then options of `maple run`. With a policy choose
-    /// few addresses, so that all are known before the measurement begins; more than 1024 need a larger
-    /// --max-hosts-per-port [default: builtin:learning-switch; with --topology builtin:shortest-path]
+    /// Policy or handler that Maple runs, as for `maple run`, and then options of `maple run`. With
+    /// a policy choose few addresses, so that all are known before the measurement begins; more
+    /// than 1024 need a larger --max-hosts-per-port [default: builtin:learning-switch; with
+    /// --topology builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// The `maple` to measure; policies in Python need that of the Python package [default: beside this program]
@@ -80,18 +81,18 @@ pub struct ThroughputArgs {
     /// OpenFlow version of the switches
     #[arg(long, value_name = "1.0|1.3", default_value = "1.0")]
     pub of: Version,
-    /// How long to measure each time
+    /// Duration of each measurement
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub duration: Duration,
-    /// How long to send before the measurement [default: 2s; with a rate until all addresses have been sent, at most
-    /// 30s; with --topology 6s, for all pairs of hosts]
+    /// Duration of sending before the measurement [default: 2s; with a rate until all addresses
+    /// have been sent, at most 30s; with --topology 6s, for all pairs of hosts]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub warmup: Option<Duration>,
     /// Pause before the first packet [default: 500ms; with --topology 5s, as links are
     /// to be discovered]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub settle: Option<Duration>,
-    /// How often to measure each point
+    /// Number of measurements of each point
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// Cores of the controller

@@ -18,12 +18,12 @@ use crate::output::{print_error_line, print_line};
 /// `maple config`.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// What to do.
+    /// The action.
     #[command(subcommand)]
     pub command: ConfigCommand,
 }
 
-/// What `maple config` does.
+/// An action of `maple config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Say what is wrong in a configuration, with file, line and key

@@ -28,7 +28,7 @@ use stream::{Decoder, Streams, are_messages};
 /// The maximum number of characters that are quoted from a text. Chosen: an error stays a line.
 const MAX_QUOTED: usize = 60;
 
-/// What to decode.
+/// The arguments of `maple decode`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DecodeArgs {
     /// Messages in hex, or files; `-` or no argument reads standard input

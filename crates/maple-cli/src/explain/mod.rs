@@ -38,19 +38,21 @@ pub struct ExplainArgs {
     /// Fields of the packet: tcp_dst=80
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<String>,
-    /// Who sends it: a host (its name, hardware address or IP address), or a port such as 1:3
+    /// Sender of the packet: a host (its name, hardware address or IP address), or a port such as
+    /// 1:3
     #[arg(long, value_name = "HOST|PORT")]
     from: Option<String>,
-    /// Whom it is for: likewise
+    /// Receiver of the packet: a host or a port, as with --from
     #[arg(long, value_name = "HOST|PORT")]
     to: Option<String>,
-    /// Where it enters [default: where its sender is]
+    /// Port where the packet enters [default: the one of its sender]
     #[arg(long, value_name = "SWITCH:PORT")]
     port: Option<String>,
     /// In the place of a running controller, what `maple run --record FOLDER` has recorded
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["control", "rule", "matching", "dropped", "live", "no_counters"])]
     recording: Option<PathBuf>,
-    /// When: a time such as 90s since the recording's start, 2026-11-26T04:15:11Z, or 04:15 [default: its end]
+    /// Moment in the recording: a time such as 90s since the recording's start,
+    /// 2026-11-26T04:15:11Z, or 04:15 [default: its end]
     #[arg(long, value_name = "TIME", requires = "recording")]
     at: Option<String>,
     /// The whole frame as hex digits, from the Ethernet header on
@@ -74,7 +76,7 @@ pub struct ExplainArgs {
     /// In the place of one packet: what was dropped in the last minutes, by source line and host
     #[arg(long, conflicts_with_all = ["fields", "from", "to", "port", "packet", "pcap", "rule", "matching", "switch"])]
     dropped: bool,
-    /// Of how many minutes, this one included (1 to 15)
+    /// Number of minutes with --dropped, this one included (1 to 15)
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=15), requires = "dropped")]
     minutes: u64,
     /// Real packets of that kind, as they enter the network, with what happens to them

@@ -10,7 +10,7 @@ use maple_wire::Version;
 use super::refused;
 use crate::values::{address, duration};
 
-/// How an emulated network behaves.
+/// The behaviour of an emulated network.
 #[derive(Clone, Debug, Args)]
 pub struct EmulationArgs {
     /// OpenFlow version of the emulated switches [default: 1.3]
@@ -19,8 +19,8 @@ pub struct EmulationArgs {
     /// Tables of each emulated switch in 1.3 [default: 254]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
     pub flow_tables: Option<u8>,
-    /// How long hosts talk to each other before the program stops [default: with `run --emulate` 20s, otherwise no
-    /// traffic]
+    /// Time for which hosts talk to each other before the program stops [default: with `run
+    /// --emulate` 20s, otherwise no traffic]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub traffic: Option<Duration>,
     /// Flows per second that all hosts together open [default: 20]

@@ -31,13 +31,14 @@ pub struct LoadArgs {
     /// Version of TLS [default: the newest that the controller speaks]
     #[arg(long, value_name = "1.2|1.3", requires = "tls_ca", value_parser = tls_version)]
     pub tls_version: Option<TlsVersion>,
-    /// How often all switches connect again before the first packet; their sessions of TLS are resumed
+    /// Number of times that all switches connect again before the first packet; their sessions of
+    /// TLS are resumed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub reconnect: u32,
     /// Source addresses of each switch
     #[arg(long, value_name = "M", default_value_t = 100_000)]
     pub macs: u32,
-    /// What decides when packets are sent
+    /// Rule that decides when packets are sent
     #[arg(long, value_enum, default_value_t = LoadMode::Throughput)]
     pub mode: LoadMode,
     /// Maximum number of unanswered packets of one switch [default: 512; with --mode latency 1, with --mode rate 4096]
@@ -69,10 +70,10 @@ pub struct LoadArgs {
     /// OpenFlow version of the switches
     #[arg(long, value_name = "1.0|1.3", default_value = "1.0")]
     pub of: Version,
-    /// How long to measure
+    /// Duration of the measurement
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub duration: Duration,
-    /// How long to send before the measurement
+    /// Duration of sending before the measurement
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub warmup: Duration,
     /// The controller's process on this machine: also report its use of cores and memory
@@ -83,7 +84,7 @@ pub struct LoadArgs {
     pub json: bool,
 }
 
-/// How `maple load` sends.
+/// The way in which `maple load` sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LoadMode {
     /// As many packets as are answered.

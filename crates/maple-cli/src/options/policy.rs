@@ -13,7 +13,7 @@ use crate::values::{OnOff, Pause, duration, pause, tolerance};
 pub struct CheckArgs {
     /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing
     pub policy: String,
-    /// How long a run of a Python policy may take before it is stopped and its packet dropped
+    /// Time that a run of a Python policy may take before it is stopped and its packet dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub policy_time_limit: Duration,
     #[command(flatten)]
@@ -153,7 +153,8 @@ pub struct ReplayArgs {
     /// Print all packets that it would have decided otherwise, however many there are
     #[arg(long, requires = "policy")]
     pub all: bool,
-    /// How long a run of a Python policy may take. Longer than when it was recorded, as the machine may be slower
+    /// Time that a run of a Python policy may take. Longer than when it was recorded, as the
+    /// machine may be slower
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub policy_time_limit: Duration,
     /// Print JSON

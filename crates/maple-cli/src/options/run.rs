@@ -29,7 +29,7 @@ pub struct RunArgs {
     /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing; or
     /// one of the handlers builtin:learning-switch, builtin:hub [default: what the configuration says]
     pub policy: Option<String>,
-    /// How long a run of a Python policy may take before it is stopped and its packet dropped
+    /// Time that a run of a Python policy may take before it is stopped and its packet dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub policy_time_limit: Duration,
     /// Load the policy again whenever its file, another .py, .yaml or .yml beside it, or the configuration has changed
@@ -130,15 +130,16 @@ pub struct RunOptions {
     /// Maximum number of hosts at a switch; its ports share them [default: 16384]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_hosts: Option<u32>,
-    /// How long a host may be silent before it is forgotten [default: 300]
+    /// Time in seconds that a host may be silent before it is forgotten [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(4..=86400))]
     pub host_timeout: Option<u32>,
-    /// What becomes of a switch whose control connection ends: its links, hosts and rules stand until it is back or
-    /// forgotten (keep), or it is gone at once, and traffic takes other ways (forget) [default: keep]
+    /// Fate of a switch whose control connection ends: its links, hosts and rules stand until it is
+    /// back or forgotten (keep), or it is gone at once, and traffic takes other ways (forget)
+    /// [default: keep]
     #[arg(long, value_enum, value_name = "keep|forget", conflicts_with = "forget_switch_after")]
     pub unreachable: Option<Unreachable>,
-    /// How long a switch without a control connection is kept; 0: for ever. Switches that the configuration names are
-    /// kept in any case [default: 5m]
+    /// Time that a switch without a control connection is kept; 0: for ever. Switches that the
+    /// configuration names are kept in any case [default: 5m]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub forget_switch_after: Option<Pause>,
     /// Time between requests for the counters that the policy asks about; 0: never, so all rates are 0 [default: 10s]
@@ -232,7 +233,7 @@ pub struct RunOptions {
     /// hosts, policy, rules, run, session, state and topology [default: info]
     #[arg(long, value_name = "[AREA=]LEVEL,…", value_delimiter = ',', value_parser = threshold)]
     pub log: Vec<Threshold>,
-    /// What the configuration says of the network.
+    /// The network as the configuration declares it.
     #[arg(skip)]
     pub network: DeclaredNetwork,
     /// The configuration, if there is one.

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// `maple show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// What to show
+    /// The things to show
     #[command(subcommand)]
     pub what: ShowWhat,
     /// The controller's Unix socket [default: as for `maple run`]
@@ -18,7 +18,7 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
-/// What can be shown.
+/// A thing that can be shown.
 #[derive(Debug, Subcommand)]
 pub enum ShowWhat {
     /// The rules of a switch, or of all, and why they are there
@@ -46,12 +46,13 @@ pub enum ShowWhat {
     },
     /// The switches, a line each
     Switches,
-    /// How large the tables of a switch, or of all, are, and how full
+    /// Sizes of the tables of a switch, or of all, and how full they are
     Tables {
         /// Its name, or its datapath id in hex digits
         switch: Option<String>,
     },
-    /// What the policy has decided about the packets that enter at a switch, or at any, and what is unexplored
+    /// Decisions of the policy about the packets that enter at a switch, or at any, and what is
+    /// unexplored
     Tree {
         /// Its name, or its datapath id in hex digits
         switch: Option<String>,
@@ -69,11 +70,11 @@ pub enum ShowWhat {
         #[arg(long)]
         watch: bool,
     },
-    /// What hosts send to each other, the busiest pairs first
+    /// Traffic between hosts, the busiest pairs first
     Flows {
         /// Only what enters at this switch: its name, or its datapath id in hex digits
         switch: Option<String>,
-        /// How many pairs of hosts to show
+        /// Number of pairs of hosts to show
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
         top: u32,
         /// Keep running, and refresh the rates each second
@@ -100,7 +101,7 @@ pub enum ShowWhat {
     Controller,
     /// The cluster of the controller: who is master, and which controllers are there
     Cluster,
-    /// Who changed the policy, tables and variables, and when
+    /// Changes of the policy, tables and variables, with who made them and when
     History {
         /// Only changes of this table or variable
         #[arg(value_name = "NAME")]
@@ -111,16 +112,16 @@ pub enum ShowWhat {
         /// Only policies that came to run
         #[arg(long, conflicts_with = "of")]
         policies: bool,
-        /// How many changes to show, the newest ones
+        /// Number of changes to show, the newest ones
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         last: u32,
     },
-    /// What the network was in the last 24 hours, and what changed between two moments
+    /// State of the network in the last 24 hours, and what changed between two moments
     Time {
         /// The switches, links and hosts at this moment: 15m (ago), 04:15, or 2026-11-26T04:15:11Z, in UTC
         #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"])]
         at: Option<String>,
-        /// What has changed since this moment, and what happened since
+        /// Moment from which on to show what has changed, and what happened
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
         /// Up to this moment [default: now]

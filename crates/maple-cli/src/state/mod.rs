@@ -80,7 +80,7 @@ struct StateTarget {
     name: String,
     /// The key
     key: Option<String>,
-    /// It is a variable
+    /// The name is that of a variable
     #[arg(long)]
     var: bool,
 }

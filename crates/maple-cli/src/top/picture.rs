@@ -29,13 +29,13 @@ const KEPT: usize = 300;
 /// The picture of a controller.
 #[derive(Debug, Default)]
 pub struct Picture {
-    /// What the controller is and does, in a line.
+    /// The role and the load of the controller, in a line.
     pub head: String,
     pub rates: Vec<Rate>,
     pub tables: Vec<PictureTable>,
 }
 
-/// How quickly a counter grows.
+/// The growth of a counter over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
     pub name: &'static str,
@@ -50,7 +50,7 @@ pub struct PictureTable {
     pub title: &'static str,
     pub columns: &'static [PictureColumn],
     pub rows: Vec<Vec<Cell>>,
-    /// What is said if there are no rows.
+    /// The text that is shown if there are no rows.
     pub none: &'static str,
 }
 
@@ -71,7 +71,7 @@ pub enum Cell {
     Number(f64, String),
 }
 
-/// How rates went.
+/// The latest values of rates.
 #[derive(Debug, Default)]
 pub struct Trends(Vec<VecDeque<u64>>);
 

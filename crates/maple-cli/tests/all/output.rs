@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// What prints, or leads to where something can be printed.
+/// Texts of code that prints, or leads to where something can be printed.
 const PRINTS: [&str; 8] = ["println!", "print!(", "eprintln!", "eprint!(", "dbg!(", "stdout()", "stderr()", "/dev/tty"];
 
 /// Files that draw on a terminal of their own, with the reasons why that is safe.

@@ -28,9 +28,9 @@ const EPERM: (u16, u16) = (1, 5);
 /// News about the role of a controller at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceChange {
-    /// It is master, in this generation.
+    /// The controller is master, in this generation.
     Master(u64),
-    /// It is not master any more, and changes nothing from now on.
+    /// The controller is not master any more, and changes nothing from now on.
     Lost,
     /// The switch has seen this generation, which is greater than the controller's own. Somebody else is or was master.
     Overtaken(u64),

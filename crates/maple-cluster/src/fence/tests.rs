@@ -21,7 +21,7 @@ fn error((kind, code): (u16, u16)) -> Message {
     Message::Error(ErrorMsg { kind, code, data: Vec::new() })
 }
 
-/// A fence that is master in generation 5.
+/// Returns a fence that is master in generation 5.
 fn master() -> Fence {
     let (mut fence, ask) = Fence::new(Version::Of13, Some(3), Some(5));
     assert_eq!(ask, [role(Role::MASTER, 5)]);

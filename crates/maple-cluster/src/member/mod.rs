@@ -113,7 +113,7 @@ pub enum Event {
     },
     /// The lease has ended.
     LeaseEnded,
-    /// It is not known what became of a request about the lease.
+    /// A request about the lease failed, and may have been carried out or not.
     LeaseFailed,
     /// All keys that were to be read, as they were at a revision.
     Read {
@@ -134,7 +134,7 @@ pub enum Event {
         /// The revision of the store afterwards.
         revision: u64,
     },
-    /// It is not known what became of a request.
+    /// A request failed, and may have been carried out or not.
     Failed,
     /// The lease under which a key was to be written has ended. Nothing was written.
     NoSuchLease,
@@ -155,9 +155,10 @@ pub enum Event {
 enum Lease {
     /// Without a lease; one is asked for at this time.
     None(Time),
-    /// It was asked for at this time.
+    /// A lease was asked for at this time.
     Asked(Time),
-    /// It is good until `ends`. It is renewed at `renew`; an open request for that was sent at `asked`.
+    /// A lease is good until `ends`. It is renewed at `renew`; an open request for that was sent at
+    /// `asked`.
     Held { lease: i64, ends: Time, renew: Time, asked: Option<Time> },
 }
 

@@ -40,7 +40,8 @@ fn delete(key: &str, revision: u64) -> Event {
     Event::Changed(vec![Change::Delete { key: format!("c/{key}").into(), revision }])
 }
 
-/// A member that has read these keys at revision 10, and has registered itself under lease 1 at second 0.
+/// Returns a member that has read these keys at revision 10, and has registered itself under lease
+/// 1 at second 0.
 fn registered(mut records: Vec<Record>) -> (Member, Vec<Action>) {
     let mut member = member();
     assert_eq!(member.on_event(at(0), Event::Woken), [Action::Grant(6 * SECOND), read()]);
@@ -53,7 +54,7 @@ fn registered(mut records: Vec<Record>) -> (Member, Vec<Action>) {
     (member, actions)
 }
 
-/// A member that is master in generation 12.
+/// Returns a member that is master in generation 12.
 fn master() -> Member {
     let (mut member, actions) = registered(Vec::new());
     assert_eq!(actions, [create("master", 1)]);

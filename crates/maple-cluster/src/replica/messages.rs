@@ -96,11 +96,11 @@ pub enum ReplicaAction {
 /// Whether the owner may commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// It may.
+    /// The owner may commit.
     Open,
-    /// It may not: it is not master.
+    /// The member is not master.
     NotMaster,
-    /// It is about to lead, and reads what was written before.
+    /// The member is about to lead, and reads what was written before.
     TakesOver,
     /// The store does not answer.
     StoreAway,
@@ -113,7 +113,7 @@ pub enum ReplicaEvent {
     Woken,
     /// This member is master by the store, in this generation.
     Lead(u64),
-    /// It is not master.
+    /// This member is not master.
     Follow,
     /// Whether the store answers, as far as the member knows.
     StoreAnswers(bool),
@@ -140,7 +140,7 @@ pub enum ReplicaEvent {
         /// The head, if it is there.
         head: Option<Record>,
     },
-    /// It is not known what became of a request.
+    /// A request failed, and may have been carried out or not.
     Failed,
     /// The watch tells of changes. Those of one revision are never in two events.
     Changed(Vec<Change>),

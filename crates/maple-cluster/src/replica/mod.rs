@@ -59,7 +59,7 @@ enum Copy {
     At(u64),
     /// The owner is given the rows of the head with this revision.
     Giving(u64),
-    /// They can't be used.
+    /// The rows in the store can't be used.
     Unreadable,
 }
 

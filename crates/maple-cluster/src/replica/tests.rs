@@ -93,7 +93,7 @@ fn rows(count: usize, from: usize) -> ChangedRows {
     (from..from + count).map(|key| (format!("k{key}").into_bytes(), Some(b"x".to_vec()))).collect()
 }
 
-/// The only action, which is a batch.
+/// Returns the only action, which is a batch.
 fn batch(actions: Vec<ReplicaAction>) -> StateBatch {
     match &actions[..] {
         [ReplicaAction::Write(batch)] => batch.clone(),

@@ -33,7 +33,7 @@ pub enum StreamNews {
 /// The reason why a part can't be used. The copy that it goes on with is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamError {
-    /// It does not go on where the copy is.
+    /// The part does not go on where the copy is.
     Gap,
     /// Its numbers contradict each other.
     Order,

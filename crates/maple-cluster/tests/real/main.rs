@@ -26,7 +26,7 @@ const LEASE: Duration = Duration::from_secs(4);
 /// By which the switch refuses changes by a slave.
 const IS_SLAVE: (u16, u16) = (1, 10);
 
-/// What a member's thread says.
+/// A message from a member's thread.
 #[derive(Debug)]
 enum Said {
     Lead(u64),

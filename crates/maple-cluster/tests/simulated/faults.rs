@@ -1,6 +1,6 @@
 //! Faults that are planted, each of which random schedules must find.
 
-/// What is wrong: with the store, with how members use what they are told, or with switches.
+/// A planted fault: of the store, with how members use what they are told, or with switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plant {
     /// All masters have generation 0, as in some controllers.

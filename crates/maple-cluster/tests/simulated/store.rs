@@ -7,7 +7,7 @@ use maple_cluster::{Change, Record, StateBatch, Time};
 
 use crate::faults::Plant;
 
-/// What a member asks.
+/// A request of a member.
 #[derive(Clone, Debug)]
 pub enum Ask {
     Grant(Duration),
@@ -20,7 +20,7 @@ pub enum Ask {
     Transact(StateBatch),
 }
 
-/// What the store says.
+/// An answer of the store.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Granted { lease: i64, good_for: Duration },
@@ -45,7 +45,7 @@ pub struct Store {
     granted: i64,
     log: Vec<(u64, Change)>,
     compacted: u64,
-    /// Who was given each mastership, by the revision of its key.
+    /// The member that was given each mastership, by the revision of its key.
     pub masters: BTreeMap<u64, String>,
     pub tracked: Tracked,
     plants: BTreeSet<Plant>,
@@ -216,12 +216,12 @@ impl Store {
 /// The tracked state: rows by their keys.
 pub type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What became of the tracked state.
+/// The tracked state as the store has it.
 #[derive(Debug, Default)]
 pub struct Tracked {
     /// All states since the first one was complete, in order.
     pub states: Vec<State>,
-    /// What went wrong.
+    /// The first fault that was seen.
     pub failure: Option<String>,
 }
 

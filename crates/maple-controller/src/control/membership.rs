@@ -40,19 +40,19 @@ pub enum ClusterRequest {
 /// The knowledge of a member about its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterStatus {
-    /// What the controller is.
+    /// The role of the controller.
     pub role: ClusterRole,
     /// The generation in which it was elected. It leads once it has the tracked state.
     pub elected: Option<u64>,
-    /// Why tables and variables can't be written here; `None` if they can be.
+    /// The reason why tables and variables can't be written here; `None` if they can be.
     pub closed: Option<String>,
     /// The name of the master, if there is one.
     pub master: Option<String>,
     /// The names of the members that are there, in order.
     pub members: Vec<String>,
-    /// What went wrong with etcd last, until it has renewed the lease.
+    /// The last failure of etcd, until it has renewed the lease.
     pub trouble: Option<String>,
-    /// Why etcd did not take what was written, until it does.
+    /// The reason why etcd did not take what was written, until it does.
     pub write_trouble: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct JoinedCluster {
     pub name: String,
     /// The servers of etcd, as people write them.
     pub etcd: Vec<String>,
-    /// What the member knows.
+    /// The member's knowledge of the cluster.
     pub status: Arc<Mutex<ClusterStatus>>,
     /// Lets another member become master.
     pub step_down: Box<dyn Fn() + Send + Sync>,

@@ -133,7 +133,7 @@ pub(crate) struct Shared {
     pub succession: Succession,
     /// The map of the network.
     pub map: Mutex<NetworkMap>,
-    /// What is kept of the last 24 hours, if anything is.
+    /// The timeline of the last 24 hours, if one is kept.
     pub timeline: OnceLock<Arc<Timeline>>,
 }
 
@@ -141,7 +141,8 @@ pub(crate) struct Shared {
 pub(crate) struct Succession {
     /// The state of takeovers by other processes.
     pub takeover: TakeoverState,
-    /// What the cluster said last of this controller, if it is one of several, with a number that grows.
+    /// The role that the cluster gave this controller last, if it is one of several, with a number
+    /// that grows.
     pub role: Option<Mutex<(u64, ClusterRole)>>,
     /// Its writes on their way to etcd, if it is one of several.
     pub writes: Option<Arc<ClusterWrites>>,

@@ -110,7 +110,7 @@ pub enum Show {
     Controller,
     /// The cluster of this controller: who is master, and which controllers are there.
     Cluster,
-    /// Who changed the policy, tables and variables, and when.
+    /// The changes of the policy, tables and variables, with who made them and when.
     History,
     /// All counters.
     Stats,
@@ -134,7 +134,7 @@ pub enum Show {
     /// The network at a moment, in milliseconds since 1970; `null` means as it is kept now.
     #[serde(rename = "time_at")]
     TimeAt(Option<u64>),
-    /// What differs between two moments, and what happened between them.
+    /// The differences between two moments, and what happened between them.
     #[serde(rename = "time_changes")]
     TimeChanges(TimeSpan),
     /// The latest lines of the log as an array. With `true` each is an answer of its own, and new lines follow.

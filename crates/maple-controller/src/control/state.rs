@@ -56,7 +56,8 @@ pub enum StateRequest {
         /// The places, and their new values.
         #[schemars(with = "Vec<(StatePlace, StateValue)>")]
         rows: Vec<(StatePlace, Value)>,
-        /// What places have to hold before; `null` means nothing. If one holds something else, nothing is written.
+        /// The values that places have to hold before; `null` means nothing. If one holds something
+        /// else, nothing is written.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[schemars(with = "Vec<(StatePlace, StateValue)>")]
         expect: Vec<(StatePlace, Value)>,

@@ -45,9 +45,9 @@ pub struct ControllerOptions {
     pub openflow: OpenFlowOptions,
     /// The threads that serve switches.
     pub workers: WorkerOptions,
-    /// What outlives the process.
+    /// The state that outlives the process.
     pub memory: MemoryOptions,
-    /// What other programs can ask the controller.
+    /// The ways in which other programs can ask the controller.
     pub control: ControlOptions,
 }
 

@@ -20,7 +20,7 @@ pub enum DiscoveryOutput {
         /// The message.
         message: PeerMessage,
     },
-    /// What is attached to a port has changed.
+    /// The thing that is attached to a port has changed.
     Attachment {
         /// The port.
         at: Location,

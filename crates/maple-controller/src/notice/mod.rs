@@ -79,7 +79,7 @@ pub enum Notice {
         dpid: Dpid,
         /// The address of the peer.
         peer: SocketAddr,
-        /// What has become of it.
+        /// The change of its role.
         news: RoleNews,
     },
     /// News of the cluster that this controller has joined.

@@ -77,7 +77,7 @@ pub(super) struct SwitchRole {
     dpid: Option<Dpid>,
     /// The time when to ask again to be master.
     again: Option<Time>,
-    /// What was reported last. It is reported again only after a mastery.
+    /// The news that was reported last. It is reported again only after a mastery.
     reported: Option<RoleNews>,
 }
 

@@ -18,7 +18,8 @@ pub(crate) struct Context {
     pub clock: Clock,
     /// The time at which the turn began.
     pub now: Time,
-    /// What the cluster says of this controller, if it is one of several, with a number that grows.
+    /// The role that the cluster gives this controller, if it is one of several, with a number that
+    /// grows.
     pub role: Option<(u64, ClusterRole)>,
     pub registry: Arc<Registry>,
     pub inbox: Receiver<Vec<ShardMessage>>,

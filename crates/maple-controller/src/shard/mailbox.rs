@@ -161,7 +161,7 @@ pub(crate) enum ShardQuery {
     CountRule(Dpid, u8, Rule, Sender<Option<RuleCount>>),
     /// The sizes of a switch's tables. Nothing is sent if the switch does not report them.
     TableSizes(Dpid, Sender<Vec<TableSize>>),
-    /// What a switch answers. Nothing is sent if it does not.
+    /// A question to a switch, whose answer is sent. Nothing is sent if it does not.
     Ask(Dpid, SwitchQuestion, Sender<SwitchAnswer>),
     /// A short question about the engine in its present state. The closure sends the answer.
     Inspect(Box<dyn FnOnce(&Engine) + Send>),

@@ -45,7 +45,7 @@ struct WaitingCommits {
     confirmed: u64,
     /// The commits that were given up.
     lost: VecDeque<RangeInclusive<u64>>,
-    /// What became of commits up to this one is not known any more.
+    /// The latest commit of those whose outcome is not known any more.
     forgotten: u64,
     /// Whether etcd takes commits at once, as far as is known.
     is_open: bool,
@@ -53,14 +53,14 @@ struct WaitingCommits {
     look: Option<Box<dyn Fn() + Send>>,
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// etcd has it.
     Confirmed,
-    /// It was given up.
+    /// The commit was given up.
     Lost,
-    /// It is not known yet.
+    /// The outcome is not known yet.
     Unknown,
 }
 

@@ -342,7 +342,7 @@ fn mode(value: &str) -> Vec<Write> {
     vec![Write::Var { name: "mode".into(), value: Some(value.into()) }]
 }
 
-/// A row of the table `blocked`.
+/// Returns a row of the table `blocked`.
 fn row(key: i64, value: Option<i64>) -> Write {
     Write::Table { table: "blocked".into(), key: key.into(), value: value.map(Value::from) }
 }
@@ -352,7 +352,7 @@ fn write(all: &[(Maple, ClusterMember)], writes: &[Write]) {
     in_time("it is acknowledged", || all[elected(all)].0.handle.change(writes.to_vec()).is_ok());
 }
 
-/// The tables and variables of a controller, in some order.
+/// Returns the tables and variables of a controller, in some order.
 fn sorted(maple: &Maple) -> Vec<Write> {
     in_order(maple.handle.snapshot().contents())
 }

@@ -45,8 +45,8 @@ pub struct AccessGroup {
     pub addresses: Arc<[u128]>,
 }
 
-/// What a list knows of a packet's field: the class of its address, 0 if no group has it. `None`: it has not asked for
-/// it, or could not.
+/// The knowledge of a list about a packet's field: the class of its address, 0 if no group has it.
+/// `None`: it has not asked for it, or could not.
 pub(super) type KnownClass = Option<u32>;
 
 /// A group of an entry: the indexes of its table and of the group there.
@@ -60,7 +60,7 @@ pub(super) struct GroupRef {
 #[derive(Debug, Default)]
 pub(super) struct GroupTables {
     tables: Vec<GroupTable>,
-    /// What entries name, each combination once.
+    /// The groups that entries name, each combination once.
     named: BTreeSet<Box<[GroupRef]>>,
 }
 

@@ -123,7 +123,7 @@ pub struct ListDifference {
 /// The decision of a list about some packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessDecision {
-    /// What the list does with the packets.
+    /// The action of the list on the packets.
     pub action: AccessAction,
     /// The rule that decides so, as people name it.
     pub rule: String,

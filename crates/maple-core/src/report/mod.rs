@@ -283,7 +283,7 @@ pub enum Report {
         /// The port where the packet entered.
         at: Location,
     },
-    /// There are more reports of a kind than are made. [`crate::engine::Stats`] counts the others
+    /// Reports of a kind exceed the number that is made. [`crate::engine::Stats`] counts the others
     /// (`reports_suppressed`).
     #[error("there are more {kind}{about} than are reported")]
     Suppressed {

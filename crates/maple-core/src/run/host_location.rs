@@ -21,10 +21,10 @@ pub struct HostLocation<'n>(Known<'n>);
 enum Known<'n> {
     /// The whole location.
     At(Location),
-    /// That it is where the packet of this run came in.
+    /// The location where the packet of this run came in.
     WhereEntered(&'n Net),
-    /// That a look-up by this field of the packet found it. `at` is not known if the packet stands for others, and its
-    /// own host has gone.
+    /// The location that a look-up by this field of the packet found. `at` is not known if the
+    /// packet stands for others, and its own host has gone.
     Found { net: &'n Net, field: Field, at: Option<Location> },
 }
 

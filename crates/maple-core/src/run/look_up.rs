@@ -111,7 +111,7 @@ impl Net {
     }
 }
 
-/// What a run knows of what a table that never changes has for its packet.
+/// The knowledge of a run about what a table that never changes has for its packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FixedValue {
     /// The value; `None` if the table lacks the key, or the packet the field.

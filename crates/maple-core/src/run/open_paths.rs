@@ -18,7 +18,7 @@ use crate::state::Cell;
 /// A path that f requested.
 pub(super) struct RequestedPath {
     pub cell: Cell,
-    /// What f read of the result.
+    /// The reads by f of the result.
     pub reads: Arc<PathReads>,
     /// The end, if a look-up found it and the run has not observed it.
     pub open_end: Option<OpenEnd>,

@@ -42,7 +42,7 @@ pub(super) struct Coordination {
     restoring: Mutex<RestoreProgress>,
     /// The abilities of the switches, also of those that have disconnected.
     models: Mutex<BTreeMap<Dpid, SwitchModel>>,
-    /// What look-ups mean at the switches. No shard reads that of another.
+    /// The meaning of look-ups at the switches. No shard reads that of another.
     look_ups: Mutex<BTreeMap<Dpid, Arc<dyn Memorable>>>,
 }
 

@@ -68,7 +68,7 @@ pub(super) enum Gate {
     #[default]
     Open,
     Limited(Arc<CommitLimits>),
-    /// It can't, for this reason.
+    /// The state can't be written, for this reason.
     Closed(Arc<str>),
 }
 

@@ -36,7 +36,7 @@ pub struct Store {
     pub(super) moves: AtomicU64,
     /// Held exclusively by a transaction that no other may overtake, and shared by all other commits.
     pub(super) turnstile: RwLock<()>,
-    /// What shards tell each other besides the tracked state.
+    /// The news between shards besides the tracked state.
     pub(super) coordination: Coordination,
     /// The number of declarations of ports and hosts that were numbered.
     declarations: AtomicU64,

@@ -27,9 +27,9 @@ pub struct StateChange<'a> {
     pub name: &'a Name,
     /// The key; `None` for a variable.
     pub key: Option<&'a Value>,
-    /// What was there; `None` if nothing was.
+    /// The value before; `None` if there was none.
     pub old: Option<&'a Value>,
-    /// What is there now; `None` if nothing is.
+    /// The value now; `None` if there is none.
     pub new: Option<&'a Value>,
     /// The writer.
     pub by: Writer,

@@ -216,7 +216,7 @@ pub struct ReadMetadata {
 }
 
 impl Trace {
-    /// Reads, tests and answers of lists in the order in which they were made.
+    /// Iterates over reads, tests and answers of lists in the order in which they were made.
     pub fn steps(&self) -> impl Iterator<Item = TraceStep<'_>> {
         let (mut items, mut lists) = (self.items.iter().enumerate(), self.lists.iter().peekable());
         let mut passed = 0;

@@ -16,7 +16,7 @@ const MAX_VALUES: usize = 16;
 pub(crate) struct Opening {
     /// The node.
     pub node: NodeId,
-    /// What is missing below it.
+    /// The child that is missing below it.
     pub missing: Missing,
 }
 

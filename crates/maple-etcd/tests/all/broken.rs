@@ -12,21 +12,21 @@ use maple_etcd::{
 
 use crate::server::{run, until};
 
-/// What a server was sent.
+/// A request that a server was sent.
 struct Request {
     path: String,
     token: Option<String>,
     body: String,
 }
 
-/// A server that gives each connection's first request this answer and closes it, unless the answer says `keep-alive`,
-/// or never answers. Each request is reported before.
+/// Starts a server that gives each connection's first request this answer and closes it, unless the
+/// answer says `keep-alive`, or never answers. Each request is reported before.
 fn server(answer: Option<String>) -> (Endpoint, Receiver<Request>) {
     scripted(vec![answer])
 }
 
-/// A server that gives the first request of each connection the next of these answers, and the last one again and
-/// again.
+/// Starts a server that gives the first request of each connection the next of these answers, and
+/// the last one again and again.
 fn scripted(answers: Vec<Option<String>>) -> (Endpoint, Receiver<Request>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = Endpoint { host: "127.0.0.1".into(), port: listener.local_addr().expect("it is bound").port() };
@@ -71,17 +71,17 @@ fn read_request(stream: &mut TcpStream) -> Option<Request> {
     }
 }
 
-/// The paths of the requests that were sent so far.
+/// Returns the paths of the requests that were sent so far.
 fn paths(asked: &Receiver<Request>) -> Vec<String> {
     asked.try_iter().map(|request| request.path).collect()
 }
 
-/// A port at which nobody listens: its own connections come from elsewhere.
+/// Returns a port at which nobody listens: its own connections come from elsewhere.
 fn nobody() -> Endpoint {
     Endpoint { host: "127.93.1.1".into(), port: 9 }
 }
 
-/// A whole answer.
+/// Returns a whole answer.
 fn answer(status: &str, body: &str) -> Option<String> {
     Some(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()))
 }
@@ -90,7 +90,7 @@ fn good() -> Option<String> {
     answer("200 OK", r#"{"header":{"revision":"17"}}"#)
 }
 
-/// An answer that ends too early.
+/// Returns an answer that ends too early.
 fn cut() -> Option<String> {
     Some("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{\"header\"".into())
 }
@@ -103,12 +103,12 @@ fn refused(status: &str, code: u32, message: &str) -> Option<String> {
     answer(status, &format!(r#"{{"code":{code},"message":"{message}"}}"#))
 }
 
-/// The error of a stream that ended before its first line.
+/// Returns the error of a stream that ended before its first line.
 fn nested(status: &str, code_is: &str, code: u32, message: &str) -> Option<String> {
     answer(status, &format!(r#"{{"error":{{"{code_is}":{code},"message":"{message}"}}}}"#))
 }
 
-/// What can go wrong at a server, and whether it is certain then that it did nothing.
+/// Returns the faults of a server, and whether it is certain then that it did nothing.
 fn faults() -> [(Option<String>, bool); 15] {
     [
         (cut(), false),
@@ -206,7 +206,7 @@ fn a_write_for_which_there_is_no_space_may_be_there() {
     });
 }
 
-/// An answer with a token.
+/// Returns an answer with a token.
 fn token(token: &str) -> Option<String> {
     answer("200 OK", &format!(r#"{{"header":{{"revision":"17"}},"token":"{token}"}}"#))
 }
@@ -435,7 +435,7 @@ fn stream(lines: &[&str]) -> Option<String> {
     Some(format!("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1000000\r\n\r\n{lines}"))
 }
 
-/// A line with writes at these revisions.
+/// Returns a line with writes at these revisions.
 fn writes(revisions: &[u64]) -> String {
     let events: Vec<_> =
         revisions.iter().map(|at| format!(r#"{{"kv":{{"key":"YQ==","mod_revision":"{at}"}}}}"#)).collect();

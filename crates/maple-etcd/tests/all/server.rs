@@ -15,14 +15,14 @@ use tokio::time::timeout;
 
 use crate::skip;
 
-/// How long a test waits for what has to come.
+/// The time that a test waits for what has to come.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a whole test may take: one that waits for what never comes fails.
+/// The time that a whole test may take: one that waits for what never comes fails.
 const WHOLE: Duration = Duration::from_secs(600);
 /// The ports of all servers. Their addresses differ.
 const PORTS: [u16; 2] = [2379, 2380];
 
-/// The program: that of the system, or the one that `MAPLE_ETCD` names.
+/// Returns the program: that of the system, or the one that `MAPLE_ETCD` names.
 fn program() -> PathBuf {
     std::env::var_os("MAPLE_ETCD").map_or_else(|| "etcd".into(), PathBuf::from)
 }
@@ -52,7 +52,8 @@ pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// An address that no other server here has: it is made of the low 16 bits of the process's number and of a count.
+/// Returns an address that no other server here has: it is made of the low 16 bits of the process's
+/// number and of a count.
 fn address() -> Ipv4Addr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use maple_etcd::{Change, Client, Config, EtcdError, Keys, LeaseId, Limits, Watch
 
 use crate::server::{Etcd, is_here, run, until};
 
-/// The next changes as text: `key=value` or `key gone`.
+/// Returns the next changes as text: `key=value` or `key gone`.
 async fn changes(watch: &mut Watch) -> Vec<String> {
     loop {
         match watch.next().await {

@@ -95,35 +95,37 @@ impl PyHandler {
         Ok(())
     }
 
-    /// Is called when the switch has finished its handshake. Does nothing unless it is overridden, like all of these.
+    /// Runs when the switch has finished its handshake. Does nothing unless it is overridden, like
+    /// all of these.
     fn switch_up(&self) {}
 
-    /// Is called when the switch has sent a packet.
+    /// Runs when the switch has sent a packet.
     #[pyo3(signature = (_pkt, /), text_signature = "($self, pkt, /)")]
     fn packet_in(&self, _pkt: &Bound<'_, PyPacketIn>) {}
 
-    /// Is called when a port came, went or changed.
+    /// Runs when a port came, went or changed.
     #[pyo3(signature = (_port, _reason, /), text_signature = "($self, port, reason, /)")]
     fn port_status(&self, _port: &Bound<'_, PyPort>, _reason: &str) {}
 
-    /// Is called when a rule was removed.
+    /// Runs when a rule was removed.
     #[pyo3(signature = (_removed, /), text_signature = "($self, removed, /)")]
     fn flow_removed(&self, _removed: &Bound<'_, PyFlowRemoved>) {}
 
-    /// Is called when the switch has refused a message.
+    /// Runs when the switch has refused a message.
     #[pyo3(signature = (_error, /), text_signature = "($self, error, /)")]
     fn error(&self, _error: &Bound<'_, SwitchError>) {}
 
-    /// Is called when the switch has done all that was sent before the oldest barrier that it had not answered.
+    /// Runs when the switch has done all that was sent before the oldest barrier that it had not
+    /// answered.
     fn barrier(&self) {}
 
-    /// Is called when the switch has answered a statistics request, or has sent a part of the answer.
+    /// Runs when the switch has answered a statistics request, or has sent a part of the answer.
     #[pyo3(signature = (_stats, /), text_signature = "($self, stats, /)")]
     fn stats(&self, _stats: &Bound<'_, PyStats>) {}
 
-    /// Is called when the time that `wake_after` asked for has come.
+    /// Runs when the time that `wake_after` asked for has come.
     fn timer(&self) {}
 
-    /// Is called when the connection is closed.
+    /// Runs when the connection is closed.
     fn switch_down(&self) {}
 }

@@ -80,7 +80,7 @@ entries! {
         /// Bytes.
         bytes: u64,
     }
-    /// How full and how busy a table is.
+    /// Counters of a table: how full and how busy it is.
     PyTableStats "TableStats" {
         /// The table.
         table: u8,

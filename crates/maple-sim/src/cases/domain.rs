@@ -23,7 +23,7 @@ pub struct HostAddresses {
     pub ipv6: Ipv6Addr,
 }
 
-/// What programs and packets of a case are made from: the places and hosts of a network.
+/// The material of the programs and packets of a case: the places and hosts of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Domain {
     /// The number of switches; their datapath ids are 1, 2, ….

@@ -17,7 +17,7 @@ const HOST_PORTS: [PortNo; 2] = [PortNo(4), PortNo(5)];
 /// Ports without anything, to which hosts move if the driver has ports made on demand.
 const SPARE_PORTS: [PortNo; 2] = [PortNo(20), PortNo(21)];
 
-/// What a driver can do, and how much of it its cases want.
+/// The abilities of a driver, and how much of it its cases want.
 #[derive(Clone, Debug)]
 pub struct Driver {
     /// The maximum number of switches.
@@ -46,7 +46,7 @@ pub struct Driver {
     pub mix: Vec<(usize, Kind)>,
 }
 
-/// What a case is about.
+/// The subject of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
     /// Any policy in any network.
@@ -203,7 +203,7 @@ impl CaseNetwork {
 /// The time that a frame takes over most links: the emulator's default.
 const WIRE: Duration = Duration::from_micros(10);
 
-/// The port of the link with this number, from 1, at a switch.
+/// Returns the port of the link with this number, from 1, at a switch.
 fn link_port(number: u32) -> PortNo {
     PortNo(if number < HOST_PORTS[0].0 { number } else { number + HOST_PORTS.len() as u32 })
 }

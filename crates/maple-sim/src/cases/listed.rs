@@ -41,7 +41,7 @@ impl Listed {
 }
 
 impl Chain {
-    /// The chain of questions to the packet that begins here.
+    /// Returns the chain of questions to the packet that begins here.
     fn starting_at(first: &Program) -> Option<Chain> {
         let (mut conds, mut question_of, mut at) = (Vec::new(), Vec::new(), first);
         for number in 0.. {
@@ -61,7 +61,7 @@ fn address(program: &Program) -> usize {
     std::ptr::from_ref(program).addr()
 }
 
-/// A program's question to the packet, and how it continues if the answer is no.
+/// Returns a program's question to the packet, and how it continues if the answer is no.
 fn asked(program: &Program) -> Option<(Cond, &Program)> {
     let Program::Ask { question, no, .. } = program else { return None };
     let cond = match *question {

@@ -99,7 +99,7 @@ impl Program {
     }
 }
 
-/// The part with which a program continues after a chain of questions.
+/// Returns the part with which a program continues after a chain of questions.
 fn after_chain(first: &Program, answered: Result<usize, usize>) -> &Program {
     let (Ok(denied) | Err(denied)) = answered;
     let mut at = first;
@@ -184,7 +184,7 @@ fn stored(table: &str, key: &Operand, pkt: &PacketHandle, net: &Net) -> Option<V
     }
 }
 
-/// The look-up of a table at a key, if the key is a field that the packet has.
+/// Returns the look-up of a table at a key, if the key is a field that the packet has.
 fn look_up(table: &str, key: &Operand, pkt: &PacketHandle) -> Option<LookUp> {
     match key {
         Operand::Field(field) if pkt.present(*field, None) => {

@@ -139,7 +139,7 @@ pub enum Step {
     RestartController {
         /// The number of shards.
         shards: u8,
-        /// What it knows.
+        /// The knowledge of the controller that starts.
         knows: Knows,
     },
     /// Another controller deletes one of our rules, the one with this number.

@@ -65,7 +65,7 @@ enum Happening {
     Frame(Location, Vec<u8>),
 }
 
-/// What is done with a switch after each message that it has obeyed.
+/// A function that is called with a switch after each message that it has obeyed.
 pub type SwitchWatch = dyn FnMut(&mut SimSwitch);
 
 /// The network with its controller.
@@ -93,14 +93,14 @@ pub struct SimNetwork {
     pub watch: Option<Box<SwitchWatch>>,
     /// The messages to switches, in the order of arrival. They are recorded if a caller puts a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
-    /// What callers asked the controller for.
+    /// The answers that callers asked the controller for.
     pub answers: Answers,
     controller: ControllerParts,
     wiring: Wiring,
     schedule: Schedule,
 }
 
-/// What the controller's shards have answered, in order.
+/// The answers of the controller's shards, in order.
 #[derive(Debug, Default)]
 pub struct Answers {
     /// The counters of rules that were requested, each with the number of its request.
@@ -119,7 +119,7 @@ struct ControllerParts {
     /// The snapshots that are not in the history yet.
     trail: mpsc::Receiver<Arc<Snapshot>>,
     options: Options,
-    /// What is remembered for the next run.
+    /// The memory for the next run.
     memory: restart::Memory,
     /// All policies so far, by number: the first one, and the candidates of reloads.
     policies: Vec<Arc<dyn Policy>>,
@@ -148,7 +148,7 @@ struct Wiring {
     hosts: BTreeMap<Mac, Location>,
 }
 
-/// What is to happen, and when.
+/// The events to come, with their times.
 struct Schedule {
     queue: BTreeMap<(Time, u64), Happening>,
     last: BTreeMap<Channel, Time>,
@@ -365,7 +365,7 @@ impl SimNetwork {
         self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
     }
 
-    /// The description of a port, of whose properties the engine learns only the state.
+    /// Returns the description of a port, of whose properties the engine learns only the state.
     fn described(&self, at: Location) -> Port {
         let is_down = self.port(at).is_some_and(|port| !port.description.is_up());
         Port { state: if is_down { Port::STATE_LINK_DOWN } else { 0 }, ..Port::new(at.port, [0; 6], "port") }
@@ -478,7 +478,7 @@ fn new_store() -> (Arc<Store>, mpsc::Receiver<Arc<Snapshot>>) {
     (store, trail)
 }
 
-/// The switch that an event came from.
+/// Returns the switch that an event came from.
 fn switch_of(event: &Event) -> Option<Dpid> {
     match event {
         Event::SwitchUp { dpid, .. }

@@ -50,7 +50,7 @@ fn a_wrong_script_names_its_line() {
     }
 }
 
-/// The files in `scripts/`, in order.
+/// Returns the files in `scripts/`, in order.
 fn scripts() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engine/scripts");
     let files = std::fs::read_dir(&folder).expect("the scripts are there");
@@ -59,7 +59,7 @@ fn scripts() -> Vec<PathBuf> {
     paths
 }
 
-/// The lines that are missing (`-`) and those that are new (`+`), between lines that agree.
+/// Returns the lines that are missing (`-`) and those that are new (`+`), between lines that agree.
 fn difference(wanted: &str, printed: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (wanted.lines().collect(), printed.lines().collect());
     // The length, for each position, of the longest common part of the remaining lines.

@@ -169,12 +169,12 @@ impl Policy for Clauses {
     }
 }
 
-/// The location of the host whose address is in a field.
+/// Returns the location of the host whose address is in a field.
 fn located(pkt: &PacketHandle, net: &Net, field: Field) -> Option<Location> {
     pkt.get(field).and_then(|mac| net.locate(Mac::from_bits(mac)))
 }
 
-/// The packet's value of a field, as tables hold it.
+/// Returns the packet's value of a field, as tables hold it.
 fn key(pkt: &PacketHandle, field: Field) -> Option<Value> {
     pkt.get(field).map(|value| stored(field, value))
 }

@@ -84,7 +84,7 @@ pub fn location(text: &str) -> Result<Location, String> {
 }
 
 impl Setup {
-    /// The declared facts.
+    /// Returns the declared facts.
     fn facts(&self) -> Facts {
         let of = |switch: &SimSwitch| {
             let with = |wanted: &str| {

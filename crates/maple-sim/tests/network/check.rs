@@ -19,7 +19,7 @@ use maple_sim::cases::{Domain, HostAddresses, Program};
 use maple_wire::{Dpid, PortNo, Version};
 use proptest::prelude::*;
 
-/// Two switches with two hosts each.
+/// Returns two switches with two hosts each.
 fn network() -> (Arc<Store>, Vec<Host>) {
     let store = Store::new();
     let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
@@ -45,7 +45,7 @@ fn explored(policy: Program, packets: u64) -> Check {
     check
 }
 
-/// A random program over a network of two switches.
+/// Returns a random program over a network of two switches.
 fn program(seed: u64, depth: u32) -> Program {
     let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
     let mac = |n| Mac([0, 0, 0, 0, 0, n]);

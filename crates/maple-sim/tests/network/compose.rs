@@ -243,7 +243,7 @@ impl Setting {
         Run::new(frame.into(), frame.len(), came_in, Txn::new(Arc::clone(&self.state)), true)
     }
 
-    /// The composition's answer for a frame, and the records of the run.
+    /// Returns the composition's answer for a frame, and the records of the run.
     fn decide(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> (Result<Route, PolicyError>, RunResult) {
         let run = self.run(came_in, frame);
         let composition = tree.composition();
@@ -410,7 +410,7 @@ fn item_texts(trace: &Trace) -> Vec<String> {
     trace.steps().map(|step| step.to_string()).collect()
 }
 
-/// The text of an error, without the line.
+/// Returns the text of an error, without the line.
 fn what(error: PolicyError) -> String {
     match error {
         PolicyError::Route { error, .. } => error.to_string(),

@@ -68,7 +68,7 @@ fn send(sim: &mut SimNetwork, packets: usize, port: u16) {
     }
 }
 
-/// The line, the host and the count of each drop.
+/// Returns the line, the host and the count of each drop.
 fn lines(sim: &SimNetwork, minutes: u64) -> Vec<(u32, Option<Mac>, u64)> {
     let line = |one: &Dropped| (one.cause.line().map_or(0, |line| line.line), one.host, one.packets);
     drops(sim, minutes).iter().map(line).collect()

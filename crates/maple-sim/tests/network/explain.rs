@@ -39,7 +39,7 @@ fn fate(reported: &Explanation) -> PacketFate {
     reported.decision.as_ref().map(|decision| decision.fate.clone()).expect("f decides about it")
 }
 
-/// The alternatives in words.
+/// Returns the alternatives in words.
 fn instead(reported: &Explanation) -> Vec<String> {
     reported.alternatives.iter().map(|other| other.to_string()).collect()
 }

@@ -95,7 +95,7 @@ fn a_loop_of_hops_is_a_violation_of_every_guard() {
     assert_eq!(sim.stats().misses, 1, "the drop is a rule");
 }
 
-/// The frame by which a host announces its IP address.
+/// Returns the frame by which a host announces its IP address.
 fn announce(mac: Mac, ip: [u8; 4]) -> Vec<u8> {
     Frame::ethernet([0xff; 6], mac.0).arp(1, mac.0, ip.into(), [0; 6], ip.into())
 }

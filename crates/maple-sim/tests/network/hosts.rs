@@ -23,7 +23,7 @@ fn v4(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, last)
 }
 
-/// A gratuitous ARP request.
+/// Returns a gratuitous ARP request.
 fn announce(mac: Mac, ip: Ipv4Addr) -> Vec<u8> {
     Frame::ethernet([0xff; 6], mac.0).arp_request(ip, ip)
 }

@@ -42,7 +42,7 @@ fn network(pairs: u64) -> SimNetwork {
     sim
 }
 
-/// The number of leaves that a selection withdraws, and the number that are examined.
+/// Returns the number of leaves that a selection withdraws, and the number that are examined.
 fn cost(pairs: u64, selection: &LeafSelection) -> (u64, u64) {
     let mut sim = network(pairs);
     let before = sim.stats();

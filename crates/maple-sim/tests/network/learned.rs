@@ -21,7 +21,7 @@ const ONE: Dpid = Dpid(1);
 const PORTS: u32 = 4;
 const HOSTS: u32 = 24;
 
-/// The port of a host.
+/// Returns the port of a host.
 fn port(host: u32) -> u32 {
     host % PORTS + 1
 }
@@ -34,7 +34,7 @@ fn ip(host: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host as u8)
 }
 
-/// A packet from a host with this IP address to an Ethernet and an IP address.
+/// Returns a packet from a host with this IP address to an Ethernet and an IP address.
 fn packet(from: u32, src: Ipv4Addr, to: Mac, dst: Ipv4Addr) -> Vec<u8> {
     Frame::ethernet(to.0, mac(from).0).ipv4(src.octets(), dst.octets()).udp(1000, 7).payload(b"hello")
 }
@@ -102,7 +102,7 @@ fn to_the_place(_: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// Two slices, each with two ports and the same policy.
+/// Returns two slices, each with two ports and the same policy.
 fn slices() -> Composition<Arc<dyn Policy>> {
     let routing = || Composition::single(Arc::new(to_the_place) as Arc<dyn Policy>);
     let slice = |name: &str, ports: [u32; 2]| Slice::new(name, routing()).ports(ports.map(|port| at(1, port)));

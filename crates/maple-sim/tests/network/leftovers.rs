@@ -67,7 +67,7 @@ fn ours(sim: &mut SimNetwork, cookie: u64) -> usize {
     flows.iter().filter(|flow| flow.cookie >> 40 == cookie >> 40).count()
 }
 
-/// A rule for untagged packets from host A, as a run in 1.0 left it.
+/// Returns a rule for untagged packets from host A, as a run in 1.0 left it.
 fn untagged(priority: u16) -> ReportedRule {
     let matching = Match::any().exact(Field::InPort, 1).exact(Field::VlanVid, 0).exact(Field::EthSrc, A.bits());
     flow(0, priority, EARLIER + u64::from(priority), matching, output(2))
@@ -113,7 +113,7 @@ fn what_is_not_put_right_is_an_error_until_it_is() {
     assert_eq!(all(&sim).rules_repaired, 1);
 }
 
-/// The rules that a run in 1.3 leaves in four tables.
+/// Returns the rules that a run in 1.3 leaves in four tables.
 fn of_four_tables() -> Vec<ReportedRule> {
     let own = EARLIER | 0xff_ffff_ffff;
     let miss =

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::scripts::{A, B, at, ring_with, send, udp};
 
-/// What a run takes by the clock of these tests.
+/// The time of a run by the clock of these tests.
 const RUN: Duration = Duration::from_micros(7);
 
 /// Returns a later time with each call, so that nothing depends on how fast the machine is.
@@ -36,7 +36,7 @@ fn policy(pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// The line of this file with this mark.
+/// Returns the line of this file with this mark.
 fn line_of(mark: &str) -> u32 {
     let mark = format!("// line: {mark}");
     1 + include_str!("lines.rs").lines().position(|line| line.ends_with(&mark)).expect("it is there") as u32
@@ -59,7 +59,8 @@ fn lines(sim: &SimNetwork) -> BTreeMap<u32, LineUse> {
     all
 }
 
-/// The runs of a line and the packets that they decided. Each run has taken as long as the others.
+/// Returns the runs of a line and the packets that they decided. Each run has taken as long as the
+/// others.
 fn runs(all: &BTreeMap<u32, LineUse>, mark: &str) -> (u64, u64) {
     let own = all.get(&line_of(mark)).copied().unwrap_or_default();
     assert_eq!(own.time, RUN * u32::try_from(own.runs).expect("few"), "{mark}");

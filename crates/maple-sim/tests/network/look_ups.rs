@@ -40,7 +40,7 @@ fn host(number: u64) -> Mac {
 /// The port by which packets enter. The ports before it are those of answers.
 const INGRESS: u32 = 9;
 
-/// The port for packets from an even or odd group to a host at one of four places.
+/// Returns the port for packets from an even or odd group to a host at one of four places.
 fn answer(group: u32, place: u32) -> u32 {
     2 * place - 1 + group % 2
 }
@@ -264,7 +264,7 @@ fn a_lowered_look_up_is_lowered_after_a_restart_of_the_controller_too() {
     assert_eq!(packet_ins(&sim), 0);
 }
 
-/// What a switch does with a packet: a port, nothing, or the controller.
+/// The treatment of a packet by a switch: a port, nothing, or the controller.
 type Done = Result<Option<u32>, ()>;
 
 fn done(switch: &mut SimSwitch, from: u64, to: u64) -> Done {
@@ -295,7 +295,7 @@ fn watch(sim: &mut SimNetwork, hosts: Range<u64>) -> (Allowed, Arc<Mutex<u64>>) 
     (allowed, answered)
 }
 
-/// What makes updates hard, beyond tables that are full and values without classes.
+/// The conditions that make updates hard, beyond tables that are full and values without classes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trouble {
     /// The controller restarts.

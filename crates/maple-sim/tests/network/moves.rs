@@ -40,7 +40,7 @@ fn udp(number: u32) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 80).payload(&number.to_be_bytes())
 }
 
-/// The cheapest path from where the packet enters to the host of switch 3.
+/// Returns the cheapest path from where the packet enters to the host of switch 3.
 fn cheapest(pkt: &PacketHandle, net: &Net) -> Route {
     pkt.eth_dst();
     net.path(Location::new(pkt.switch(), HOST), host_at(3), "cost")

@@ -61,7 +61,7 @@ fn to_known(_: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// A line of switches, with a port more at each than it has hosts.
+/// Returns a line of switches, with a port more at each than it has hosts.
 fn line(policy: impl Policy + 'static, hosts: u64, options: &Options) -> SimNetwork {
     let mut sim = SimNetwork::new(Arc::new(policy), 1, options, 7);
     for dpid in 1..=SWITCHES {

@@ -68,7 +68,7 @@ fn reload_at_once_as_rehearsed(
     Err(format!("rules that a rehearsal expected, and others: {missing:#?} {others:#?}"))
 }
 
-/// The text of a rule without its priority.
+/// Returns the text of a rule without its priority.
 fn unordered(rule: &str) -> String {
     let parts = rule.split_once("priority: ").zip(rule.split_once(", matching"));
     let ((before, _), (_, after)) = parts.unwrap_or_else(|| panic!("{rule}"));

@@ -124,7 +124,7 @@ impl Setting {
         Has { ports, hosts, links }
     }
 
-    /// The network reduced to what all of these parts have, with this state.
+    /// Returns the network reduced to what all of these parts have, with this state.
     fn snapshot(&self, has: &[&Has], state: &[Write]) -> Arc<Snapshot> {
         let store = Store::new();
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
@@ -159,9 +159,9 @@ impl Setting {
     }
 }
 
-/// The state of a policy that runs alone, from that of the policy in these slices, outermost first. Tables and
-/// variables are those of the innermost slice. Costs are those of the innermost slice that has any, or else of the
-/// network.
+/// Returns the state of a policy that runs alone, from that of the policy in these slices,
+/// outermost first. Tables and variables are those of the innermost slice. Costs are those of the
+/// innermost slice that has any, or else of the network.
 fn alone(state: &[Write], prefixes: &[&str]) -> Vec<Write> {
     let own = prefixes.last().copied().unwrap_or_default();
     let costs = prefixes.iter().rev().chain([&""]).find(|prefix| {

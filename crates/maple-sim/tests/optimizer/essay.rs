@@ -4,7 +4,7 @@ use std::path::Path;
 
 const ESSAY: &str = "## One leaf, from packet to flow-mod";
 
-/// The files that the essay names, each with a function that the file should have.
+/// Returns the files that the essay names, each with a function that the file should have.
 fn functions(essay: &str) -> Vec<(String, String)> {
     let (mut file, mut functions) = (None, Vec::new());
     for code in essay.split('`').skip(1).step_by(2) {

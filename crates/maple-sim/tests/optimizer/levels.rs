@@ -25,7 +25,7 @@ impl Learned {
         Learned { table: RuleTable::new(target), answers: BTreeMap::new() }
     }
 
-    /// The tree's answer for a packet, if it knows the packet.
+    /// Returns the tree's answer for a packet, if it knows the packet.
     fn known(&self, packet: &Headers) -> Option<u32> {
         self.table.tree().search(packet).map(|leaf| self.answers[&leaf])
     }

@@ -162,7 +162,7 @@ pub fn scan(rules: &[Rule], packet: &Headers) -> u32 {
     }
 }
 
-/// The values of a field that packets have and policies ask for.
+/// Returns the values of a field that packets have and policies ask for.
 fn domain(field: Field) -> &'static [u128] {
     match field {
         Field::InPort => &[1, 2, 3],

@@ -191,8 +191,8 @@ impl Stage {
         self.show_rules(self.table.rules());
     }
 
-    /// The rules that one of the paper's algorithms makes from the tree, with priorities from 0 as the paper
-    /// counts them.
+    /// Returns the rules that one of the paper's algorithms makes from the tree, with priorities
+    /// from 0 as the paper counts them.
     fn paper(&self, algorithm: impl Fn(&Tree, TableTarget, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
         let (under, capabilities) = (self.under.clone(), self.capabilities.clone());
         let target = TableTarget { under, capabilities, priorities: 0..=100, cookie: Arc::new(leaf_number) };

@@ -223,7 +223,7 @@ pub struct Switch {
     queues: BTreeMap<(PortNo, u32), Queue>,
     ports: BTreeMap<PortNo, SwitchPort>,
     learned: Learned,
-    /// What becomes of fragments: the flags `OFPC_FRAG_*`.
+    /// The treatment of fragments: the flags `OFPC_FRAG_*`.
     fragments: u16,
     /// The connections, by controller.
     connections: Vec<Connection>,

@@ -254,7 +254,7 @@ enum Pushes {
     Written,
 }
 
-/// What a round is about.
+/// The subject of a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
     version: Version,

@@ -20,7 +20,7 @@ const TABLES: u64 = 3;
 /// A rule as 1.3 reports it: its table, priority, match and cookie.
 type Seen = (u8, u16, String, u64);
 
-/// A change at random, and the version in which it is sent.
+/// Returns a change at random, and the version in which it is sent.
 fn change(random: &mut Random) -> (Version, FlowMod) {
     const COMMANDS: [FlowModCommand; 5] = [
         FlowModCommand::Add,

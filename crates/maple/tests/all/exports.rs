@@ -95,7 +95,7 @@ fn errors_of_parsing_have_names() {
     assert!(mac.is_err() && switch.is_err() && port.is_err() && location.is_err() && prefix.is_err());
 }
 
-/// What signatures mention and no test above makes.
+/// The types that signatures mention and no test above makes.
 #[allow(dead_code, reason = "that it compiles is the test")]
 struct Named<T: FieldValue + Operand<T>, S: Stored, A: Access, R: Read, I: IntoRoute> {
     parameters: (T, S, A, R, I),

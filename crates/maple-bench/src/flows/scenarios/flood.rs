@@ -68,9 +68,9 @@ fn bed(args: &FlowsArgs, version: Version, answer: &mut Answer) -> anyhow::Resul
 /// The treatment of packets for which the switch's queue has no room.
 #[derive(Clone, Copy, PartialEq)]
 enum Surplus {
-    /// They are lost, as in a real switch.
+    /// Packets are lost, as in a real switch.
     Lost,
-    /// They are sent later, so that all addresses are used.
+    /// Packets are sent later, so that all addresses are used.
     Waits,
 }
 

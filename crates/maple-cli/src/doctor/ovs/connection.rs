@@ -9,11 +9,11 @@ use maple_controller::control::doctor::{FindingId, Severity, quoted};
 /// The relation of a target to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TargetFit {
-    /// It is an address of the controller. `tls`: whether the controller speaks TLS there.
+    /// The target is an address of the controller. `tls`: whether the controller speaks TLS there.
     Yes { tls: bool },
-    /// It is another port of this host.
+    /// The target is another port of this host.
     OtherPort,
-    /// It is another host, or a name.
+    /// The target is another host, or a name.
     Elsewhere,
 }
 

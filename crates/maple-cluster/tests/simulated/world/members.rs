@@ -183,7 +183,7 @@ impl World {
         self.schedule_wake(at);
     }
 
-    /// The generation in which a member leads, as it tells switches.
+    /// Returns the generation in which a member leads, as it tells switches.
     pub(super) fn lead_of(&self, at: usize) -> Option<u64> {
         let leads = self.nodes[at].own_generation?;
         let own = if self.plants.contains(&Plant::OwnGenerations) { self.nodes[at].counted } else { leads };

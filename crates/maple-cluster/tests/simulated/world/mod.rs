@@ -21,13 +21,13 @@ use replicas::{Confirmed, Owner};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// How long faults happen, and how long the world then has to come to rest.
+/// The time in which faults happen, and the time that the world then has to come to rest.
 const FAULTS: Time = Duration::from_secs(60);
 const REST: Time = Duration::from_secs(60);
-/// How long a member waits for an answer of the store.
+/// The time that a member waits for an answer of the store.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What happened in a schedule.
+/// The events of a schedule, counted by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub masters: u64,
@@ -48,7 +48,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// What comes at a certain time.
+/// An event that comes at a certain time.
 #[derive(Debug)]
 enum Coming {
     /// The member is told something, if it is in this life still.
@@ -67,7 +67,7 @@ enum Coming {
     Lease,
 }
 
-/// How a fault ends.
+/// The end of a fault.
 #[derive(Clone, Copy, Debug)]
 enum FaultEnd {
     Start(usize),
@@ -76,7 +76,7 @@ enum FaultEnd {
     StoreIsBack,
 }
 
-/// What a member is told by its surroundings.
+/// An event that a member gets from its surroundings.
 #[derive(Debug)]
 enum Told {
     Wake,
@@ -86,12 +86,12 @@ enum Told {
         answer: Answer,
     },
     TimedOut(u64),
-    /// It looks what its watch has.
+    /// The member looks what its watch has.
     Watch(u64),
-    /// It looks what the watch of the tracked state has.
+    /// The member looks what the watch of the tracked state has.
     WatchState(u64),
     WakeReplica,
-    /// It commits something.
+    /// The member commits something.
     Commit,
     Connected {
         switch: usize,
@@ -107,9 +107,9 @@ enum Told {
         message: Message,
         answers_role: bool,
     },
-    /// It decides something for a switch.
+    /// The member decides something for a switch.
     Decide(usize),
-    /// It sends what it decided.
+    /// The member sends what it decided.
     Send {
         switch: usize,
         epoch: u64,
@@ -123,7 +123,7 @@ struct Link {
     fence: Fence,
 }
 
-/// What of a member asks the store.
+/// The part of a member that asks the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Lease,
@@ -135,9 +135,9 @@ struct Node {
     life: u64,
     member: Option<Member>,
     paused_until: Time,
-    /// What it was told while it was paused.
+    /// The events that came while the member was paused.
     inbox: VecDeque<Told>,
-    /// When it will be woken.
+    /// The time when the member will be woken.
     wake: Option<Time>,
     links: Vec<Option<Link>>,
     /// The open requests, with who asks.
@@ -149,7 +149,8 @@ struct Node {
     watch: (u64, u64),
     sees_store: bool,
     sees_switch: Vec<bool>,
-    /// When the next message arrives at each switch at the earliest, and the next one from it.
+    /// The earliest time when the next message arrives at each switch, and when the next one from
+    /// it does.
     arrivals: Vec<[Time; 2]>,
     /// With [`Plant::OwnGenerations`].
     counted: u64,

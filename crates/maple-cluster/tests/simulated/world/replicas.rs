@@ -8,12 +8,12 @@ use super::{Asker, Coming, MS, Told, World};
 use crate::faults::Plant;
 use crate::store::{Answer, Ask, State, number};
 
-/// What a member owns in one of its lives.
+/// The state that a member owns in one of its lives.
 pub struct Owner {
     pub replica: Replica,
     pub state: State,
     pub may_commit: bool,
-    /// When its copy will be woken.
+    /// The time when its copy will be woken.
     pub wake: Option<maple_cluster::Time>,
     /// The number of the watch, and the next revision that it wants.
     pub watch: (u64, u64),
@@ -23,14 +23,14 @@ pub struct Owner {
     seen: usize,
 }
 
-/// What a commit changed: rows with their numbers, and rows that were deleted for good.
+/// The changes of a commit: rows with their numbers, and rows that were deleted for good.
 #[derive(Clone, Debug, Default)]
 struct Changed {
     put: BTreeMap<Vec<u8>, u64>,
     deleted: Vec<Vec<u8>>,
 }
 
-/// What was confirmed, of all members.
+/// The commits of all members that were confirmed.
 #[derive(Debug, Default)]
 pub struct Confirmed {
     /// The number of the latest write of each row.

@@ -39,7 +39,7 @@ enum FollowError {
     Stream(#[from] StreamError),
     #[error("{0}")]
     Refused(String),
-    /// It is not master, or not yet: nothing is wrong.
+    /// The member is not master, or not yet: nothing is wrong.
     #[error("it is not master yet")]
     NotMaster,
 }

@@ -33,13 +33,13 @@ pub(super) struct Greeting {
 /// Each further one.
 pub(super) type Question = StreamQuestion;
 
-/// What a member answers.
+/// The answer of a member.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum PeerAnswer {
     Part(StreamedPart),
-    /// It is not master, or not yet.
+    /// The member is not master, or not yet.
     NotMaster,
-    /// It does not answer, for this reason, and ends the connection.
+    /// The member does not answer, for this reason, and ends the connection.
     Refused(String),
 }
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(error(&[0, 0, 1, 0, 1]), io::ErrorKind::UnexpectedEof);
     }
 
-    /// What takes the most bytes for its size: rows without values.
+    /// Rows without values take the most bytes for their size.
     #[test]
     fn the_longest_part_is_not_too_long() {
         let mut source = StreamSource::new(u64::MAX, STREAM_LIMITS);

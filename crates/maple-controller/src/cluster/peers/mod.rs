@@ -68,7 +68,7 @@ pub struct PeerTlsFiles {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
-    /// There are no certificates, and other machines reach the address.
+    /// Other machines reach the address, and no certificates were given.
     #[error(
         "{0} is not an address of this machine alone, and what controllers tell each other is not for everybody: give them \
          certificates"
@@ -132,7 +132,7 @@ struct MasterPlace {
     address: Option<Endpoint>,
 }
 
-/// What a standby has of the master.
+/// The part of the master's state that a standby has.
 #[derive(Debug)]
 struct MasterCopy {
     follower: StreamFollower,

@@ -16,7 +16,7 @@ pub enum Severity {
     Error,
     /// Everything works, but something will go wrong, or goes wrong at times.
     Warning,
-    /// It may be intended, but there is something better.
+    /// Something may be intended, but could be better.
     Note,
 }
 
@@ -118,7 +118,7 @@ ids! {
     SwitchUnreachable "switch-unreachable",
     /// The controller is of another version than this command.
     VersionDiffers "version-differs",
-    /// What the network has decided is not kept over a restart.
+    /// No file keeps what the network has decided over a restart.
     NoStateFile "no-state-file",
     /// The controller can't keep one of its files.
     FileNotKept "file-not-kept",
@@ -150,7 +150,7 @@ ids! {
     NoActionSets "no-action-sets",
     /// Somebody else changes rules.
     RulesChanged "rules-changed",
-    /// There are no labels left.
+    /// A switch has no labels left.
     LabelsUsedUp "labels-used-up",
     /// A host is at several ports.
     HostAtSeveralPorts "host-at-several-ports",
@@ -172,7 +172,7 @@ ids! {
     Configuration "configuration",
     /// Another program listens where the controller would.
     PortInUse "port-in-use",
-    /// There is a control socket that nobody listens on.
+    /// Nobody listens on a control socket.
     StaleSocket "stale-socket",
     /// The controller may not write its state file.
     StateFile "state-file",
@@ -180,7 +180,7 @@ ids! {
     TlsFiles "tls-files",
     /// A certificate expires.
     CertificateExpires "certificate-expires",
-    /// There are more switches than the controller may open files for.
+    /// The controller may open files for fewer switches than it has.
     FileLimit "file-limit",
     /// The controller's workers share cores.
     CoresShared "cores-shared",

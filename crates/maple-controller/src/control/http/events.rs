@@ -257,7 +257,7 @@ struct StreamReader {
     news: watch::Receiver<u64>,
     /// The number of the event that comes next.
     next: u64,
-    /// What comes before that, if anything does.
+    /// The text that comes before that event; empty if there is none.
     first: String,
     is_good: Box<dyn Fn() -> bool + Send>,
     /// Whether the last event has come.

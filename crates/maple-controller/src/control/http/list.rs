@@ -125,7 +125,7 @@ pub(super) struct List<'a> {
     page: &'a Page,
     rows: Rows,
     texts: RowTexts,
-    /// What each row is sorted by, with its text.
+    /// The values by which each row is sorted, with its text.
     all: Vec<(Vec<Value>, RowText)>,
 }
 

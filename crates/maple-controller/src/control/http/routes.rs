@@ -83,7 +83,7 @@ pub(super) enum Argument {
     Place(fn(&Given) -> Value),
     /// The body, with that place.
     Write(fn(&Given) -> Value),
-    /// That place, and whether to wait until nothing depends on it any more.
+    /// The place that the path names, and whether to wait until nothing depends on it any more.
     Delete(fn(&Given) -> Value),
 }
 

@@ -36,7 +36,7 @@ pub(super) struct BrowserSession {
     id: [u8; 32],
     /// The token that began it.
     pub token: TokenDigest,
-    /// What a page shows with changes.
+    /// The token that a page sends with changes.
     pub csrf: String,
     ends: Instant,
 }

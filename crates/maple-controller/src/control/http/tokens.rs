@@ -37,7 +37,7 @@ pub enum TokensError {
         path: PathBuf,
         /// The number of the line.
         line: usize,
-        /// What is wrong with it.
+        /// The mistake.
         text: String,
     },
     /// The file has no token.

@@ -117,7 +117,7 @@ struct PlaceReader {
     api: Arc<Api>,
     place: Arc<StatePlace>,
     news: watch::Receiver<u64>,
-    /// What wakes the reader, from the moment on at which the last answer was made.
+    /// The watch that wakes the reader, from the moment on at which the last answer was made.
     subscription: Option<PlaceWatch>,
     /// The digest of the last event.
     last: Option<[u8; 16]>,

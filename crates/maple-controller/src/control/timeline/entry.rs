@@ -23,11 +23,12 @@ pub(super) const LOOK_ENTRY_BYTES: usize = 40;
 pub(super) enum Entry {
     /// The beginning of a segment.
     Begin(Box<Begin>),
-    /// What changed in the network, and how well it is known from now on.
+    /// The changes in the network, and how well it is known from now on.
     Look { known: Known, changes: Vec<NetworkChange> },
     /// A line of the log.
     Line(LineThen),
-    /// What was dropped in a minute, those with the most packets first, and the packets of all others.
+    /// The packets that were dropped in a minute, those with the most packets first, and the
+    /// packets of all others.
     Drops { rows: Vec<DropThen>, others: u64 },
     /// The rates since the entry of this kind before.
     Rates(RatesThen),

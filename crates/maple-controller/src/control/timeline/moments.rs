@@ -163,7 +163,7 @@ fn refused(refused: Refused) -> RequestError {
 /// The reason why a moment or a span can't be shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is not kept, says the member of the request.
+    /// The time is not kept. With the member of the request that names it, and why.
     NotKept(&'static str, String),
     /// The earlier moment is after the later one.
     Order,

@@ -60,7 +60,7 @@ pub(super) struct Segment {
     pub blocks: Option<Vec<Block>>,
     /// The blocks and bytes of the segment that are in its file, and the time of the last entry there.
     written: Written,
-    /// What is wrong with its end, if something is: what came after `ended` can't be read.
+    /// The damage at its end, if there is any: what came after `ended` can't be read.
     pub damage: Option<String>,
 }
 

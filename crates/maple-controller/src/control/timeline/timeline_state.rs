@@ -74,7 +74,7 @@ pub(super) struct TimelineState {
     /// The network as it is kept, and how well it is known.
     network: NetworkThen,
     known: Known,
-    /// What the last entry about the network said of that.
+    /// The completeness that the last entry about the network said.
     reported: Known,
     links: u32,
     follower: Follower,
@@ -94,7 +94,7 @@ pub(super) struct TimelineState {
 pub(super) struct Rates {
     /// The rates, by the time at which they were written.
     pub all: VecDeque<(u64, RatesThen)>,
-    /// What the next entry says.
+    /// The rates that the next entry says.
     next: RatesThen,
     since: Option<u64>,
     /// The last counts, with their time.

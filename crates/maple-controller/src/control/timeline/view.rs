@@ -27,7 +27,7 @@ pub(super) enum GapReason {
     Paused(Pause),
     /// The disk refused it.
     Refused,
-    /// Old entries were deleted to make room for newer ones.
+    /// The entries of that time had to give way to what is newer.
     GaveWay,
     /// A file can't be read. Recording may also have paused after it, for this reason.
     Damaged(String, Option<Pause>),
@@ -92,7 +92,7 @@ pub(super) enum ReadError {
     Late,
     /// The system refuses to read what is kept, which is there as before for all that is known.
     Refused(String),
-    /// What was kept can't be read: it is damaged, or gone.
+    /// The file is damaged, or gone.
     Unreadable(String),
 }
 

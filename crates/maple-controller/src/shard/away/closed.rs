@@ -12,7 +12,7 @@ use crate::shard::context::Context;
 /// The ended connections of a shard, as far as they are known.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct ClosedConnections {
-    /// What those have counted whose handshake was done, by switch.
+    /// The counters of those whose handshake was done, by switch.
     pub counters: FormerCounters,
     refusals: RefusalFilter,
 }

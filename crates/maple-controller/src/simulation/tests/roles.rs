@@ -20,16 +20,17 @@ const PORTS: u32 = 2;
 /// A controller with one shard.
 struct Member {
     simulation: Simulation,
-    /// What it has for standbys.
+    /// The rows that the member has for standbys.
     rows: Arc<SharedRows>,
     feed: RowFeed,
     /// Its connection to each switch.
     lines: Vec<Option<SwitchEnd>>,
-    /// What it has not received yet, because it is asleep.
+    /// The news that the member has not received yet, because it is asleep.
     news: VecDeque<ClusterRole>,
     reported: u64,
     is_asleep: bool,
-    /// What it has sent to change switches since this was cleared: how often, and how often it was refused.
+    /// The number of changes that the member sent to switches since this was cleared, and of those
+    /// refused.
     changes: (usize, usize),
     /// All its other messages since this was cleared.
     others: Vec<Message>,

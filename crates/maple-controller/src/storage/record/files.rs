@@ -41,7 +41,7 @@ pub(crate) struct Header {
     pub maple: String,
     /// The time when the clock of the run was at zero, in nanoseconds since 1970.
     began: u128,
-    /// That time as text, for people.
+    /// The time of the beginning as text, for people.
     began_at: String,
     /// The number of shards.
     pub shards: usize,

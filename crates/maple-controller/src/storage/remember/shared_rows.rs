@@ -64,7 +64,7 @@ pub(crate) struct SharedRows {
     collected: Mutex<Instant>,
 }
 
-/// What was adopted of a former master's rows.
+/// The rows of a former master that were adopted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Adopted {
     pub leaves: usize,
@@ -144,7 +144,7 @@ pub(crate) struct RowFeed {
     rests_until: Instant,
 }
 
-/// What a turn of the feed has brought.
+/// The outcome of a turn of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedTurn {
     pub has_changed: bool,

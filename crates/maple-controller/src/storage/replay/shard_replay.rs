@@ -31,7 +31,7 @@ pub(super) struct ShardReplay<'a> {
 
 /// The reason why a shard stops.
 enum StopReason {
-    /// There is nothing more to do, or nothing counts.
+    /// Nothing is left to do, or nothing counts.
     Over,
     Failed(RecordingError),
 }

@@ -45,7 +45,7 @@ pub(super) struct Context {
     /// The times from a leaf's decision, or its change to another route, to the confirmation of its rule by the switch.
     install_times: Histogram,
     timers: BTreeSet<(Time, Timer)>,
-    /// What was reported.
+    /// The reports that were made.
     reports: Reports,
     /// The number of mails to other shards so far.
     mails: u64,

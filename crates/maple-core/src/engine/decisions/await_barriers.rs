@@ -70,7 +70,7 @@ pub struct Unsettled {
     pub switch: Dpid,
     /// The time when the first wait for the switch began.
     pub since: Time,
-    /// What it has not confirmed.
+    /// The things that it has not confirmed.
     pub what: Awaited,
 }
 

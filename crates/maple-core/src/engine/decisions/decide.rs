@@ -28,7 +28,7 @@ use crate::run::{Run, RunResult};
 use crate::state::{ExclusiveCommit, Txn};
 use crate::trace::Trace;
 
-/// How the controller forwards a packet of a leaf for all places.
+/// The way in which the controller forwards a packet of a leaf for all places.
 enum FoundPath {
     /// By the actions of the way to its place, which the switch takes too.
     ByWay(Vec<Action>),

@@ -18,8 +18,8 @@ use crate::ids::LeafId;
 use crate::labels::Acquire;
 use routes::Routes;
 
-/// What the decisions and the topology of a shard work on. The labels that routes use at a switch are in its
-/// [`Paths`](crate::engine::one_switch::paths::Paths).
+/// The ground on which the decisions and the topology of a shard work. The labels that routes use
+/// at a switch are in its [`Paths`](crate::engine::one_switch::paths::Paths).
 pub(super) struct Fabric {
     pub ctx: Context,
     pub switches: Switches,

@@ -73,7 +73,7 @@ pub enum LiveObstacle {
     NoRule,
     /// Rules are being changed.
     Changing,
-    /// There are too many watches.
+    /// The maximum number of watches is in use.
     TooManyWatches,
     /// The switch refuses the rule.
     RefusedBySwitch,

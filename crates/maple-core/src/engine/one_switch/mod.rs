@@ -47,7 +47,7 @@ pub(super) struct Switch {
     dpid: Dpid,
     capabilities: Capabilities,
     layout: Layout,
-    /// What f decides about packets that enter here.
+    /// The decisions of f about packets that enter here.
     pub ingress: Ingress,
     /// The ways by which packets go on from here, and what arrives from other switches.
     pub paths: Paths,

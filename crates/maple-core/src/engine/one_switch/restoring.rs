@@ -38,12 +38,12 @@ pub(in crate::engine) const RESTORE_POLL: Duration = Duration::from_millis(1);
 /// Matches of rules with their priorities.
 pub(in crate::engine) type Priorities = Vec<(Vec<Constraint>, u16)>;
 
-/// What a switch that is restored does next.
+/// The next step of a switch that is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum NextStep {
-    /// It waits until its leaves are decided and its rules are known.
+    /// The switch waits until its leaves are decided and its rules are known.
     AwaitEarlierRun,
-    /// It waits for the labels of its routes, and looks again at this time.
+    /// The switch waits for the labels of its routes, and looks again at this time.
     AwaitLabels { next_look: Time },
     /// Its table is built.
     Build,

@@ -25,8 +25,9 @@ pub(super) enum LookUpState {
         /// The paths that one decision may follow to all places that it finds, if there is such a decision.
         paths: Option<ClaimedPaths>,
     },
-    /// It is lowered, or no leaf asks it any more. Rules may still have these bits of its registers, so nobody else has
-    /// its table. 0: that was in an earlier run of the controller. Then it goes on in its table if it is asked again.
+    /// The look-up is lowered, or no leaf asks it any more. Rules may still have these bits of its
+    /// registers, so nobody else has its table. 0: that was in an earlier run of the controller.
+    /// Then it goes on in its table if it is asked again.
     Ended { bits: u64 },
     /// No rule has to do with it any more, so another may have its table.
     Vacant,

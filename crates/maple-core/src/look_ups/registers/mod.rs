@@ -47,7 +47,7 @@ pub(crate) struct Registers {
     /// By [`LookUpNumber`].
     look_ups: Vec<LookUpEntry>,
     lowered: BTreeSet<(LookUp, Component)>,
-    /// What was lowered, in order, and how much of that was reported.
+    /// The look-ups that were lowered, in order, and how much of that was reported.
     lowerings: Vec<(LookUp, Lowered)>,
     reported: usize,
     /// Whether a run has asked whether the source of its packet is where it came in.
@@ -80,7 +80,7 @@ pub(crate) enum Classified {
     As(Constraint),
     /// Look-ups of this component are reads of the key's fields.
     Lowered,
-    /// There are too many classes. No rule can stand for this packet.
+    /// Classes exceed their maximum number. No rule can stand for this packet.
     TooMany,
 }
 

@@ -32,9 +32,9 @@ pub struct JudgedFrame<'a> {
     world: &'a ContractRun<'a>,
     entry: &'a EnteredFrame,
     at: Location,
-    /// What became of its copies.
+    /// The deliveries of its copies.
     deliveries: Vec<&'a Delivery>,
-    /// What came out, each copy once.
+    /// The copies that came out, each once.
     pub came: Out,
     /// The number of copies that came out.
     copies: usize,

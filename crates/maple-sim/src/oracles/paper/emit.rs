@@ -80,7 +80,7 @@ impl Graph {
         }
     }
 
-    /// The highest priority that has a number.
+    /// Returns the highest priority that has a number.
     fn last(&self) -> u32 {
         let priorities = &self.target.priorities;
         self.lowest + u32::from(*priorities.end()).saturating_sub(u32::from(*priorities.start()))
@@ -99,13 +99,13 @@ impl Graph {
         area.matches.iter().map(rule).collect()
     }
 
-    /// The number that a priority has on the switch.
+    /// Returns the number that a priority has on the switch.
     fn number(&self, priority: u32) -> Option<u16> {
         let above = priority.checked_sub(self.lowest)?;
         u16::try_from(u32::from(*self.target.priorities.start()) + above).ok()
     }
 
-    /// The instructions of the node's rule, and its leaf.
+    /// Returns the instructions of the node's rule, and its leaf.
     fn does(&self, id: NodeId) -> (Option<LeafId>, Arc<[Instruction]>) {
         match &self.node(id).kind {
             Kind::Leaf { leaf, action: LeafAction::Apply(instructions) | LeafAction::ApplyTo(_, instructions) } => {

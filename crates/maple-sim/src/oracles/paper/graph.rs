@@ -261,7 +261,7 @@ impl Graph {
         }
     }
 
-    /// The kind of the node that asks the item's question, for the packets of an area.
+    /// Returns the kind of the node that asks the item's question, for the packets of an area.
     fn asking(&self, item: &Item, area: Option<&Arc<Area>>) -> Kind {
         match item {
             Item::Read(Constraint { field, mask, .. }) => {
@@ -319,8 +319,8 @@ impl Graph {
         Some(Arc::new(Area { region, matches }))
     }
 
-    /// The smallest area within `rest` that contains all packets that fit `cond`, as far as parts of `cond` can
-    /// be matched. Returns `None` if that would be all of `rest`.
+    /// Returns the smallest area within `rest` that contains all packets that fit `cond`, as far as
+    /// parts of `cond` can be matched. Returns `None` if that would be all of `rest`.
     fn widened(&self, rest: &Arc<Area>, cond: &Cond) -> Option<Arc<Area>> {
         let parts = cond.constraints.iter().map(|c| Cond { constraints: vec![*c], ranges: Vec::new() });
         let mut wide = None;
@@ -352,7 +352,7 @@ impl Test {
 }
 
 impl Branch {
-    /// The branch that a packet with this item takes.
+    /// Returns the branch that a packet with this item takes.
     fn taken_by(item: &Item) -> Branch {
         match item {
             Item::Read(constraint) => Branch::Value(constraint.value),

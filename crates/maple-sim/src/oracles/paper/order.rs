@@ -94,7 +94,7 @@ impl Graph {
         self.lift(root, 0);
     }
 
-    /// The base of a node that attaches at `place`, given whether it is complete then.
+    /// Returns the base of a node that attaches at `place`, given whether it is complete then.
     fn base_at(&self, place: Option<(NodeId, Branch)>, complete: bool) -> u32 {
         let Some((above, branch)) = place else { return 0 };
         let Node { base, kind, .. } = self.node(above);

@@ -314,8 +314,8 @@ impl Case {
         (0..self.seed % 8).map(|_| sample()).collect()
     }
 
-    /// The policy without its constraints. Under constraints it is a part of a composition, which also fails if
-    /// a branch that leads nowhere writes a field that the packet lacks.
+    /// Returns the policy without its constraints. Under constraints it is a part of a composition,
+    /// which also fails if a branch that leads nowhere writes a field that the packet lacks.
     fn unguarded(&self, lists: bool) -> Arc<dyn Policy> {
         let policy: Arc<dyn Policy> = if lists {
             Arc::new(Listed::new(self.scenario.policy.clone(), self.samples()))

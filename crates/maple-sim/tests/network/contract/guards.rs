@@ -205,7 +205,7 @@ impl Judged<'_> {
         })
     }
 
-    /// The deliveries that a waypoint before this group watches.
+    /// Returns the deliveries that a waypoint before this group watches.
     fn watched(&self, dst: &[Member], deliveries: &[Location]) -> impl Iterator<Item = Location> {
         let mut leaving = self.route.switches.values().filter(|hops| !hops.edges.is_empty());
         let is_new = leaving.any(|hops| hops.treatment.rewrites.contains_key(&Field::EthDst));
@@ -234,8 +234,8 @@ impl Judged<'_> {
         self.route.switches.iter().flat_map(of).collect()
     }
 
-    /// The edge ports where the packet leaves. The port where it came in counts only if the route sends it back
-    /// by name.
+    /// Returns the edge ports where the packet leaves. The port where it came in counts only if the
+    /// route sends it back by name.
     fn deliveries(&self) -> Vec<Location> {
         let edges = self.edges();
         let named = edges.iter().any(|at| at.port == PortNo::IN_PORT);
@@ -243,7 +243,7 @@ impl Judged<'_> {
         edges.into_iter().map(place).filter(|at| named || *at != self.came_in).collect()
     }
 
-    /// The switches on the way to one of them.
+    /// Returns the switches on the way to one of them.
     fn way(&self, to: Dpid) -> Vec<Dpid> {
         let mut way = vec![to];
         while let Some((from, _)) = self.links().iter().find(|(_, far)| far.switch == way[way.len() - 1]) {

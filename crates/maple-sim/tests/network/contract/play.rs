@@ -326,7 +326,7 @@ fn in_red(event: Event) -> Event {
     }
 }
 
-/// The engines' options of a case.
+/// Returns the engines' options of a case.
 fn options(case: &Case) -> Options {
     // In some cases hosts are forgotten at each rest.
     let host_timeout = Duration::from_secs(if case.seed.is_multiple_of(5) { 20 } else { 300 });

@@ -20,7 +20,7 @@ use super::connections::of10_can_say;
 use super::guards::{Judged, Judgement};
 use super::play::{Play, Sent};
 
-/// What happened since the last rest.
+/// The events since the last rest.
 struct SinceRest {
     sent: Vec<Sent>,
     delivered: Vec<Delivery>,
@@ -204,7 +204,7 @@ impl Play<'_> {
         if inconsistent > 0 { Err("a function was called none".to_owned()) } else { Ok(()) }
     }
 
-    /// The rules that the engines believe a switch to have, sorted.
+    /// Returns the rules that the engines believe a switch to have, sorted.
     fn believed(&self, dpid: Dpid) -> Vec<String> {
         let rules = self.sim.engines().iter().flat_map(|engine| engine.view().rules(dpid));
         let mut believed: Vec<String> = rules.map(|one| format!("{} {:?}", one.table_id, one.rule)).collect();
@@ -219,7 +219,7 @@ impl Sent {
         Packet::new(&self.frame, self.at.port.0)
     }
 
-    /// The last bytes of the frame, by which its copies are found.
+    /// Returns the last bytes of the frame, by which its copies are found.
     fn mark(&self) -> &[u8] {
         &self.frame[self.frame.len() - 4..]
     }
@@ -234,8 +234,8 @@ fn count_look_ups(switch: &SimSwitch) -> u64 {
     switch.flows().iter().filter(|flow| is_of_look_up(flow)).count() as u64
 }
 
-/// The rules of a switch, sorted. Packets don't reach rules in other tables than 1.0's, and 1.0 can't express
-/// their deletion.
+/// Returns the rules of a switch, sorted. Packets don't reach rules in other tables than 1.0's, and
+/// 1.0 can't express their deletion.
 fn rules_of(switch: &SimSwitch) -> Vec<String> {
     let counts =
         |flow: &&ReportedRule| switch.model.version() == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);

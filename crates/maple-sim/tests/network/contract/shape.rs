@@ -43,7 +43,7 @@ pub fn driver() -> Driver {
     }
 }
 
-/// What the switches of a case are like.
+/// The properties of the switches of a case.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub versions: Vec<Version>,

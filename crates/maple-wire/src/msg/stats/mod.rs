@@ -185,7 +185,8 @@ impl StatsReply {
     }
 }
 
-/// What requests and replies have in common: kind, flags, padding in 1.3, and a body that depends on the kind.
+/// Definition of a request or a reply from what they have in common: kind, flags, padding in 1.3,
+/// and a body that depends on the kind.
 macro_rules! message {
     ($message:ident, $body:ident) => {
         impl Wire for $message {

@@ -26,7 +26,7 @@ pub(in crate::engine) struct Counters {
     pub rule_counts: RuleCounts,
     /// The drops here in the last minutes.
     pub drops: Drops,
-    /// What the classifier has let in, and drops whose senders are looked for.
+    /// The packets that the classifier has let in, and drops whose senders are looked for.
     pub senders: Senders,
     /// The growth of the counters of its rules.
     pub growth: RuleGrowth,

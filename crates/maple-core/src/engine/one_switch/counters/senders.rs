@@ -110,7 +110,7 @@ impl Senders {
 struct Suspects {
     /// The number of entrances by which the packets can have come in.
     entrances: usize,
-    /// What has come in by the last one of them.
+    /// The number of packets that have come in by the last one of them.
     packets: u64,
     /// The port of the first one, and whether all have that port.
     port: Option<PortNo>,

@@ -24,7 +24,7 @@ pub(in crate::engine) struct ExplorationState {
     pub not_before: Time,
     /// The pass under way.
     pub pass: Option<ExplorationPass>,
-    /// What the last pass has left open.
+    /// The result of the last pass.
     pub result: Option<Exploration>,
     /// The packets that were tried and have no leaf, by their hashes, and why. A pass that begins before
     /// [`ExplorationState::again_at`] does not try them again.
@@ -72,7 +72,7 @@ pub struct Exploration {
     pub is_current: bool,
     /// The bound that ended the exploration before all was tried, if one did.
     pub stopped: Option<ExplorationBound>,
-    /// What is open, each question once, in order.
+    /// The open questions, each once, in order.
     pub open: Vec<OpenQuestion>,
 }
 

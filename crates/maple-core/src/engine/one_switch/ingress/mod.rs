@@ -33,9 +33,9 @@ pub(in crate::engine) struct Ingress {
     pub changed_actions: BTreeSet<LeafId>,
     /// The state of the pass over the policy's samples.
     pub sample_pass: SamplePass,
-    /// What was explored.
+    /// The state of the exploration.
     pub exploration: ExplorationState,
-    /// What look-ups find for the packets that enter.
+    /// The look-ups for the packets that enter.
     pub look_ups: LookUps,
     /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,

@@ -133,9 +133,9 @@ struct AdditionPause {
 /// The cookies of rules of hosts.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct HostCookies {
-    /// That of rules that copy packets to the controller.
+    /// The cookie of rules that copy packets to the controller.
     pub copies: u64,
-    /// That of all others.
+    /// The cookie of all others.
     pub others: u64,
 }
 
