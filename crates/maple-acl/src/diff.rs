@@ -115,13 +115,13 @@ impl WrittenList for List {
     fn compare(&self, other: &dyn WrittenList) -> Option<ListComparison> {
         let other: &List = (other as &dyn Any).downcast_ref()?;
         let Comparison { differences, complete } = List::compare(self, other);
-        let told = |Difference { before, after, packets, cubes }: Difference| ListDifference {
+        let list_difference = |Difference { before, after, packets, cubes }: Difference| ListDifference {
             packets: packets.to_string(),
             sets: cubes,
             before: self.decision(before),
             after: other.decision(after),
         };
-        Some(ListComparison { differences: differences.into_iter().map(told).collect(), complete })
+        Some(ListComparison { differences: differences.into_iter().map(list_difference).collect(), complete })
     }
 }
 

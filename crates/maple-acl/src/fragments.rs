@@ -3,7 +3,7 @@
 //! # What switches see
 //!
 //! A switch shows ports only in whole packets. In every fragment of TCP, UDP and SCTP they are 0, in the first one too,
-//! and so are type and code of ICMP. (Open vSwitch by default; OpenFlow has no field that tells fragments.) Later
+//! and so are type and code of ICMP. (Open vSwitch by default; OpenFlow has no field that identifies fragments.) Later
 //! fragments of IPv6 have the protocol 44 and nothing more. So a rule for `udp/53` fits no fragment of a datagram to
 //! port 53: a rule that denies it lets a large datagram pass if a later rule allows UDP.
 //!
@@ -64,7 +64,7 @@ impl Fragments {
     }
 }
 
-/// Returns the fragments that can be told from whole packets.
+/// Returns the fragments that can be distinguished from whole packets.
 pub fn recognised() -> impl Iterator<Item = Cube> {
     let ip = |kind| Cube::all().is(Field::EthType, kind);
     let with_ports = ETH_TYPES.into_iter().flat_map(move |kind| {

@@ -96,7 +96,7 @@ fn commands(
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut connected = None;
-    let (began, mut is_told) = (Instant::now(), false);
+    let (began, mut is_reported) = (Instant::now(), false);
     while !stop.load(Ordering::SeqCst) {
         let stats = emulation.snapshot()?;
         report.update(&stats);
@@ -105,9 +105,9 @@ fn commands(
         if connected.is_some_and(|since| since.elapsed() >= SETTLE) || args.console && stats.trouble.is_some() {
             break;
         }
-        if !is_told && stats.switches.iter().any(|switch| !switch.connected && switch.connections >= SENT_AWAY) {
+        if !is_reported && stats.switches.iter().any(|switch| !switch.connected && switch.connections >= SENT_AWAY) {
             print_line(format_args!("waiting: {}", missing(&stats.switches)));
-            is_told = true;
+            is_reported = true;
         }
         if began.elapsed() > CONTROLLER_TIMEOUT {
             anyhow::bail!("{} after {CONTROLLER_TIMEOUT:?}", missing(&stats.switches));

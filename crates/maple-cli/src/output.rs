@@ -93,7 +93,7 @@ pub fn prompt(text: &str) -> io::Result<()> {
     print_text(text)
 }
 
-/// Prints a line on standard error. Nobody is told if nobody reads it.
+/// Prints a line on standard error. No error is reported if nobody reads it.
 pub fn print_error_line(line: impl fmt::Display) {
     let _ = try_to_print_error_line(line);
 }

@@ -14,7 +14,7 @@ use sd_notify::NotifyState;
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Notifies the service manager, if there is one: `READY=1`. A failed notification is ignored.
-pub fn tell(state: &str) {
+pub fn notify(state: &str) {
     if let Err(error) = sd_notify::notify(&[NotifyState::Custom(state)]) {
         tracing::warn!(%error, "can't tell the service manager");
     }
@@ -68,7 +68,7 @@ impl Watchdog {
                 // A shard may only be slow: it is asked again soon.
                 wait = if handle.operations().is_alive() { period } else { period.min(RETRY) };
                 if wait == period {
-                    tell("WATCHDOG=1");
+                    notify("WATCHDOG=1");
                 }
             }
         };

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use maple_etcd::{
-    Change as Told, Client, Compare, EtcdError, KeyValue, Keys, LeaseId, Operation, OperationAnswer, Refusal,
+    Change as EtcdChange, Client, Compare, EtcdError, KeyValue, Keys, LeaseId, Operation, OperationAnswer, Refusal,
     Transaction, Watch, WatchEvent,
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -89,7 +89,7 @@ impl MemberHandle {
 }
 
 /// Makes a member run. Returns what steers it, and the task to spawn or await: it ends when the member has left. News
-/// are told as they come; the task waits meanwhile.
+/// are reported as they come; the task waits meanwhile.
 pub fn run_member(member: Member, client: Client, news: impl FnMut(News)) -> (MemberHandle, impl Future<Output = ()>) {
     let (mail, inbox) = channel(MAIL);
     let task = Task {
@@ -116,7 +116,7 @@ struct Task {
     start: Instant,
     /// The lease to end when the member leaves.
     leaving: Option<i64>,
-    /// Whether the lease was good when that was told last.
+    /// Whether the lease was good when that was reported last.
     has_lease: bool,
 }
 
@@ -163,7 +163,7 @@ impl Task {
         let before = self.member.view().clone();
         let is_new = matches!(event, Event::Granted { .. } | Event::Kept { .. });
         let actions = self.member.on_event(self.start.elapsed(), event);
-        // Before it is told that it is master: where only its lease keeps others out, it needs one.
+        // Before it is notified that it is master: where only its lease keeps others out, it needs one.
         let has_lease = self.member.lease_ends().is_some_and(|ends| ends > self.start.elapsed());
         if std::mem::replace(&mut self.has_lease, has_lease) != has_lease || is_new && has_lease {
             news(News::Lease(has_lease));
@@ -197,7 +197,7 @@ impl Task {
         }
     }
 
-    /// Asks etcd. If that fails, the member is told this event, and the owner why.
+    /// Asks etcd. If that fails, the member gets this event, and the owner the reason.
     fn spawn(&self, request: impl Future<Output = Result<Event, EtcdError>> + Send + 'static, failed: Event) {
         let mail = self.mail.clone();
         tokio::spawn(async move {
@@ -307,11 +307,11 @@ impl From<KeyValue> for Record {
     }
 }
 
-impl From<Told> for Change {
-    fn from(reported: Told) -> Change {
+impl From<EtcdChange> for Change {
+    fn from(reported: EtcdChange) -> Change {
         match reported {
-            Told::Put(kv) => Change::Put { revision: kv.mod_revision, record: kv.into() },
-            Told::Delete { key, revision } => Change::Delete { key, revision },
+            EtcdChange::Put(kv) => Change::Put { revision: kv.mod_revision, record: kv.into() },
+            EtcdChange::Delete { key, revision } => Change::Delete { key, revision },
         }
     }
 }

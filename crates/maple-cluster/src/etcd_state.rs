@@ -89,17 +89,17 @@ pub struct ReplicaHandle {
 impl ReplicaHandle {
     /// Tells the copy that its member is master, in this generation.
     pub fn lead(&self, generation: u64) {
-        self.tell(ReplicaEvent::Lead(generation));
+        self.notify(ReplicaEvent::Lead(generation));
     }
 
     /// Tells the copy that its member is not master.
     pub fn follow(&self) {
-        self.tell(ReplicaEvent::Follow);
+        self.notify(ReplicaEvent::Follow);
     }
 
     /// Tells the copy whether etcd answers its member.
     pub fn store_answers(&self, answers: bool) {
-        self.tell(ReplicaEvent::StoreAnswers(answers));
+        self.notify(ReplicaEvent::StoreAnswers(answers));
     }
 
     /// Tells the copy that its owner has committed. Any thread may do so; it does not wait.
@@ -108,13 +108,13 @@ impl ReplicaHandle {
         let _ = self.mail.try_send(ReplicaMail::Look);
     }
 
-    fn tell(&self, event: ReplicaEvent) {
+    fn notify(&self, event: ReplicaEvent) {
         self.reported.lock().push_back(event);
         self.look();
     }
 }
 
-/// Makes a copy run. Returns what tells it of its member, and the task to spawn: it ends when it is aborted.
+/// Makes a copy run. Returns the sender of news about its member, and the task to spawn: it ends when it is aborted.
 pub fn run_replica<O: StateOwner>(
     replica: Replica,
     client: Client,
@@ -151,16 +151,16 @@ impl<O> Drop for ReplicaTask<O> {
 
 impl<O: StateOwner> ReplicaTask<O> {
     async fn run(mut self, mut inbox: Receiver<ReplicaMail>) {
-        self.tell(ReplicaEvent::Woken);
+        self.notify(ReplicaEvent::Woken);
         loop {
-            while let Some(event) = self.next_told() {
-                self.tell(event);
+            while let Some(event) = self.next_event() {
+                self.notify(event);
             }
             let wakes = self.replica.wakes_at().unwrap_or_else(|| self.start.elapsed() + LONG);
             match timeout_at(self.start + wakes, inbox.recv()).await {
-                Err(_) | Ok(Some(ReplicaMail::Look)) => self.tell(ReplicaEvent::Woken),
-                Ok(Some(ReplicaMail::Event(event))) => self.tell(event),
-                Ok(Some(ReplicaMail::Watched(number, event))) if number == self.watches => self.tell(event),
+                Err(_) | Ok(Some(ReplicaMail::Look)) => self.notify(ReplicaEvent::Woken),
+                Ok(Some(ReplicaMail::Event(event))) => self.notify(event),
+                Ok(Some(ReplicaMail::Watched(number, event))) if number == self.watches => self.notify(event),
                 Ok(Some(ReplicaMail::Watched(..))) => {}
                 Ok(Some(ReplicaMail::Failed(error))) => self.owner.on_news(StateNews::Failed(error)),
                 Ok(None) => return,
@@ -168,19 +168,19 @@ impl<O: StateOwner> ReplicaTask<O> {
         }
     }
 
-    fn next_told(&self) -> Option<ReplicaEvent> {
+    fn next_event(&self) -> Option<ReplicaEvent> {
         self.reported.lock().pop_front()
     }
 
     /// Tells the copy something, after all that was committed before.
-    fn tell(&mut self, event: ReplicaEvent) {
+    fn notify(&mut self, event: ReplicaEvent) {
         for commit in self.owner.commits() {
-            self.tell_now(ReplicaEvent::Committing(commit));
+            self.notify_now(ReplicaEvent::Committing(commit));
         }
-        self.tell_now(event);
+        self.notify_now(event);
     }
 
-    fn tell_now(&mut self, event: ReplicaEvent) {
+    fn notify_now(&mut self, event: ReplicaEvent) {
         for action in self.replica.on_event(self.start.elapsed(), event) {
             self.act(action);
         }
@@ -196,15 +196,15 @@ impl<O: StateOwner> ReplicaTask<O> {
             ReplicaAction::Unwatch => self.unwatch(),
             ReplicaAction::Replace(rows) => {
                 let held = held(self.owner.replace(rows));
-                self.tell_now(held);
+                self.notify_now(held);
             }
             ReplicaAction::Apply(rows) => {
                 let held = held(self.owner.apply(rows));
-                self.tell_now(held);
+                self.notify_now(held);
             }
             ReplicaAction::Adopt => {
                 let rows = self.owner.contents();
-                self.tell_now(ReplicaEvent::Contents(rows));
+                self.notify_now(ReplicaEvent::Contents(rows));
             }
             ReplicaAction::Ready(generation) => self.owner.on_news(StateNews::Ready(generation)),
             ReplicaAction::Confirmed(version) => self.owner.on_news(StateNews::Confirmed(version)),
@@ -214,7 +214,7 @@ impl<O: StateOwner> ReplicaTask<O> {
         }
     }
 
-    /// Asks etcd. If that fails, the copy is told so, and the owner why.
+    /// Asks etcd. If that fails, the copy is notified, and the owner gets the reason.
     fn spawn(&self, request: impl Future<Output = Result<ReplicaEvent, EtcdError>> + Send + 'static) {
         let mail = self.mail.clone();
         tokio::spawn(async move {

@@ -8,7 +8,7 @@ use std::str;
 
 use crate::keys::{ClusterKeys, Record, Subject};
 
-/// A change that a watch tells of.
+/// A change that a watch reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A key was written.
@@ -34,7 +34,7 @@ pub struct MasterRecord {
     pub name: String,
     /// The revision at which the key was written: the generation of this mastership.
     pub generation: u64,
-    /// The lease that it ends with, which tells one life of a member from another.
+    /// The lease that it ends with, which distinguishes one life of a member from another.
     pub lease: i64,
 }
 
@@ -112,13 +112,13 @@ impl View {
 
     /// Takes in one member's key, as it was at a revision.
     pub(crate) fn on_member(&mut self, name: &str, record: Option<Record>, revision: u64) {
-        // The watch has told what came up to its revision.
+        // The watch has reported what came up to its revision.
         if revision > self.revision {
             self.set_member(name.to_owned(), record, revision);
         }
     }
 
-    /// Takes in a change that the watch tells of.
+    /// Takes in a change that the watch reports.
     pub(crate) fn on_change(&mut self, keys: &ClusterKeys, change: Change) {
         let (key, record, revision) = match change {
             Change::Put { record, revision } => (record.key.clone(), Some(record), revision),

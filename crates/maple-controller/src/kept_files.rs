@@ -194,7 +194,7 @@ impl KeptFiles {
         let path = kept.path.clone();
         drop(files);
         if is_new {
-            self.tell(FileNews { file, path, condition });
+            self.report(FileNews { file, path, condition });
         }
     }
 
@@ -207,7 +207,7 @@ impl KeptFiles {
         let condition = Condition::Mended(trouble.since.elapsed(), how.to_owned());
         let news = FileNews { file, path: kept.path.clone(), condition };
         drop(files);
-        self.tell(news);
+        self.report(news);
     }
 
     /// Reports whether a file can't be kept.
@@ -218,7 +218,7 @@ impl KeptFiles {
     /// Makes `teller` the receiver of news of files. It receives at once the failures that are known already.
     pub(crate) fn report_to(&self, teller: impl Fn(FileNews) + Send + Sync + 'static) {
         if self.0.teller.set(Box::new(teller)).is_ok() {
-            self.troubles().into_iter().for_each(|(_, news)| self.tell(news));
+            self.troubles().into_iter().for_each(|(_, news)| self.report(news));
         }
     }
 
@@ -241,7 +241,7 @@ impl KeptFiles {
         self.lock().iter().map(status).collect()
     }
 
-    fn tell(&self, news: FileNews) {
+    fn report(&self, news: FileNews) {
         match self.0.teller.get() {
             Some(teller) => teller(news),
             // `report_to` publishes it when there is a receiver.

@@ -14,7 +14,7 @@
 //! | --- | --- |
 //! | [`EtcdError::Unreachable`] | reached no endpoint; nothing happened |
 //! | [`EtcdError::Refused`] | was refused; nothing happened |
-//! | [`EtcdError::Uncertain`] | was sent, and what came back, if anything, does not tell whether it was carried out |
+//! | [`EtcdError::Uncertain`] | was sent, and what came back, if anything, does not say whether it was carried out |
 //!
 //! Requests that only read, and those that renew a lease, are sent to the next endpoint in every case where no answer
 //! came. A write goes to the next endpoint only if it is certain that it did not happen at the one before.

@@ -64,7 +64,7 @@ struct Connection {
     opened: Time,
     line: SwitchEnd,
     /// Whether the last part of its rules is in what its shard has not read yet.
-    tells_rules: bool,
+    reports_rules: bool,
 }
 
 /// An event: a shard has read all rules of a switch.
@@ -122,7 +122,7 @@ impl Control {
     }
 
     /// Hands an event to a random shard.
-    pub fn tell(&mut self, now: Time, event: Event) {
+    pub fn notify(&mut self, now: Time, event: Event) {
         let shard = self.any_shard();
         self.simulation.send_event(shard, event);
         self.schedule_turn(now, shard);
@@ -176,7 +176,7 @@ impl Control {
                 let connection = self.current.get(&dpid).and_then(|number| self.connections.get_mut(number));
                 if let Some(connection) = connection {
                     connection.line.send(now, &bytes);
-                    connection.tells_rules |= ends_reading(&bytes);
+                    connection.reports_rules |= ends_reading(&bytes);
                     let shard = connection.shard;
                     self.schedule_turn(now, shard);
                     // A connection of an unreachable switch goes to the shard that has the switch.
@@ -200,7 +200,7 @@ impl Control {
         let line = self.simulation.connect(shard);
         self.made += 1;
         self.current.insert(dpid, self.made);
-        self.connections.insert(self.made, Connection { dpid, shard, opened: now, line, tells_rules: false });
+        self.connections.insert(self.made, Connection { dpid, shard, opened: now, line, reports_rules: false });
         self.schedule_turn(now, shard);
     }
 
@@ -271,8 +271,8 @@ impl Control {
 impl Connection {
     /// Returns the reading that has just ended, if one has.
     fn reading(&mut self, at: Time) -> Option<RulesRead> {
-        let has_ended = self.tells_rules && self.line.unread() == 0;
-        self.tells_rules &= !has_ended;
+        let has_ended = self.reports_rules && self.line.unread() == 0;
+        self.reports_rules &= !has_ended;
         has_ended.then_some(RulesRead { at, dpid: self.dpid, opened: self.opened })
     }
 

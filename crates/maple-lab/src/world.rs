@@ -113,7 +113,7 @@ impl World {
 
     /// Makes the rules follow a commit.
     pub(crate) fn committed(&mut self, commit: Commit) -> Result<(), CommandError> {
-        self.control.tell(Time(self.now()), Event::Committed(commit));
+        self.control.notify(Time(self.now()), Event::Committed(commit));
         self.pass(FOLLOWED)
     }
 
@@ -196,7 +196,7 @@ impl World {
         drop((self.control.notices(), self.control.readings()));
         let now = Time(self.now());
         if let Some(snoop) = self.snoop.as_mut().filter(|snoop| had_turn || snoop.deadline() <= now) {
-            snoop.turn(now).into_iter().for_each(|event| self.control.tell(now, event));
+            snoop.turn(now).into_iter().for_each(|event| self.control.notify(now, event));
         }
         Ok(())
     }

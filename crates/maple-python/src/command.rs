@@ -170,8 +170,8 @@ fn loaded(
 
 /// Calls the function `what` of `maple._reload`, to report how the reload of a file ended.
 fn report_reload(what: &str) {
-    let tell = |py: Python<'_>| py.import("maple._reload")?.call_method0(what).map(drop);
-    if let Err(error) = Python::attach(tell) {
+    let notify = |py: Python<'_>| py.import("maple._reload")?.call_method0(what).map(drop);
+    if let Err(error) = Python::attach(notify) {
         print_plain(Level::Error, &format!("can't end the reload: {error}"));
     }
 }

@@ -43,7 +43,7 @@ pub struct SimSwitch {
     /// were made in 1.0, when it speaks 1.3. No strict deletion finds them.
     pub disguised: Vec<ReportedRule>,
     /// Whether the switch reports its counters.
-    pub tells: bool,
+    pub answers_statistics: bool,
     pub(crate) now: Time,
 }
 
@@ -80,7 +80,7 @@ impl SimSwitch {
             last_kept: 0,
             refuses_deletions: false,
             disguised: Vec::new(),
-            tells: true,
+            answers_statistics: true,
             now: Time(0),
         }
     }
@@ -173,7 +173,7 @@ impl SimSwitch {
                 None
             }
             // OFPBRC_BAD_STAT.
-            Message::StatsRequest(_) if !self.tells => error(1, 2),
+            Message::StatsRequest(_) if !self.answers_statistics => error(1, 2),
             _ => None,
         }
     }

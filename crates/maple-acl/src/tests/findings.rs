@@ -14,9 +14,10 @@ fn with_replies(service: &str, rest: &str) -> List {
 
 #[test]
 fn replies_that_may_open_connections_are_named() {
-    let told = |list: &List| -> Vec<String> { list.open_replies().into_iter().map(|found| found.text).collect() };
+    let reply_texts =
+        |list: &List| -> Vec<String> { list.open_replies().into_iter().map(|found| found.text).collect() };
     for service in [", service: tcp", ", service: tcp/1-65535", ", service: tcp/1024-65535", ", service: udp", ""] {
-        let found = told(&with_replies(service, ""));
+        let found = reply_texts(&with_replies(service, ""));
         let [text] = &found[..] else { panic!("{service}: {found:?}") };
         assert!(text.starts_with("rule out (a.yaml:3) lets in more than replies: "), "{text}");
         assert!(text.contains("ipv4_dst=10.0.0.1") && text.contains("ipv4_src=203.0.113.0/24"), "{text}");
@@ -27,11 +28,11 @@ fn replies_that_may_open_connections_are_named() {
         ", service: icmp/8",
         ", service: tcp, source_ports: 32768-60999",
     ] {
-        assert_eq!(told(&with_replies(service, "")), [""; 0], "{service}");
+        assert_eq!(reply_texts(&with_replies(service, "")), [""; 0], "{service}");
     }
     // The packets of this rule do not need the replies.
     let allowed = "  - {action: allow, from: 203.0.113.0/24, to: 10.0.0.1, service: tcp}\n";
-    assert_eq!(told(&with_replies(", service: tcp", allowed)), [""; 0]);
+    assert_eq!(reply_texts(&with_replies(", service: tcp", allowed)), [""; 0]);
     let kinds: Vec<FindingKind> = with_replies(", service: tcp", "").findings().iter().map(|one| one.kind).collect();
     assert_eq!(kinds, [FindingKind::Replies]);
     assert!(FindingKind::Replies.is_error());

@@ -60,9 +60,12 @@ fn tests_and_rules_that_do_not_hold_for_fragments_are_named() {
     let list = dns_denied("");
     let through = "any -> 10.0.0.9 udp/53 denied: rule rest (a.yaml:4) allow";
     assert_eq!(noted(&list), [through]);
-    let told = found(&list);
-    assert!(told.len() == 1 && told[0].starts_with("rule no-dns (a.yaml:3) does not hold for fragments"), "{told:?}");
-    assert!(told[0].contains("rule rest (a.yaml:4) allows them; `fragments: deny` drops them"), "{told:?}");
+    let texts = found(&list);
+    assert!(
+        texts.len() == 1 && texts[0].starts_with("rule no-dns (a.yaml:3) does not hold for fragments"),
+        "{texts:?}"
+    );
+    assert!(texts[0].contains("rule rest (a.yaml:4) allows them; `fragments: deny` drops them"), "{texts:?}");
 
     let said = dns_denied("fragments: match\n");
     assert_eq!((noted(&said).len(), found(&said).len()), (1, 0), "it is meant, and still said with the test");
@@ -76,6 +79,6 @@ fn tests_and_rules_that_do_not_hold_for_fragments_are_named() {
     assert_eq!(found(&list), [""; 0], "nothing gets through");
     let list =
         read("version: 1\ndefault: allow\nrules: [{action: deny, service: icmp/8}, {action: deny, service: tcp}]\n");
-    let told = found(&list);
-    assert!(told.len() == 1 && told[0].contains("rule (a.yaml:3)"), "not the one without ports: {told:?}");
+    let texts = found(&list);
+    assert!(texts.len() == 1 && texts[0].contains("rule (a.yaml:3)"), "not the one without ports: {texts:?}");
 }

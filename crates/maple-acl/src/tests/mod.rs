@@ -117,7 +117,7 @@ fn a_long_list_of_addresses_is_tested_and_compared() {
     assert_eq!(old.failed_tests(), []);
     let new = read(&list("tcp/24").replace("tcp/23 denied", "tcp/24 denied"));
     let compared = old.compare(&new);
-    let told = compared.differences.iter().map(|one| {
+    let differences = compared.differences.iter().map(|one| {
         let action = (old.action(one.before), new.action(one.after));
         (action, (one.before, one.after))
     });
@@ -125,7 +125,7 @@ fn a_long_list_of_addresses_is_tested_and_compared() {
     let (allow, deny) = (AccessAction::Allow, AccessAction::Deny);
     assert!(compared.complete);
     let expected = [((deny, allow), (last, RuleRef::Default)), ((allow, deny), (RuleRef::Default, last))];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(differences.collect::<Vec<_>>(), expected);
 }
 
 #[test]

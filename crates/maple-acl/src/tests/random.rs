@@ -275,9 +275,9 @@ proptest! {
         for entering in frames {
             let (ours, theirs) = (a.rule_of(entry_for(&a, &entering)), b.rule_of(entry_for(&b, &entering)));
             let differ = a.action(ours) != b.action(theirs);
-            let told = compared.differences.iter().any(|one| (one.before, one.after) == (ours, theirs));
+            let is_listed = compared.differences.iter().any(|one| (one.before, one.after) == (ours, theirs));
             // A few lists exceed the budget. Then some differences may be missing, but none is false.
-            prop_assert!(differ == told || differ && !compared.complete, "{ours:?} {theirs:?}");
+            prop_assert!(differ == is_listed || differ && !compared.complete, "{ours:?} {theirs:?}");
         }
         for one in &compared.differences {
             prop_assert!(a.action(one.before) != b.action(one.after));

@@ -11,12 +11,12 @@ fn fault(text: &str) -> String {
 fn all_that_is_wrong_is_reported_at_once() {
     let text = "version: 1\nrules:\n  - {action: alow}\n  - {action: deny, from: 10.0.0.1}\n  - {form: any}\n\
                 tests:\n  - any -> any maybe\n  - any -> any tcp/22 denied\n";
-    let told = List::read(text, "a.yaml").expect_err("three lines are wrong").to_string();
-    let lines: Vec<&str> = told.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
-    assert_eq!(lines, ["a.yaml:3:14:", "a.yaml:5:6:", "a.yaml:7:5:"], "{told}");
+    let error = List::read(text, "a.yaml").expect_err("three lines are wrong").to_string();
+    let lines: Vec<&str> = error.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(lines, ["a.yaml:3:14:", "a.yaml:5:6:", "a.yaml:7:5:"], "{error}");
     let many = format!("version: 1\nrules:\n{}", "  - {form: any}\n".repeat(120));
-    let told = List::read(&many, "a.yaml").expect_err("all lines are wrong").to_string();
-    assert!(told.lines().count() == 51 && told.ends_with("\na.yaml: and 70 more"), "{told}");
+    let error = List::read(&many, "a.yaml").expect_err("all lines are wrong").to_string();
+    assert!(error.lines().count() == 51 && error.ends_with("\na.yaml: and 70 more"), "{error}");
 }
 
 #[test]

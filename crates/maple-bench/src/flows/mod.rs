@@ -173,7 +173,7 @@ pub fn main(args: &FlowsArgs) -> anyhow::Result<u8> {
         return Ok(status);
     }
     let results = Results::new(measured(args)?);
-    results.tell(&args.output)?;
+    results.report(&args.output)?;
     Ok(u8::from(!results.are_all_results()))
 }
 

@@ -133,7 +133,7 @@ pub fn main(args: &ThroughputArgs) -> anyhow::Result<u8> {
         bail!("this process may not use core {}: choose --load-core", args.load_core);
     }
     let results = sweep.run()?;
-    results.tell(&args.output)?;
+    results.report(&args.output)?;
     Ok(u8::from(!results.are_all_results()))
 }
 

@@ -104,7 +104,7 @@ impl Results {
     ///
     /// # Errors
     /// If a chart can't be written.
-    pub fn tell(&self, output: &Output) -> Result<(), BenchError> {
+    pub fn report(&self, output: &Output) -> Result<(), BenchError> {
         output.print(self, || self.table(), || charts(self))
     }
 

@@ -48,8 +48,8 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     let again = ReplayParameters { until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
     let comparison = args.policy.as_deref().map(|name| again.comparison(name)).transpose()?;
     let recorded = Recorded::open(&args.folder)?;
-    let (began, tells) = (Instant::now(), !args.json);
-    let replayed = again.run(&recorded, comparison.as_ref(), tells)?;
+    let (began, shows_progress) = (Instant::now(), !args.json);
+    let replayed = again.run(&recorded, comparison.as_ref(), shows_progress)?;
     let other = comparison.map(|comparison| decisions(&comparison.found()));
     let mut reported = document(&recorded, &replayed, began.elapsed(), other);
     if args.network {
@@ -79,7 +79,7 @@ pub struct ReplayParameters<'a> {
 }
 
 impl ReplayParameters<'_> {
-    /// Replays the recording. Returns the engines and the state as they were at the time. `tells`: print the progress
+    /// Replays the recording. Returns the engines and the state as they were at the time. `shows_progress`: print the progress
     /// on a terminal.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl ReplayParameters<'_> {
         &self,
         recorded: &Recorded,
         comparison: Option<&Arc<Comparison>>,
-        tells: bool,
+        shows_progress: bool,
     ) -> anyhow::Result<Replayed> {
         let until = self.until.map(|text| moment::of_recording(text, recorded)).transpose()?;
         let mut policies = self.policies(recorded)?;
@@ -97,7 +97,7 @@ impl ReplayParameters<'_> {
         }
         let name = recorded.compiler();
         ensure!(name == COMPILER, "there is no compiler {name:?}");
-        let shows = tells && are_errors_watched();
+        let shows = shows_progress && are_errors_watched();
         let progress = |counts: &Counts| {
             if shows {
                 let at = recorded.timestamp(counts.at);

@@ -249,7 +249,7 @@ impl EmulationWatch<'_> {
             }
             let network = emulation.snapshot()?;
             if network.traffic_started {
-                self.tell(&network, traffic);
+                self.report(&network, traffic);
             }
             if network.traffic_over {
                 break;
@@ -280,7 +280,7 @@ impl EmulationWatch<'_> {
     }
 
     /// Prints a line for each second of traffic.
-    fn tell(&mut self, network: &Stats, traffic: Duration) {
+    fn report(&mut self, network: &Stats, traffic: Duration) {
         let began = *self.began.get_or_insert_with(|| {
             self.lines.print_line("\n  time  packets/s  packet-ins/s  rules  flows done");
             Instant::now()

@@ -43,7 +43,7 @@ impl<'a> RealNetwork<'a> {
         stop: &AtomicBool,
         mut each_turn: impl FnMut(&mut Lines) -> Option<Successor>,
     ) -> Option<Successor> {
-        service::tell(&format!("READY=1\nSTATUS={}", listening(self.handle)));
+        service::notify(&format!("READY=1\nSTATUS={}", listening(self.handle)));
         self.watchdog = Some(Watchdog::start(self.handle));
         while !stop.load(Ordering::SeqCst) && self.handle.failure().is_none() {
             self.lines.follow(self.handle, NOTICE_INTERVAL);
@@ -54,7 +54,7 @@ impl<'a> RealNetwork<'a> {
                 return Some(successor);
             }
         }
-        service::tell("STOPPING=1");
+        service::notify("STOPPING=1");
         None
     }
 

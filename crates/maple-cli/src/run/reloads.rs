@@ -157,19 +157,19 @@ impl ReloadService<'_> {
         }
         self.state.settings.start_policy.look(&self.handle, false);
         let has_changed = self.state.settings.watches && self.has_changed();
-        let is_told = self.state.hangup.swap(false, Ordering::SeqCst);
-        if is_told || has_changed {
-            self.by = if is_told { Changer::Signal } else { Changer::Files };
-            service::tell("RELOADING=1");
+        let is_signalled = self.state.hangup.swap(false, Ordering::SeqCst);
+        if is_signalled || has_changed {
+            self.by = if is_signalled { Changer::Signal } else { Changer::Files };
+            service::notify("RELOADING=1");
             // `reload_all` has printed the outcome.
             drop(self.reload_all(None, Tolerance::Count(0), lines));
-            service::tell("READY=1");
+            service::notify("READY=1");
         }
     }
 
     /// Prints which policy runs.
-    pub fn tell_policy(&self, lines: &mut Lines) {
-        self.state.settings.start_policy.tell(&self.handle, lines);
+    pub fn report_policy(&self, lines: &mut Lines) {
+        self.state.settings.start_policy.report(&self.handle, lines);
     }
 
     /// Records that the controller ends in order.
@@ -247,7 +247,7 @@ impl ReloadService<'_> {
             Ok(reloaded) => {
                 let at =
                     canary.map(|switches| format!(" for {}", counted(switches.len(), "switch"))).unwrap_or_default();
-                tell(&format!("policy {name} reloaded{at}"), reloaded, lines);
+                report(&format!("policy {name} reloaded{at}"), reloaded, lines);
                 match canary {
                     None => {
                         let act = if by == BroughtBy::Apply { PolicyAct::Apply } else { PolicyAct::Reload };
@@ -410,7 +410,7 @@ impl ReloadService<'_> {
             return Err("there is nothing to promote: no policy was applied with --canary or --percent".into());
         };
         let reloaded = self.handle.reload(Arc::clone(&policy), tolerate).map_err(|error| error.to_string())?;
-        tell(&format!("policy {} runs everywhere", self.state.settings.policy), &reloaded, lines);
+        report(&format!("policy {} runs everywhere", self.state.settings.policy), &reloaded, lines);
         (self.state.current, self.state.canary) = (policy, None);
         self.runs(identity, BroughtBy::Apply, PolicyAct::Promote);
         Ok(answer_of(reloaded, Vec::new()))
@@ -432,7 +432,7 @@ impl ReloadService<'_> {
             None => self.handle.operations().roll_back_versions(),
         }
         self.state.settings.loader.into_iter().for_each(PolicyLoader::rolled_back);
-        tell(&format!("policy {name} runs again"), &reloaded, lines);
+        report(&format!("policy {name} runs again"), &reloaded, lines);
         (self.state.current, self.state.former, self.state.canary) = (former, None, None);
         self.state.newest = newest(&name);
         self.state.settings.policy = name;
@@ -460,7 +460,7 @@ impl ReloadService<'_> {
 }
 
 /// Prints the outcome of a reload.
-fn tell(what: &str, Reloaded { trial, unconfirmed, .. }: &Reloaded, lines: &mut Lines) {
+fn report(what: &str, Reloaded { trial, unconfirmed, .. }: &Reloaded, lines: &mut Lines) {
     let Trial { same, leaves, failed, .. } = trial;
     lines.print_event(&format!("{what}: {same} of {leaves} packets are decided as before, {failed} fail"));
     if let Some(late) = unconfirmed {

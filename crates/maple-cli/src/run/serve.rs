@@ -50,7 +50,7 @@ pub fn serve_real_network(
     let reloads = reload_state.map(|reload_state| reload_state.serve(&handle));
     let mut network = RealNetwork::new(&handle, options.logging(), renewal);
     if let Some(reloads) = &reloads {
-        reloads.tell_policy(&mut network.lines);
+        reloads.report_policy(&mut network.lines);
     }
     if options.takeover {
         network.lines.print_line(&format!("took over {}", counted(controller.taken(), "connection")));
@@ -92,7 +92,7 @@ struct PolicyWatch<'a> {
 
 impl PolicyWatch<'_> {
     fn look(&mut self, handle: &Handle, lines: &mut Lines) {
-        self.failures.tell(handle, lines);
+        self.failures.report(handle, lines);
         if let Some(reloads) = &mut self.reloads {
             reloads.look(lines);
         }
@@ -113,7 +113,7 @@ impl FailureThreshold {
         FailureThreshold { next: 10, asked: Instant::now() }
     }
 
-    fn tell(&mut self, handle: &Handle, lines: &mut Lines) {
+    fn report(&mut self, handle: &Handle, lines: &mut Lines) {
         if self.asked.elapsed() < Duration::from_secs(1) {
             return;
         }

@@ -72,7 +72,7 @@ impl StartPolicy {
     }
 
     /// Reports which policy runs, and what that undoes.
-    pub fn tell(&self, handle: &Handle, lines: &mut Lines) {
+    pub fn report(&self, handle: &Handle, lines: &mut Lines) {
         let PolicyRecord { policy, by, .. } = &self.record;
         handle.operations().set_policy(self.record.clone());
         let act = if self.is_resumption() { PolicyAct::Resumption } else { PolicyAct::Start };

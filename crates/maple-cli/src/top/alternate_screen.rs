@@ -88,7 +88,7 @@ impl Drop for TopScreen {
     }
 }
 
-/// Restores the terminal. It may be gone: then there is nobody to tell.
+/// Restores the terminal. It may be gone: then there is nobody to report to.
 fn restore() {
     if let Err(error) = ratatui::try_restore() {
         tracing::debug!(%error, "the terminal can't be restored");

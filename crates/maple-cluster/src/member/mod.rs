@@ -138,12 +138,12 @@ pub enum Event {
     Failed,
     /// The lease under which a key was to be written has ended. Nothing was written.
     NoSuchLease,
-    /// The watch tells of changes.
+    /// The watch reports changes.
     Changed(Vec<Change>),
     /// The watch has ended, and changes can't be had any more.
     Missed,
     /// The member of this name, if it is master, seems to be gone: for example, the connection to it has ended. Whoever
-    /// is told takes its place at once. If it is there all the same, nothing is lost, since switches obey only one.
+    /// is notified takes its place at once. If it is there all the same, nothing is lost, since switches obey only one.
     Suspected(String),
     /// Somebody wants that another member becomes master.
     StepDown,
@@ -189,7 +189,7 @@ pub struct Member {
     open: Option<(Request, Option<i64>)>,
     /// The earliest time of the next request, after one failed.
     quiet_until: Time,
-    /// The generation in which this member is master, since it was told so.
+    /// The generation in which this member is master, since it was announced.
     own_generation: Option<u64>,
     /// The generation of a master that seems to be gone.
     suspect: Option<u64>,

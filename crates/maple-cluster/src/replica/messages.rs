@@ -24,7 +24,7 @@ pub struct ReplicaOptions {
     pub format: String,
     /// The time until a request that failed is repeated.
     pub retry: Duration,
-    /// The time that a new master waits for what the watch has not told yet, before it reads everything.
+    /// The time that a new master waits for what the watch has not reported yet, before it reads everything.
     pub patience: Duration,
 }
 
@@ -142,7 +142,7 @@ pub enum ReplicaEvent {
     },
     /// A request failed, and may have been carried out or not.
     Failed,
-    /// The watch tells of changes. Those of one revision are never in two events.
+    /// The watch reports changes. Those of one revision are never in two events.
     Changed(Vec<Change>),
     /// The watch has ended, and changes can't be had any more.
     Missed,

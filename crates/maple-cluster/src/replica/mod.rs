@@ -18,7 +18,7 @@
 //! # Why it is correct
 //!
 //! *One writer.* By the first condition nothing is written in a generation after another one has begun. So a master
-//! that has read everything at the revision of its own key, or later, has everything that former ones were told is
+//! that has read everything at the revision of its own key, or later, has everything of which former ones were notified that it is
 //! written, and nothing is added to that. It leads only then ([`ReplicaAction::Ready`]).
 //!
 //! *In order.* A batch whose outcome is not known is sent again as it was, and may arrive twice, or long after. By the
@@ -66,10 +66,10 @@ enum Copy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Role {
     Follows,
-    /// Master by the store, and not told to lead.
+    /// Master by the store, and not asked to lead.
     Takes {
         generation: u64,
-        /// The revision of the head that the copy must have, and until when the watch may tell of it.
+        /// The revision of the head that the copy must have, and until when the watch may report it.
         wanted: Option<(u64, Time)>,
     },
     Leads {
@@ -124,13 +124,13 @@ pub struct Replica {
     store_answers: bool,
     /// The news that the owner had last.
     gate: Gate,
-    /// The generation in which the owner was told to lead.
+    /// The generation in which the owner was asked to lead.
     reported: Option<u64>,
 }
 
 impl Replica {
     /// Creates a copy. It begins with the first event, which is [`ReplicaEvent::Woken`]. The owner may not commit until
-    /// it is told so.
+    /// it is notified.
     pub fn new(options: ReplicaOptions) -> Replica {
         let keys = ClusterKeys::new(&options.cluster);
         Replica {
@@ -423,7 +423,7 @@ impl Replica {
                 self.copy = Copy::Giving(revision);
                 out.push(ReplicaAction::Apply(rows));
             }
-            // Whoever begins anew tells everything with the last part.
+            // Whoever begins anew reports everything with the last part.
             (Copy::None(_), Ok(head)) if !head.is_complete => self.copy = Copy::None(revision),
             _ => self.read_anew(),
         }

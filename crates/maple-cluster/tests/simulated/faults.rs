@@ -1,6 +1,6 @@
 //! Faults that are planted, each of which random schedules must find.
 
-/// A planted fault: of the store, with how members use what they are told, or with switches.
+/// A planted fault: of the store, with how members use what is reported to them, or with switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plant {
     /// All masters have generation 0, as in some controllers.
@@ -15,8 +15,8 @@ pub enum Plant {
     WritesWithoutComparing,
     /// Keys stay when their member is gone.
     LeasesNeverEnd,
-    /// Watches tell of no deletion.
-    DeletionsAreNotTold,
+    /// Watches report no deletion.
+    DeletionsAreNotReported,
     /// A key that is created after a deletion has the revision of the deletion.
     DeletionsHaveNoRevision,
     /// A watch from before a compaction goes on as if nothing had been there.
@@ -33,6 +33,6 @@ pub enum Plant {
     LeadsWithoutReading,
     /// A member keeps writes that were given up.
     KeepsWhatIsLost,
-    /// A member is told of its rows' changes one after the other.
+    /// The changes of a member's rows are reported one after the other.
     AppliesInParts,
 }

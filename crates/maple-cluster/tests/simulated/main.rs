@@ -68,7 +68,7 @@ fn planted_faults_are_found() {
         Plant::AsksToBeEqual,
         Plant::WritesWithoutComparing,
         Plant::LeasesNeverEnd,
-        Plant::DeletionsAreNotTold,
+        Plant::DeletionsAreNotReported,
         Plant::DeletionsHaveNoRevision,
         Plant::CompactionIsSilent,
         Plant::KeepsMasteryOverConnections,

@@ -207,7 +207,7 @@ impl Store {
 
     fn delete(&mut self, key: Vec<u8>) {
         self.keys.remove(&key);
-        if !self.plants.contains(&Plant::DeletionsAreNotTold) {
+        if !self.plants.contains(&Plant::DeletionsAreNotReported) {
             self.log.push((self.revision, Change::Delete { key, revision: self.revision }));
         }
     }

@@ -41,7 +41,7 @@ const LEAVING: Duration = Duration::from_secs(2);
 /// The time until a request to etcd that failed is repeated. It must be a small part of a lease, so that several
 /// attempts fit before the lease ends.
 const RETRY: Duration = Duration::from_millis(200);
-/// The time that a new master waits for the watch to tell what it lacks of the tracked state, before it reads all of
+/// The time that a new master waits for the watch to report what it lacks of the tracked state, before it reads all of
 /// it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -160,7 +160,7 @@ impl ClusterMember {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the controller has joined a cluster before"));
         }
         controller.store().close(NOT_MASTER);
-        writes.tell(move || looks.look());
+        writes.notify_by(move || looks.look());
         let of_peers = listener.zip(peers.as_ref()).map(|(listener, peers)| listener.run(peers)).transpose()?;
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
             runtime.spawn(state_task);
@@ -245,7 +245,7 @@ struct RoleKeeper {
 
 impl RoleKeeper {
     fn on_news(&self, news: News) {
-        self.tell_replica(&news);
+        self.notify_replica(&news);
         if let (Some(peers), News::Known(view)) = (&self.peers, &news) {
             peers.on_view(view);
         }
@@ -265,7 +265,7 @@ impl RoleKeeper {
         }
     }
 
-    fn tell_replica(&self, news: &News) {
+    fn notify_replica(&self, news: &News) {
         match news {
             News::Lead(generation) => self.replica.lead(*generation),
             News::Follow => self.replica.follow(),

@@ -47,7 +47,7 @@ impl TrackedState {
         outcome
     }
 
-    fn tell(&self, news: ClusterNews) {
+    fn report(&self, news: ClusterNews) {
         self.controller.shared().notices.publish(Notice::Cluster(news));
     }
 
@@ -65,7 +65,7 @@ impl TrackedState {
         status.role.own_generation = Some(generation);
         let role = status.role;
         drop(status);
-        self.tell(ClusterNews::Leads(generation));
+        self.report(ClusterNews::Leads(generation));
         // A controller that has ended needs no role.
         drop(self.controller.operations().set_role(role));
         self.peers.iter().for_each(|peers| peers.on_role());
@@ -75,7 +75,7 @@ impl TrackedState {
     fn adopt(&self, copy: StreamCopy) {
         let generation = copy.generation;
         let Some(Adopted { leaves, hosts, damaged }) = self.controller.adopt(copy) else { return };
-        self.tell(ClusterNews::Adopts { generation, leaves, hosts });
+        self.report(ClusterNews::Adopts { generation, leaves, hosts });
         if damaged > 0 {
             tracing::warn!("{damaged} rows of the former master can't be read, and are made anew");
         }
@@ -99,7 +99,7 @@ impl TrackedState {
         let is_mended = why.is_none() && status.write_trouble.take().is_some();
         drop(status);
         if is_mended {
-            self.tell(ClusterNews::EtcdBack);
+            self.report(ClusterNews::EtcdBack);
         }
     }
 
@@ -110,14 +110,14 @@ impl TrackedState {
         let is_known = trouble.replace(error.clone()).is_some();
         drop(status);
         if !is_known {
-            self.tell(ClusterNews::EtcdFailed(error));
+            self.report(ClusterNews::EtcdFailed(error));
         }
     }
 
     fn on_unreadable(&self, why: String) {
         self.controller.store().close(&why);
         self.status.lock().closed = Some(why.clone());
-        self.tell(ClusterNews::StateUnreadable(why));
+        self.report(ClusterNews::StateUnreadable(why));
         if let Some(member) = self.member.get().cloned() {
             // It does nothing if this member is not master.
             tokio::spawn(async move { member.step_down().await });

@@ -56,16 +56,17 @@ impl Handle {
         };
         let recent = self.shared.notices.recent();
         // A file that still fails is listed also if its report is old.
-        let is_told = |news: &FileNews| {
+        let is_reported = |news: &FileNews| {
             let last = recent.iter().rev().find_map(|(_, notice)| match notice {
                 Notice::File(reported) if reported.file == news.file => Some(&reported.condition),
                 _ => None,
             });
             last.is_some_and(|last| !matches!(last, Condition::Mended(..)))
         };
-        let untold = self.shared.kept.files.troubles().into_iter().filter(|(_, news)| !is_told(news));
-        let untold: Vec<(SystemTime, Notice)> = untold.map(|(since, news)| (since, Notice::File(news))).collect();
-        untold.into_iter().chain(recent).filter_map(error).collect()
+        let unreported = self.shared.kept.files.troubles().into_iter().filter(|(_, news)| !is_reported(news));
+        let unreported: Vec<(SystemTime, Notice)> =
+            unreported.map(|(since, news)| (since, Notice::File(news))).collect();
+        unreported.into_iter().chain(recent).filter_map(error).collect()
     }
 
     /// Returns the routes that constraints refused, by constraint and line, each with the number of times.

@@ -1,6 +1,6 @@
 //! `maple explain --live`: real packets of one kind, as they enter the network.
 //!
-//! The client's thread asks the shard of the sender's switch for copies, and tells it twice a second that the client
+//! The client's thread asks the shard of the sender's switch for copies, and reports to it twice a second that the client
 //! still watches. When the client goes, the watch ends. If this thread or the whole controller ends, the watch ends by
 //! itself. If the host moves, the watch moves too.
 
@@ -24,7 +24,7 @@ use super::explain::field_value;
 use super::request::RequestError;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 
-/// The time between two checks that the client is there, after which the shard is told that it is. It must be less than
+/// The time between two checks that the client is there, after which the shard is notified that it is. It must be less than
 /// half of the time after which the shard ends a watch of which it hears nothing, 3 seconds.
 const CLIENT_CHECK: Duration = Duration::from_millis(500);
 /// The maximum number of pieces of news that wait for a slow client. More than that is dropped. Chosen: the copies that
@@ -62,14 +62,14 @@ impl<'a> Watch<'a> {
         let shard = handle.shared.registry.shard_of(filter.at.switch)?;
         let (sender, news) = bounded(MAX_NEWS);
         let watch = Watch { handle, shard, token, news };
-        watch.tell(ShardMessage::Query(ShardQuery::Live(token, filter, sender))).then_some(watch)
+        watch.send(ShardMessage::Query(ShardQuery::Live(token, filter, sender))).then_some(watch)
     }
 
     fn prolong(&self) -> bool {
-        self.tell(ShardMessage::Query(ShardQuery::LiveGoOn(self.token)))
+        self.send(ShardMessage::Query(ShardQuery::LiveGoOn(self.token)))
     }
 
-    fn tell(&self, message: ShardMessage) -> bool {
+    fn send(&self, message: ShardMessage) -> bool {
         self.handle.shared.mailboxes.get(usize::from(self.shard.0)).is_some_and(|mailbox| mailbox.send(message))
     }
 }
@@ -77,7 +77,7 @@ impl<'a> Watch<'a> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         // A controller that has stopped has no watches to end.
-        self.tell(ShardMessage::Query(ShardQuery::LiveEnd(self.token)));
+        self.send(ShardMessage::Query(ShardQuery::LiveEnd(self.token)));
     }
 }
 
@@ -90,20 +90,20 @@ pub(super) fn follow(
 ) -> Result<(), RequestError> {
     let from = host(handle, "from", &question.from)?;
     let fields = constraints(handle, question)?;
-    let mut told_absent = false;
+    let mut is_absent_reported = false;
     loop {
         let at = handle.snapshot().host(from).map(|host| host.location);
         let watch = at.and_then(|at| Watch::begin(handle, LiveFilter { at, from, fields: fields.clone() }));
         let (Some(watch), Some(at)) = (watch, at) else {
-            let news = (!told_absent).then(|| absent(from));
-            told_absent = true;
+            let news = (!is_absent_reported).then(|| absent(from));
+            is_absent_reported = true;
             if !send(news) {
                 return Ok(());
             }
             std::thread::sleep(CLIENT_CHECK);
             continue;
         };
-        told_absent = false;
+        is_absent_reported = false;
         if !stay(&watch, from, at, &mut send) {
             return Ok(());
         }

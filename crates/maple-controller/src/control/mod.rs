@@ -316,7 +316,7 @@ impl Handle {
         }
     }
 
-    /// Returns why the controller stopped by itself: `None` while it runs, and if it was told to stop.
+    /// Returns why the controller stopped by itself: `None` while it runs, and if it was asked to stop.
     pub fn failure(&self) -> Option<&str> {
         self.shared.failure.get().map(String::as_str)
     }

@@ -34,7 +34,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// The time that the program may take to load a policy. Chosen: Python modules with large lists take many seconds; a
 /// module that never returns must not keep the next reload waiting for ever.
 const LOAD: Duration = Duration::from_secs(60);
-/// The maximum number of requests that wait. Chosen: people do not reload more often, and a program that does is told
+/// The maximum number of requests that wait. Chosen: people do not reload more often, and a program that does hears
 /// to try again later.
 const MAX_WAITING: usize = 4;
 

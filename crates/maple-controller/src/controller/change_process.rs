@@ -172,7 +172,7 @@ impl PreparingTakeover {
         for switch in switches.into_iter().filter(|switch| restart.knows(switch.info.features.dpid)) {
             let (dpid, shard) = (switch.info.features.dpid, self.starting.assign());
             self.announced.insert(dpid, shard);
-            self.tell(shard, ShardMessage::Announce(Box::new(switch)));
+            self.send(shard, ShardMessage::Announce(Box::new(switch)));
         }
         let (store, began) = (restart.store(), Instant::now());
         let is_ready = || restart.has_restored(self.announced.keys()) && store.has_restored_earlier();
@@ -201,13 +201,13 @@ impl PreparingTakeover {
         for connection in connections {
             let announced = self.announced.get(&connection.dpid).copied();
             let shard = announced.unwrap_or_else(|| self.starting.assign());
-            self.tell(shard, ShardMessage::Resume(connection));
+            self.send(shard, ShardMessage::Resume(connection));
         }
         for mailbox in &self.starting.mailboxes {
             mailbox.send(ShardMessage::AllResumed);
         }
         let sockets = listeners(self.starting.options(), sockets)?;
-        self.tell(ShardId(0), ShardMessage::Listen(sockets));
+        self.send(ShardId(0), ShardMessage::Listen(sockets));
         self.starting.serve_clients()
     }
 
@@ -217,17 +217,17 @@ impl PreparingTakeover {
         let later = restart.learn(leaves, now.clone());
         let events = corrections(&self.surroundings, now);
         for event in events {
-            self.tell(ShardId(0), ShardMessage::Event(Box::new(event)));
+            self.send(ShardId(0), ShardMessage::Event(Box::new(event)));
         }
         for (dpid, Departed { leaves: witnesses, rows, surroundings }) in later {
             let Some(shard) = self.announced.get(&dpid).copied() else { continue };
             journal.outdate(rows);
             let event = Event::Restore { dpid, rules: None, witnesses, earlier: Arc::new(surroundings) };
-            self.tell(shard, ShardMessage::Event(Box::new(event)));
+            self.send(shard, ShardMessage::Event(Box::new(event)));
         }
     }
 
-    fn tell(&self, shard: ShardId, message: ShardMessage) {
+    fn send(&self, shard: ShardId, message: ShardMessage) {
         if let Some(mailbox) = self.starting.mailboxes.get(usize::from(shard.0)) {
             mailbox.send(message);
         }

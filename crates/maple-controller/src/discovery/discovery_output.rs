@@ -132,7 +132,7 @@ impl std::fmt::Display for Anomaly {
     }
 }
 
-/// Makes the message that tells `peer` that the port `at` is gone since `when`.
+/// Makes the message that reports to `peer` that the port `at` is gone since `when`.
 pub(super) fn gone(peer: Location, at: Location, when: Time) -> DiscoveryOutput {
     DiscoveryOutput::Message { to: peer, message: PeerMessage::PortGone { peer: at, when } }
 }

@@ -28,7 +28,7 @@ use crate::session::{Output, Session, SwitchInfo};
 pub struct ProgramConnection<'a> {
     /// The current time.
     pub now: Time,
-    /// The session. A program tells it which answers it expects.
+    /// The session. A program announces to it which answers it expects.
     pub session: &'a mut Session,
     /// The tasks that the session has for the shard.
     pub outputs: &'a mut Vec<Output>,

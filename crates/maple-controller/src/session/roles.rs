@@ -135,7 +135,7 @@ impl Session {
         let Some(role) = &mut self.role else { return };
         role.dpid = Some(dpid);
         self.phase = Phase::Standby;
-        self.tell(RoleNews::Standby, out);
+        self.report(RoleNews::Standby, out);
         self.follow_cluster(now, out);
     }
 
@@ -191,8 +191,8 @@ impl Session {
         match change {
             Some(FenceChange::Master(_)) => self.begin_mastery(now, out),
             Some(FenceChange::Lost) => self.end_mastery(out),
-            Some(FenceChange::Overtaken(generation)) => self.tell(RoleNews::Overtaken(generation), out),
-            Some(FenceChange::Unsupported) => self.tell(RoleNews::Unsupported, out),
+            Some(FenceChange::Overtaken(generation)) => self.report(RoleNews::Overtaken(generation), out),
+            Some(FenceChange::Unsupported) => self.report(RoleNews::Unsupported, out),
             None => {}
         }
         for message in ask {
@@ -221,12 +221,12 @@ impl Session {
         self.phase = Phase::Standby;
         self.forget_requests(out);
         if was_up {
-            self.tell(RoleNews::Lost, out);
+            self.report(RoleNews::Lost, out);
         }
     }
 
     /// Tells the owner something of the role of a switch that it knows, once.
-    fn tell(&mut self, news: RoleNews, out: &mut Vec<Output>) {
+    fn report(&mut self, news: RoleNews, out: &mut Vec<Output>) {
         if let Some(role) = &mut self.role
             && role.dpid.is_some()
             && role.reported.replace(news) != Some(news)

@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub queued: Queued,
     pub moves: MigrationState,
     /// Whether it was logged that the switch's version cannot express a message.
-    is_unencodable_told: bool,
+    is_unencodable_reported: bool,
 }
 
 /// The reading of a connection: what has been read, and what has not.
@@ -186,7 +186,7 @@ impl Connection {
             input: Input { is_readable: true, ..Input::default() },
             queued: Queued::default(),
             moves: MigrationState::default(),
-            is_unencodable_told: false,
+            is_unencodable_reported: false,
         }
     }
 
@@ -287,7 +287,7 @@ impl Connection {
             Err(error) => {
                 counters.of_unencodable += 1;
                 // The counter shows how often.
-                if std::mem::replace(&mut self.is_unencodable_told, true) {
+                if std::mem::replace(&mut self.is_unencodable_reported, true) {
                     tracing::debug!(peer = %self.peer, %error, "cannot encode a message");
                 } else {
                     tracing::error!(peer = %self.peer, %error, "cannot encode a message");

@@ -413,8 +413,8 @@ impl Shard {
 
     /// Gives the turn's events to the engine, and performs its effects.
     fn run_engine(&mut self) {
-        let tells_all = self.switches.away.returns.is_to_tell_all();
-        if !self.turn.run(tells_all, &mut self.io, &mut self.ctx) {
+        let announces_all = self.switches.away.returns.is_to_announce_all();
+        if !self.turn.run(announces_all, &mut self.io, &mut self.ctx) {
             return;
         }
         // What effects ask to presume becomes an event of the next turn.

@@ -104,11 +104,11 @@ impl EngineTurn {
         }
     }
 
-    /// Passes the turn's events to the engine; only the time, if the engine waits for nothing else. With `tells_all`,
+    /// Passes the turn's events to the engine; only the time, if the engine waits for nothing else. With `announces_all`,
     /// the engine reports all leaves. Returns `false` if the engine has nothing to do.
-    pub fn run(&mut self, tells_all: bool, io: &mut Io, ctx: &mut Context) -> bool {
+    pub fn run(&mut self, announces_all: bool, io: &mut Io, ctx: &mut Context) -> bool {
         let packets = self.choose_packets(io, ctx);
-        if tells_all {
+        if announces_all {
             self.engine.remember_all();
             ctx.events.push(Event::Tick);
         }

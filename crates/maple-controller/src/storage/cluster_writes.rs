@@ -1,7 +1,7 @@
 //! Tables and variables of a cluster: commits on their way to etcd, and the rows that are there.
 //!
 //! Each commit passes its writes to [`ClusterWrites`], in the order of commits, under the store's lock. The thread of
-//! the cluster takes them from there. Whoever waits for a commit is told when etcd has it, when it is given up, and as
+//! the cluster takes them from there. Whoever waits for a commit is notified when etcd has it, when it is given up, and as
 //! soon as it is known that this takes longer. What waits is bounded: beyond the bounds the store takes no more
 //! ([`CommitLimits::set_full`]).
 //!
@@ -49,7 +49,7 @@ struct WaitingCommits {
     forgotten: u64,
     /// Whether etcd takes commits at once, as far as is known.
     is_open: bool,
-    /// Tells the thread that there is something to take.
+    /// The function that notifies the thread that there is something to take.
     look: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -75,8 +75,8 @@ impl ClusterWrites {
         &self.limits
     }
 
-    /// Has the thread told that there is something to take.
-    pub fn tell(&self, look: impl Fn() + Send + 'static) {
+    /// Sets the function that notifies the thread that there is something to take.
+    pub fn notify_by(&self, look: impl Fn() + Send + 'static) {
         self.lock().look = Some(Box::new(look));
     }
 

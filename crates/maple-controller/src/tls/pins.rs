@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::kept_files::{KeptFile, KeptFiles};
 
 /// The time between two checks that the file is there, and before a write that failed is tried again. Chosen: somebody
-/// who deletes it is told at once, and a check costs a look.
+/// who deletes it is warned at once, and a check costs a look.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of lines that wait while the file can't be written. Chosen: more than new switches connect while
 /// somebody mends the disk, and a bound on memory.

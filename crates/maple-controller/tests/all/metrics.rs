@@ -130,7 +130,7 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         };
         options.control.http = Some(http);
     });
-    // There is no etcd, so it is told that it leads.
+    // There is no etcd, so the test announces to it that it leads.
     let etcd = maple_etcd::Config::new(vec!["127.0.0.1:1".parse().expect("an address")]);
     let address = Endpoint { host: "127.0.0.1".into(), port: 0 };
     let peers = Some(PeerOptions { address, tls: None });

@@ -62,7 +62,7 @@ fn all_have_a_copy(master: &Maple, name: &str, standbys: &[&Maple]) {
     });
 }
 
-/// Returns what the switches have been told of rules.
+/// Returns the changes of rules that the switches have received.
 fn flow_mods(emulation: &Emulation) -> Vec<u64> {
     emulation.snapshot().unwrap().switches.iter().map(|switch| switch.flow_mods).collect()
 }

@@ -72,7 +72,7 @@ struct Switches {
     is_silent: bool,
     /// The messages that it has not answered.
     unanswered: Vec<(u32, Message)>,
-    /// The packets of [`frame`] that the switches were told to send.
+    /// The packets of [`frame`] that the switches were asked to send.
     sent: Vec<(Dpid, PacketOut)>,
 }
 

@@ -140,7 +140,7 @@ impl GroupTables {
     }
 
     /// Returns the conditions that are left of an entry for packets of these classes: one for each combination of
-    /// blocks of addresses in groups of which the classes do not tell.
+    /// blocks of addresses in groups of which the classes do not say it.
     pub fn left_of(&self, cond: &Cond, groups: &[GroupRef], known: &[KnownClass]) -> Vec<Cond> {
         let mut conds = vec![cond.clone()];
         for group in groups {

@@ -203,7 +203,7 @@ impl LiveWatches {
                 Ok(matching) => self.send_rule(fabric, number, matching),
                 Err(obstacle) => {
                     self.delete_rule(fabric, number);
-                    self.tell(fabric, number, LiveNews::NotNow(obstacle));
+                    self.send_news(fabric, number, LiveNews::NotNow(obstacle));
                     if obstacle == LiveObstacle::OneTable {
                         if let Some(watch) = self.0.remove(&number) {
                             report(fabric, watch.token, LiveNews::Refused(obstacle));
@@ -259,7 +259,7 @@ impl LiveWatches {
         if let Some(watch) = self.0.get_mut(&number) {
             watch.sent = Some(SentRule { at: now, xid });
         }
-        self.tell(fabric, number, LiveNews::Watching);
+        self.send_news(fabric, number, LiveNews::Watching);
     }
 
     /// Deletes the rule of a watch, if the switch may have it.
@@ -319,12 +319,12 @@ impl LiveWatches {
         let numbers: Vec<u8> = here.filter(wants).map(|(number, _)| *number).collect();
         for number in numbers {
             let frame = Arc::clone(&received.frame);
-            self.tell_copy(fabric, number, LiveNews::Packet { frame, total_len, leaf: leaf.clone() });
+            self.send_copy(fabric, number, LiveNews::Packet { frame, total_len, leaf: leaf.clone() });
         }
     }
 
     /// Passes a packet on to a watch, unless the watch has got enough in this second.
-    fn tell_copy(&mut self, fabric: &mut Fabric, number: u8, packet: LiveNews) {
+    fn send_copy(&mut self, fabric: &mut Fabric, number: u8, packet: LiveNews) {
         let now = fabric.ctx.now();
         let Some(watch) = self.0.get_mut(&number).expected() else { return };
         watch.begin_second(now);
@@ -340,7 +340,7 @@ impl LiveWatches {
     }
 
     /// Sends a report on a watch, unless it equals the last one.
-    fn tell(&mut self, fabric: &mut Fabric, number: u8, news: LiveNews) {
+    fn send_news(&mut self, fabric: &mut Fabric, number: u8, news: LiveNews) {
         let Some(watch) = self.0.get_mut(&number).expected() else { return };
         if watch.reported.as_ref() != Some(&news) {
             watch.reported = Some(news.clone());

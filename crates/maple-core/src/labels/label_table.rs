@@ -217,7 +217,7 @@ impl LabelTable {
         if label.state == LabelState::Waiting {
             self.touched.insert(key);
         }
-        self.tell_ready(key, out);
+        self.announce_ready(key, out);
     }
 
     /// Records that the switch has made the changes that [`LabelTable::take_changes`] returned for these labels.
@@ -233,16 +233,16 @@ impl LabelTable {
                     if label.holders.is_empty() && label.in_flight <= now {
                         self.end(now, key, ids, out);
                     }
-                    self.tell_ready(key, out);
+                    self.announce_ready(key, out);
                 }
                 LabelState::Leaving(_) => self.forget(now, key, true, ids, out),
-                LabelState::Confirmed(_) => self.tell_ready(key, out),
+                LabelState::Confirmed(_) => self.announce_ready(key, out),
                 LabelState::Waiting | LabelState::Denied(_) => {}
             }
         }
     }
 
-    fn tell_ready(&self, key: LabelKey, out: &mut Vec<LabelEffect>) {
+    fn announce_ready(&self, key: LabelKey, out: &mut Vec<LabelEffect>) {
         let is_open = |label: &&Label| label.is_ready() && !self.awaited.contains_key(&label.serial);
         if let Some(label) = self.labels.get(&key).filter(is_open) {
             out.extend(label.holders.iter().map(|holder| LabelEffect::Tell(*holder, News::Ready)));

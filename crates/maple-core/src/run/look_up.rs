@@ -103,8 +103,8 @@ impl Net {
         let mut state = self.0.state();
         if state.account.is_some() {
             // The account says whose address it is. A slice may not have that host.
-            let is_told = of.is_of_pairs() && state.slice.is_none();
-            let noted = if is_told { cell.evaluate(state.result.txn.peek()) } else { value.clone() };
+            let is_evaluated = of.is_of_pairs() && state.slice.is_none();
+            let noted = if is_evaluated { cell.evaluate(state.result.txn.peek()) } else { value.clone() };
             state.note(source.as_ref(), || AccountItem::Cell(cell, noted));
         }
         LookUp::value(value)

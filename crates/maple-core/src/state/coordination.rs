@@ -1,4 +1,4 @@
-//! What shards tell each other besides the tracked state: label ids, restores, and what switches can do. f reads none
+//! Facts that shards share besides the tracked state: label ids, restores, and what switches can do. f reads none
 //! of it, so no leaf depends on it.
 
 use std::collections::{BTreeMap, BTreeSet};

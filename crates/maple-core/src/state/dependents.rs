@@ -1,4 +1,4 @@
-//! What depends on cells: dependents, which are told when a cell changes, and waiters, which are woken.
+//! Dependents of cells, which are notified when a cell changes, and waiters, which are woken.
 //!
 //! # Cost
 //!

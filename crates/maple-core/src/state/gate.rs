@@ -149,14 +149,14 @@ impl Store {
         self.make_move(&mut inner, |_| self.current.store(next));
     }
 
-    /// Writes what others have written that keep this state too, whether the gate is shut or not. The journal is not
-    /// told of it. `decide` derives the writes from the newest snapshot; no other commit can come between.
+    /// Writes what others have written that keep this state too, whether the gate is shut or not. The journal does not
+    /// receive it. `decide` derives the writes from the newest snapshot; no other commit can come between.
     pub fn follow(&self, written: Written, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         let _pass = self.pass();
         let ((commit, wake), _) = self.use_locked(|inner| {
             let newest = self.newest();
             let writes = decide(&newest);
-            self.tell(inner, true, &writes);
+            self.record_writes(inner, true, &writes);
             let journal = inner.kept.take_journal();
             let published = self.publish(inner, newest, writes, &Author::Known(Box::new(written), Vec::new()));
             inner.kept.put_journal(journal);
@@ -188,9 +188,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<(u64, Vec<Write>)>>);
+    struct Recorded(Mutex<Vec<(u64, Vec<Write>)>>);
 
-    impl Journal for Told {
+    impl Journal for Recorded {
         fn append(&self, version: u64, writes: &[Write]) {
             self.0.lock().expect("no test panics in it").push((version, writes.to_vec()));
         }
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_others_wrote_comes_through_the_closed_gate_and_not_into_the_journal() {
-        let (store, reported) = (Store::new(), Arc::<Told>::default());
+        let (store, reported) = (Store::new(), Arc::<Recorded>::default());
         store.share(Arc::clone(&reported) as Arc<dyn Journal>);
         store.close("of a test");
         let commit = store.follow(written(), |_| mode("night"));

@@ -37,7 +37,7 @@ impl fmt::Debug for KeptNames {
 
 impl KeptNames {
     /// Gives the journal the kept writes of a commit. Returns the version to wait for, if there were any.
-    pub fn tell(&self, writes: &[Write], next: &Snapshot) -> Option<u64> {
+    pub fn record(&self, writes: &[Write], next: &Snapshot) -> Option<u64> {
         let journal = self.journal.as_ref()?;
         let kept: Vec<Write> =
             writes.iter().filter(|write| self.has(write)).map(|write| as_whole_value(write, next)).collect();
@@ -57,7 +57,7 @@ impl KeptNames {
         }
     }
 
-    /// Takes the journal, so that a commit is not told to it.
+    /// Takes the journal, so that it does not receive a commit.
     pub fn take_journal(&mut self) -> Option<Arc<dyn Journal>> {
         self.journal.take()
     }
@@ -108,7 +108,7 @@ impl Store {
         let before = knows.iter().flat_map(|name| contents(&state, name)).map(without_value);
         let writes: Vec<Write> = before.chain(kept).collect();
         // The journal does not receive these writes: it has them already.
-        self.tell(&inner, true, &writes);
+        self.record_writes(&inner, true, &writes);
         let author = Author::Known(Box::new(written), Vec::new());
         let (_, wake) = self.publish(&mut inner, self.newest(), writes, &author);
         let new: Vec<Write> = inner

@@ -74,7 +74,7 @@ impl Store {
         if !newest.declared().gate.is_closed() {
             newest.check_commit(&writes).map_err(DeclareError::TooLarge)?;
         }
-        self.tell(&inner, true, &writes);
+        self.record_writes(&inner, true, &writes);
         let (commit, wake) = self.publish(&mut inner, newest, writes, &Author::AsBefore);
         drop(inner);
         wake.into_iter().for_each(Waker::wake);
@@ -103,7 +103,7 @@ impl Store {
         if !newest.declared().gate.is_closed() {
             newest.check_commit(&writes).map_err(DeclareError::TooLarge)?;
         }
-        self.tell(&inner, true, &writes);
+        self.record_writes(&inner, true, &writes);
         let (commit, wake) = self.publish(&mut inner, newest, writes, &Author::AsBefore);
         drop(inner);
         wake.into_iter().for_each(Waker::wake);

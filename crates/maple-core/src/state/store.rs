@@ -218,27 +218,27 @@ impl Store {
         self.update_by(&Author::Known(Box::new(written), Vec::new()), true, decide).0
     }
 
-    /// Updates for this author. The recorder receives the writes if `is_told`.
+    /// Updates for this author. The recorder receives the writes if `is_recorded`.
     pub(crate) fn update_by(
         &self,
         author: &Author,
-        is_told: bool,
+        is_recorded: bool,
         decide: impl FnOnce(&Snapshot) -> Vec<Write>,
     ) -> (Commit, UseMoment) {
         let _pass = self.pass();
         let ((commit, wake), moment) = self.use_locked(|inner| {
             let newest = self.newest();
             let writes = decide(&newest);
-            self.tell(inner, is_told, &writes);
+            self.record_writes(inner, is_recorded, &writes);
             self.publish(inner, newest, writes, author)
         });
         wake.into_iter().for_each(Waker::wake);
         (commit, moment)
     }
 
-    /// Gives the recorder writes that are about to be published, if `is_told`.
-    pub(super) fn tell(&self, inner: &StoreState, is_told: bool, writes: &[Write]) {
-        if let Some(recorder) = inner.recorder.as_ref().filter(|_| is_told && !writes.is_empty()) {
+    /// Gives the recorder writes that are about to be published, if `is_recorded`.
+    pub(super) fn record_writes(&self, inner: &StoreState, is_recorded: bool, writes: &[Write]) {
+        if let Some(recorder) = inner.recorder.as_ref().filter(|_| is_recorded && !writes.is_empty()) {
             recorder.wrote(self.moves.load(Ordering::SeqCst) / 2, writes);
         }
     }
@@ -273,12 +273,12 @@ impl Store {
         mismatch.map_or(Ok(commit.0), Err)
     }
 
-    /// Commits in a turn, or past the turnstile. The recorder receives the writes if `is_told`.
+    /// Commits in a turn, or past the turnstile. The recorder receives the writes if `is_recorded`.
     pub(crate) fn commit_past_turnstile(
         &self,
         mut txn: Txn,
         dependent: Option<DependentId>,
-        is_told: bool,
+        is_recorded: bool,
     ) -> (Result<Commit, Conflict>, UseMoment) {
         let (done, moment) = self.use_locked(|inner| {
             let newest = self.newest();
@@ -292,7 +292,7 @@ impl Store {
                 inner.dependents.subscribe(dependent, txn.reads, &newest);
                 self.note_dependents(inner);
             }
-            self.tell(inner, is_told, &txn.writes);
+            self.record_writes(inner, is_recorded, &txn.writes);
             let (mut commit, wake) = self.publish(inner, newest, txn.writes, &author);
             commit.invalidate = txn.invalidations;
             Ok((commit, wake))
@@ -419,9 +419,9 @@ impl Store {
         }
         let Invalidated { withdraw, wake } = inner.dependents.changed(&writes, &newest, &next);
         commit.withdraw = withdraw;
-        commit.kept = inner.kept.tell(&writes, &next);
+        commit.kept = inner.kept.record(&writes, &next);
         inner.last_writes.note(&writes, author);
-        inner.write_log.tell(&writes, author, &newest, &next);
+        inner.write_log.record(&writes, author, &newest, &next);
         inner.observers.iter().for_each(|Observer(observe)| observe(&next));
         drop(newest);
         // A query that was asked again may rest on other cells now.

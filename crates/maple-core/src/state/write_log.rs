@@ -48,8 +48,8 @@ impl fmt::Debug for StoreLog {
 }
 
 impl StoreLog {
-    /// Tells the log what the writes of a commit change.
-    pub fn tell(&self, writes: &[Write], author: &Author, before: &Snapshot, next: &Snapshot) {
+    /// Records what the writes of a commit change.
+    pub fn record(&self, writes: &[Write], author: &Author, before: &Snapshot, next: &Snapshot) {
         let (Some(log), Author::Known(written, lines)) = (&self.0, author) else { return };
         for (position, write) in writes.iter().enumerate() {
             let Some((name, key, old, new)) = change_of(write, before, next) else { continue };

@@ -10,7 +10,7 @@
 //! An answer stands for the tests that it replaces: that the packet fails each condition before the first that it fits,
 //! and fits that one. A tree has these tests as nodes, like those of any policy (`Replay::observe` asks them one after
 //! the other), so nothing else knows of lists. Only the recorder knows less of what follows from an answer: what its
-//! condition says, and that the conditions before it fail just as they stand ([`ListAnswer::tells`]). So later
+//! condition says, and that the conditions before it fail just as they stand ([`ListAnswer::decides`]). So later
 //! questions may be written down though their answers follow. A tree finds that out when the trace is added.
 //!
 //! # Cost
@@ -133,9 +133,9 @@ impl ListAnswer {
         self.list.first(packet).unwrap_or(self.list.conds.len()) == self.first
     }
 
-    /// Reports whether a packet with this answer fits a condition; `None` if the condition is not in the list, or the
+    /// Decides whether a packet with this answer fits a condition; `None` if the condition is not in the list, or the
     /// answer does not say.
-    pub(super) fn tells(&self, cond: &Cond) -> Option<bool> {
+    pub(super) fn decides(&self, cond: &Cond) -> Option<bool> {
         match self.list.places.get(cond)? {
             place if *place < self.first => Some(false),
             place => (*place == self.first).then_some(true),

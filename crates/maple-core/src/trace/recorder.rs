@@ -195,7 +195,7 @@ impl Recorder {
             KnownAnswer::Fails => return false,
             KnownAnswer::Open => {}
         }
-        if let Some(outcome) = self.lists.iter().find_map(|answer| answer.tells(cond)) {
+        if let Some(outcome) = self.lists.iter().find_map(|answer| answer.decides(cond)) {
             return outcome;
         }
         let cond =

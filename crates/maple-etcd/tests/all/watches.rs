@@ -97,7 +97,7 @@ fn a_watch_says_that_it_missed_what_was_compacted() {
         let deleted = client.delete(&Keys::One(b"a".to_vec())).await.unwrap().revision;
         let last = client.put(b"a", b"2", LeaseId::NONE).await.unwrap().revision;
         etcd.control(&["compact", &deleted.to_string()]);
-        // From the deletion on 3.4 would tell only what came after it.
+        // From the deletion on 3.4 would report only what came after it.
         for from in [from, deleted] {
             let mut watch = client.watch(Keys::One(b"a".to_vec()), from);
             for _ in 0..2 {

@@ -96,7 +96,7 @@ fn rules_of_addresses(seed: u64, look_up_tables: u8) -> usize {
     sim.run();
     sim.settle();
     for _ in 0..20 {
-        sim.tell(Event::Write((0..1 + random.below(3)).map(|_| change(&mut random)).collect()));
+        sim.report(Event::Write((0..1 + random.below(3)).map(|_| change(&mut random)).collect()));
         sim.run();
         let state = sim.store.snapshot();
         for _ in 0..30 {

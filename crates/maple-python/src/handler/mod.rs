@@ -218,7 +218,7 @@ impl PythonHandler {
     }
 
     /// Makes an object for an event, and calls a method with it.
-    fn tell<'py, T: PyTypeInfo>(
+    fn notify<'py, T: PyTypeInfo>(
         &self,
         py: Python<'py>,
         method: &Bound<'py, PyString>,
@@ -254,7 +254,7 @@ impl Handler for PythonHandler {
         Python::attach(|py| {
             let method = intern!(py, "packet_in");
             for packet in batch {
-                self.tell(py, method, Bound::new(py, PyPacketIn::new(version, packet)), out);
+                self.notify(py, method, Bound::new(py, PyPacketIn::new(version, packet)), out);
             }
         });
     }
@@ -272,19 +272,19 @@ impl Handler for PythonHandler {
 
     fn flow_removed(&mut self, removed: &FlowRemoved, out: &mut Replies) {
         Python::attach(|py| {
-            self.tell(py, intern!(py, "flow_removed"), Bound::new(py, PyFlowRemoved(removed.clone())), out);
+            self.notify(py, intern!(py, "flow_removed"), Bound::new(py, PyFlowRemoved(removed.clone())), out);
         });
     }
 
     fn reply(&mut self, _: u32, message: &Message, out: &mut Replies) {
         Python::attach(|py| match message {
             Message::Error(error) if self.hears_errors => {
-                self.tell(py, intern!(py, "error"), Bound::new(py, SwitchError::new(out.version(), error)), out);
+                self.notify(py, intern!(py, "error"), Bound::new(py, SwitchError::new(out.version(), error)), out);
             }
             Message::Error(error) => self.errors.report(refused(out, error).into()),
             Message::BarrierReply => self.call(py, intern!(py, "barrier"), (), out),
             Message::StatsReply(reply) => match PyStats::new(py, out.version(), reply) {
-                Ok(Some(stats)) => self.tell(py, intern!(py, "stats"), Bound::new(py, stats), out),
+                Ok(Some(stats)) => self.notify(py, intern!(py, "stats"), Bound::new(py, stats), out),
                 // Handlers cannot request other kinds.
                 Ok(None) => {}
                 Err(error) => self.complain(py, &error),

@@ -68,8 +68,8 @@ impl SimNetwork {
         self.notify(dpid, Event::SwitchReachable { dpid });
         let gone = known.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
         let gone: Vec<Location> = gone.filter(|at| self.port(*at).is_none()).collect();
-        gone.into_iter().for_each(|at| self.tell_port(PortReason::Delete, at));
-        self.tell_ports(dpid);
+        gone.into_iter().for_each(|at| self.report_port(PortReason::Delete, at));
+        self.report_ports(dpid);
         self.schedule(Channel::ToShard(dpid), Happening::ReadRules(dpid));
     }
 

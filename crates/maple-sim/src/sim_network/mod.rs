@@ -213,7 +213,7 @@ impl SimNetwork {
     /// Joins two ports. The controller learns of it immediately.
     pub fn add_link(&mut self, a: Location, b: Location) {
         self.wiring.links.extend([(a, b), (b, a)]);
-        self.tell(Event::LinkUp { a, b });
+        self.report(Event::LinkUp { a, b });
     }
 
     /// Puts a host at an edge port, or moves it there.
@@ -228,7 +228,7 @@ impl SimNetwork {
 
     /// Reports to the controller that all ports without a link are edge ports.
     pub fn settle_ports(&mut self) {
-        self.edge_ports().into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
+        self.edge_ports().into_iter().for_each(|port| self.report(Event::PortIsEdge { port }));
     }
 
     /// Runs until nothing happens, as when switches and links are new, and again when all ports are known.
@@ -315,7 +315,7 @@ impl SimNetwork {
     }
 
     /// Sends an event for any shard, as the controller's other parts do.
-    pub fn tell(&mut self, event: Event) {
+    pub fn report(&mut self, event: Event) {
         let shard = match &event {
             Event::PortIsEdge { port } => self.wiring.shards.get(&port.switch).copied().unwrap_or_default(),
             Event::LinkUp { a, .. } | Event::LinkDown { a, .. } => {
@@ -327,7 +327,7 @@ impl SimNetwork {
     }
 
     /// Sends an event to the shard of a switch.
-    pub fn tell_owner(&mut self, dpid: Dpid, event: Event) {
+    pub fn report_to_owner(&mut self, dpid: Dpid, event: Event) {
         let shard = self.wiring.shards.get(&dpid).copied().unwrap_or_default();
         self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
     }
@@ -354,13 +354,13 @@ impl SimNetwork {
             if let Some(switch) = self.wiring.switches.get_mut(&at.switch) {
                 switch.model.add_port(self.now.0, at.port);
                 switch.model.set_link(at.port, up);
-                self.tell_port(PortReason::Modify, at);
+                self.report_port(PortReason::Modify, at);
             }
         }
     }
 
     /// Lets a switch report a port and its state.
-    fn tell_port(&mut self, reason: PortReason, at: Location) {
+    fn report_port(&mut self, reason: PortReason, at: Location) {
         let status = PortStatus { reason, port: self.described(at) };
         self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
     }
@@ -377,7 +377,7 @@ impl SimNetwork {
             return;
         }
         self.wiring.switches.get_mut(&at.switch).into_iter().for_each(|of| drop(of.model.remove_port(at.port)));
-        self.tell_port(PortReason::Delete, at);
+        self.report_port(PortReason::Delete, at);
         if let Some(peer) = self.wiring.links.get(&at).copied() {
             self.set_port(peer, false);
         }
@@ -387,7 +387,7 @@ impl SimNetwork {
     pub fn add_port(&mut self, at: Location) {
         let now = self.now.0;
         self.wiring.switches.get_mut(&at.switch).into_iter().for_each(|of| drop(of.model.add_port(now, at.port)));
-        self.tell_port(PortReason::Add, at);
+        self.report_port(PortReason::Add, at);
     }
 
     /// Reports that a switch is gone.
@@ -398,8 +398,8 @@ impl SimNetwork {
     /// Lets discovery find the kind of a port that came up.
     pub fn rediscover(&mut self, at: Location) {
         match self.wiring.links.get(&at) {
-            Some(peer) => self.tell(Event::LinkUp { a: at, b: *peer }),
-            None => self.tell(Event::PortIsEdge { port: at }),
+            Some(peer) => self.report(Event::LinkUp { a: at, b: *peer }),
+            None => self.report(Event::PortIsEdge { port: at }),
         }
     }
 
@@ -429,8 +429,8 @@ impl SimNetwork {
     }
 
     /// Lets a switch report which of its ports are up.
-    fn tell_ports(&mut self, dpid: Dpid) {
-        self.ports_of(dpid).into_iter().for_each(|at| self.tell_port(PortReason::Modify, at));
+    fn report_ports(&mut self, dpid: Dpid) {
+        self.ports_of(dpid).into_iter().for_each(|at| self.report_port(PortReason::Modify, at));
     }
 
     /// Deletes one of our rules, as another controller would.

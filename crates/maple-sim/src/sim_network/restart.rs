@@ -25,7 +25,7 @@ pub(super) struct Memory {
     unread: Option<BTreeSet<Dpid>>,
     /// Whether another controller reports the rules of switches to the new one; with `None`, it does for some switches,
     /// and may miss some rules.
-    tells_rules: Option<bool>,
+    reports_rules: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -60,13 +60,13 @@ impl SimNetwork {
         self.controller.memory.surroundings = Some(Arc::new(Surroundings::from_store(&self.store)));
     }
 
-    /// Stops the reports of switches about their rules, until [`SimNetwork::tell_rules`].
+    /// Stops the reports of switches about their rules, until [`SimNetwork::report_rules`].
     pub fn hold_rules_back(&mut self) {
         self.controller.memory.unread = Some(BTreeSet::new());
     }
 
     /// Lets switches report their rules.
-    pub fn tell_rules(&mut self) {
+    pub fn report_rules(&mut self) {
         for dpid in self.controller.memory.unread.take().unwrap_or_default() {
             let rules = self.wiring.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
             self.rules_read(dpid, rules);
@@ -74,8 +74,8 @@ impl SimNetwork {
     }
 
     /// Sets whether another controller reports the rules of switches to the new one at a restart.
-    pub fn restart_with_rules(&mut self, are_told: bool) {
-        self.controller.memory.tells_rules = Some(are_told);
+    pub fn restart_with_rules(&mut self, are_reported: bool) {
+        self.controller.memory.reports_rules = Some(are_reported);
     }
 
     /// Forgets the witness packets of some leaves.
@@ -212,8 +212,8 @@ impl SimNetwork {
     /// Returns the rules of a switch as another controller reports them at a take-over. Some of them may be missing.
     fn reported_rules(&mut self, dpid: Dpid) -> Option<Vec<ReportedRule>> {
         let mut rules = self.wiring.switches.get(&dpid)?.flows();
-        if let Some(are_told) = self.controller.memory.tells_rules {
-            return are_told.then_some(rules);
+        if let Some(are_reported) = self.controller.memory.reports_rules {
+            return are_reported.then_some(rules);
         }
         match self.schedule.random.below(4) {
             0 => rules.retain(|_| self.schedule.random.below(20) > 0),

@@ -180,7 +180,7 @@ impl SimNetwork {
                     self.schedule(Channel::ToSwitch(dpid), Happening::ReadRules(dpid));
                 }
                 Effect::Reconnect { dpid } => self.reconnect(dpid),
-                Effect::AskPorts { dpid } => self.tell_ports(dpid),
+                Effect::AskPorts { dpid } => self.report_ports(dpid),
                 Effect::Mail { to, mail } => {
                     let event = Happening::Event(to, Box::new(Event::Mail(mail)));
                     self.schedule(Channel::Mail(shard, to), event);

@@ -209,11 +209,11 @@ impl Stage {
             }
             ["find", "link", a, b] => {
                 let (a, b) = (location(a)?, location(b)?);
-                self.act(line, |sim| sim.tell(Event::LinkUp { a, b }))
+                self.act(line, |sim| sim.report(Event::LinkUp { a, b }))
             }
             ["find", "edge", at] => {
                 let port = location(at)?;
-                self.act(line, |sim| sim.tell(Event::PortIsEdge { port }))
+                self.act(line, |sim| sim.report(Event::PortIsEdge { port }))
             }
             ["put", key, "in", table] | ["delete", key, "from", table] => {
                 let (name, value) = key.split_once('=').ok_or_else(|| format!("{key:?} is no FIELD=VALUE"))?;
@@ -247,7 +247,7 @@ impl Stage {
     }
 
     fn write(&mut self, line: &str, write: Write) -> Result<(), String> {
-        self.act(line, |sim| sim.tell(Event::Write(vec![write])))
+        self.act(line, |sim| sim.report(Event::Write(vec![write])))
     }
 
     /// Runs `happen`, waits until everything is at rest, and prints the effects.

@@ -153,12 +153,12 @@ fn a_port_that_is_declared_an_edge_port_never_becomes_a_link() {
     for version in VERSIONS {
         let mut sim = ring_with(&options([(1, edge.clone())], BTreeMap::new()), Arc::new(shortest), 3, 2, version);
         // The ring joins 1:2 with 2:1.
-        sim.tell(Event::PortIsEdge { port: at(1, 2) });
+        sim.report(Event::PortIsEdge { port: at(1, 2) });
         sim.run();
         assert_eq!((kind(&sim, at(1, 2)), kind(&sim, at(2, 1))), (Some(PortKind::Edge), Some(PortKind::New)));
         send(&mut sim, at(1, 2), udp(A, B, 80));
-        sim.tell(Event::LinkUp { a: at(1, 2), b: at(2, 1) });
-        sim.tell(Event::Segment { ports: [at(1, 2), at(2, 1), at(3, 4)].into() });
+        sim.report(Event::LinkUp { a: at(1, 2), b: at(2, 1) });
+        sim.report(Event::Segment { ports: [at(1, 2), at(2, 1), at(3, 4)].into() });
         sim.run();
         assert_eq!((kind(&sim, at(1, 2)), place(&sim, A)), (Some(PortKind::Edge), Some(at(1, 2))));
     }
@@ -196,21 +196,21 @@ fn a_bridge_between_declared_link_ports_only_is_not_used_and_another_is_entered_
     for version in VERSIONS {
         let all = [(1, link()), (2, link()), (3, link())];
         let mut sim = ring_with(&options(all, BTreeMap::new()), Arc::new(shortest), 3, 2, version);
-        sim.tell(Event::LinkUp { a: at(1, 4), b: at(2, 4) });
+        sim.report(Event::LinkUp { a: at(1, 4), b: at(2, 4) });
         sim.run();
         assert_eq!(kind(&sim, at(1, 4)), Some(PortKind::Link(at(2, 4))));
-        (0..3).for_each(|_| sim.tell(Event::Segment { ports: segment.into() }));
+        (0..3).for_each(|_| sim.report(Event::Segment { ports: segment.into() }));
         sim.run();
         assert_eq!(segment.map(|at| kind(&sim, at)), [Some(PortKind::New); 3], "{version:?}");
         let reported = sim.reports.iter().filter(|report| matches!(report, Report::SegmentOfLinks { .. })).count();
         assert!((1..=2).contains(&reported), "once a shard: {reported}");
-        sim.tell(Event::LinkUp { a: at(1, 4), b: at(2, 4) });
+        sim.report(Event::LinkUp { a: at(1, 4), b: at(2, 4) });
         sim.run();
         assert_eq!(kind(&sim, at(1, 4)), Some(PortKind::Link(at(2, 4))), "the third is gone");
 
         let mut sim =
             ring_with(&options([(1, link()), (2, link())], BTreeMap::new()), Arc::new(shortest), 3, 2, version);
-        sim.tell(Event::Segment { ports: segment.into() });
+        sim.report(Event::Segment { ports: segment.into() });
         sim.run();
         assert_eq!(kind(&sim, at(3, 4)), Some(PortKind::Edge), "the lowest that may be one");
         assert!(matches!(kind(&sim, at(1, 4)), Some(PortKind::Shut { with, .. }) if with == at(3, 4)));
@@ -261,7 +261,7 @@ fn what_an_earlier_run_knew_is_not_taken_for_true_against_what_is_declared() {
         assert!(!matches!(kind(&sim, at(1, 2)), Some(PortKind::Link(_))));
         assert_ne!(kind(&sim, at(1, 3)), Some(PortKind::Edge));
         assert_eq!(send(&mut sim, at(2, 4), udp(A, B, 80)), [], "{version:?}: no rule of then carries it");
-        sim.tell(Event::PortIsEdge { port: at(1, 4) });
+        sim.report(Event::PortIsEdge { port: at(1, 4) });
         sim.run();
         send(&mut sim, at(1, 4), udp(A, B, 80));
         assert_eq!(place(&sim, A), Some(at(1, 4)));
@@ -310,12 +310,12 @@ pub fn event(sim: &mut SimNetwork, random: &mut Choices, all: &[Location]) -> (L
     let (from, to) = (*random.pick(&macs), *random.pick(&macs));
     let mut delivered = Vec::new();
     match random.below(10) {
-        0 => sim.tell(Event::LinkUp { a, b }),
-        1 => sim.tell(Event::LinkDown { a, b }),
-        2 => sim.tell(Event::PortIsEdge { port: a }),
-        3 => sim.tell(Event::PortIsNew { port: a }),
-        4 => sim.tell(Event::Segment { ports: [a, b, c].into() }),
-        5 => sim.tell(Event::SegmentLeft { port: a }),
+        0 => sim.report(Event::LinkUp { a, b }),
+        1 => sim.report(Event::LinkDown { a, b }),
+        2 => sim.report(Event::PortIsEdge { port: a }),
+        3 => sim.report(Event::PortIsNew { port: a }),
+        4 => sim.report(Event::Segment { ports: [a, b, c].into() }),
+        5 => sim.report(Event::SegmentLeft { port: a }),
         6 => sim.set_port(a, random.chance(70)),
         7 if random.one_in(4) => sim.restart(a.switch),
         8 => drop(send(sim, a, announce(from, v4(0xa + random.below(4) as u8)))),

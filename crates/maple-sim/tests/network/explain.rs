@@ -176,9 +176,9 @@ fn the_counters_of_one_rule_are_asked_for_by_its_cookie() {
         let rule =
             reported.journey.hops[0].passage.rules.iter().find(|rule| rule.leaf.is_some()).expect("it has a rule");
         let (dpid, table, rule) = (Dpid(1), rule.table, rule.rule.clone());
-        sim.tell_owner(dpid, Event::CountRule { dpid, token: 5, table, rule: rule.clone() });
+        sim.report_to_owner(dpid, Event::CountRule { dpid, token: 5, table, rule: rule.clone() });
         let gone = maple_core::rule::Rule { priority: rule.priority - 1, ..rule };
-        sim.tell_owner(dpid, Event::CountRule { dpid, token: 6, table, rule: gone });
+        sim.report_to_owner(dpid, Event::CountRule { dpid, token: 6, table, rule: gone });
         sim.run();
         let counted = |token: u64| sim.answers.counted.iter().find(|(of, _)| *of == token).expect("it is answered").1;
         assert!(counted(5).is_some_and(|RuleCount { packets, .. }| packets > 0), "{:?}", sim.answers.counted);

@@ -117,7 +117,7 @@ fn a_new_host_and_a_changed_table_are_followed() {
     let mut sim = network(Arc::new(policy), |_| {});
     let newcomer = Mac::from_bits(0x0200_0000_00aa);
     sim.inject(at(1, 3), udp(newcomer, host(99), 7));
-    sim.tell(Event::Write(vec![maple_core::state::Write::Table {
+    sim.report(Event::Write(vec![maple_core::state::Write::Table {
         table: "blocked".into(),
         key: Value::Mac(host(2)),
         value: Some(true.into()),
@@ -218,7 +218,7 @@ fn a_port_without_a_row_is_explored_however_many_have_one() {
         key: Value::Int(i128::from(port)),
         value: Some(true.into()),
     };
-    sim.tell(Event::Write((1..PORTS).map(row).collect()));
+    sim.report(Event::Write((1..PORTS).map(row).collect()));
     sim.run_for(Duration::from_secs(5));
     assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
     assert_eq!(send(&mut sim, PORTS, 1, 80), (vec![1], false));
@@ -266,7 +266,7 @@ fn a_restart_at_rest_changes_no_rule_of_what_was_explored() {
             }
             is_open ^= random.one_in(2);
             let value = is_open.then(|| true.into());
-            sim.tell(Event::Write(vec![maple_core::state::Write::Var { name: "open".into(), value }]));
+            sim.report(Event::Write(vec![maple_core::state::Write::Var { name: "open".into(), value }]));
             sim.run_for(Duration::from_secs(8));
             sim.messages = Some(Vec::new());
             sim.restart_controller(shards);
@@ -328,7 +328,7 @@ fn each_combination_of_what_two_look_ups_of_one_field_find_is_explored() {
     };
     // Of each group one host is quiet, and so is one without a group.
     let groups = [(1, 1), (2, 2), (3, 1), (4, 2)].map(|(key, group)| row("groups", key, group));
-    sim.tell(Event::Write(groups.into_iter().chain([3, 4, 5].map(|key| row("quiet", key, 1))).collect()));
+    sim.report(Event::Write(groups.into_iter().chain([3, 4, 5].map(|key| row("quiet", key, 1))).collect()));
     sim.run_for(Duration::from_secs(5));
     assert!(exploration(&sim).is_complete(), "{:?}", exploration(&sim));
     for (to, out) in [(1, Some(1)), (2, Some(2)), (3, Some(4)), (4, Some(5)), (5, Some(3)), (6, None)] {

@@ -36,7 +36,7 @@ fn world(version: Version) -> SimNetwork {
     sim.run();
     sim.add_link(at(1, 1), at(2, 1));
     for port in [at(1, 2), at(2, 2), at(2, 4)] {
-        sim.tell(Event::PortIsEdge { port });
+        sim.report(Event::PortIsEdge { port });
     }
     sim.run_for(Duration::from_millis(200));
     announce(&mut sim, A, at(1, 2), 1);
@@ -76,7 +76,7 @@ fn a_silent_host_that_moves_is_found_when_its_new_port_comes_up() {
         sim.set_port(at(2, 2), false);
         sim.place_host(B, at(1, 3));
         sim.run_for(Duration::from_millis(300));
-        sim.tell(Event::PortIsEdge { port: at(1, 3) });
+        sim.report(Event::PortIsEdge { port: at(1, 3) });
         sim.run_for(Duration::from_millis(50));
         assert_eq!(location(&sim, B), Some(at(1, 3)), "at the other shard's switch");
         assert_eq!(arrive(&mut sim, 3, at(1, 3)), 3);
@@ -87,7 +87,7 @@ fn a_silent_host_that_moves_is_found_when_its_new_port_comes_up() {
 fn a_silent_host_is_found_also_if_its_new_port_comes_up_first() {
     for version in VERSIONS {
         let mut sim = world(version);
-        sim.tell(Event::PortIsEdge { port: at(1, 3) });
+        sim.report(Event::PortIsEdge { port: at(1, 3) });
         sim.run_for(Duration::from_secs(2));
         sim.place_host(B, at(1, 3));
         sim.set_port(at(2, 2), false);
@@ -101,7 +101,7 @@ fn a_silent_host_whose_old_port_stays_up_is_found_in_two_seconds() {
     for version in VERSIONS {
         let mut sim = world(version);
         sim.place_host(B, at(1, 3));
-        sim.tell(Event::PortIsEdge { port: at(1, 3) });
+        sim.report(Event::PortIsEdge { port: at(1, 3) });
         sim.run_for(Duration::from_secs(2));
         assert_eq!(location(&sim, B), Some(at(1, 3)));
     }
@@ -119,7 +119,7 @@ fn a_host_whose_port_has_flapped_and_that_does_not_answer_there_is_forgotten() {
             sim.run_for(Duration::from_millis(100));
             sim.set_port(at(2, 2), true);
             sim.run_for(Duration::from_millis(100));
-            sim.tell(Event::PortIsEdge { port: at(2, 2) });
+            sim.report(Event::PortIsEdge { port: at(2, 2) });
             sim.run_for(Duration::from_secs(3));
             assert_eq!(location(&sim, B), answers.then_some(at(2, 2)));
         }
@@ -149,7 +149,7 @@ fn packets_pass_a_declared_middlebox_and_floods_leave_it_out() {
         sim.run();
         sim.add_link(at(1, 1), at(2, 1));
         for port in [at(1, 2), at(2, 2), at(2, 3), at(2, 4)] {
-            sim.tell(Event::PortIsEdge { port });
+            sim.report(Event::PortIsEdge { port });
         }
         sim.run_for(Duration::from_millis(200));
         announce(&mut sim, A, at(1, 2), 1);

@@ -124,7 +124,7 @@ fn a_host_that_becomes_a_member_elsewhere_re_decides_no_unicast_of_others() {
     // The next host is a guest beside B: packets from A to B are delivered to the guest, too.
     send(&mut sim, at(2, 3), announce(Mac([0, 0, 0, 0, 0, 0xd]), [10, 0, 9, 4]));
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
-    sim.tell(maple_core::engine::Event::Invalidate(LeafSelection::All));
+    sim.report(maple_core::engine::Event::Invalidate(LeafSelection::All));
     sim.run();
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
 }

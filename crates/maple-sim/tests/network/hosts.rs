@@ -248,10 +248,10 @@ fn what_is_kept_of_hosts_goes_with_their_ports_and_switches() {
             send(&mut sim, at(1, 3), announce(flooder(n), v4(n as u8 + 1)));
         }
         assert!(size_of_hosts(&sim.engines()[0]) > 60);
-        sim.tell(Event::PortIsNew { port: at(1, 3) });
+        sim.report(Event::PortIsNew { port: at(1, 3) });
         sim.run();
         assert_eq!(size_of_hosts(&sim.engines()[0]), 1, "{version:?}: a round of ageing is still to come");
-        sim.tell(Event::PortIsEdge { port: at(1, 3) });
+        sim.report(Event::PortIsEdge { port: at(1, 3) });
         sim.run();
         send(&mut sim, at(1, 3), announce(A, v4(1)));
         sim.restart(Dpid(1));

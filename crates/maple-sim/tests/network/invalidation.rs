@@ -47,7 +47,7 @@ fn cost(pairs: u64, selection: &LeafSelection) -> (u64, u64) {
     let mut sim = network(pairs);
     let before = sim.stats();
     assert_eq!(before.leaves, pairs + 9);
-    sim.tell(Event::Invalidate(selection.clone()));
+    sim.report(Event::Invalidate(selection.clone()));
     sim.run();
     let after = sim.stats();
     assert_eq!(before.leaves - after.leaves, after.leaves_withdrawn - before.leaves_withdrawn);
@@ -83,7 +83,7 @@ fn everything_and_the_port_that_all_packets_may_enter_by_are_whole_trees() {
 fn a_switch_that_goes_takes_its_own_leaves_and_those_that_cross_it() {
     let mut sim = network(20);
     let dpid = Dpid(2);
-    sim.tell(Event::LinkDown { a: at(1, 1), b: at(2, 1) });
+    sim.report(Event::LinkDown { a: at(1, 1), b: at(2, 1) });
     sim.run();
     let Stats { leaves, routes_rerouted, .. } = sim.stats();
     assert_eq!((leaves, routes_rerouted), (29, 1), "9 went over the link by one route, and go nowhere now");

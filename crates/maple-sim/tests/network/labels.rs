@@ -165,7 +165,7 @@ fn a_packet_in_flight_whose_label_goes_comes_out_as_f_said_or_not_at_all() {
                 let port = 3 + random.below(6) as i128;
                 said.insert(sim.now, port as u32);
                 let value = Some(Value::Int(port));
-                sim.tell(Event::Write(vec![Write::Var { name: "port".into(), value }]));
+                sim.report(Event::Write(vec![Write::Var { name: "port".into(), value }]));
             }
             let frame = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
             sim.inject(at(1, 3), frame.payload(&number.to_be_bytes()));
@@ -225,7 +225,7 @@ fn routes_that_find_no_label_go_through_the_controller_until_there_is_one() {
         // Three of the routes end. The others get their labels.
         for port in 3..=5 {
             let (key, value) = (Value::from(port), Some(Value::from(true)));
-            sim.tell(Event::Write(vec![Write::Table { table: "closed".into(), key, value }]));
+            sim.report(Event::Write(vec![Write::Table { table: "closed".into(), key, value }]));
         }
         sim.run();
         sim.run_for(Duration::from_secs(30));
@@ -285,14 +285,14 @@ fn labels_of_a_route_that_is_gone_go_too() {
             |sim: &mut SimNetwork| (1..=5).map(|n| sim.switch(Dpid(n)).map_or(0, |s| s.flows().len())).sum::<usize>();
         send(&mut sim, at(1, 3), udp(A, B, 1));
         send(&mut sim, at(3, 3), udp(B, A, 1));
-        sim.tell(Event::Invalidate(LeafSelection::All));
+        sim.report(Event::Invalidate(LeafSelection::All));
         sim.run();
         let before = rules(&mut sim);
         for _ in 0..3 {
             send(&mut sim, at(1, 3), udp(A, B, 1));
             send(&mut sim, at(3, 3), udp(B, A, 1));
             assert!(sim.stats().labels > 0 && rules(&mut sim) > before);
-            sim.tell(Event::Invalidate(LeafSelection::All));
+            sim.report(Event::Invalidate(LeafSelection::All));
             sim.run();
             assert_eq!((rules(&mut sim), sim.stats().labels), (before, 0), "{version:?}");
         }

@@ -215,7 +215,7 @@ fn a_guard_of_leases_follows_leases_and_hosts() {
     check_all(&mut sim, |_, _| None);
     let leases =
         (0..HOSTS).filter(|host| host % 5 > 0).flat_map(|host| snooping::lease(&lease(host, at(1, port(host)))));
-    sim.tell(Event::Write(leases.collect()));
+    sim.report(Event::Write(leases.collect()));
     sim.run();
     let wanted = |from, to| Some(port(to)).filter(|_| from % 5 > 0);
     check_all(&mut sim, wanted);
@@ -225,7 +225,7 @@ fn a_guard_of_leases_follows_leases_and_hosts() {
     // One address was given at another port, and one goes to another host.
     let mut writes = snooping::lease(&lease(1, at(1, port(2))));
     writes.extend(snooping::lease(&Lease { ip: ip(3), ..lease(2, at(1, port(2))) }));
-    sim.tell(Event::Write(writes));
+    sim.report(Event::Write(writes));
     sim.run();
     check_all(&mut sim, |from, to| Some(port(to)).filter(|_| from % 5 > 0 && from > 2 || from == 4));
     assert_eq!(send(&mut sim, 2, packet(2, ip(3), mac(4), ip(4))), [port(4)]);
@@ -243,7 +243,7 @@ fn groups_without_members_share_a_decision_and_those_of_others_follow_their_memb
     let state = sim.store.snapshot();
     let ports = |number: u32| [at(1, 2), at(1, 3 + number % 2)];
     let writes = (0..20).flat_map(|number| snooping::members(&state, group(number).into(), &ports(number)));
-    sim.tell(Event::Write(writes.collect()));
+    sim.report(Event::Write(writes.collect()));
     sim.run();
     let check = |sim: &mut SimNetwork| {
         for number in 0..60 {
@@ -258,7 +258,7 @@ fn groups_without_members_share_a_decision_and_those_of_others_follow_their_memb
     assert!(sim.stats().packet_ins - before <= 21, "a decision for each of 20 groups, and one for all others");
     // The members of one group change, and its stream does not come to the controller.
     let state = sim.store.snapshot();
-    sim.tell(Event::Write(snooping::members(&state, group(7).into(), &ports(8))));
+    sim.report(Event::Write(snooping::members(&state, group(7).into(), &ports(8))));
     sim.run();
     let to = Mac([1, 0, 0x5e, 0, 0, 7]);
     let before = sim.stats().packet_ins;

@@ -251,7 +251,7 @@ fn a_port_that_was_reported_down_and_sends_is_asked_about_again() {
     let mut sim = one_switch(learning(), &Options::default(), SimSwitch::new(ONE, Version::Of13));
     let port = Port { state: Port::STATE_LINK_DOWN, ..Port::new(PortNo(1), [0; 6], "port") };
     // The switch has sent its last two messages in the wrong order.
-    sim.tell_owner(ONE, Event::PortStatus { dpid: ONE, status: PortStatus { reason: PortReason::Modify, port } });
+    sim.report_to_owner(ONE, Event::PortStatus { dpid: ONE, status: PortStatus { reason: PortReason::Modify, port } });
     sim.run_for(SECOND);
     for _ in 0..3 {
         sim.inject(at(1, 1), udp(A, B, 80));
@@ -277,7 +277,7 @@ fn a_wait_ends_although_what_it_waits_for_is_gone() {
             sim.set_port(at(1, 2), false);
             sim.set_port(at(3, 2), false);
             sim.run_for(Duration::from_micros(microseconds));
-            sim.tell(Event::PortStatus {
+            sim.report(Event::PortStatus {
                 dpid: Dpid(3),
                 status: PortStatus { reason: PortReason::Delete, port: Port::new(PortNo(3), [0; 6], "port") },
             });

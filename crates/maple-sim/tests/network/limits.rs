@@ -64,7 +64,7 @@ fn routes_of_one_limit_share_a_meter_which_goes_with_the_last_of_them() {
         flows.iter().filter(|flow| matches!(flow.instructions.first(), Some(Instruction::Meter(_)))).count()
     };
     assert_eq!(metered(&mut sim), 4, "a rule for each port");
-    sim.tell(Event::Write(vec![Write::Var { name: "closed".into(), value: Some(Value::from(true)) }]));
+    sim.report(Event::Write(vec![Write::Var { name: "closed".into(), value: Some(Value::from(true)) }]));
     sim.run_for(Duration::from_secs(5));
     assert_eq!((metered(&mut sim), rates(&mut sim).len()), (0, 2), "they rest for a while");
     sim.run_for(Duration::from_secs(30));

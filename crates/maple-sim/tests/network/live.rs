@@ -67,7 +67,7 @@ fn is_below(flow: &ReportedRule, port: u32) -> bool {
 /// Keeps a watch alive for this many seconds.
 fn watch_for(sim: &mut SimNetwork, token: u64, seconds: u32) {
     for _ in 0..2 * seconds {
-        sim.tell(Event::LiveGoOn(token));
+        sim.report(Event::LiveGoOn(token));
         sim.run_for(Duration::from_millis(500));
     }
 }
@@ -83,7 +83,7 @@ fn packets(sim: &SimNetwork, token: u64) -> Vec<Option<bool>> {
 #[test]
 fn watched_packets_are_seen_and_go_their_way_and_f_never_gets_them() {
     let mut sim = network(Version::Of13);
-    sim.tell(Event::LiveBegin { token: 5, filter: filter(Some(80)) });
+    sim.report(Event::LiveBegin { token: 5, filter: filter(Some(80)) });
     watch_for(&mut sim, 5, 1);
     assert_eq!(sim.answers.live, [(5, LiveNews::Watching)]);
     assert_eq!(temporary(&mut sim), 1);
@@ -102,7 +102,7 @@ fn watched_packets_are_seen_and_go_their_way_and_f_never_gets_them() {
     watch_for(&mut sim, 5, 10);
     assert_eq!((sim.stats().rules_repaired, sim.stats().foreign_rules, temporary(&mut sim)), (0, 0, 1));
     assert!(sim.stats().audits > 5);
-    sim.tell(Event::LiveEnd(5));
+    sim.report(Event::LiveEnd(5));
     sim.run_for(REST);
     assert_eq!((temporary(&mut sim), sim.engines()[0].view().watches()), (0, 0));
 }
@@ -111,7 +111,7 @@ fn watched_packets_are_seen_and_go_their_way_and_f_never_gets_them() {
 fn two_who_watch_the_same_packets_both_see_them() {
     let mut sim = network(Version::Of13);
     for (token, port) in [(1, Some(80)), (2, None), (3, Some(81))] {
-        sim.tell(Event::LiveBegin { token, filter: filter(port) });
+        sim.report(Event::LiveBegin { token, filter: filter(port) });
     }
     sim.run_for(REST);
     sim.inject(at(1, 1), udp(A, B, 80));
@@ -123,7 +123,7 @@ fn two_who_watch_the_same_packets_both_see_them() {
 #[test]
 fn a_dropped_packet_is_told_with_its_line() {
     let mut sim = network(Version::Of13);
-    sim.tell(Event::LiveBegin { token: 1, filter: filter(None) });
+    sim.report(Event::LiveBegin { token: 1, filter: filter(None) });
     watch_for(&mut sim, 1, 1);
     sim.inject(at(1, 1), udp(A, B, 9));
     sim.run_for(REST);
@@ -138,12 +138,12 @@ fn a_dropped_packet_is_told_with_its_line() {
 #[test]
 fn a_watch_that_nobody_is_at_ends() {
     let mut sim = network(Version::Of13);
-    sim.tell(Event::LiveBegin { token: 1, filter: filter(Some(80)) });
+    sim.report(Event::LiveBegin { token: 1, filter: filter(Some(80)) });
     sim.run_for(Duration::from_secs(2));
     assert_eq!(temporary(&mut sim), 1);
     sim.run_for(Duration::from_secs(3));
     assert_eq!((temporary(&mut sim), sim.engines()[0].view().watches()), (0, 0));
-    sim.tell(Event::LiveGoOn(1));
+    sim.report(Event::LiveGoOn(1));
     sim.run_for(REST);
     assert_eq!(sim.answers.live.last(), Some(&(1, LiveNews::Refused(LiveObstacle::Ended))));
 }
@@ -151,7 +151,7 @@ fn a_watch_that_nobody_is_at_ends() {
 #[test]
 fn copies_are_bounded_in_each_second() {
     let mut sim = network(Version::Of13);
-    sim.tell(Event::LiveBegin { token: 1, filter: filter(Some(80)) });
+    sim.report(Event::LiveBegin { token: 1, filter: filter(Some(80)) });
     watch_for(&mut sim, 1, 2);
     for _ in 0..10 * MAX_COPIES_PER_SECOND {
         sim.inject(at(1, 1), udp(A, B, 80));
@@ -174,14 +174,14 @@ fn copies_are_bounded_in_each_second() {
 fn watches_are_bounded_and_one_table_cannot_be_watched() {
     let mut sim = network(Version::Of13);
     for token in 0..=MAX_WATCHES as u64 {
-        sim.tell(Event::LiveBegin { token, filter: filter(Some(80)) });
+        sim.report(Event::LiveBegin { token, filter: filter(Some(80)) });
         sim.run_for(Duration::from_millis(10));
     }
     let refused = (MAX_WATCHES as u64, LiveNews::Refused(LiveObstacle::TooManyWatches));
     assert_eq!(sim.answers.live.last(), Some(&refused));
     assert_eq!(temporary(&mut sim), MAX_WATCHES);
     let mut sim = network(Version::Of10);
-    sim.tell(Event::LiveBegin { token: 1, filter: filter(None) });
+    sim.report(Event::LiveBegin { token: 1, filter: filter(None) });
     sim.run_for(REST);
     assert_eq!(sim.answers.live.last(), Some(&(1, LiveNews::Refused(LiveObstacle::OneTable))));
     assert_eq!(sim.engines()[0].view().watches(), 0);
@@ -194,7 +194,7 @@ fn the_temporary_rule_is_never_there_without_the_one_below() {
     for seed in 0..6 {
         let mut sim = network(Version::Of13);
         let mut random = Choices::new(seed);
-        sim.tell(Event::LiveBegin { token: 1, filter: filter(None) });
+        sim.report(Event::LiveBegin { token: 1, filter: filter(None) });
         for round in 0..400 {
             match random.below(24) {
                 0 => sim.inject(at(1, 2), udp(A, B, 80)),
@@ -208,7 +208,7 @@ fn the_temporary_rule_is_never_there_without_the_one_below() {
                 _ => {}
             }
             if round % 20 == 0 {
-                sim.tell(Event::LiveGoOn(1));
+                sim.report(Event::LiveGoOn(1));
             }
             for _ in 0..20 {
                 sim.run_for(Duration::from_millis(2));

@@ -78,7 +78,7 @@ pub fn write(sim: &mut SimNetwork, table: &str, rows: impl IntoIterator<Item = (
         key: Value::Mac(host(number)),
         value: value.map(Value::from),
     };
-    sim.tell(Event::Write(rows.into_iter().map(row).collect()));
+    sim.report(Event::Write(rows.into_iter().map(row).collect()));
     sim.run();
 }
 
@@ -381,7 +381,7 @@ fn update_under_watch(seed: u64, trouble: Trouble) -> u64 {
                 sim.run_for(Duration::from_micros(late.below(6000) as u64));
             }
             for (_, commit) in commit.by_shard(&sim.store.snapshot()) {
-                sim.tell(Event::Committed(commit));
+                sim.report(Event::Committed(commit));
             }
             sim.run_for(Duration::from_micros(random.below(4000) as u64));
         }
@@ -406,7 +406,7 @@ fn network_in_hops(rows: &[Row]) -> SimNetwork {
     sim.connect(SimSwitch::new(ONE, Version::Of13), (1..=INGRESS).map(PortNo));
     sim.settle();
     let commits = commit(&mut sim, rows);
-    commits.into_iter().for_each(|commit| sim.tell(Event::Committed(commit)));
+    commits.into_iter().for_each(|commit| sim.report(Event::Committed(commit)));
     sim.run();
     check_all(&mut sim, 0..6);
     sim.max_delay = HOP;
@@ -437,13 +437,13 @@ fn check_commits(sim: &mut SimNetwork, commits: &[(&[Row], bool)]) {
         *allowed.lock().unwrap() = pairs(0..6).map(answers).collect();
         let parts = parts.into_iter().map(Event::Committed);
         match is_heard {
-            true => parts.for_each(|part| sim.tell(part)),
+            true => parts.for_each(|part| sim.report(part)),
             false => after.extend(parts),
         }
         sim.run_for(HOP);
     }
     sim.run_for(10 * HOP);
-    after.into_iter().for_each(|part| sim.tell(part));
+    after.into_iter().for_each(|part| sim.report(part));
     sim.run();
     assert!(*answered.lock().unwrap() > 100, "switches answer in the middle of changes");
     check_all(sim, 0..6);

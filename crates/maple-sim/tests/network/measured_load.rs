@@ -251,7 +251,7 @@ fn a_path_by_utilisation_leaves_the_link_that_others_use_without_asking_f() {
     sim.inject(at(2, 1), frame(B, A, 60));
     sim.run_for(Duration::from_secs(1));
     let speeds = [at(1, 2), at(1, 3)].map(|at| Write::Speed { at, speed: Some(100_000) });
-    sim.tell(Event::Write(speeds.to_vec()));
+    sim.report(Event::Write(speeds.to_vec()));
     let mut ways = Vec::new();
     for frames in [0, 3, 3, 0, 0, 0] {
         ways.push(link(&mut sim));
@@ -274,7 +274,7 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
     let gauge = Gauge::Traffic { from: A, to: B };
     let rate = |sim: &SimNetwork| sim.store.snapshot().rate(&gauge).map(maple_core::state::RateHistory::latest);
     assert!(rate(&sim).is_some_and(|rate| (20_000..26_000).contains(&rate)), "{:?}", rate(&sim));
-    sim.tell(Event::Write(vec![Write::Var { name: "off".into(), value: Some(true.into()) }]));
+    sim.report(Event::Write(vec![Write::Var { name: "off".into(), value: Some(true.into()) }]));
     send(&mut sim, 1, 0);
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 3, 0);
@@ -294,7 +294,7 @@ fn network_to_move_in(version: Version) -> SimNetwork {
 }
 
 fn move_packets(sim: &mut SimNetwork, on: bool) {
-    sim.tell(Event::Write(vec![Write::Var { name: "moved".into(), value: Some(on.into()) }]));
+    sim.report(Event::Write(vec![Write::Var { name: "moved".into(), value: Some(on.into()) }]));
 }
 
 fn rate(sim: &SimNetwork) -> u64 {
@@ -372,7 +372,7 @@ fn a_host_that_moves_and_a_port_that_goes_begin_at_nothing() {
 #[test]
 fn a_switch_that_does_not_count_is_reported_once_and_its_rates_are_nothing() {
     let (mut sim, _) = network(Version::Of13, |net| net.port_load(at(1, 1)).received().is_above_mbps(0.0, 0.0));
-    sim.switch(Dpid(1)).expect("it is there").tells = false;
+    sim.switch(Dpid(1)).expect("it is there").answers_statistics = false;
     send(&mut sim, 4, 1);
     assert_eq!(link(&mut sim), 2);
     let refused =
@@ -388,7 +388,7 @@ fn people_who_watch_see_rates_and_change_nothing_for_f() {
     for _ in 0..15 {
         [CounterKind::Ports, CounterKind::Rules]
             .into_iter()
-            .for_each(|what| sim.tell(Event::ShowCounters { dpid: Dpid(1), what }));
+            .for_each(|what| sim.report(Event::ShowCounters { dpid: Dpid(1), what }));
         sim.inject(at(1, 1), frame(A, B, FRAME));
         sim.run_for(Duration::from_secs(1));
     }

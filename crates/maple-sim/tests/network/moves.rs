@@ -162,14 +162,14 @@ fn a_change_after_which_f_says_the_same_leaves_every_rule_where_it_is() {
         cheapest(pkt, net)
     };
     assert_eq!((before.leaves_confirmed, before.leaves_rerouted), (0, 0));
-    sim.tell(cost(2, 4, 9));
+    sim.report(cost(2, 4, 9));
     sim.run();
     assert_eq!((sim.flow_mods, sim.stats().runs), (flow_mods, before.runs), "no path in use has changed");
     let mut sim = mesh(Arc::new(reads), 4, 2, Version::Of13);
     sim.inject(host_at(1), udp(0));
     sim.run();
     let flow_mods = sim.flow_mods;
-    sim.tell(Event::Write(vec![Write::Var { name: "noise".into(), value: Some(Value::Int(1)) }]));
+    sim.report(Event::Write(vec![Write::Var { name: "noise".into(), value: Some(Value::Int(1)) }]));
     sim.run();
     assert_eq!((sim.flow_mods, sim.stats().leaves_confirmed, sim.stats().leaves_withdrawn), (flow_mods, 1, 0));
 }
@@ -204,7 +204,7 @@ fn no_packet_is_lost_doubled_or_sent_astray_while_costs_move_its_route() {
             if random.chance(8) {
                 let (a, b) = (1 + random.below(5) as u64, 1 + random.below(5) as u64);
                 let price = 1 + random.below(9) as u64;
-                [(a, b), (b, a)].into_iter().for_each(|(a, b)| sim.tell(cost(a, b, price)));
+                [(a, b), (b, a)].into_iter().for_each(|(a, b)| sim.report(cost(a, b, price)));
             }
         });
         check(&mut sim, 150, &format!("seed {seed}"));
@@ -241,7 +241,7 @@ fn no_packet_is_lost_or_goes_in_circles_when_a_route_passes_the_same_links_in_an
         stream(&mut sim, 150, Duration::from_micros(800), |sim, _| {
             if random.chance(5) {
                 let value = Some(Value::Int(random.below(6) as i128));
-                sim.tell(Event::Write(vec![Write::Var { name: "way".into(), value }]));
+                sim.report(Event::Write(vec![Write::Var { name: "way".into(), value }]));
             }
         });
         check(&mut sim, 150, &format!("seed {seed}: {paths:?}"));

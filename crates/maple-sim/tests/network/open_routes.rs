@@ -325,13 +325,13 @@ fn other_paths_have_the_look_up_when_no_decision_follows_the_first_ones() {
         }
     };
     let mut sim = line(by_mode, hosts, &options(true));
-    sim.tell(Event::Write(vec![Write::CostName("delay".into())]));
+    sim.report(Event::Write(vec![Write::CostName("delay".into())]));
     sim.settle();
     announce(&mut sim, hosts);
     all_pairs(&mut sim, hosts);
     sim.settle();
     let before = (rules(&sim), ways(&sim));
-    sim.tell(Event::Write(vec![Write::Var { name: "mode".into(), value: Some(1i64.into()) }]));
+    sim.report(Event::Write(vec![Write::Var { name: "mode".into(), value: Some(1i64.into()) }]));
     sim.settle();
     all_pairs(&mut sim, hosts);
     sim.settle();

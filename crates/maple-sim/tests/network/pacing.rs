@@ -69,7 +69,7 @@ fn a_switch_gets_so_many_changes_a_second_and_loses_no_packet_meanwhile() {
         // The rules change back and forth, faster than the switch could follow.
         for turn in 0..41u32 {
             let value: Value = turn.is_multiple_of(2).into();
-            sim.tell(Event::Write(vec![Write::Var { name: "turned".into(), value: Some(value) }]));
+            sim.report(Event::Write(vec![Write::Var { name: "turned".into(), value: Some(value) }]));
             watch(&mut sim, 1);
         }
         watch(&mut sim, 60);
@@ -82,7 +82,7 @@ fn a_switch_gets_so_many_changes_a_second_and_loses_no_packet_meanwhile() {
         assert!(sim.delivered.len() == 300 && sim.delivered.iter().all(|delivery| delivery.at == at(1, 3)));
 
         let mut other = switch(version, None);
-        other.tell(Event::Write(vec![Write::Var { name: "turned".into(), value: Some(true.into()) }]));
+        other.report(Event::Write(vec![Write::Var { name: "turned".into(), value: Some(true.into()) }]));
         for port in 0..300 {
             other.inject(at(1, 1), udp(A, B, 1_000 + port));
         }

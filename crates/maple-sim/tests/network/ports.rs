@@ -36,7 +36,7 @@ fn new_ports(version: Version, options: &Options) -> SimNetwork {
     let mut sim = SimNetwork::new(Arc::new(learning), 1, options, 7);
     sim.add_switch(Dpid(1), version, 9);
     sim.run();
-    sim.tell(Event::PortIsEdge { port: at(PortNo(9)) });
+    sim.report(Event::PortIsEdge { port: at(PortNo(9)) });
     sim.run();
     sim
 }
@@ -57,7 +57,7 @@ fn packets_from_a_new_port_wait_until_it_is_an_edge_port() {
         send_from(&mut sim, 1, A);
         send_from(&mut sim, 1, A);
         assert_eq!((delivered(&mut sim), sim.store.snapshot().host(A)), (0, None), "nothing is learned yet");
-        sim.tell(Event::PortIsEdge { port: at(PortNo(1)) });
+        sim.report(Event::PortIsEdge { port: at(PortNo(1)) });
         sim.run();
         assert_eq!(delivered(&mut sim), 2, "both go on to port 9");
         assert_eq!(sim.store.snapshot().host(A).map(|host| host.location), Some(at(PortNo(1))));
@@ -69,7 +69,7 @@ fn packets_from_a_new_port_wait_until_it_is_an_edge_port() {
 fn packets_from_a_new_port_are_dropped_when_a_switch_is_behind_it() {
     let mut sim = new_ports(Version::Of13, &Options::default());
     send_from(&mut sim, 1, A);
-    sim.tell(Event::LinkUp { a: at(PortNo(1)), b: at(PortNo(2)) });
+    sim.report(Event::LinkUp { a: at(PortNo(1)), b: at(PortNo(2)) });
     sim.run();
     assert_eq!((delivered(&mut sim), sim.stats().new_port_drops), (0, 1));
     assert_eq!(sim.store.snapshot().host(A), None);
@@ -87,7 +87,7 @@ fn packets_from_a_new_port_are_dropped_when_it_changes_or_takes_too_long() {
     sim.run_for(Duration::from_secs(2));
     assert_eq!(sim.stats().new_port_drops, 2, "it had its time");
     for port in [1, 2] {
-        sim.tell(Event::PortIsEdge { port: at(PortNo(port)) });
+        sim.report(Event::PortIsEdge { port: at(PortNo(port)) });
     }
     sim.run();
     assert_eq!(delivered(&mut sim), 0);
@@ -102,7 +102,7 @@ fn no_more_packets_wait_for_new_ports_than_there_is_room_for() {
         let mut sim = new_ports(Version::Of13, &options);
         (0..5).for_each(|_| send_from(&mut sim, 1, A));
         assert_eq!(sim.stats().new_port_drops, 2);
-        sim.tell(Event::PortIsEdge { port: at(PortNo(1)) });
+        sim.report(Event::PortIsEdge { port: at(PortNo(1)) });
         sim.run();
         assert_eq!(delivered(&mut sim), 3);
         send_from(&mut sim, 2, B);

@@ -84,7 +84,7 @@ fn checks_write_nothing_raise_no_alarm_about_tracked_state_and_can_be_off() {
     sim.run_for(Duration::from_secs(2));
     assert_eq!(sim.store.snapshot().version(), state);
     let closed = Write::Var { name: "closed".into(), value: Some(Value::from(true)) };
-    sim.tell(maple_core::engine::Event::Write(vec![closed]));
+    sim.report(maple_core::engine::Event::Write(vec![closed]));
     sim.run_for(Duration::from_secs(2));
     assert_eq!((send(&mut sim, 80), untracked(&sim).len()), (0, 0));
     let (clock, mut sim) = network(Version::Of13, 0);

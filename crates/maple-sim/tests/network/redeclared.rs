@@ -45,7 +45,7 @@ fn rediscover(sim: &mut SimNetwork) {
     for at in sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)).collect::<Vec<_>>() {
         match state.facts().role(at) {
             _ if state.port(at).is_none_or(|port| !port.up) => {}
-            PortRole::Edge => sim.tell(Event::PortIsEdge { port: at }),
+            PortRole::Edge => sim.report(Event::PortIsEdge { port: at }),
             _ => sim.rediscover(at),
         }
     }
@@ -169,7 +169,7 @@ fn a_segments_hosts_enter_by_another_port_when_theirs_becomes_a_link_port() {
     for version in VERSIONS {
         let mut sim = started(&nothing(), 3, 2, version);
         let joined = |sim: &mut SimNetwork| {
-            sim.tell(Event::Segment { ports: segment.into() });
+            sim.report(Event::Segment { ports: segment.into() });
             sim.run();
         };
         joined(&mut sim);
@@ -299,18 +299,18 @@ fn some_facts(random: &mut Choices) -> Arc<Facts> {
 fn begins_anew(sim: &mut SimNetwork, all: &[Location]) -> (Vec<Vec<Delivery>>, Vec<String>) {
     for at in all {
         sim.set_port(*at, true);
-        sim.tell(Event::SegmentLeft { port: *at });
-        sim.tell(Event::PortIsNew { port: *at });
+        sim.report(Event::SegmentLeft { port: *at });
+        sim.report(Event::PortIsNew { port: *at });
         sim.run();
     }
     for (a, b) in all.iter().flat_map(|a| all.iter().map(move |b| (*a, *b))) {
-        sim.tell(Event::LinkDown { a, b });
+        sim.report(Event::LinkDown { a, b });
     }
     sim.run();
     sim.run_for(Duration::from_secs(60));
     let hosts: Vec<Mac> = sim.store.snapshot().hosts().map(|(mac, _)| *mac).collect();
     let gone = hosts.into_iter().map(|mac| Write::Host { mac, info: None });
-    sim.tell(Event::Write(gone.collect()));
+    sim.report(Event::Write(gone.collect()));
     sim.run();
     rediscover(sim);
     sim.run();
@@ -407,7 +407,7 @@ fn a_shard_that_is_late_does_not_bring_back_what_was_declared_before() {
         }
         let (mods, reports) = (sim.flow_mods, sim.reports.len());
         // The second shard learns of the first declaration only after the second one.
-        sim.tell_owner(Dpid(2), Event::Declare { number: 1, facts: Arc::clone(&elsewhere) });
+        sim.report_to_owner(Dpid(2), Event::Declare { number: 1, facts: Arc::clone(&elsewhere) });
         sim.run();
         assert_eq!((place(&sim, A), sim.store.snapshot().facts()), (Some(at(1, 4)), &nothing()), "{version:?}");
         assert_eq!((sim.flow_mods, sim.reports.len()), (mods, reports), "{version:?}");
@@ -427,8 +427,8 @@ fn a_host_that_was_forgotten_is_known_again_with_its_next_packet() {
         let elsewhere = facts([], pinned(&[(A, Some(at(2, 4)), 0xa)]));
         // Both declarations reach the shard in one turn.
         sim.max_delay = Duration::from_nanos(1);
-        sim.tell_owner(Dpid(1), Event::Declare { number: number - 1, facts: elsewhere });
-        sim.tell_owner(Dpid(1), Event::Declare { number, facts: nothing() });
+        sim.report_to_owner(Dpid(1), Event::Declare { number: number - 1, facts: elsewhere });
+        sim.report_to_owner(Dpid(1), Event::Declare { number, facts: nothing() });
         sim.run();
         rediscover(&mut sim);
         sim.run();

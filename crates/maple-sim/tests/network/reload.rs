@@ -117,7 +117,7 @@ fn the_way_back_to_a_policy_that_looks_things_up_is_warm() {
     };
     let mut sim = ring_with(&Options::default(), Arc::new(by_place), 1, 1, Version::Of13);
     let place = Write::Table { table: "places".into(), key: Value::Mac(B), value: Some(Value::from(1)) };
-    sim.tell(Event::Write(vec![place]));
+    sim.report(Event::Write(vec![place]));
     sim.run();
     let unplaced = udp(A, A, 80);
     assert_eq!(send(&mut sim, at(1, 3), unplaced), []);

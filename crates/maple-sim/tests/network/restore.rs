@@ -112,7 +112,7 @@ fn a_restart_changes_no_rule_of_look_ups() {
             key: Value::Mac(hosts[n]),
             value: Some(Value::Bool(true)),
         };
-        sim.tell(Event::Write(vec![deny(1), deny(4)]));
+        sim.report(Event::Write(vec![deny(1), deny(4)]));
         sim.run();
         let expected = all(&mut sim);
         assert_eq!(expected, all(&mut sim), "nothing is open");
@@ -125,7 +125,7 @@ fn a_restart_changes_no_rule_of_look_ups() {
             assert!(changes.is_empty(), "round {round}, {before} to {after} shards: {changes:?}");
         }
         // The classes of the run before go on.
-        sim.tell(Event::Write(vec![deny(2)]));
+        sim.report(Event::Write(vec![deny(2)]));
         sim.run();
         assert!(all(&mut sim)[2 * 6].is_empty() && !all(&mut sim)[3 * 6].is_empty());
     }
@@ -211,7 +211,7 @@ fn new_connections_during_a_restart_change_no_rule_of_others() {
 
 #[test]
 fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
-    for are_told in [false, true] {
+    for are_reported in [false, true] {
         let mut sim = ring_with(&Options::default(), connections(), 2, 2, Version::Of13);
         for from in 1000..1100 {
             send(&mut sim, at(1, 3), connection(from, 1));
@@ -219,19 +219,19 @@ fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
         let before: Vec<usize> = sim.switches().map(|switch| switch.flows().len()).collect();
         sim.messages = Some(Vec::new());
         sim.hold_rules_back();
-        sim.restart_with_rules(are_told);
+        sim.restart_with_rules(are_reported);
         sim.restart_controller(2);
         sim.run_for(Duration::from_secs(1));
         for from in 2000..2010 {
             sim.inject(at(1, 3), connection(from, 1));
             sim.run_for(Duration::from_millis(20));
             let there = Delivery { at: at(2, 3), frame: connection(from, 1) };
-            assert_eq!(std::mem::take(&mut sim.delivered), [there], "told: {are_told}");
+            assert_eq!(std::mem::take(&mut sim.delivered), [there], "told: {are_reported}");
         }
         let changes = flow_mods(&mut sim);
-        assert!(changes.is_empty(), "told: {are_told}: {changes:?}");
+        assert!(changes.is_empty(), "told: {are_reported}: {changes:?}");
         sim.messages = Some(Vec::new());
-        sim.tell_rules();
+        sim.report_rules();
         sim.run();
         // The new connections have rules, and the rules of the others have not changed.
         let changes = flow_mods(&mut sim);
@@ -239,7 +239,7 @@ fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
             |message: &Message| matches!(message, Message::FlowMod(change) if change.command == FlowModCommand::Add);
         assert!(
             changes.iter().all(|(_, message)| is_addition(message)) && changes.len() == 10,
-            "told: {are_told}: {changes:?}"
+            "told: {are_reported}: {changes:?}"
         );
         let after: usize = sim.switches().map(|switch| switch.flows().len()).sum();
         assert_eq!(after, before.iter().sum::<usize>() + 10);

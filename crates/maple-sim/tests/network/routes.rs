@@ -67,8 +67,8 @@ fn a_route_that_is_led_back_before_it_has_left_keeps_its_labels() {
         sim.settle();
         acquaint(&mut sim, at(2, 3), 80);
         let (a, b) = (at(1, 2), at(2, 1));
-        sim.tell(Event::LinkDown { a, b });
-        sim.tell(Event::LinkUp { a, b });
+        sim.report(Event::LinkDown { a, b });
+        sim.report(Event::LinkUp { a, b });
         sim.run();
         let out = send(&mut sim, at(1, 3), udp(A, B, 80));
         assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "seed {seed}");
@@ -95,12 +95,12 @@ fn a_packet_that_waits_never_takes_a_path_that_was_not_its_answer() {
         // The engine hears of this last: when floods have the new port, f drops.
         let write = Write::Table { table: "blocked".into(), key: Value::Mac(A), value: Some(Value::from(true)) };
         let late = sim.store.update(|_| vec![write]);
-        sim.tell(Event::PortIsEdge { port: at(2, 5) });
+        sim.report(Event::PortIsEdge { port: at(2, 5) });
         sim.run();
         let there: Vec<Location> = sim.delivered.drain(..).map(|delivery| delivery.at).collect();
         assert!(!there.contains(&at(2, 5)), "after {hundreds}00 µs: {there:?}");
         for (_, commit) in late.by_shard(&sim.store.snapshot()) {
-            sim.tell(Event::Committed(commit));
+            sim.report(Event::Committed(commit));
         }
         sim.run();
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "after {hundreds}00 µs");
@@ -141,8 +141,8 @@ fn no_label_stays_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_o
         flows.iter().filter(|flow| flow.table_id == 2 && flow.priority > 0).count()
     };
     assert_eq!(labels(&mut sim), 1);
-    sim.tell(Event::Invalidate(LeafSelection::All));
-    sim.tell(Event::SwitchDown { dpid: Dpid(1) });
+    sim.report(Event::Invalidate(LeafSelection::All));
+    sim.report(Event::SwitchDown { dpid: Dpid(1) });
     sim.run();
     assert_eq!(labels(&mut sim), 0);
 }

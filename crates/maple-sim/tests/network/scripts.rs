@@ -127,7 +127,7 @@ fn a_write_from_outside_re_decides_exactly_what_depended_on_it() {
     let before = sim.stats();
     let block =
         |value: Option<Value>| Event::Write(vec![Write::Table { table: "blocked".into(), key: Value::Mac(A), value }]);
-    sim.tell(block(Some(Value::from(true))));
+    sim.report(block(Some(Value::from(true))));
     sim.run();
     assert_eq!(sim.stats().leaves_withdrawn - before.leaves_withdrawn, 1, "only the leaf of packets from A");
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
@@ -137,7 +137,7 @@ fn a_write_from_outside_re_decides_exactly_what_depended_on_it() {
         2,
         "asked again at once, which was another question, and for the packet"
     );
-    sim.tell(block(None));
+    sim.report(block(None));
     sim.run();
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
 }
@@ -188,7 +188,7 @@ fn a_write_of_what_is_there_is_a_dependency_on_it() {
         Write::Var { name: "any".into(), value: Some(Value::from(false)) },
     ] {
         let before = sim.stats().packet_ins;
-        sim.tell(Event::Write(vec![write]));
+        sim.report(Event::Write(vec![write]));
         sim.run();
         for _ in 0..2 {
             assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
@@ -452,9 +452,9 @@ fn a_rule_that_is_deleted_and_sent_again_is_not_taken_for_lost() {
     for _ in 0..20 {
         send(&mut sim, at(1, 3), udp(A, B, 80));
         send(&mut sim, at(2, 3), udp(B, A, 80));
-        sim.tell(Event::LinkDown { a: at(1, 2), b: at(2, 1) });
+        sim.report(Event::LinkDown { a: at(1, 2), b: at(2, 1) });
         sim.rediscover(at(1, 2));
-        sim.tell(Event::Invalidate(maple_core::state::LeafSelection::All));
+        sim.report(Event::Invalidate(maple_core::state::LeafSelection::All));
         send(&mut sim, at(1, 3), udp(A, B, 80));
     }
     assert!(!sim.reports.iter().any(|report| matches!(report, Report::RulesLost { .. })));
@@ -501,14 +501,14 @@ fn a_packet_waits_for_a_change_of_what_its_run_read_and_is_answered_then() {
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
     assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80)), []);
     let set = |name: &str, value: i64| vec![Write::Var { name: name.into(), value: Some(Value::from(value)) }];
-    sim.tell(Event::Write(set("unrelated", 1)));
+    sim.report(Event::Write(set("unrelated", 1)));
     sim.run();
     let waits = |sim: &SimNetwork| sim.engines().iter().map(|engine| engine.view().stats().waits).sum::<u64>();
     assert_eq!((sim.delivered.len(), waits(&sim)), (0, 2), "the write changed nothing that was read");
-    sim.tell(Event::Write(set("free", 1)));
+    sim.report(Event::Write(set("free", 1)));
     sim.run();
     assert_eq!(std::mem::take(&mut sim.delivered).len(), 5, "one of the packets is flooded, the other waits on");
-    sim.tell(Event::Write(set("free", 5)));
+    sim.report(Event::Write(set("free", 5)));
     sim.run();
     assert_eq!(std::mem::take(&mut sim.delivered).len(), 5);
     assert_eq!(sim.store.snapshot().var("free"), Some(&Value::Int(4)));

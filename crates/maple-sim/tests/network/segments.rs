@@ -50,7 +50,7 @@ impl BridgedNetwork {
         let bridge = sim.add_bridge(&shared);
         sim.run();
         for switch in 1..=switches {
-            sim.tell(Event::PortIsEdge { port: at(switch, 2) });
+            sim.report(Event::PortIsEdge { port: at(switch, 2) });
         }
         let mut places: Vec<Location> = (1..=switches).map(|switch| at(switch, 2)).collect();
         places.extend([bridge, bridge]);
@@ -65,9 +65,9 @@ impl BridgedNetwork {
         let up: Vec<Location> = (1..=switches).map(|switch| at(switch, 1)).filter(|at| self.sim.is_up(*at)).collect();
         match up[..] {
             [] => {}
-            [one] => self.sim.tell(Event::PortIsEdge { port: one }),
-            [a, b] => self.sim.tell(Event::LinkUp { a, b }),
-            _ => self.sim.tell(Event::Segment { ports: up.into_iter().collect() }),
+            [one] => self.sim.report(Event::PortIsEdge { port: one }),
+            [a, b] => self.sim.report(Event::LinkUp { a, b }),
+            _ => self.sim.report(Event::Segment { ports: up.into_iter().collect() }),
         }
         self.sim.run();
     }
@@ -172,9 +172,9 @@ fn packets_without_a_label_show_no_host_if_they_are_a_bridges_own_or_were_under_
     world.send(2, Mac([0x33, 0x33, 0, 0, 0, 0x16]));
     assert!(is_link(&world), "an interface joins a group");
     let (a, b) = (at(1, 1), at(2, 1));
-    world.sim.tell(Event::LinkDown { a, b });
+    world.sim.report(Event::LinkDown { a, b });
     world.sim.run();
-    world.sim.tell(Event::LinkUp { a, b });
+    world.sim.report(Event::LinkUp { a, b });
     world.sim.run_for(Duration::from_millis(5));
     world.sim.inject(world.places[2], Frame::ethernet(EVERYBODY.0, mac(2).0).arp_request([10, 0, 0, 1], [10, 0, 0, 2]));
     world.sim.run_for(Duration::from_millis(50));
@@ -188,8 +188,8 @@ fn two_ports_of_one_switch_on_a_bridge_are_one_way_in() {
         sim.add_switch(Dpid(1), version, 3);
         let bridge = sim.add_bridge(&[at(1, 1), at(1, 3)]);
         sim.run();
-        sim.tell(Event::PortIsEdge { port: at(1, 2) });
-        sim.tell(Event::LinkUp { a: at(1, 1), b: at(1, 3) });
+        sim.report(Event::PortIsEdge { port: at(1, 2) });
+        sim.report(Event::LinkUp { a: at(1, 1), b: at(1, 3) });
         sim.run();
         sim.run_for(Duration::from_secs(2));
         let mut world = BridgedNetwork { sim, places: vec![at(1, 2), bridge, bridge], sent: 0 };
@@ -258,7 +258,7 @@ fn whatever_comes_and_goes_packets_on_segments_come_once() {
                 1 => {
                     world.sim.restart(Dpid(switch));
                     world.sim.run();
-                    world.sim.tell(Event::PortIsEdge { port: at(switch, 2) });
+                    world.sim.report(Event::PortIsEdge { port: at(switch, 2) });
                 }
                 _ => {}
             }

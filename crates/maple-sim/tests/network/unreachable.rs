@@ -157,7 +157,7 @@ fn a_label_that_is_there_is_used_again_however_late() {
         send(&mut sim, at(1, 3), udp(A, B, 1));
         send(&mut sim, at(3, 3), udp(B, A, 1));
         let go = |sim: &mut SimNetwork, round: bool| {
-            sim.tell(Event::Write(vec![Write::Var { name: "round".into(), value: Some(round.into()) }]));
+            sim.report(Event::Write(vec![Write::Var { name: "round".into(), value: Some(round.into()) }]));
             sim.run_for(Duration::from_millis(20));
         };
         // Both paths are in use.
@@ -240,7 +240,7 @@ fn a_switch_that_stays_away_is_gone_at_last_and_comes_back_as_any_other() {
     let mut sim = talking(3, 1, Version::Of13);
     sim.lose_connection(Dpid(2));
     sim.run_for(Duration::from_secs(1));
-    sim.tell_owner(Dpid(2), maple_core::engine::Event::SwitchDown { dpid: Dpid(2) });
+    sim.report_to_owner(Dpid(2), maple_core::engine::Event::SwitchDown { dpid: Dpid(2) });
     sim.run();
     assert!(sim.store.snapshot().switch(Dpid(2)).is_none() && sim.store.snapshot().peer(at(1, 2)).is_none());
     sim.regain_connection(Dpid(2), true);

@@ -156,7 +156,7 @@ impl Switch {
     }
 
     /// Sends a message to each controller that wants it. Returns the number of them.
-    pub(super) fn tell(&self, wants: impl Fn(&Connection) -> bool, message: Message, out: &mut Vec<Outgoing>) -> u64 {
+    pub(super) fn notify(&self, wants: impl Fn(&Connection) -> bool, message: Message, out: &mut Vec<Outgoing>) -> u64 {
         let before = out.len();
         let mut wanting = self.listeners(wants);
         if let Some(first) = wanting.next() {
@@ -340,7 +340,7 @@ impl Switch {
         port.description.config = before & !request.mask | request.config & request.mask;
         if port.description.config != before {
             let reported = self.port_status(PortReason::Modify, request.port);
-            // Open vSwitch tells only the others.
+            // Open vSwitch notifies only the others.
             let is_of_who_asks =
                 |item: &Outgoing| matches!(item, Outgoing::Message { controller, .. } if *controller == from);
             out.extend(reported.into_iter().filter(|item| !(self.options.open_vswitch && is_of_who_asks(item))));

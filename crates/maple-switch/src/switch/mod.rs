@@ -343,7 +343,7 @@ impl Switch {
             byte_count: rule.bytes,
             matching: rule.matching,
         });
-        self.tell(|connection| connection.wants_flow_removed(why), message, out);
+        self.notify(|connection| connection.wants_flow_removed(why), message, out);
     }
 
     /// Obeys one message of a controller, with whom a connection was opened.

@@ -323,6 +323,6 @@ impl Switch {
             pipeline,
             data: flight.frame.clone(),
         });
-        self.counters.packet_ins += self.tell(|connection| connection.wants_packet_in(reason), message, out);
+        self.counters.packet_ins += self.notify(|connection| connection.wants_packet_in(reason), message, out);
     }
 }

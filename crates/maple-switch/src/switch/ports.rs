@@ -99,7 +99,7 @@ impl Switch {
             Some(port) => {
                 let message = Message::PortStatus(PortStatus { reason, port: port.description.clone() });
                 let mut out = Vec::new();
-                self.tell(|connection| connection.wants_port_status(reason), message, &mut out);
+                self.notify(|connection| connection.wants_port_status(reason), message, &mut out);
                 out
             }
             None => Vec::new(),

@@ -99,7 +99,7 @@ impl Switch {
         Ok(Experimenter { id: Experimenter::NICIRA, body })
     }
 
-    /// Gives a connection a role. A former master becomes a slave, and Open vSwitch tells it in 1.3.
+    /// Gives a connection a role. A former master becomes a slave, and Open vSwitch notifies it in 1.3.
     fn change_role(&mut self, from: ControllerId, role: ConnectionRole, out: &mut Vec<Outgoing>) {
         let generation = self.generation.unwrap_or(u64::MAX);
         for (controller, connection) in (0..).map(ControllerId).zip(&mut self.connections) {

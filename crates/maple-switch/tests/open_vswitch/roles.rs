@@ -1,5 +1,5 @@
 //! Random requests of three controllers: [`Switch`] gives and refuses roles as Open vSwitch does, refuses the same
-//! changes, and tells the same controllers of changes of ports and of masters.
+//! changes, and notifies the same controllers of changes of ports and of masters.
 
 use std::collections::BTreeMap;
 

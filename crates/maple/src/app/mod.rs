@@ -20,9 +20,9 @@ use crate::policy::{Policy, PolicyAdapter};
 /// A function that [`App::on_start`] calls when the controller runs.
 ///
 /// ```
-/// let tell: maple::StartHook = Box::new(|controller| assert_ne!(controller.addresses()[0].port(), 0));
+/// let hook: maple::StartHook = Box::new(|controller| assert_ne!(controller.addresses()[0].port(), 0));
 /// let app = maple::App::new(|_: &maple::Packet, net: &maple::Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
-/// app.on_start(tell).start()?;
+/// app.on_start(hook).start()?;
 /// # Ok::<(), maple::controller::StartError>(())
 /// ```
 pub type StartHook = Box<dyn FnOnce(Handle)>;

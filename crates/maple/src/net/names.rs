@@ -86,7 +86,7 @@ pub use maple_core::network::Mac;
 #[doc(inline)]
 pub use maple_core::network::UTILISATION;
 
-/// The number of a switch, which it tells when it connects.
+/// The number of a switch, which it reports when it connects.
 ///
 /// ```
 /// assert_eq!(maple::net::Dpid(0xab).to_string(), "00000000000000ab");

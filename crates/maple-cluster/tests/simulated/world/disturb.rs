@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maple_cluster::{Event, Member};
 
-use super::{Coming, FAULTS, FaultEnd, MS, Node, Told, World};
+use super::{Coming, FAULTS, FaultEnd, MS, Node, Notice, World};
 use crate::faults::Plant;
 
 impl World {
@@ -47,12 +47,12 @@ impl World {
                 self.store_is_away = true;
                 self.after(lasts, Coming::End(FaultEnd::StoreIsBack));
             }
-            10 => self.tell(at, Told::Event(Event::StepDown)),
+            10 => self.notify(at, Notice::Event(Event::StepDown)),
             // Somebody suspects another one, rightly or not; also two at the same time.
             _ => {
                 let suspect = format!("n{}", self.random.usize(..self.nodes.len()));
                 for at in [at, self.random.usize(..self.nodes.len())] {
-                    self.tell(at, Told::Event(Event::Suspected(suspect.clone())));
+                    self.notify(at, Notice::Event(Event::Suspected(suspect.clone())));
                 }
             }
         }
@@ -63,7 +63,7 @@ impl World {
         node.paused_until = node.paused_until.max(until);
         let life = node.life;
         // On waking it goes on where it was.
-        self.after(lasts, Coming::Told { node: at, life, what: Told::Wake });
+        self.after(lasts, Coming::Notice { node: at, life, what: Notice::Wake });
     }
 
     pub(super) fn end(&mut self, end: FaultEnd) {
@@ -84,7 +84,7 @@ impl World {
             self.end(FaultEnd::SeesStore(at));
             (0..self.switches.len()).for_each(|switch| self.end(FaultEnd::SeesSwitch(at, switch)));
             self.nodes[at].paused_until = self.now;
-            self.tell(at, Told::Wake);
+            self.notify(at, Notice::Wake);
         }
     }
 

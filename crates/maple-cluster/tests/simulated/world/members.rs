@@ -1,11 +1,11 @@
-//! What members are told, and what they do then.
+//! Notices to members, and what they do then.
 
 use maple_cluster::{Action, Event, Fence, Member, MemberOptions, ReplicaEvent, Time};
 use maple_wire::msg::{FlowMod, FlowModCommand, Role};
 use maple_wire::{Match, Message, Version};
 
 use super::replicas::Owner;
-use super::{Asker, Coming, Link, MS, PATIENCE, SECOND, Told, World};
+use super::{Asker, Coming, Link, MS, Notice, PATIENCE, SECOND, World};
 use crate::faults::Plant;
 use crate::store::{Answer, Ask};
 
@@ -30,14 +30,14 @@ impl World {
         node.asked.clear();
         node.wake = None;
         let life = node.life;
-        self.after(MS, Coming::Told { node: at, life, what: Told::Wake });
-        self.after(MS, Coming::Told { node: at, life, what: Told::WakeReplica });
-        self.after(SECOND, Coming::Told { node: at, life, what: Told::Commit });
+        self.after(MS, Coming::Notice { node: at, life, what: Notice::Wake });
+        self.after(MS, Coming::Notice { node: at, life, what: Notice::WakeReplica });
+        self.after(SECOND, Coming::Notice { node: at, life, what: Notice::Commit });
         for switch in 0..switches {
             let delay = self.delay();
             self.after(delay, Coming::Connect { node: at, switch });
             let delay = MS * self.random.u32(1..200);
-            self.after(delay, Coming::Told { node: at, life, what: Told::Decide(switch) });
+            self.after(delay, Coming::Notice { node: at, life, what: Notice::Decide(switch) });
         }
     }
 
@@ -51,43 +51,43 @@ impl World {
         }
     }
 
-    /// Tells a member something, after all that it was told while it was paused.
-    pub(super) fn tell(&mut self, at: usize, what: Told) {
+    /// Notifies a member of something, after all notices that came while it was paused.
+    pub(super) fn notify(&mut self, at: usize, what: Notice) {
         self.nodes[at].inbox.push_back(what);
         while self.now >= self.nodes[at].paused_until
             && let Some(what) = self.nodes[at].inbox.pop_front()
         {
-            self.tell_now(at, what);
+            self.notify_now(at, what);
         }
     }
 
-    fn tell_now(&mut self, at: usize, what: Told) {
+    fn notify_now(&mut self, at: usize, what: Notice) {
         let (now, node) = (self.now, &mut self.nodes[at]);
         let life = node.life;
         match what {
-            Told::Wake => {
+            Notice::Wake => {
                 node.wake = None;
                 if node.member.as_ref().is_some_and(|member| member.wakes_at().is_some_and(|wakes| wakes <= now)) {
                     self.event(at, Event::Woken);
                 }
             }
-            Told::Event(event) => self.event(at, event),
-            Told::Answer { serial, answer } => match node.asked.remove(&serial) {
+            Notice::Event(event) => self.event(at, event),
+            Notice::Answer { serial, answer } => match node.asked.remove(&serial) {
                 Some(Asker::Replica) => self.replica_answer(at, answer),
                 Some(Asker::Lease | Asker::Member) => self.answer(at, answer),
                 None => {}
             },
-            Told::TimedOut(serial) => match node.asked.remove(&serial) {
+            Notice::TimedOut(serial) => match node.asked.remove(&serial) {
                 Some(Asker::Lease) => self.event(at, Event::LeaseFailed),
                 Some(Asker::Member) => self.event(at, Event::Failed),
                 Some(Asker::Replica) => self.replica_event(at, ReplicaEvent::Failed),
                 None => {}
             },
-            Told::Watch(number) if number == node.watch.0 => {
+            Notice::Watch(number) if number == node.watch.0 => {
                 let sees = node.sees_store && !self.store_is_away;
                 let next = node.watch.1;
                 let delay = MS * self.random.u32(1..60);
-                self.after(delay, Coming::Told { node: at, life, what: Told::Watch(number) });
+                self.after(delay, Coming::Notice { node: at, life, what: Notice::Watch(number) });
                 if sees {
                     match self.store.changes(b"c/m", next) {
                         None => {
@@ -102,22 +102,22 @@ impl World {
                     }
                 }
             }
-            Told::Watch(_) => {}
-            Told::WatchState(number) => self.watch_state(at, number),
-            Told::WakeReplica => {
+            Notice::Watch(_) => {}
+            Notice::WatchState(number) => self.watch_state(at, number),
+            Notice::WakeReplica => {
                 if let Some(owner) = &mut node.owner {
                     owner.wake = None;
                 }
                 self.replica_event(at, ReplicaEvent::Woken);
             }
-            Told::Commit => {
+            Notice::Commit => {
                 if !self.is_calm {
                     let delay = MS * self.random.u32(1..600);
-                    self.after(delay, Coming::Told { node: at, life, what: Told::Commit });
+                    self.after(delay, Coming::Notice { node: at, life, what: Notice::Commit });
                     self.commit(at);
                 }
             }
-            Told::Connected { switch, epoch } => {
+            Notice::Connected { switch, epoch } => {
                 let Some(member) = &node.member else { return };
                 let latest = member.view().master().map(|master| master.generation);
                 let (mut fence, mut ask) = Fence::new(Version::Of13, latest, self.lead_of(at));
@@ -130,13 +130,13 @@ impl World {
                 self.nodes[at].links[switch] = Some(Link { epoch, fence });
                 self.send(at, switch, ask);
             }
-            Told::Lost { switch, epoch } => {
+            Notice::Lost { switch, epoch } => {
                 let keeps = self.plants.contains(&Plant::KeepsMasteryOverConnections);
                 if node.links[switch].as_ref().is_some_and(|link| link.epoch == epoch) && !keeps {
                     node.links[switch] = None;
                 }
             }
-            Told::Heard { switch, epoch, message, answers_role } => {
+            Notice::Heard { switch, epoch, message, answers_role } => {
                 if let Some(link) = &mut node.links[switch]
                     && link.epoch == epoch
                 {
@@ -144,23 +144,23 @@ impl World {
                     self.send(at, switch, ask);
                 }
             }
-            Told::Decide(switch) => {
+            Notice::Decide(switch) => {
                 let delay = MS * self.random.u32(20..400);
-                self.after(delay, Coming::Told { node: at, life, what: Told::Decide(switch) });
+                self.after(delay, Coming::Notice { node: at, life, what: Notice::Decide(switch) });
                 let node = &self.nodes[at];
                 let Some(link) = &node.links[switch] else { return };
                 let leads = node.member.as_ref().and_then(Member::own_generation);
-                // With these the switch is told other generations than those that are compared.
+                // With these the switch gets other generations than those that are compared.
                 let by_store = [Plant::AsksNoSwitch, Plant::OneGeneration, Plant::OwnGenerations];
-                let is_told_others = by_store.iter().any(|plant| self.plants.contains(plant));
+                let has_other_generation = by_store.iter().any(|plant| self.plants.contains(plant));
                 let mastery = link.fence.mastery();
-                let generation = match is_told_others {
+                let generation = match has_other_generation {
                     true if mastery.is_some() || self.plants.contains(&Plant::AsksNoSwitch) => leads,
                     true => None,
                     false => mastery,
                 };
                 if let Some(generation) = generation {
-                    let what = Told::Send { switch, epoch: link.epoch, generation };
+                    let what = Notice::Send { switch, epoch: link.epoch, generation };
                     // Nothing comes between looking and sending, but a pause.
                     self.nodes[at].inbox.push_front(what);
                     if self.random.u8(..) < 20 && !self.is_calm {
@@ -169,7 +169,7 @@ impl World {
                     }
                 }
             }
-            Told::Send { switch, epoch, generation } => {
+            Notice::Send { switch, epoch, generation } => {
                 if node.links[switch].as_ref().is_some_and(|link| link.epoch == epoch) {
                     if self.plants.contains(&Plant::AsksToBeEqual) {
                         let equal = Role { role: Role::EQUAL, generation_id: 0 };
@@ -183,7 +183,7 @@ impl World {
         self.schedule_wake(at);
     }
 
-    /// Returns the generation in which a member leads, as it tells switches.
+    /// Returns the generation in which a member leads, as it announces it to switches.
     pub(super) fn lead_of(&self, at: usize) -> Option<u64> {
         let leads = self.nodes[at].own_generation?;
         let own = if self.plants.contains(&Plant::OwnGenerations) { self.nodes[at].counted } else { leads };
@@ -197,7 +197,7 @@ impl World {
         if node.wake.is_none_or(|wake| wakes < wake) {
             node.wake = Some(wakes);
             let life = node.life;
-            self.at(wakes, Coming::Told { node: at, life, what: Told::Wake });
+            self.at(wakes, Coming::Notice { node: at, life, what: Notice::Wake });
         }
     }
 
@@ -248,7 +248,7 @@ impl World {
                 let node = &mut self.nodes[at];
                 node.watch = (node.watch.0 + 1, from);
                 let (life, number) = (node.life, node.watch.0);
-                return self.after(MS, Coming::Told { node: at, life, what: Told::Watch(number) });
+                return self.after(MS, Coming::Notice { node: at, life, what: Notice::Watch(number) });
             }
             Action::Lead(generation) => {
                 if self.plants.contains(&Plant::LeadsWithoutReading) {
@@ -274,7 +274,7 @@ impl World {
         self.ask_of(at, asker, ask);
     }
 
-    /// Asks the store. What asks is told the answer, or that none came.
+    /// Asks the store. The part that asks gets the answer, or the notice that none came.
     pub(super) fn ask_of(&mut self, at: usize, asker: Asker, ask: Ask) {
         self.serial += 1;
         let serial = self.serial;
@@ -283,7 +283,7 @@ impl World {
             node.asked.insert(serial, asker);
         }
         let (life, sees) = (node.life, node.sees_store && !self.store_is_away);
-        self.after(PATIENCE, Coming::Told { node: at, life, what: Told::TimedOut(serial) });
+        self.after(PATIENCE, Coming::Notice { node: at, life, what: Notice::TimedOut(serial) });
         if sees {
             let delay = self.delay();
             // Now and then a request arrives twice.
@@ -311,7 +311,7 @@ impl World {
             owner.watch.1 = self.store.revision + 1;
         }
         let delay = MS * self.random.u32(1..60);
-        self.after(delay, Coming::Told { node: at, life, what: Told::WatchState(number) });
+        self.after(delay, Coming::Notice { node: at, life, what: Notice::WatchState(number) });
         if !sees {
             return;
         }

@@ -51,8 +51,8 @@ impl AddAssign for Counts {
 /// An event that comes at a certain time.
 #[derive(Debug)]
 enum Coming {
-    /// The member is told something, if it is in this life still.
-    Told { node: usize, life: u64, what: Told },
+    /// The member is notified of something, if it is in this life still.
+    Notice { node: usize, life: u64, what: Notice },
     /// A request reaches the store.
     Asked { node: usize, life: u64, serial: u64, ask: Ask },
     /// A message reaches a switch.
@@ -78,7 +78,7 @@ enum FaultEnd {
 
 /// An event that a member gets from its surroundings.
 #[derive(Debug)]
-enum Told {
+enum Notice {
     Wake,
     Event(Event),
     Answer {
@@ -136,7 +136,7 @@ struct Node {
     member: Option<Member>,
     paused_until: Time,
     /// The events that came while the member was paused.
-    inbox: VecDeque<Told>,
+    inbox: VecDeque<Notice>,
     /// The time when the member will be woken.
     wake: Option<Time>,
     links: Vec<Option<Link>>,
@@ -279,17 +279,17 @@ impl World {
 
     fn on_coming(&mut self, coming: Coming) {
         match coming {
-            Coming::Told { node, life, what } if self.nodes[node].life == life => self.tell(node, what),
-            Coming::Told { .. } => {}
+            Coming::Notice { node, life, what } if self.nodes[node].life == life => self.notify(node, what),
+            Coming::Notice { .. } => {}
             Coming::Asked { node, life, serial, ask } => {
                 let answer = self.store.ask(self.now, ask);
                 if let Some(why) = self.store.tracked.failure.take() {
                     self.fail(why);
                 }
                 if self.nodes[node].sees_store && !self.store_is_away {
-                    let what = Told::Answer { serial, answer };
+                    let what = Notice::Answer { serial, answer };
                     let delay = self.delay();
-                    self.after(delay, Coming::Told { node, life, what });
+                    self.after(delay, Coming::Notice { node, life, what });
                 }
             }
             Coming::ToSwitch { node, switch, epoch, message } => self.on_message(node, switch, epoch, message),
@@ -343,7 +343,7 @@ impl World {
         let header = Header { version: Version::Of13 as u8, kind: 0, length: 8, xid: 0 };
         let hello = Message::Hello(Hello { version: Version::Of13 as u8, elements: Vec::new() });
         assert_eq!(node.switch.handle_message_from(controller, 0, header, hello), []);
-        self.after(MS, Coming::Told { node: at, life, what: Told::Connected { switch, epoch } });
+        self.after(MS, Coming::Notice { node: at, life, what: Notice::Connected { switch, epoch } });
     }
 
     /// Ends a connection at the switch. The member hears of it some time later.
@@ -354,7 +354,7 @@ impl World {
         }
         self.switches[switch].switch.disconnect_from(ControllerId(at as u16));
         let (life, delay) = (self.nodes[at].life, self.delay());
-        self.after(delay, Coming::Told { node: at, life, what: Told::Lost { switch, epoch } });
+        self.after(delay, Coming::Notice { node: at, life, what: Notice::Lost { switch, epoch } });
         self.after(delay + SECOND, Coming::Connect { node: at, switch });
     }
 
@@ -398,7 +398,7 @@ impl World {
             let Outgoing::Message { controller, message, .. } = item else { continue };
             let to = usize::from(controller.0);
             if let (Message::RoleReply(_), Some(reported)) = (&message, asks_mastery) {
-                // As the store counts, whatever the switch was told.
+                // As the store counts, whatever was announced to the switch.
                 let leads = self.nodes[at].member.as_ref().and_then(Member::own_generation);
                 let generation =
                     if self.generations.get(&reported).is_some_and(|of| of.0 == at) { Some(reported) } else { leads };
@@ -410,8 +410,8 @@ impl World {
             let arrival = &mut self.nodes[to].arrivals[switch][1];
             *arrival = (*arrival).max(self.now + delay);
             let (arrival, life) = (*arrival, self.nodes[to].life);
-            let what = Told::Heard { switch, epoch, message, answers_role: asks_role && to == at };
-            self.at(arrival, Coming::Told { node: to, life, what });
+            let what = Notice::Heard { switch, epoch, message, answers_role: asks_role && to == at };
+            self.at(arrival, Coming::Notice { node: to, life, what });
         }
     }
 }

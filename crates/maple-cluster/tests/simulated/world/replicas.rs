@@ -1,10 +1,10 @@
-//! The tracked state of members: what they commit, what they are told is written, and what they have.
+//! The tracked state of members: what they commit, what is confirmed to them, and what they have.
 
 use std::collections::BTreeMap;
 
 use maple_cluster::{CommitRows, Gate, Replica, ReplicaAction, ReplicaEvent, ReplicaOptions};
 
-use super::{Asker, Coming, MS, Told, World};
+use super::{Asker, Coming, MS, Notice, World};
 use crate::faults::Plant;
 use crate::store::{Answer, Ask, State, number};
 
@@ -129,7 +129,7 @@ impl World {
             ReplicaAction::Watch { from, .. } => {
                 owner.watch = (owner.watch.0 + 1, from);
                 let number = owner.watch.0;
-                self.after(MS, Coming::Told { node: at, life, what: Told::WatchState(number) });
+                self.after(MS, Coming::Notice { node: at, life, what: Notice::WatchState(number) });
             }
             ReplicaAction::Unwatch => owner.watch.0 += 1,
             ReplicaAction::Replace(rows) => {
@@ -185,7 +185,7 @@ impl World {
         let wakes = wakes.max(now + MS);
         if owner.wake.is_none_or(|wake| wakes < wake) {
             owner.wake = Some(wakes);
-            self.at(wakes, Coming::Told { node: at, life, what: Told::WakeReplica });
+            self.at(wakes, Coming::Notice { node: at, life, what: Notice::WakeReplica });
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! A standby connects to the master, at the address that the master's key in etcd has, and asks; the master answers
 //! when there is something new, or after a moment ([`serve::HEARTBEAT`]). One thread serves and follows; another one
-//! feeds the source. Neither is on the way of any packet, nor of what etcd is told.
+//! feeds the source. Neither is on the way of any packet, nor of what etcd receives.
 //!
 //! A connection that ends, at an address where nobody listens any more, says that the master is dead: then this member
 //! takes its place at once (`maple_cluster::Event::Suspected`). If the host says nothing, the end of the lease decides.
@@ -180,7 +180,7 @@ impl Peers {
         }
     }
 
-    /// Takes the member of the cluster, which is told when the master seems to be dead.
+    /// Takes the member of the cluster, which is notified when the master seems to be dead.
     pub fn set_member(&self, member: &MemberHandle) {
         self.member.get_or_init(|| member.clone());
     }
@@ -257,28 +257,28 @@ impl Peers {
         let leaves = copy.follower.whole().filter(|_| news == StreamNews::Whole).map(leaves);
         drop(copy);
         if let Some(leaves) = leaves {
-            self.tell(ClusterNews::HasCopy { of: master.to_owned(), leaves });
+            self.report(ClusterNews::HasCopy { of: master.to_owned(), leaves });
         }
         Ok(())
     }
 
     /// Tells the cluster that the master seems to be dead, so that this member takes its place at once.
     async fn suspect(&self, master: &str) {
-        self.tell(ClusterNews::Suspects(master.to_owned()));
+        self.report(ClusterNews::Suspects(master.to_owned()));
         if let Some(member) = self.member.get() {
             member.suspect(master).await;
         }
     }
 
-    /// Notes why nothing comes from the master. The first reason is told.
+    /// Notes why nothing comes from the master. The first reason is reported.
     fn on_trouble(&self, master: &str, why: String) {
         let is_known = self.copy().trouble.replace(why.clone()).is_some();
         if !is_known {
-            self.tell(ClusterNews::NoCopy { of: master.to_owned(), why });
+            self.report(ClusterNews::NoCopy { of: master.to_owned(), why });
         }
     }
 
-    fn tell(&self, news: ClusterNews) {
+    fn report(&self, news: ClusterNews) {
         self.notices.publish(Notice::Cluster(news));
     }
 }

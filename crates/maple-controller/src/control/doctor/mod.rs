@@ -25,7 +25,7 @@ use super::request::{Request, RequestError, Show};
 use crate::endpoint::Endpoint;
 
 /// The time after which no further switch is asked for its tables. Chosen: a person waits for the findings, and those
-/// of the other switches are worth telling.
+/// of the other switches are worth reporting.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// The share of a table's capacity, in percent, from which it is nearly full. Chosen: there is time to act before flows
 /// go through the controller, and ordinary growth raises no alarm.

@@ -1,11 +1,11 @@
 //! Events: lines of the log and commits of tracked state as they come, as server-sent events.
 //!
 //! One thread reads what Maple publishes already, and numbers it. The newest [`KEPT`] events stay. A reader has a place
-//! among them and nothing else, so a slow one costs no memory. When the events after its place are gone, it is told how
+//! among them and nothing else, so a slow one costs no memory. When the events after its place are gone, it hears how
 //! many it missed.
 //!
 //! An id is the number of the controller's run and that of the event in it. A client that comes back with the id of an
-//! earlier run is told that it missed something as well.
+//! earlier run hears that it missed something as well.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -83,12 +83,12 @@ struct Commits {
 
 impl Commits {
     /// Reports whether the newest commit becomes an event now. Then it counts as reported.
-    fn tell(&mut self, newest: u64, now: Instant) -> bool {
-        let is_told = newest != self.reported && now >= self.earliest;
-        if is_told {
+    fn announce(&mut self, newest: u64, now: Instant) -> bool {
+        let is_due = newest != self.reported && now >= self.earliest;
+        if is_due {
             (self.reported, self.earliest) = (newest, now + SPACING);
         }
-        is_told
+        is_due
     }
 }
 
@@ -126,7 +126,7 @@ impl EventStreams {
             }
             looked = Instant::now();
             let newest = handle.snapshot().version();
-            if commits.tell(newest, looked) {
+            if commits.announce(newest, looked) {
                 self.add("state", &json!({ "version": newest }));
             }
         }
@@ -381,14 +381,14 @@ mod tests {
                 (now, newest) = (now + Duration::from_millis(passed), newest + more);
                 let (latest, when) = reported.last().map_or((0, None), |(version, when)| (*version, Some(*when)));
                 let is_soon = when.is_some_and(|when| now - when < SPACING);
-                prop_assert_eq!(commits.tell(newest, now), newest != latest && !is_soon);
+                prop_assert_eq!(commits.announce(newest, now), newest != latest && !is_soon);
                 if newest != latest && !is_soon {
                     reported.push((newest, now));
                 }
             }
             now += SPACING;
             let is_waiting = reported.last().map_or(0, |(version, _)| *version) != newest;
-            prop_assert_eq!(commits.tell(newest, now), is_waiting, "the newest is told in the end");
+            prop_assert_eq!(commits.announce(newest, now), is_waiting, "the newest is told in the end");
         }
     }
 

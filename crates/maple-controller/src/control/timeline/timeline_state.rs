@@ -269,12 +269,12 @@ impl TimelineState {
             self.segments.begin(self.now, Begin { after, ahead, former, known, network: self.network.clone() });
             self.reported = known;
         } else if !changes.is_empty() || is_worse(&self.known, &self.reported) {
-            self.tell(changes);
+            self.announce(changes);
         }
         self.segments.extend(self.now);
     }
 
-    fn tell(&mut self, changes: Vec<NetworkChange>) {
+    fn announce(&mut self, changes: Vec<NetworkChange>) {
         self.reported = self.known;
         self.append(Entry::Look { known: self.known, changes });
     }
@@ -347,7 +347,7 @@ impl TimelineState {
         self.append(Entry::Rates(own));
         self.known.late = late;
         if (Known { version: 0, ..self.known }) != (Known { version: 0, ..self.reported }) {
-            self.tell(Vec::new());
+            self.announce(Vec::new());
         }
     }
 }

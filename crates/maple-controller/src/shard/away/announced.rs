@@ -28,7 +28,7 @@ pub(in crate::shard) struct AnnouncedSwitch {
     /// The switch's rules, until the engine restores it.
     rules: Option<Vec<ReportedRule>>,
     connection: Option<ConnectionId>,
-    /// Whether the engine has been told to restore the switch.
+    /// Whether the engine has been asked to restore the switch.
     pub is_restored: bool,
     /// The packets that the switch is to send when it is up.
     pub packets: Vec<(u32, Message)>,

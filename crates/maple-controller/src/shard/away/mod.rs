@@ -240,7 +240,7 @@ impl AwaySwitches {
         }
     }
 
-    /// Frees a datapath id for a new connection, and tells its claimants. If the engine keeps the switch, the switch
+    /// Frees a datapath id for a new connection, and notifies its claimants. If the engine keeps the switch, the switch
     /// stays at this shard.
     pub fn free(&mut self, departure: DepartedSwitch, engine: &Engine, links: &mut Links, ctx: &mut Context) {
         let DepartedSwitch { dpid, connection, info, claimants } = departure;

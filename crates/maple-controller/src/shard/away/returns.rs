@@ -2,7 +2,7 @@
 //! (`storage/known_switches.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
-//! engine has done so, the shard tells all shards, after the mail of that turn. Each shard asks its engine to restore
+//! engine has done so, the shard notifies all shards, after the mail of that turn. Each shard asks its engine to restore
 //! the switches that it *expects*, and its discovery takes for granted what the engine presumes. Rules that were read
 //! before are *held* here meanwhile.
 
@@ -30,7 +30,7 @@ pub(in crate::shard) struct ReturningSwitches {
     /// The switches whose surroundings the engine is to presume, and has not presumed yet.
     presumed: Vec<Arc<BTreeSet<Dpid>>>,
     /// The number of the journal's requests for all leaves, when they were last reported.
-    told_all: u64,
+    announced: u64,
 }
 
 /// A switch that waits for others, or until its surroundings are presumed.
@@ -149,9 +149,9 @@ impl ReturningSwitches {
     }
 
     /// Reports whether the journal has asked for all leaves since the last call.
-    pub fn is_to_tell_all(&mut self) -> bool {
+    pub fn is_to_announce_all(&mut self) -> bool {
         let wanted = self.known.as_ref().map_or(0, |known| known.journal.wanted());
-        std::mem::replace(&mut self.told_all, wanted) != wanted
+        std::mem::replace(&mut self.announced, wanted) != wanted
     }
 
     /// Records leaves for the next run.

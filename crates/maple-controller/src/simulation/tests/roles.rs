@@ -266,7 +266,7 @@ impl Cluster {
         adopted
     }
 
-    /// Returns what switches have been told of rules.
+    /// Returns the changes of rules that switches have received.
     fn flow_mods(&self) -> Vec<u64> {
         self.switches.iter().map(|switch| switch.counters().flow_mods).collect()
     }

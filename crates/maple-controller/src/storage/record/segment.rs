@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::RecordingError;
 
-/// The first bytes of a segment. They tell a recording from any other file.
+/// The first bytes of a segment. They distinguish a recording from any other file.
 const MAGIC: &[u8; 8] = b"MAPLEREC";
 /// The format of a recording's files. Another one is refused. It grows with each change of what a block holds
 /// (docs/compatibility.md).

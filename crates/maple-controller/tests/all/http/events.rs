@@ -83,7 +83,7 @@ fn state_events_come_only_for_changes_and_at_most_ten_times_a_second() {
     assert_eq!(events.next().kind, "begin");
     let begin = std::time::Instant::now();
     for number in 0..300 {
-        tell(&served, number);
+        announce(&served, number);
         change(&served, number as i64);
     }
     change(&served, -1);
@@ -103,7 +103,7 @@ fn change(served: &Served, number: i64) {
 }
 
 /// Makes a line of the log.
-fn tell(served: &Served, number: usize) {
+fn announce(served: &Served, number: usize) {
     served.maple.handle.operations().listener_failed(format!("error {number}").into());
 }
 
@@ -117,7 +117,7 @@ fn lines_of_the_log_and_changes_of_state_come_as_events() {
     let served = Served::new(TOKENS, |_| {});
     let mut events = Events::open(&served, None);
     assert_eq!(events.next().kind, "begin");
-    tell(&served, 1);
+    announce(&served, 1);
     let line = events.of("log");
     assert_eq!(line.data["text"], "a listener failed: error 1");
     change(&served, 1);
@@ -130,7 +130,7 @@ fn a_client_that_was_away_goes_on_where_it_was() {
     let served = Served::new(TOKENS, |_| {});
     let mut events = Events::open(&served, None);
     let begin = events.next();
-    (0..30).for_each(|number| tell(&served, number));
+    (0..30).for_each(|number| announce(&served, number));
     let all: Vec<Event> = (0..30).map(|_| events.of("log")).collect();
     for (from, first) in [(&begin.id, 0), (&all[9].id, 10), (&all[28].id, 29)] {
         let mut again = Events::open(&served, Some(from));
@@ -202,7 +202,7 @@ fn readers_are_bounded_and_slow_ones_keep_nobody_waiting() {
         assert_eq!(served.ask(&Ask::new("POST", "/v1/promote", ADMIN)).status, 409, "others are answered meanwhile");
         change(&served, number);
     }
-    tell(&served, 1);
+    announce(&served, 1);
     for reader in &mut slow {
         // Each gets the last line, and between the first and the last event all, or that some are gone.
         let mut last = number(&reader.next());

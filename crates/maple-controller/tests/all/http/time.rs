@@ -60,15 +60,15 @@ fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
     kept(&first, 3, 2);
     // A change is committed before the line about it is written.
     let has_line = |line: &Value| line["area"] == "topology" && line["text"].as_str().expect("text").contains("link");
-    let is_told = |from: u64| {
+    let is_shown = |from: u64| {
         let changes = first.read(&format!("/v1/time/changes?from={from}"));
         changes["lines"].as_array().expect("lines").iter().any(has_line)
     };
-    eventually("the end of the link is told", || is_told(well));
+    eventually("the end of the link is told", || is_shown(well));
     let down = kept(&first, 3, 2);
     emulation.link_up(Dpid(1), Dpid(2)).expect("there is such a link");
     kept(&first, 4, 2);
-    eventually("the return of the link is told", || is_told(down));
+    eventually("the return of the link is told", || is_shown(down));
     let up = kept(&first, 4, 2);
 
     let link = json!({ "from": { "switch": "0000000000000001", "port": 2 }, "to": { "switch": "0000000000000002", "port": 2 } });

@@ -69,8 +69,8 @@ pub(in crate::engine) struct Samples {
 struct PassProgress {
     began: Time,
     /// The time when the progress is reported next.
-    tell: Time,
-    is_told: bool,
+    next_report: Time,
+    is_reported: bool,
     /// The number of passes that are over.
     ended: usize,
 }
@@ -127,29 +127,29 @@ impl Samples {
                 }
             }
         }
-        self.tell_progress(fabric);
+        self.report_progress(fabric);
         if !self.turns.is_empty() {
             fabric.ctx.wake_at(fabric.ctx.now() + BATCH_INTERVAL, Timer::SampleTurn);
         }
     }
 
     /// Reports from time to time how far the passes are, and in the end how long they took.
-    fn tell_progress(&mut self, fabric: &mut Fabric) {
+    fn report_progress(&mut self, fabric: &mut Fabric) {
         let now = fabric.ctx.now();
         let Samples { packets, turns, progress, .. } = self;
         let next = |dpid: &Dpid| {
             fabric.switches.get(dpid).and_then(|switch| switch.ingress.sample_pass.next()).unwrap_or_default()
         };
         if turns.is_empty() {
-            let Some(PassProgress { began, is_told: true, ended, .. }) = progress.take() else { return };
+            let Some(PassProgress { began, is_reported: true, ended, .. }) = progress.take() else { return };
             let took = Duration::from_nanos(now.0.saturating_sub(began.0));
             let (entries, switches) = (ended * packets.len(), ended);
             return fabric.ctx.report(Report::ListsInstalled { entries, switches, took });
         }
-        let new = || PassProgress { began: now, tell: now + REPORT_INTERVAL, is_told: false, ended: 0 };
+        let new = || PassProgress { began: now, next_report: now + REPORT_INTERVAL, is_reported: false, ended: 0 };
         let progress = progress.get_or_insert_with(new);
-        if progress.tell <= now {
-            (progress.tell, progress.is_told) = (now + REPORT_INTERVAL, true);
+        if progress.next_report <= now {
+            (progress.next_report, progress.is_reported) = (now + REPORT_INTERVAL, true);
             let switches = progress.ended + turns.len();
             let entries = progress.ended * packets.len() + turns.iter().map(next).sum::<usize>();
             let of = switches * packets.len();

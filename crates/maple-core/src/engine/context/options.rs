@@ -11,7 +11,7 @@ use crate::labels::LabelRange;
 use crate::network::{Facts, Location};
 use crate::trace::Cond;
 
-/// The number of tables that controllers leave for look-ups unless they are told otherwise. Few policies have more:
+/// The number of tables that controllers leave for look-ups unless an option says otherwise. Few policies have more:
 /// three values take 48 of the 63 bits of the metadata that look-ups may have.
 pub const LOOK_UP_TABLES: u8 = 4;
 

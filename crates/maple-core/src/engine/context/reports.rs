@@ -241,9 +241,9 @@ mod tests {
         let mut flips = |port: u32, host: usize| {
             reports.note(ReportKind::HostFlips, ReportSubject::Port(at(port)), &format!("{port} {host}"))
         };
-        let told: Vec<Novelty> = (0..MAX_OF_SUBJECT + 3).map(|host| flips(1, host)).collect();
-        assert!(told[..MAX_OF_SUBJECT].iter().all(|one| *one == Novelty::New));
-        assert_eq!(told[MAX_OF_SUBJECT..], [true, false, false].map(|is_first| Novelty::TooMany { is_first }));
+        let novelties: Vec<Novelty> = (0..MAX_OF_SUBJECT + 3).map(|host| flips(1, host)).collect();
+        assert!(novelties[..MAX_OF_SUBJECT].iter().all(|one| *one == Novelty::New));
+        assert_eq!(novelties[MAX_OF_SUBJECT..], [true, false, false].map(|is_first| Novelty::TooMany { is_first }));
         assert_eq!([flips(2, 0), flips(1, 0)], [Novelty::New, Novelty::Known]);
         assert_eq!(reports.note(ReportKind::Refused, ReportSubject::Port(at(1)), "a"), Novelty::New, "another kind");
     }
@@ -251,11 +251,11 @@ mod tests {
     #[test]
     fn failures_beyond_the_bound_are_counted_together() {
         let mut reports = Reports::default();
-        let mut told = 0;
+        let mut novelties = 0;
         for number in 0..3 * MAX_OF_SUBJECT {
-            told += usize::from(reports.count_failure(&number.to_string(), at(1)).1 == Novelty::New);
+            novelties += usize::from(reports.count_failure(&number.to_string(), at(1)).1 == Novelty::New);
         }
-        assert_eq!(told, MAX_OF_SUBJECT);
+        assert_eq!(novelties, MAX_OF_SUBJECT);
         let others = reports.failures().find(|(text, _)| &***text == OTHER_FAILURES).map(|(_, count)| count);
         assert_eq!(others, Some(2 * MAX_OF_SUBJECT as u64));
         assert_eq!(reports.count_failure("another one", at(2)).1, Novelty::New);

@@ -120,7 +120,7 @@ stats! {
     spoofed_drops,
     /// Packets dropped because their port or switch has its maximum number of hosts.
     host_limit_drops,
-    /// Times that a switch was told to drop the packets of unknown hosts at a port.
+    /// Times that a switch was asked to drop the packets of unknown hosts at a port.
     port_guards,
     /// Hosts forgotten because they were silent or were evicted in favour of others.
     hosts_aged,

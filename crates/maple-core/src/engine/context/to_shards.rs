@@ -1,4 +1,4 @@
-//! What the engine tells shards, itself among them: messages, and the work that a commit causes.
+//! Output of the engine to shards, itself among them: messages, and the work that a commit causes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

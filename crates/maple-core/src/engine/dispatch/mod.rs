@@ -1,7 +1,7 @@
 //! The dispatcher of an engine: hands each event to the part that it concerns.
 //!
 //! This file is the only one with methods of [`Engine`]. From top to bottom it is the way of a packet: a batch
-//! ([`Engine::handle`]), its events, a packet-in, what shards tell each other, timers, and the update of the switches
+//! ([`Engine::handle`]), its events, a packet-in, messages between shards, timers, and the update of the switches
 //! at the end. What is asked of an engine without changing it is in `engine_view`.
 //!
 //! The parts stand in layers. What a part wants of a later one it returns, or leaves in the context: a message to this

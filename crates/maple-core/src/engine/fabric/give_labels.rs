@@ -23,7 +23,7 @@ impl Fabric {
             return self.early_requests.push(asked);
         }
         if let Some(why) = self.label_refusal(&asked) {
-            return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
+            return self.notify_holder(asked.at.switch, asked.holder, News::Refused(why));
         }
         let range = self.ctx.options.labels;
         let Location { switch, port } = asked.at;
@@ -145,14 +145,14 @@ impl Fabric {
                     Some(shard) => self.ctx.send_to_shard(shard, EngineMessage::Acquire(asked)),
                     None => {
                         let gone = asked.at.switch;
-                        self.tell_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
+                        self.notify_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
                     }
                 },
                 LabelEffect::Tell(holder, news) => {
                     // Only label tables send news to holders, and their timer names the switch.
                     let from = if let Timer::Labels(switch) = timer { Some(switch) } else { None };
                     let Some(from) = from.expected() else { continue };
-                    self.tell_holder(from, holder, news);
+                    self.notify_holder(from, holder, news);
                 }
                 LabelEffect::Release { at, holder, confirmed } => {
                     self.ctx.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
@@ -163,7 +163,7 @@ impl Fabric {
         self.sync_route_rules();
     }
 
-    fn tell_holder(&mut self, from: Dpid, holder: Holder, news: News) {
+    fn notify_holder(&mut self, from: Dpid, holder: Holder, news: News) {
         match holder {
             Holder::Route { shard, .. } => self.ctx.send_to_shard(shard, EngineMessage::LabelNews(from, holder, news)),
             Holder::Label { switch, .. } => {

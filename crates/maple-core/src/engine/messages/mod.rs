@@ -1,4 +1,4 @@
-//! What goes into an engine and comes out of it, and what its shards tell each other. Nothing here has a state.
+//! Input and output of an engine, and messages between its shards. Nothing here has a state.
 
 pub(super) mod cause;
 pub(super) mod event;

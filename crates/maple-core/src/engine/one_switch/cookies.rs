@@ -8,7 +8,7 @@ use crate::labels::LabelTable;
 /// The bits that the cookies of all of Maple's rules have in common: their value, and their mask.
 pub const OWN_COOKIES: (u64, u64) = (TAG << 56, 0xff << 56);
 
-/// The first byte of our cookies: the letter M of Maple. It tells our rules from those of other programs.
+/// The first byte of our cookies: the letter M of Maple. It distinguishes our rules from those of other programs.
 const TAG: u64 = 0x4d;
 
 /// The number that replaces the subject in cookies of the engine's own rules: all 40 bits are set.

@@ -16,7 +16,7 @@ use crate::rule::Rule;
 use crate::update::key_of;
 
 /// The maximum number of questions that are open at a switch. Chosen: people ask one at a time, and a program that asks
-/// more is told that the switch is busy.
+/// more gets the answer that the switch is busy.
 const MAX_OPEN: usize = 64;
 
 impl Switches {

@@ -376,10 +376,10 @@ impl FailedConjunctions {
 
     /// Adds a conjunction of several parts.
     fn learn(&mut self, cond: &Cond, item: usize) {
-        let telling = Hashes::from_parts(cond, false);
-        let bare = telling.len == 0;
+        let significant = Hashes::from_parts(cond, false);
+        let bare = significant.len == 0;
         self.any_bare |= bare;
-        self.insert(if bare { Hashes::from_parts(cond, true).sum() } else { telling.sum() }, item as u32);
+        self.insert(if bare { Hashes::from_parts(cond, true).sum() } else { significant.sum() }, item as u32);
     }
 
     /// Removes the last failure, if it belongs to this item.

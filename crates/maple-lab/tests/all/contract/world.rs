@@ -241,12 +241,12 @@ impl<'a> ContractRun<'a> {
             // Most is over then.
             Step::Rest => self.run_for(700 * MILLISECOND),
             Step::LoseRule(dpid, number) => self.lose(*dpid, *number),
-            Step::Write(change) => self.tell(change.event()),
+            Step::Write(change) => self.notify(change.event()),
             Step::WriteTogether(changes) => {
-                self.tell(engine::Event::Write(changes.iter().map(Change::write).collect()));
+                self.notify(engine::Event::Write(changes.iter().map(Change::write).collect()));
             }
             Step::Declare(facts) => self.control.declare(engine::Time(self.network.now()), facts),
-            Step::Invalidate(leaves) => self.tell(engine::Event::Invalidate(leaves.clone())),
+            Step::Invalidate(leaves) => self.notify(engine::Event::Invalidate(leaves.clone())),
             Step::RegainConnection { dpid, .. } => self.mend(*dpid),
             _ => self.disturb(step),
         }
@@ -286,8 +286,8 @@ impl<'a> ContractRun<'a> {
         self.network.mend_control(dpid).expect("the switch is in the network");
     }
 
-    fn tell(&mut self, event: engine::Event) {
-        self.control.tell(engine::Time(self.network.now()), event);
+    fn notify(&mut self, event: engine::Event) {
+        self.control.notify(engine::Time(self.network.now()), event);
     }
 
     fn out_of_control(&mut self, dpid: Dpid, now: Nanoseconds) {

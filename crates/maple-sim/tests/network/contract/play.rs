@@ -119,7 +119,7 @@ impl<'a> Play<'a> {
             Step::WriteTogether(changes) => self.write(Event::Write(changes.iter().map(Change::write).collect())),
             Step::Reload => self.reload(),
             Step::ReloadAsRehearsed => self.reload_as_rehearsed()?,
-            Step::Invalidate(leaves) => self.sim.tell(Event::Invalidate(leaves.clone())),
+            Step::Invalidate(leaves) => self.sim.report(Event::Invalidate(leaves.clone())),
             Step::Reconnect { .. }
             | Step::LoseConnection(_)
             | Step::RegainConnection { .. }
@@ -208,9 +208,9 @@ impl<'a> Play<'a> {
     /// Writes state, and with slices that of a slice too.
     fn write(&mut self, writes: Event) {
         if self.case.sliced {
-            self.sim.tell(in_red(writes.clone()));
+            self.sim.report(in_red(writes.clone()));
         }
-        self.sim.tell(writes);
+        self.sim.report(writes);
     }
 
     fn reload(&mut self) {

@@ -1,4 +1,4 @@
-//! Several controllers of one switch: who may change it, and who is told what.
+//! Several controllers of one switch: who may change it, and who is notified of what.
 
 use maple_wire::msg::{AsyncConfig, Experimenter, Hello, Role, SwitchConfig};
 

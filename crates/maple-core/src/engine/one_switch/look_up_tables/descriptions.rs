@@ -1,4 +1,4 @@
-//! What people are told of the look-ups of a switch.
+//! Descriptions for people of the look-ups of a switch.
 
 use maple_wire::{Constraint, Field, Instruction, Match};
 

@@ -38,7 +38,7 @@ struct Fixture {
     packets: BTreeMap<Mac, u64>,
     xid: u32,
     timers: BTreeSet<(Time, Timer)>,
-    tells: bool,
+    has_counters: bool,
 }
 
 impl Fixture {
@@ -54,7 +54,7 @@ impl Fixture {
             packets: BTreeMap::new(),
             xid: 0,
             timers: BTreeSet::new(),
-            tells: true,
+            has_counters: true,
         }
     }
 
@@ -119,7 +119,7 @@ impl Fixture {
         self.xid += 1;
         let xid = self.xid;
         self.hosts.on_counting(xid, at, mac);
-        if !self.tells {
+        if !self.has_counters {
             return self.ask(|hosts, now, _, out| hosts.on_stats_refused(now, Dpid(1), xid, out)).1;
         }
         let body = match mac {
@@ -293,13 +293,17 @@ fn a_host_that_does_not_answer_stays_while_rules_count_its_packets() {
 
 #[test]
 fn a_host_without_an_address_moves_after_a_long_silence() {
-    for tells in [true, false] {
+    for has_counters in [true, false] {
         let mut fixture = Fixture::new(&Options::default());
-        fixture.tells = tells;
+        fixture.has_counters = has_counters;
         fixture.packet(GATEWAY, 1, None);
         let claim = |fixture: &mut Fixture| drop(fixture.packet(GATEWAY, 2, None));
         assert_eq!(moved(&fixture.wait(9, claim)), None);
-        assert_eq!(moved(&fixture.wait(3, claim)), Some(MoveReason::Silent), "the switch tells its counters: {tells}");
+        assert_eq!(
+            moved(&fixture.wait(3, claim)),
+            Some(MoveReason::Silent),
+            "the switch reports its counters: {has_counters}"
+        );
     }
 }
 
@@ -379,14 +383,18 @@ fn ports_that_flood_share_the_capacity_and_others_get_theirs() {
 #[test]
 fn silent_hosts_are_forgotten_and_hosts_with_counted_packets_stay() {
     let options = Options { host_timeout: Duration::from_secs(60), ..Options::default() };
-    for tells in [true, false] {
+    for has_counters in [true, false] {
         let mut fixture = Fixture::new(&options);
-        fixture.tells = tells;
+        fixture.has_counters = has_counters;
         [GATEWAY, OTHER].into_iter().for_each(|mac| drop(fixture.packet(mac, 1, None)));
         let actions = fixture.wait(200, |fixture| *fixture.packets.entry(GATEWAY).or_default() += 1);
         assert!(actions.contains(&HostAction::Forget { mac: OTHER, at: at(1) }));
         let is_there = fixture.place(GATEWAY).is_some();
-        assert_eq!((is_there, fixture.place(OTHER)), (tells, None), "the switch tells its counters: {tells}");
+        assert_eq!(
+            (is_there, fixture.place(OTHER)),
+            (has_counters, None),
+            "the switch reports its counters: {has_counters}"
+        );
         fixture.wait(300, |_| ());
         assert_eq!(fixture.hosts.size(), 0, "{:?}", fixture.hosts);
     }

@@ -7,7 +7,7 @@ use maple_wire::{Constraint, Field, Match};
 use crate::trace;
 
 /// The fields that have a place of their own in the line, or that are shown with the sender of the packets.
-const TOLD: [Field; 9] = [
+const SHOWN: [Field; 9] = [
     Field::InPort,
     Field::EthSrc,
     Field::EthType,
@@ -35,8 +35,8 @@ pub fn class_of(matching: &Match) -> String {
             (side(&[Field::Ipv4Src, Field::Ipv6Src], &SOURCES), side(&[Field::Ipv4Dst, Field::Ipv6Dst], &DESTINATIONS));
         text += &format!(" {from} > {to}");
     }
-    let is_told = |field| TOLD.contains(&field) || SOURCES.contains(&field) || DESTINATIONS.contains(&field);
-    for one in matching.constraints().filter(|one| !is_told(one.field)) {
+    let is_shown = |field| SHOWN.contains(&field) || SOURCES.contains(&field) || DESTINATIONS.contains(&field);
+    for one in matching.constraints().filter(|one| !is_shown(one.field)) {
         text += &format!(", {}={}", one.field, value(one));
     }
     text

@@ -28,7 +28,7 @@ pub(super) use class::class_of;
 
 use crate::engine::messages::cause::{DropCause, Origin};
 
-/// The number of minutes that are kept. Chosen: somebody who is told that something does not work asks within a quarter
+/// The number of minutes that are kept. Chosen: somebody who hears that something does not work asks within a quarter
 /// of an hour, and memory is bounded by it.
 pub const KEPT_MINUTES: u64 = 15;
 /// The maximum number of kinds of drops that are kept for a port in a minute. Chosen: a host that is dropped for a few
