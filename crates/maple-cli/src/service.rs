@@ -10,7 +10,7 @@ use maple_controller::{HandedListener, Handle};
 use sd_notify::NotifyState;
 
 /// The time after which shards that did not answer in time are asked again. It must be a small part of the period of a
-/// service manager's watchdog.
+/// service manager's watchdog, which is 30 s in the unit that Maple has.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Notifies the service manager, if there is one: `READY=1`. A failed notification is ignored.

@@ -26,11 +26,13 @@ use crate::view::{Change, View};
 /// Maximum number of keys of a cluster: more than any has members.
 const MAX_KEYS: usize = 1_000;
 
-/// Maximum number of events that wait while the owner is busy. Then requests and the watch wait too.
+/// Maximum number of events that wait while the owner is busy. Then requests and the watch wait too. Chosen: changes of
+/// members are rare, so the owner is hardly ever that far behind.
 const MAIL: usize = 64;
-/// The time until a watch that broke off is begun again.
+/// The time until a watch that broke off is begun again. Chosen: a member soon sees again who is master, and an etcd
+/// that is away gets few attempts.
 const RETRY: Duration = Duration::from_millis(200);
-/// The time after which a member that waits for nothing is woken.
+/// The time after which a member that waits for nothing is woken. Any long time would do, because events wake it too.
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// A message from a member to its owner.

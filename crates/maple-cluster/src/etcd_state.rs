@@ -19,11 +19,12 @@ use crate::etcd::{Seen, follow};
 use crate::keys::Record;
 use crate::replica::{ChangedRows, CommitRows, Gate, Replica, ReplicaAction, ReplicaEvent, StateBatch};
 
-/// The maximum number of rows that are read.
+/// The maximum number of rows that are read. Chosen: a bound on memory; tables of policies have far fewer rows.
 const MAX_KEYS: usize = 1_000_000;
-/// The maximum number of events that wait while the owner is busy. Then requests and the watch wait too.
+/// The maximum number of events that wait while the owner is busy. Then requests and the watch wait too. Chosen: an
+/// event has the changes of a whole answer of the watch, so a few are much.
 const MAIL: usize = 64;
-/// The time after which a copy that waits for nothing is woken.
+/// The time after which a copy that waits for nothing is woken. Any long time would do, because events wake it too.
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Whoever has the tracked state.

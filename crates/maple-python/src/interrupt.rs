@@ -20,10 +20,12 @@ use pyo3::prelude::*;
 
 create_exception!(maple, PolicyTimeout, PyBaseException, "Raised in a policy whose run takes longer than it may.");
 
-/// The time after which a run that continues after the exception gets another one.
+/// The time after which a run that continues after the exception gets another one. Chosen: a handler or `finally` of f
+/// has time to clean up, and a run that swallows exceptions holds up its shard only a little longer.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// The time without a run after which the next run must wake the watchdog.
+/// The time without a run after which the next run must wake the watchdog. Chosen: under load no run has to wake it,
+/// and an idle process wakes up at most once more.
 const LINGER: Duration = Duration::from_millis(100);
 
 static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(Watchdog::start);

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use pyo3::prelude::*;
 
 /// The time after which a waiting thread warns: a policy that waits for its own thread while it is loaded never ends.
+/// Chosen: most policies are loaded in less time, and somebody at a terminal still waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A gate that holds back all threads but one.

@@ -23,7 +23,8 @@ create_exception!(
     "Raised by retry(): the transaction is to be run again when something that it read has changed."
 );
 
-/// The interval in which a waiting thread checks for signals.
+/// The interval in which a waiting thread checks for signals. Chosen: Ctrl-C seems to act at once, and ten checks a
+/// second cost next to nothing.
 const SLICE: Duration = Duration::from_millis(100);
 
 thread_local! {

@@ -42,7 +42,7 @@ const LEAVING: Duration = Duration::from_secs(2);
 /// attempts fit before the lease ends.
 const RETRY: Duration = Duration::from_millis(200);
 /// The time that a new master waits for the watch to report what it lacks of the tracked state, before it reads all of
-/// it.
+/// it. Chosen: a watch lags milliseconds behind, so only a broken one takes longer, and nobody leads meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The options of a controller that joins a cluster.

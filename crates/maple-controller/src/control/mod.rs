@@ -88,6 +88,8 @@ pub struct ShardDeadlines {
 
 impl Default for ShardDeadlines {
     fn default() -> ShardDeadlines {
+        // Chosen: five runs in Python that take as long as they may; and a trial of tens of thousands of leaves, which
+        // a slow policy needs.
         ShardDeadlines { query: Duration::from_secs(5), reload: Duration::from_secs(60) }
     }
 }

@@ -77,6 +77,9 @@ pub struct Timing {
 
 impl Default for Timing {
     fn default() -> Timing {
+        // Chosen: the kind of a port that comes up is known within half a second, and a switch of 48 ports sends ten
+        // probes a second afterwards. A link that carries probes in one direction only is found after 15 s. A probe
+        // takes milliseconds, and longer only through a controller or a switch that is busy.
         Timing {
             fast: Duration::from_millis(100),
             fast_probes: 3,

@@ -93,6 +93,9 @@ pub struct Deadlines {
 
 impl Default for Deadlines {
     fn default() -> Deadlines {
+        // Chosen: switches answer in milliseconds, and slow ones that are busy in a second or two. Only the answer to
+        // a request may have hundreds of thousands of rules, which take longer. A connection that is challenged has
+        // just been replaced in nearly all cases, and the new one waits for it.
         Deadlines {
             handshake: Duration::from_secs(5),
             request: Duration::from_secs(30),

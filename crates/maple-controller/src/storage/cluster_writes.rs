@@ -20,9 +20,11 @@ use super::format::{bytes, read};
 
 /// The reason why there are limits, for people.
 const LIMITS: &str = "in a cluster, since etcd takes 128 operations and 1.5 MiB in one";
-/// The maximum number of commits that wait for etcd, and of their bytes.
+/// The maximum number of commits that wait for etcd, and of their bytes. Chosen: a bound on memory, far above what
+/// waits while etcd answers.
 const MAX_WAITING: (usize, usize) = (20_000, 32 << 20);
-/// The maximum number of ranges of commits that were given up that are remembered.
+/// The maximum number of ranges of commits that were given up that are remembered. Chosen: commits that are given up
+/// at once make one range, and whoever still waits for a commit waits for one of the newest.
 const MAX_LOST: usize = 1_000;
 
 /// Commits on their way to etcd.

@@ -11,11 +11,11 @@ use super::chain_questions::ChainQuestions;
 use super::{Node, NodeId, Tree, TreeBranch};
 use crate::trace::{ChainPrefix, Cond, ConditionIndex, FailedChain, Fields, Item};
 
-/// The minimum number of tests of a chain that gets an index. Shorter ones are walked as fast.
+/// The minimum number of tests of a chain that gets an index. Chosen: shorter ones are walked as fast.
 const MIN_INDEXED_TESTS: usize = 8;
 
 /// The minimum number of tests of a chain that keeps its index. It must be less than [`MIN_INDEXED_TESTS`], or a chain
-/// that grows and shrinks by one test would get and lose its index each time.
+/// that grows and shrinks by one test would get and lose its index each time. Chosen: half of it.
 const MIN_KEPT_TESTS: usize = 4;
 
 /// The name of a chain within its tree while the chain exists.

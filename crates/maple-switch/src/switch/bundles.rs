@@ -8,9 +8,10 @@ use maple_wire::{Message, Version};
 use super::{ControllerId, Outgoing, Refusal, Switch};
 use crate::time::Nanoseconds;
 
-/// The maximum number of open bundles of a connection, which bounds memory. Controllers rarely need a second one.
+/// The maximum number of open bundles of a connection, which bounds memory. Chosen: controllers rarely need a second
+/// one.
 const MAX_BUNDLES: usize = 16;
-/// The maximum number of messages of a bundle, which bounds memory. A bundle may replace 100,000 rules.
+/// The maximum number of messages of a bundle, which bounds memory. Chosen: a bundle may replace 100,000 rules.
 const MAX_MESSAGES: usize = 1 << 17;
 
 /// An open bundle.

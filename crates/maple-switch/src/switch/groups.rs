@@ -12,6 +12,7 @@ use super::{Lost, Outgoing, Removal, Switch};
 use crate::time::Nanoseconds;
 
 /// The maximum depth of groups that watch each other: what watches itself, over others, ends here and is not live.
+/// Chosen: as deep as packets may be nested, and no controller builds deeper chains.
 const MAX_WATCHED: u8 = 8;
 
 /// The maximum number that a group may have (`OFPG_MAX`).

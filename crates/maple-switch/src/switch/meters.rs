@@ -23,7 +23,7 @@ const BURST: u16 = 1 << 2;
 /// The flag of a meter that collects statistics, `OFPMF_STATS`.
 const STATS: u16 = 1 << 3;
 
-/// The maximum number of meters, which bounds memory.
+/// The maximum number of meters, which bounds memory. Chosen: more than policies have limits.
 const MAX_METERS: usize = 65_536;
 /// The maximum number of bands of a meter: that of Open vSwitch in user space.
 const MAX_BANDS: usize = 8;

@@ -15,7 +15,8 @@ use tokio_rustls::TlsConnector;
 use super::frames::{Greeting, MAX_ANSWER, PeerAnswer, format, receive, send};
 use super::{MasterPlace, Peers};
 
-/// The time until a connection, with TLS, is there, and until a question is written.
+/// The time until a connection, with TLS, is there, and until a question is written. Chosen: members of a cluster are
+/// near each other, where this takes milliseconds, and a standby should soon report that its master is away.
 const CONNECT: Duration = Duration::from_secs(2);
 /// The time for which the master may say nothing. It must exceed its heartbeat several times.
 const SILENCE: Duration = Duration::from_secs(5);

@@ -14,18 +14,21 @@ use super::Peers;
 use super::frames::{Greeting, MAX_GREETING, MAX_QUESTION, PeerAnswer, Question, format, receive, send};
 use crate::tls::Tls;
 
-/// The time after which a question is answered though there is nothing new. Standbys know by that who is there.
+/// The time after which a question is answered though there is nothing new. Standbys know by that who is there. It must
+/// be a small part of the time for which a standby waits for an answer (5 s).
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 /// The time that a standby may take for TLS and its greeting, and to read an answer. Chosen: a network takes much less.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time for which a standby may ask nothing. It asks as soon as it has an answer.
+/// The time for which a standby may ask nothing. It asks as soon as it has an answer. Chosen: a standby that is busy
+/// with a large answer keeps its connection, and one that is gone has it only for a while.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The maximum number of connections. Chosen: more than a cluster has members, so that those that have ended and are
 /// not noticed yet keep nobody out.
 const MAX_CONNECTIONS: usize = 64;
 /// The maximum number of connections that wait to be accepted.
 pub(super) const BACKLOG: i32 = 64;
-/// The time for which accepting pauses after an error, for example when the system is out of descriptors.
+/// The time for which accepting pauses after an error, for example when the system is out of descriptors. Chosen: an
+/// error that lasts costs no processor time and few lines of the log, and a standby waits hardly longer.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections for ever.

@@ -133,20 +133,33 @@ impl Default for Options {
             stopwatch: None,
             remember: false,
             first_xid: 0x8000_0000,
+            // Chosen: a host sends some dozen packets before the first answer, and a burst does not fill the memory.
             held_packets: 64,
+            // Chosen: some megabytes of frames at most, and more runs than a policy lets wait.
             parked_packets: 1024,
+            // Chosen: 64 packets of 1,500 bytes fit twice, and jumbo frames do not multiply the bound.
             held_bytes: 256 * 1024,
+            // Chosen: switches confirm labels in milliseconds, so that only a failed one takes longer.
             reroute_timeout: Duration::from_secs(2),
+            // Chosen: rules are confirmed in a few milliseconds, and a host hardly notices the wait.
             hold: Duration::from_millis(100),
+            // Chosen: discovery needs three probes, at 100 ms each, and some time for their way.
             new_port_hold: Duration::from_secs(1),
+            // Chosen: packets cross a network in a few milliseconds, and ids are soon free again.
             quarantine: Duration::from_millis(100),
+            // Chosen: a switch that lost its connection has carried out by then what it had received.
             lost_quarantine: Duration::from_secs(10),
             facts: Arc::default(),
             middleboxes: BTreeSet::new(),
+            // Chosen: hosts answer in milliseconds, unless they sleep, and a host that moved waits for two rounds.
             probe_timeout: Duration::from_millis(500),
+            // Chosen: hosts that are in use send something in this time, and a cable is moved in less than a minute.
             silence: Duration::from_secs(10),
+            // Chosen: few networks behind one port have more hosts, and a flood of forged addresses stays small.
             max_hosts_per_port: 1024,
+            // Chosen: 16 full ports; a host has a few rules at its switch.
             max_hosts: 16_384,
+            // Chosen: bridges remember addresses as long by default (IEEE 802.1D).
             host_timeout: Duration::from_secs(300),
             max_rules: None,
             look_up_tables: 0,
@@ -154,12 +167,16 @@ impl Default for Options {
             max_classes: u16::MAX,
             explored_leaves: 0,
             max_traces: None,
+            // Chosen: a switch whose tables are full is not kept busy with its counters.
             eviction_period: Duration::from_secs(1),
+            // Chosen: rates follow within seconds, and counters cost a switch little.
             poll: Duration::from_secs(10),
             audit: Duration::ZERO,
             flow_mod_rate: None,
+            // Chosen: the state rarely changes under a run twice in a row, and 16 runs hold up a shard only shortly.
             max_reruns: 16,
             listener_filters: [].into(),
+            // Chosen: f runs that often in some milliseconds, in which the shard handles nothing else.
             max_reconsidered: 1024,
             check_rate: 0,
         }

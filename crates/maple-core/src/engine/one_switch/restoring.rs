@@ -17,9 +17,9 @@ use crate::memory::Witness;
 /// The number of batches in which the leaves of a switch are decided. With the pauses between them they take about a
 /// second. Chosen: packets that come meanwhile wait for one batch at most.
 const BATCHES: usize = 128;
-/// The minimum number of leaves in a batch: fewer cost more in pauses than in runs.
+/// The minimum number of leaves in a batch. Chosen: fewer cost more in pauses than in runs.
 const MIN_BATCH: usize = 16;
-/// The maximum number of leaves in a batch: f takes some microseconds for each, and packets wait meanwhile.
+/// The maximum number of leaves in a batch. Chosen: f takes some microseconds for each, and packets wait meanwhile.
 const MAX_BATCH: usize = 128;
 
 /// The time for which a switch waits for the labels of its routes after the leaves of all switches are decided. Chosen:

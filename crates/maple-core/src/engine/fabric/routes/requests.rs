@@ -15,7 +15,8 @@ use crate::labels::{Holder, LabelEffect, News};
 /// The time for which a route waits before it asks again for labels that were refused once. Chosen: a switch that was
 /// about to change its labels has done so, and a route that waits is hardly held up.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
-/// The maximum time that a route waits before it asks again: each refusal doubles the time.
+/// The maximum time that a route waits before it asks again: each refusal doubles the time. Chosen: six doublings of
+/// [`FIRST_RETRY`], at which many routes that wait for a full switch cost little.
 pub(super) const MAX_RETRY: Duration = Duration::from_secs(16);
 
 impl Routes {
