@@ -109,8 +109,8 @@ pub fn saves(before: usize, after: usize, min_saved: isize) -> bool {
 pub fn save_enough(entries: &[Entry], min_saved: isize) -> bool {
     let classes = AddressClasses::of_entries(entries);
     let combinations = |fields: [Field; 2]| {
-        let of = classes.iter().filter(|of| fields.contains(&of.field));
-        of.map(|of| of.classes.len() + 1).fold(1, usize::saturating_mul)
+        let asked = classes.iter().filter(|asked| fields.contains(&asked.field));
+        asked.map(|asked| asked.classes.len() + 1).fold(1, usize::saturating_mul)
     };
     let [v4, v6, mac] =
         [[Field::Ipv4Src, Field::Ipv4Dst], [Field::Ipv6Src, Field::Ipv6Dst], [Field::EthSrc, Field::EthDst]]

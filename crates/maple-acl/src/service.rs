@@ -113,8 +113,8 @@ impl<'a> Services<'a> {
             if parse(&key.name).is_some() {
                 return Err(Fault::new(key.place, format!("a service can't be called `{}`", key.name)));
             }
-            let of = services.resolve(node)?;
-            services.known.insert(&key.name, of);
+            let resolved = services.resolve(node)?;
+            services.known.insert(&key.name, resolved);
         }
         Ok(services)
     }
@@ -134,8 +134,8 @@ impl<'a> Services<'a> {
             let YamlValue::Scalar(text) = &member.value else {
                 return Err(Fault::new(member.place, "a service is plain text, such as `tcp/22`"));
             };
-            let of = self.word(text).map_err(|what| Fault::new(member.place, what))?;
-            of.into_iter().for_each(|service| {
+            let services = self.word(text).map_err(|what| Fault::new(member.place, what))?;
+            services.into_iter().for_each(|service| {
                 if !all.contains(&service) {
                     all.push(service)
                 }

@@ -164,8 +164,8 @@ fn explain(file: &Path, question: &str, json: bool) -> anyhow::Result<u8> {
         }
         let more = if *parts > 1 { format!(" (and {} more like it)", parts - 1) } else { String::new() };
         // A single rule decides about all of them.
-        let of = if all.len() > 1 { format!(": {part}{more}") } else { String::new() };
-        print_line(format_args!("{action} by {by}{of}"));
+        let part = if all.len() > 1 { format!(": {part}{more}") } else { String::new() };
+        print_line(format_args!("{action} by {by}{part}"));
     }
     Ok(0)
 }

@@ -281,11 +281,11 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_source_and_an_address_of_ipv4_is_one_however_it_is_written() {
-        let of = |text: &str| Source::address(text.parse().expect("an address"));
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("::ffff:192.0.2.1"), of("::ffff:192.0.2.2"));
+        let source = |text: &str| Source::address(text.parse().expect("an address"));
+        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:1"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_eq!(source("::ffff:192.0.2.1"), source("192.0.2.1"));
+        assert_ne!(source("::ffff:192.0.2.1"), source("::ffff:192.0.2.2"));
     }
 
     #[test]

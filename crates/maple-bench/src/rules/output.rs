@@ -70,8 +70,8 @@ fn compared(findings: &[Finding], title: &str, unit: &str, log_y: bool, value: V
     labels.dedup();
     let place = |set: &str| labels.iter().position(|label| label == set).unwrap_or(0) as f64;
     let series = [Compiler::Maple, Compiler::Paper].into_iter().map(|compiler| {
-        let of = findings.iter().filter(|finding| finding.compiler == compiler);
-        let points = of.map(|finding| (place(&finding.set), value(&finding.measured))).collect();
+        let own = findings.iter().filter(|finding| finding.compiler == compiler);
+        let points = own.map(|finding| (place(&finding.set), value(&finding.measured))).collect();
         Series { name: format!("--compiler {}", compiler.name()), points }
     });
     let series = series.filter(|series: &Series| !series.points.is_empty()).collect();

@@ -141,11 +141,11 @@ fn on_sets_with_wide_filters_and_ranges_there_are_fewer_rules_and_no_more_levels
             missing(&filters);
             return;
         }
-        let of = |compiler: &str| {
+        let measured_by = |compiler: &str| {
             let found = measure(&["--filters", &filters, "--trace", &headers, "--then", &long, "--compiler", compiler]);
             found.into_iter().next().expect("one set by one compiler").measured
         };
-        let (maple, paper) = (of("maple"), of("paper"));
+        let (maple, paper) = (measured_by("maple"), measured_by("paper"));
         assert_eq!((maple.wrong, paper.wrong), (0, 0));
         assert!(maple.rules * 100 <= paper.rules * share, "{set}: {} rules, {}", maple.rules, paper.rules);
         assert!(maple.levels <= paper.levels, "{set}: {} levels, {}", maple.levels, paper.levels);

@@ -179,8 +179,8 @@ fn switch(facts: &Facts, dpid: Dpid) -> String {
         let _ = write!(text, ", {name} {}", ranges(set));
     }
     for (set, most) in &facts.max_hosts {
-        let of = if set.0 == [0..=u32::MAX] { String::new() } else { format!(" at {}", ranges(set)) };
-        let _ = write!(text, ", at most {most} hosts{of}");
+        let place = if set.0 == [0..=u32::MAX] { String::new() } else { format!(" at {}", ranges(set)) };
+        let _ = write!(text, ", at most {most} hosts{place}");
     }
     text
 }

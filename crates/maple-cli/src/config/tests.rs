@@ -74,10 +74,10 @@ fn a_cluster_is_a_table() {
     let file = "policy = \"builtin:flood\"\n[cluster]\naddress = \"etcd://a,b,c/campus\"\nname = \"n1\"\nca = \"ca.pem\"\nuser = \"u\"\n\
                 password-file = \"password\"\n";
     let all = matches(file, &[]);
-    let of = |id| strings(&all, id);
-    assert_eq!((of("cluster"), of("name")), (vec!["etcd://a,b,c/campus".to_owned()], vec!["n1".to_owned()]));
-    assert_eq!((of("cluster_ca"), of("cluster_user")), (vec!["/etc/ca.pem".to_owned()], vec!["u".to_owned()]));
-    assert_eq!(of("cluster_password_file"), ["/etc/password"]);
+    let values = |id| strings(&all, id);
+    assert_eq!((values("cluster"), values("name")), (vec!["etcd://a,b,c/campus".to_owned()], vec!["n1".to_owned()]));
+    assert_eq!((values("cluster_ca"), values("cluster_user")), (vec!["/etc/ca.pem".to_owned()], vec!["u".to_owned()]));
+    assert_eq!(values("cluster_password_file"), ["/etc/password"]);
     assert_eq!(strings(&matches(file, &["--name", "n2"]), "name"), ["n2"]);
     let problems = wrong("name = \"a\"\n[cluster]\nname = \"b\"\naddress = \"etcd://u@a/x\"\nwho = 1\n");
     assert_eq!(

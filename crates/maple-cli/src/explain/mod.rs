@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn fields_have_names_and_values_once() {
-        let of = |given: &[&str]| fields(&given.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(of(&["tcp_dst=80", "vlan_vid = 5"]).expect("two fields")["vlan_vid"], "5");
-        assert!(of(&["tcp_dst"]).is_err_and(|error| error.to_string().contains("such as tcp_dst=80")));
-        assert!(of(&["tcp_dst=1", "tcp_dst=2"]).is_err_and(|error| error.to_string().contains("twice")));
+        let read = |given: &[&str]| fields(&given.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(read(&["tcp_dst=80", "vlan_vid = 5"]).expect("two fields")["vlan_vid"], "5");
+        assert!(read(&["tcp_dst"]).is_err_and(|error| error.to_string().contains("such as tcp_dst=80")));
+        assert!(read(&["tcp_dst=1", "tcp_dst=2"]).is_err_and(|error| error.to_string().contains("twice")));
     }
 }

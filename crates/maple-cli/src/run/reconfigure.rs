@@ -155,8 +155,8 @@ impl Reconfiguring {
         let costs = Costs::from_options(options)
             .map_err(|error| anyhow!("{}: costs: {error:#}", configured.place_of("costs")))?;
         let places = Places::from_options(options).map_err(|error| {
-            let of = if options.middleboxes().is_err() { "middlebox" } else { "dhcp_server" };
-            anyhow!("{}: {}: {error}", configured.place_of(of), of.replace('_', "-"))
+            let option = if options.middleboxes().is_err() { "middlebox" } else { "dhcp_server" };
+            anyhow!("{}: {}: {error}", configured.place_of(option), option.replace('_', "-"))
         })?;
         let mut changed = again.changed.clone();
         changed.retain(|id, _| !FOLLOWED.contains(&id.as_str()));

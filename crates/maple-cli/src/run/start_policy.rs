@@ -190,18 +190,18 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("it can be written");
         write("old.yaml", "old");
         write("new.yaml", "new");
-        let of = |name: &str| identity(&path(name)).expect("it is there");
-        let applied = PolicyRecord::new(of("new.yaml"), BroughtBy::Apply, of("old.yaml"));
-        assert_eq!(refusal(&applied, &of("old.yaml")), None);
+        let identity_of = |name: &str| identity(&path(name)).expect("it is there");
+        let applied = PolicyRecord::new(identity_of("new.yaml"), BroughtBy::Apply, identity_of("old.yaml"));
+        assert_eq!(refusal(&applied, &identity_of("old.yaml")), None);
         write("other.yaml", "a list beside them is not part of them");
-        assert_eq!(refusal(&applied, &of("old.yaml")), None);
+        assert_eq!(refusal(&applied, &identity_of("old.yaml")), None);
         let doubted = PolicyRecord { is_on_trial: true, ..applied.clone() };
-        assert!(refusal(&doubted, &of("old.yaml")).is_some_and(|why| why.contains("within a minute")));
+        assert!(refusal(&doubted, &identity_of("old.yaml")).is_some_and(|why| why.contains("within a minute")));
         write("new.yaml", "newer");
-        assert_eq!(refusal(&applied, &of("old.yaml")), Some("its files have changed since"));
+        assert_eq!(refusal(&applied, &identity_of("old.yaml")), Some("its files have changed since"));
         write("new.yaml", "new");
         write("old.yaml", "edited");
-        assert!(refusal(&applied, &of("old.yaml")).is_some_and(|why| why.contains("has changed since")));
+        assert!(refusal(&applied, &identity_of("old.yaml")).is_some_and(|why| why.contains("has changed since")));
         std::fs::remove_file(path("old.yaml")).expect("it was there");
         assert_eq!(identity_or_none(&path("old.yaml")).hash, Fingerprint::from_parts::<&str>([]), "it is gone");
     }

@@ -114,7 +114,7 @@ fn a_section_is_replaced_by_its_difference() {
 fn a_part_that_contradicts_itself_or_the_copy_is_refused() {
     let mut source = StreamSource::new(1, LIMITS);
     (0..6u8).for_each(|key| _ = source.put(&[key], Some(b"some value")));
-    let refused = |change: fn(&mut StreamedPart)| {
+    let outcome_of = |change: fn(&mut StreamedPart)| {
         let mut follower = StreamFollower::new(LIMITS);
         let mut part = source.answer(&follower.ask(), 5);
         change(&mut part);
@@ -122,16 +122,16 @@ fn a_part_that_contradicts_itself_or_the_copy_is_refused() {
         assert_eq!(follow(&source, &mut follower, 5), 6, "it goes on");
         outcome
     };
-    assert_eq!(refused(|part| part.from = 1), Err(StreamError::Gap));
-    assert_eq!(refused(|part| (part.from, part.to) = (7, 7)), Err(StreamError::Order));
-    assert_eq!(refused(|part| part.to = 100), Err(StreamError::Order));
-    assert_eq!(refused(|part| part.to = 0), Err(StreamError::Order), "it would never end");
+    assert_eq!(outcome_of(|part| part.from = 1), Err(StreamError::Gap));
+    assert_eq!(outcome_of(|part| (part.from, part.to) = (7, 7)), Err(StreamError::Order));
+    assert_eq!(outcome_of(|part| part.to = 100), Err(StreamError::Order));
+    assert_eq!(outcome_of(|part| part.to = 0), Err(StreamError::Order), "it would never end");
     assert_eq!(
-        refused(|part| part.rows = (0..17).map(|key| (vec![key], Some(Vec::new()))).collect()),
+        outcome_of(|part| part.rows = (0..17).map(|key| (vec![key], Some(Vec::new()))).collect()),
         Err(StreamError::TooMuch)
     );
-    assert_eq!(refused(|part| part.rows = vec![(vec![0; 300], Some(Vec::new()))]), Err(StreamError::TooMuch));
-    assert_eq!(refused(|part| part.number = 0), Ok(StreamNews::Ignored));
+    assert_eq!(outcome_of(|part| part.rows = vec![(vec![0; 300], Some(Vec::new()))]), Err(StreamError::TooMuch));
+    assert_eq!(outcome_of(|part| part.number = 0), Ok(StreamNews::Ignored));
 }
 
 /// A fault on the way from a source to a follower, so that the test has something to find.

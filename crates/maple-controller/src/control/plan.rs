@@ -62,11 +62,11 @@ impl Digits {
         let (from, to) = (exits(before), exits(after));
         // Where the ports are equal, the path or the treatment differs; an error has no ports at all.
         let is_in_route = from == to || *kind == DifferenceKind::Fails;
-        let how = if is_in_route { after.route.as_str() } else { "" };
-        let error = if *kind == DifferenceKind::Fails { how } else { "" };
+        let reason = if is_in_route { after.route.as_str() } else { "" };
+        let error = if *kind == DifferenceKind::Fails { reason } else { "" };
         Digits {
             packet: digits_of(&one.packet),
-            outcome: digits([kind.name(), &from, &to, how]),
+            outcome: digits([kind.name(), &from, &to, reason]),
             lines: digits([kind.name(), &before.lines, &after.lines, error]),
         }
     }

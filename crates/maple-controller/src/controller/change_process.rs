@@ -300,9 +300,9 @@ fn change(store: &Store, state: Vec<Write>) -> Vec<Commit> {
     }
     // One of the writes is invalid, so each is tried alone.
     let one = |write: Write| {
-        let of = place(&write);
+        let written_place = place(&write);
         let done = store.change_as(vec![write], written.clone());
-        done.map_err(|error| tracing::warn!(?of, "not taken over: {error}")).ok()
+        done.map_err(|error| tracing::warn!(of = ?written_place, "not taken over: {error}")).ok()
     };
     state.into_iter().filter_map(one).collect()
 }

@@ -351,9 +351,9 @@ mod tests {
         written(&mut leases);
         get(&mut leases, 2, other, 4, ip(2), 60).unwrap();
         let writes = written(&mut leases);
-        let of = |name: &str| writes.iter().find(|(_, key, _)| key == name).unwrap().2;
-        assert_eq!(of(&ip(2).to_string()).map(|lease| lease.mac), Some(other));
-        assert_eq!(of(&HOST.to_string()).map(|lease| lease.ip), Some(ip(1)), "what is left to it");
+        let lease = |name: &str| writes.iter().find(|(_, key, _)| key == name).unwrap().2;
+        assert_eq!(lease(&ip(2).to_string()).map(|lease| lease.mac), Some(other));
+        assert_eq!(lease(&HOST.to_string()).map(|lease| lease.ip), Some(ip(1)), "what is left to it");
     }
 
     #[test]

@@ -400,10 +400,10 @@ impl ChangeHistory {
     pub(super) fn unwritten(&self, after: u64) -> Unwritten {
         let (last, old, new) = {
             let rings = self.lock();
-            let of = |kind: RingKind| &rings.rings[kind as usize];
-            let old = RingKind::ALL.map(|kind| kind.bits()..kind.bits() | of(kind).first());
+            let ring = |kind: RingKind| &rings.rings[kind as usize];
+            let old = RingKind::ALL.map(|kind| kind.bits()..kind.bits() | ring(kind).first());
             let new = RingKind::ALL.map(|kind| {
-                let new = of(kind).changes.iter().filter(|change| change.number > after);
+                let new = ring(kind).changes.iter().filter(|change| change.number > after);
                 new.map(|change| (change.number | kind.bits(), Arc::clone(change))).collect::<Vec<_>>()
             });
             (rings.last, old, new)

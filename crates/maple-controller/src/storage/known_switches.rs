@@ -358,12 +358,12 @@ mod tests {
         assert_eq!(restart.arrive(Dpid(2)), RestoreWay::Complete([Dpid(2)].into()), "it waits for no other");
         restart.take(Dpid(2));
         let others = restart.learn([(7, witness()), (8, second)], both);
-        let of = |switch: &Departed| (switch.rows.clone(), switch.surroundings.clone());
+        let contents = |switch: &Departed| (switch.rows.clone(), switch.surroundings.clone());
         assert_eq!(
-            others.iter().map(|(dpid, switch)| (dpid.0, of(switch))).collect::<Vec<_>>(),
+            others.iter().map(|(dpid, switch)| (dpid.0, contents(switch))).collect::<Vec<_>>(),
             [(2, (vec![8], around(2)))]
         );
-        assert_eq!(of(&restart.take(Dpid(1)).expect("it is known")), (vec![7], around(1)));
+        assert_eq!(contents(&restart.take(Dpid(1)).expect("it is known")), (vec![7], around(1)));
         assert!(restart.has_restored([Dpid(1), Dpid(2)].iter()));
     }
 

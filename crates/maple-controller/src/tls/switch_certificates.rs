@@ -214,19 +214,19 @@ fn parse(line: &str) -> Result<BindingLine, String> {
 
 /// Parses the requirement on a certificate: `sha256:…`, `subject:…` or `name:…`.
 fn certificate(owner: &str) -> Result<CertificateOwner, String> {
-    let (kind, of) = owner.split_once(':').unwrap_or((owner, ""));
-    let of = of.trim();
+    let (kind, value) = owner.split_once(':').unwrap_or((owner, ""));
+    let value = value.trim();
     Ok(match kind {
-        _ if of.is_empty() => return Err(format!("{owner:?} is not a certificate: sha256:…, subject:… or name:…")),
+        _ if value.is_empty() => return Err(format!("{owner:?} is not a certificate: sha256:…, subject:… or name:…")),
         "sha256" => {
-            let hex: String = of.chars().filter(|c| *c != ':').collect::<String>().to_ascii_lowercase();
+            let hex: String = value.chars().filter(|c| *c != ':').collect::<String>().to_ascii_lowercase();
             if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                return Err(format!("a SHA-256 has 64 hex digits, and {of:?} has not"));
+                return Err(format!("a SHA-256 has 64 hex digits, and {value:?} has not"));
             }
             CertificateOwner::Fingerprint(hex)
         }
-        "subject" => CertificateOwner::Subject(attributes(of)),
-        "name" => CertificateOwner::Name(of.to_owned()),
+        "subject" => CertificateOwner::Subject(attributes(value)),
+        "name" => CertificateOwner::Name(value.to_owned()),
         other => return Err(format!("{other:?} is none of sha256, subject and name")),
     })
 }

@@ -400,10 +400,10 @@ fn what_is_acknowledged_at_the_master_is_at_every_member_and_outlives_the_master
     let sum = Request::State(StateRequest::Get(StatePlace::Var("sum".into())));
     let answers: Vec<_> = all.iter().map(|(maple, _)| answered(maple, &sum)).collect();
     assert!(answers[0].is_ok() && answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
-    let refused = |all: &[(Maple, ClusterMember)], at: usize, writes: &[Write], why: &str| {
+    let assert_refused = |all: &[(Maple, ClusterMember)], at: usize, writes: &[Write], why: &str| {
         in_time(why, || all[at].0.handle.change(writes.to_vec()).is_err_and(|error| error.to_string().contains(why)));
     };
-    refused(
+    assert_refused(
         &all,
         standby(&all),
         &mode("noon"),
@@ -411,9 +411,14 @@ fn what_is_acknowledged_at_the_master_is_at_every_member_and_outlives_the_master
     );
     // More than etcd takes at once is refused before it takes effect.
     let rows: Vec<Write> = (0..128).map(|key| row(key, Some(7))).collect();
-    refused(&all, elected(&all), &rows, "one transaction writes at most 127 rows (in a cluster, since etcd takes 128");
+    assert_refused(
+        &all,
+        elected(&all),
+        &rows,
+        "one transaction writes at most 127 rows (in a cluster, since etcd takes 128",
+    );
     let large = [Write::Var { name: "mode".into(), value: Some("x".repeat(1 << 20).as_str().into()) }];
-    refused(&all, elected(&all), &large, "one transaction writes at most 1048576 bytes");
+    assert_refused(&all, elected(&all), &large, "one transaction writes at most 1048576 bytes");
     write(&all, &rows[..127]);
     let written = sorted(&all[elected(&all)].0);
 
@@ -436,18 +441,18 @@ fn what_is_acknowledged_at_the_master_is_at_every_member_and_outlives_the_master
     // etcd is away: nothing is written, and what was, is undone or there when etcd is back.
     let last = elected(&all);
     etcd.servers.iter_mut().for_each(server::Server::kill);
-    let mut refused = None;
+    let mut assert_refused = None;
     in_time("writes are refused", || match all[last].0.handle.change(mode("evening")) {
         Err(ChangeError::NotShared) => false,
         Err(error) => {
-            refused = Some(error.to_string());
+            assert_refused = Some(error.to_string());
             true
         }
         Ok(()) => panic!("nobody has it"),
     });
-    let refused = refused.expect("it was refused");
+    let assert_refused = assert_refused.expect("it was refused");
     assert_eq!(
-        refused,
+        assert_refused,
         "the variable mode can't be written: etcd takes no writes now, so no other controller would know of it"
     );
     assert!(all[last].1.status().role.own_generation.is_some(), "it goes on as master");

@@ -56,8 +56,8 @@ fn all_have_a_copy(master: &Maple, name: &str, standbys: &[&Maple]) {
             |of: &Value| ["leaves", "hosts", "rows", "generation"].iter().all(|what| of[what] == of_master[what]);
         is_new
             && standbys.iter().all(|standby| {
-                let of = copy(standby);
-                of["of"] == name && of["behind"] == 0 && is_same(&of)
+                let copied = copy(standby);
+                copied["of"] == name && copied["behind"] == 0 && is_same(&copied)
             })
     });
 }

@@ -80,24 +80,24 @@ fn those_who_may_not_are_refused_with_a_reason() {
     };
     let own = authority.sign("own", 2);
     let client = |own| authority.client(own, &versions());
-    let refused = |stream: &dyn Fn(&Maple) -> TcpStream| {
+    let refusal_of = |stream: &dyn Fn(&Maple) -> TcpStream| {
         let (maple, _) = start(files());
         let stream = stream(&maple);
         refusal(&maple, stream)
     };
     let says = |notice: String, what: &str| assert!(notice.contains(what), "{notice}");
-    says(refused(&|maple| connect(maple.address, &client(None))), "TLS: the switch showed no certificate");
+    says(refusal_of(&|maple| connect(maple.address, &client(None))), "TLS: the switch showed no certificate");
     let alien = other.sign("alien", 2);
-    says(refused(&|maple| connect(maple.address, &client(Some(&alien)))), "TLS: no known authority has signed");
+    says(refusal_of(&|maple| connect(maple.address, &client(Some(&alien)))), "TLS: no known authority has signed");
     let old = authority.sign_until("old", 3, 2020);
-    says(refused(&|maple| connect(maple.address, &client(Some(&old)))), "TLS: its certificate has expired");
-    says(refused(&|maple| connect(maple.address, &client(Some(&revoked)))), "TLS: its certificate was revoked");
+    says(refusal_of(&|maple| connect(maple.address, &client(Some(&old)))), "TLS: its certificate has expired");
+    says(refusal_of(&|maple| connect(maple.address, &client(Some(&revoked)))), "TLS: its certificate was revoked");
     // This switch knows another authority.
     let stranger = other.client(Some(&own), &versions());
-    says(refused(&|maple| connect(maple.address, &stranger)), "knows no authority that signed the controller's");
+    says(refusal_of(&|maple| connect(maple.address, &stranger)), "knows no authority that signed the controller's");
     // One switch speaks no TLS, and one speaks it on a port without.
     says(
-        refused(&|maple| TcpStream::connect(maple.address).expect("it accepts")),
+        refusal_of(&|maple| TcpStream::connect(maple.address).expect("it accepts")),
         "TLS: the switch does not speak TLS",
     );
     let plain = Maple::start();

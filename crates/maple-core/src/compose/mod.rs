@@ -116,8 +116,8 @@ impl<P> Composition<P> {
     #[must_use]
     pub fn named(self, name: impl Into<Name>) -> Composition<P> {
         let name = name.into();
-        let of = Box::new(self.0.within(&name));
-        Composition(PolicyNode::Named { name, of })
+        let inner = Box::new(self.0.within(&name));
+        Composition(PolicyNode::Named { name, of: inner })
     }
 
     /// Adds a copy of the packet wherever `beside` would send it, treated as `beside` says. `beside` may send to ports,

@@ -26,8 +26,8 @@ impl ExplainedNetwork for Engines<'_> {
     }
 
     fn admit(&mut self, packet: &EnteringPacket) -> Admission {
-        let refused = || Admission::Refused("the switch is not connected".into());
-        self.engine_of(packet.at.switch).map_or_else(refused, |engine| engine.view().admit(packet))
+        let refusal = || Admission::Refused("the switch is not connected".into());
+        self.engine_of(packet.at.switch).map_or_else(refusal, |engine| engine.view().admit(packet))
     }
 
     fn leaf(&mut self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {

@@ -30,8 +30,8 @@ impl LookUp {
     /// Creates the look-up of whether DHCP gave the IPv4 address in one field to the host whose hardware address
     /// another has. `None` if the fields have no such addresses.
     pub(crate) fn of_leased(mac: Field, ip: Field) -> Option<LookUp> {
-        let of = LookUp::of_binding(mac, ip)?;
-        (!of.is_of_ipv6()).then_some(LookUp { table: LookUpTable::Leased, ..of })
+        let binding = LookUp::of_binding(mac, ip)?;
+        (!binding.is_of_ipv6()).then_some(LookUp { table: LookUpTable::Leased, ..binding })
     }
 
     /// Returns a value if the pair that a key is was announced last by its host.

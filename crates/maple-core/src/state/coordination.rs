@@ -99,8 +99,8 @@ impl Store {
 
     /// Returns what look-ups mean at a switch, in the form of [`Memorable::bytes`].
     pub(crate) fn look_ups_of(&self, dpid: Dpid) -> Option<Vec<u8>> {
-        let of = self.coordination.look_ups().get(&dpid).cloned();
-        of.map(|of| of.bytes()).filter(|bytes| !bytes.is_empty())
+        let look_ups = self.coordination.look_ups().get(&dpid).cloned();
+        look_ups.map(|look_ups| look_ups.bytes()).filter(|bytes| !bytes.is_empty())
     }
 
     /// Works on the label ids of a switch. Only the shard that serves the switch calls this.

@@ -66,8 +66,8 @@ type Differing<'a> = (&'a Name, Option<&'a Value>, Option<&'a Value>, Option<&'a
 fn change_of<'a>(write: &'a Write, before: &'a Snapshot, next: &'a Snapshot) -> Option<Differing<'a>> {
     let (name, key, value, old, new) = match write {
         Write::Table { table, key, value } => {
-            let of = |state: &'a Snapshot| state.table(table).and_then(|rows| rows.get(key));
-            (table, Some(key), value, of(before), of(next))
+            let row = |state: &'a Snapshot| state.table(table).and_then(|rows| rows.get(key));
+            (table, Some(key), value, row(before), row(next))
         }
         Write::Var { name, value } => (name, None, value, before.var(name), next.var(name)),
         _ => return None,

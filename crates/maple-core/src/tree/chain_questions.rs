@@ -184,8 +184,8 @@ mod tests {
         ) {
             let cond = |value| Arc::new(Cond { constraints: vec![Constraint::exact(Field::TcpDst, value)], ranges: Vec::new() });
             let conds: Vec<Arc<Cond>> = (0..4).map(cond).collect();
-            let of = |values: &[u128]| Arc::new(CondList::new(values.iter().map(|at| conds[*at as usize].clone())));
-            let lists = [of(&listed), of(&listed[listed.len() / 2..])];
+            let list = |values: &[u128]| Arc::new(CondList::new(values.iter().map(|at| conds[*at as usize].clone())));
+            let lists = [list(&listed), list(&listed[listed.len() / 2..])];
             let mut chain = ChainQuestions::default();
             for (kind, from, ahead, place, value) in steps {
                 match kind {

@@ -172,12 +172,12 @@ impl Grown {
 
 /// Returns the bits of a field that a trace's reads and passed tests state.
 fn stated(items: &[Item], field: Field) -> Vec<Constraint> {
-    let of = |item: &Item| match item {
+    let constraints = |item: &Item| match item {
         Item::Read(c) => vec![*c],
         Item::Test { cond, outcome: true } => cond.constraints.clone(),
         Item::Test { outcome: false, .. } => vec![],
     };
-    items.iter().flat_map(of).filter(|c| c.field == field).collect()
+    items.iter().flat_map(constraints).filter(|c| c.field == field).collect()
 }
 
 fn contradict(a: &Constraint, b: &Constraint) -> bool {
@@ -462,12 +462,12 @@ proptest! {
 fn a_run_that_asks_what_one_before_did_in_a_long_chain_is_answered_by_comparing_pointers() {
     let source = |value| Constraint::exact(Field::Ipv4Src, value);
     let ports = |lo| Range { field: Field::TcpDst, lo, hi: lo + 5 };
-    let of = |i: u128| match i % 3 {
+    let question = |i: u128| match i % 3 {
         0 => Cond::default().and(source(i)).within(ports(0)),
         1 => Cond::default().and(source(i - 1)).within(ports(8)),
         _ => Cond::default().and(source(i)),
     };
-    let questions: Vec<Arc<Cond>> = (1..61).map(|i| Arc::new(of(i - 1))).collect();
+    let questions: Vec<Arc<Cond>> = (1..61).map(|i| Arc::new(question(i - 1))).collect();
     let packet = |value| Headers([(FIELDS[0], value), (FIELDS[1], 9), (FIELDS[2], 0)]);
     let (mut tree, can) = (Tree::new(), Capabilities::of_abstract_headers());
     for (leaf, source) in [(0, 1000), (1, 30)] {

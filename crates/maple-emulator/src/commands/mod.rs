@@ -233,9 +233,10 @@ impl CommandRunner {
         if !self.topology.links.iter().any(|link| between(&link)) {
             let linked = |link: &LinkSpec| [(link.a.0, link.b.0), (link.b.0, link.a.0)];
             let ends = self.topology.links.iter().flat_map(linked);
-            let mut of: Vec<String> = ends.filter(|(near, _)| *near == x).map(|(_, far)| self.name(far)).collect();
-            of.dedup();
-            let others = if of.is_empty() { "nothing".into() } else { of.join(", ") };
+            let mut neighbours: Vec<String> =
+                ends.filter(|(near, _)| *near == x).map(|(_, far)| self.name(far)).collect();
+            neighbours.dedup();
+            let others = if neighbours.is_empty() { "nothing".into() } else { neighbours.join(", ") };
             return Err(CommandError::Wrong(format!("{a} and {b} are not linked; {a} is linked to {others}")));
         }
         ground.with(move |network| match change {

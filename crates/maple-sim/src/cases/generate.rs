@@ -329,10 +329,10 @@ impl Steps<'_> {
             if random.one_in(2) {
                 continue;
             }
-            let of = |at: &Location| (at.switch == dpid).then_some(at.port);
-            let hosts: Vec<PortNo> = network.hosts.iter().filter_map(of).collect();
+            let own_port = |at: &Location| (at.switch == dpid).then_some(at.port);
+            let hosts: Vec<PortNo> = network.hosts.iter().filter_map(own_port).collect();
             let links: Vec<PortNo> =
-                network.links.iter().flat_map(|link| [link.a, link.b]).filter_map(|at| of(&at)).collect();
+                network.links.iter().flat_map(|link| [link.a, link.b]).filter_map(|at| own_port(&at)).collect();
             let (edge, link) = (some(random, &hosts), some(random, &links));
             // A link with one end closed looks like hosts at the other end, and nothing comes out there.
             let more = some(random, &hosts).0;

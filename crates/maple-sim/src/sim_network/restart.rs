@@ -199,8 +199,8 @@ impl SimNetwork {
         let Some(first) = restoring.presumed_by else { return };
         let read: Vec<Dpid> =
             restoring.rules.iter().filter(|(_, rules)| rules.is_some()).map(|(dpid, _)| *dpid).collect();
-        let of = |dpid| Some((dpid, restoring.rules.remove(&dpid)??));
-        let read: Vec<(Dpid, Vec<ReportedRule>)> = read.into_iter().filter_map(of).collect();
+        let rules_of = |dpid| Some((dpid, restoring.rules.remove(&dpid)??));
+        let read: Vec<(Dpid, Vec<ReportedRule>)> = read.into_iter().filter_map(rules_of).collect();
         if restoring.rules.is_empty() {
             self.controller.memory.restoring = None;
         }

@@ -86,7 +86,7 @@ pub fn location(text: &str) -> Result<Location, String> {
 impl Setup {
     /// Returns the declared facts.
     fn facts(&self) -> Facts {
-        let of = |switch: &SimSwitch| {
+        let facts_of = |switch: &SimSwitch| {
             let with = |wanted: &str| {
                 let here = self.roles.iter().filter(|(at, role)| at.switch == switch.model.dpid() && role == wanted);
                 PortSet(here.map(|(at, _)| at.port.0..=at.port.0).collect())
@@ -96,7 +96,7 @@ impl Setup {
             let ports = Some(PortSet(open.collect()));
             (switch.model.dpid(), SwitchFacts { ports, edge: with("edge"), link: with("link"), max_hosts: Vec::new() })
         };
-        Facts::new(self.switches.iter().map(of).collect(), self.places.clone())
+        Facts::new(self.switches.iter().map(facts_of).collect(), self.places.clone())
     }
 }
 

@@ -73,11 +73,11 @@ fn watch_for(sim: &mut SimNetwork, token: u64, seconds: u32) {
 }
 
 fn packets(sim: &SimNetwork, token: u64) -> Vec<Option<bool>> {
-    let of = |(of, news): &(u64, LiveNews)| match news {
-        LiveNews::Packet { leaf, .. } if *of == token => Some(leaf.as_ref().map(|leaf| leaf.drops)),
+    let packet = |(number, news): &(u64, LiveNews)| match news {
+        LiveNews::Packet { leaf, .. } if *number == token => Some(leaf.as_ref().map(|leaf| leaf.drops)),
         _ => None,
     };
-    sim.answers.live.iter().filter_map(of).collect()
+    sim.answers.live.iter().filter_map(packet).collect()
 }
 
 #[test]

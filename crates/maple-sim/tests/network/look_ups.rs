@@ -122,11 +122,11 @@ pub fn keys(sim: &mut SimNetwork, table: u8) -> usize {
 }
 
 fn lowered(sim: &SimNetwork) -> Vec<(String, Lowered)> {
-    let of = |report: &Report| match report {
+    let lowering = |report: &Report| match report {
         Report::LookUpLowered { look_up, why, .. } => Some((look_up.to_string(), *why)),
         _ => None,
     };
-    sim.reports.iter().filter_map(of).collect()
+    sim.reports.iter().filter_map(lowering).collect()
 }
 
 pub fn packet_ins(sim: &SimNetwork) -> u64 {

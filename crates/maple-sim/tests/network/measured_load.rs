@@ -131,8 +131,8 @@ fn a_pair_of_hosts_is_counted_although_f_looks_them_up() {
         send(&mut sim, 3, frames);
         assert_eq!(link(&mut sim), taken, "{frames}");
     }
-    let of = |field| (Dpid(1), format!("hosts[{field}]"), Lowered::Traffic);
-    assert_eq!(lowered(&sim), [of("eth_dst"), of("eth_src")], "once, and where A is");
+    let lowering = |field| (Dpid(1), format!("hosts[{field}]"), Lowered::Traffic);
+    assert_eq!(lowered(&sim), [lowering("eth_dst"), lowering("eth_src")], "once, and where A is");
     // What is asked for the first time afterwards is a read too.
     sim.inject(at(1, 1), frame(A, Mac([2, 0, 0, 0, 0, 9]), 60));
     sim.run_for(Duration::from_secs(1));
@@ -178,8 +178,8 @@ fn each_switch_says_what_is_lowered_there_also_where_no_look_up_was_in_use() {
         sim.inject(place, frame.payload(b"other"));
         sim.run_for(Duration::from_secs(1));
     }
-    let of = |dpid| (Dpid(dpid), "hosts[eth_dst]".to_owned(), Lowered::Traffic);
-    assert_eq!(lowered(&sim), [of(1), of(2)], "once at each switch");
+    let lowering = |dpid| (Dpid(dpid), "hosts[eth_dst]".to_owned(), Lowered::Traffic);
+    assert_eq!(lowered(&sim), [lowering(1), lowering(2)], "once at each switch");
 }
 
 #[test]

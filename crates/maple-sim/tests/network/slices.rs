@@ -168,15 +168,16 @@ fn alone(state: &[Write], prefixes: &[&str]) -> Vec<Write> {
         let name: Name = format!("{prefix}{COSTS}").into();
         state.contains(&Write::CostName(name))
     });
-    let of = |name: &Name, prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.contains('/')).map(Name::from);
+    let name_in =
+        |name: &Name, prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.contains('/')).map(Name::from);
     let costs = costs.copied().unwrap_or_default();
     let renamed = |write: &Write| match write {
-        Write::Var { name, value } => Some(Write::Var { name: of(name, own)?, value: value.clone() }),
+        Write::Var { name, value } => Some(Write::Var { name: name_in(name, own)?, value: value.clone() }),
         Write::Table { table, key, value } => {
-            Some(Write::Table { table: of(table, own)?, key: key.clone(), value: value.clone() })
+            Some(Write::Table { table: name_in(table, own)?, key: key.clone(), value: value.clone() })
         }
-        Write::CostName(name) => Some(Write::CostName(of(name, costs)?)),
-        Write::Cost { name, link, cost } => Some(Write::Cost { name: of(name, costs)?, link: *link, cost: *cost }),
+        Write::CostName(name) => Some(Write::CostName(name_in(name, costs)?)),
+        Write::Cost { name, link, cost } => Some(Write::Cost { name: name_in(name, costs)?, link: *link, cost: *cost }),
         _ => None,
     };
     state.iter().filter_map(renamed).collect()

@@ -384,11 +384,11 @@ mod tests {
 
     #[test]
     fn actions_that_a_version_lacks_are_refused() {
-        let refused = |action: Action, version| matches!(action.write(version, &mut Vec::new()), Err(Error::Unsupported { version: v, .. }) if v == version);
-        assert!(refused(Action::Group(1), Version::Of10));
-        assert!(refused(Action::SetField(Constraint::exact(Field::Ipv6Src, 1)), Version::Of10));
-        assert!(refused(Action::output(PortNo(0x10000)), Version::Of10));
-        assert!(refused(Action::SetTpDst(1), Version::Of13));
-        assert!(refused(Action::Enqueue { port: PortNo(1), queue: 1 }, Version::Of13));
+        let is_refused = |action: Action, version| matches!(action.write(version, &mut Vec::new()), Err(Error::Unsupported { version: v, .. }) if v == version);
+        assert!(is_refused(Action::Group(1), Version::Of10));
+        assert!(is_refused(Action::SetField(Constraint::exact(Field::Ipv6Src, 1)), Version::Of10));
+        assert!(is_refused(Action::output(PortNo(0x10000)), Version::Of10));
+        assert!(is_refused(Action::SetTpDst(1), Version::Of13));
+        assert!(is_refused(Action::Enqueue { port: PortNo(1), queue: 1 }, Version::Of13));
     }
 }

@@ -82,12 +82,12 @@ mod tests {
 
     #[test]
     fn a_service_that_failed_or_restarts_is_reported() {
-        let of = |active: &str, restarts: u32| {
+        let severity = |active: &str, restarts: u32| {
             state(&format!("Result=exit-code\nLoadState=loaded\nActiveState={active}\nNRestarts={restarts}\n"))
                 .map(|one| one.severity())
         };
         assert_eq!(
-            (of("active", 0), of("active", 3), of("failed", 5)),
+            (severity("active", 0), severity("active", 3), severity("failed", 5)),
             (None, Some(Severity::Warning), Some(Severity::Error))
         );
         assert_eq!(state("LoadState=not-found\nActiveState=inactive\nNRestarts=0\n"), None);

@@ -112,54 +112,59 @@ fn settings_of_a_bridge_are_found_with_the_mend() {
 
 #[test]
 fn connections_are_found_with_the_mend() {
-    let of = |changes: &[Change], expected: &Expected, wanted: &[&str]| check(changes, expected, wanted);
+    let check_all = |changes: &[Change], expected: &Expected, wanted: &[&str]| check(changes, expected, wanted);
     let down = ("Controller", 0, "is_connected", json!(false));
     let target = |text: &str| ("Controller", 0, "target", json!(text));
     let set = "ovs-vsctl set-controller s1 tcp:127.0.0.1:16653";
-    of(
+    check_all(
         &[target("tcp:127.0.0.1:6633"), down.clone()],
         &at(HERE, false),
         &[&format!("error ovs-target: bridge s1: {set}")],
     );
-    of(&[target("tcp:192.0.2.9:6653")], &at(HERE, false), &[&format!("note ovs-target: bridge s1: {set}")]);
-    of(&[target("ssl:127.0.0.1:16653")], &at(HERE, false), &[&format!("error ovs-tls: bridge s1: {set}")]);
+    check_all(&[target("tcp:192.0.2.9:6653")], &at(HERE, false), &[&format!("note ovs-target: bridge s1: {set}")]);
+    check_all(&[target("ssl:127.0.0.1:16653")], &at(HERE, false), &[&format!("error ovs-tls: bridge s1: {set}")]);
     let set_tls = "error ovs-tls: bridge s2: ovs-vsctl set-controller s2 ssl:127.0.0.1:16653";
     let certificate = "error ovs-tls: Open vSwitch: ovs-vsctl set-ssl KEY CERTIFICATE AUTHORITY";
-    of(&[target("ssl:127.0.0.1:16653")], &at(HERE, true), &[certificate, set_tls]);
-    of(std::slice::from_ref(&down), &at(HERE, false), &["error ovs-not-connected: bridge s1: maple show errors"]);
-    of(std::slice::from_ref(&down), &Expected { connected: vec![1], ..at(HERE, false) }, &[]);
+    check_all(&[target("ssl:127.0.0.1:16653")], &at(HERE, true), &[certificate, set_tls]);
+    check_all(
+        std::slice::from_ref(&down),
+        &at(HERE, false),
+        &["error ovs-not-connected: bridge s1: maple show errors"],
+    );
+    check_all(std::slice::from_ref(&down), &Expected { connected: vec![1], ..at(HERE, false) }, &[]);
     let absent = Expected { runs: false, ..at(HERE, false) };
     let run = "error ovs-not-connected: bridge s1: maple run POLICY --listen 127.0.0.1:16653";
-    of(std::slice::from_ref(&down), &absent, &[run]);
+    check_all(std::slice::from_ref(&down), &absent, &[run]);
     let guess = Expected { is_known: false, ..absent };
     let start = "error ovs-not-connected: bridge s1: maple run POLICY --listen 127.0.0.1:6633";
-    of(&[target("tcp:127.0.0.1:6633"), down.clone()], &guess, &[start]);
+    check_all(&[target("tcp:127.0.0.1:6633"), down.clone()], &guess, &[start]);
     let away = "error ovs-not-connected: bridge s1: maple doctor  # on the host of tcp:192.0.2.9:6653";
-    of(&[target("tcp:192.0.2.9:6653"), down], &guess, &[away]);
+    check_all(&[target("tcp:192.0.2.9:6653"), down], &guess, &[away]);
     let alone = ("Bridge", 0, "controller", json!(["set", []]));
-    of(std::slice::from_ref(&alone), &at(HERE, false), &[&format!("note ovs-no-controller: bridge s1: {set}")]);
+    check_all(std::slice::from_ref(&alone), &at(HERE, false), &[&format!("note ovs-no-controller: bridge s1: {set}")]);
     let both = [alone, ("Bridge", 1, "controller", json!(["set", []]))];
     let set_2 = "ovs-vsctl set-controller s2 tcp:127.0.0.1:16653";
     let wanted =
         [("s1", set), ("s2", set_2)].map(|(name, set)| format!("warning ovs-no-controller: bridge {name}: {set}"));
-    of(&both, &at(HERE, false), &wanted.each_ref().map(String::as_str));
+    check_all(&both, &at(HERE, false), &wanted.each_ref().map(String::as_str));
     let nobody = Expected { runs: false, is_known: false, ..at(HERE, false) };
     let notes = ["s1", "s2"]
         .map(|name| format!("note ovs-no-controller: bridge {name}: ovs-vsctl set-controller {name} tcp:ADDRESS:6653"));
-    of(&both, &nobody, &notes.each_ref().map(String::as_str));
+    check_all(&both, &nobody, &notes.each_ref().map(String::as_str));
 }
 
 #[test]
 fn sessions_and_several_controllers_are_found_with_the_mend() {
-    let of = |column, value, wanted: &[&str]| check(&[("Controller", 0, column, value)], &at(HERE, false), wanted);
-    of(
+    let check_column =
+        |column, value, wanted: &[&str]| check(&[("Controller", 0, column, value)], &at(HERE, false), wanted);
+    check_column(
         "max_backoff",
         json!(60_000),
         &["warning ovs-max-backoff: bridge s1: ovs-vsctl set controller s1 max_backoff=1000"],
     );
-    of("max_backoff", json!(8000), &[]);
+    check_column("max_backoff", json!(8000), &[]);
     let probe = "warning ovs-inactivity-probe: bridge s1: ovs-vsctl set controller s1 inactivity_probe=5000";
-    of("inactivity_probe", json!(0), &[probe]);
+    check_column("inactivity_probe", json!(0), &[probe]);
     // The rows are its own controller and that of the other bridge; a listener would not count.
     let table: Value = serde_json::from_str(TABLES[1].1).expect("it was captured");
     let ids = json!(["set", [table["data"][0][0], table["data"][1][0]]]);

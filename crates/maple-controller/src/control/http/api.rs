@@ -383,18 +383,18 @@ enum Answer {
 /// Asks the controller, and returns the text of its answer.
 fn ask(api: &Api, route: &Route, given: &Given, page: Option<&Page>, client: &Client) -> Result<Answer, Problem> {
     let asker = Asker::Client(Arc::clone(&client.name));
-    let refused = |refusal: RequestError| problem(route, given, &refusal);
-    let request = parse_value(route.request(given)).map_err(refused)?;
+    let problem_of = |refusal: RequestError| problem(route, given, &refusal);
+    let request = parse_value(route.request(given)).map_err(problem_of)?;
     check_answers(&api.handle, &request).map_err(Problem::of_standby)?;
     let (Some(page), Some(rows)) = (page, route.rows) else {
-        let answer = answer_to(&api.handle, &asker, &request).map_err(refused)?;
+        let answer = answer_to(&api.handle, &asker, &request).map_err(problem_of)?;
         return Ok(Answer::Text(answer.to_string().into_bytes()));
     };
     let mut list = page.list(rows);
     if let ControlRequest::Show(Show::Rules(switch)) = &request {
-        each_rule(&api.handle, switch.as_deref(), |row| list.add(&row)).map_err(refused)?;
+        each_rule(&api.handle, switch.as_deref(), |row| list.add(&row)).map_err(problem_of)?;
     } else {
-        list.add_all(answer_to(&api.handle, &asker, &request).map_err(refused)?);
+        list.add_all(answer_to(&api.handle, &asker, &request).map_err(problem_of)?);
     }
     list.finish().map(Answer::List)
 }
@@ -475,9 +475,9 @@ fn response_with(head: &Parts, digest: [u8; 16], whole: impl FnOnce() -> Respons
 
 /// Reports whether a client says that it has the answer with this tag.
 pub(super) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
-    let of = |value: &HeaderValue| {
+    let names_tag = |value: &HeaderValue| {
         let known = value.to_str().unwrap_or_default();
         known.split(',').any(|known| matches!(known.trim().trim_start_matches("W/"), own if own == "*" || own == tag))
     };
-    headers.get_all(header::IF_NONE_MATCH).iter().any(of)
+    headers.get_all(header::IF_NONE_MATCH).iter().any(names_tag)
 }

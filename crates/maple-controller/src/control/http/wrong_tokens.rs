@@ -38,14 +38,14 @@ impl Failures {
     /// Counts a wrong token. Returns whether the address is locked out from now on.
     pub fn count(&self, ip: IpAddr, now: Instant) -> bool {
         let mut counts = self.counts.lock();
-        let mut of = Source::address(ip);
-        if counts.len() >= REMEMBERED && !counts.contains_key(&of) {
+        let mut source = Source::address(ip);
+        if counts.len() >= REMEMBERED && !counts.contains_key(&source) {
             counts.retain(|_, count| is_recent(count, now));
             if counts.len() >= REMEMBERED {
-                of = Source::Others;
+                source = Source::Others;
             }
         }
-        let count = counts.entry(of).or_insert((0, now));
+        let count = counts.entry(source).or_insert((0, now));
         if !is_recent(count, now) {
             *count = (0, now);
         }

@@ -108,9 +108,9 @@ impl MapLayout {
     /// Gives places to the switches that move. All others stay.
     fn place_those(&mut self, ids: &[Dpid], graph: &NumberedGraph, moves: &[bool]) {
         let (mut taken, mut rooms) = (TakenPlaces::default(), Rooms::default());
-        let of = |dpid: &Dpid| ids.binary_search(dpid).ok();
+        let number_of = |dpid: &Dpid| ids.binary_search(dpid).ok();
         for (dpid, pinned) in &self.pinned {
-            match of(dpid).map(|number| moves[number]) {
+            match number_of(dpid).map(|number| moves[number]) {
                 Some(true) => {}
                 Some(false) => taken.add(pinned.at),
                 None => {

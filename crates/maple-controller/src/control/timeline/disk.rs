@@ -313,8 +313,8 @@ mod tests {
 
     #[test]
     fn a_predecessor_that_ends_late_is_no_trouble_and_anything_else_is_at_once() {
-        let of = |kind, seconds| is_trouble(&io::Error::from(kind), Duration::from_secs(seconds));
-        assert!(!of(io::ErrorKind::ResourceBusy, 5) && of(io::ErrorKind::ResourceBusy, 10));
-        assert!(of(io::ErrorKind::PermissionDenied, 0));
+        let is_trouble_after = |kind, seconds| is_trouble(&io::Error::from(kind), Duration::from_secs(seconds));
+        assert!(!is_trouble_after(io::ErrorKind::ResourceBusy, 5) && is_trouble_after(io::ErrorKind::ResourceBusy, 10));
+        assert!(is_trouble_after(io::ErrorKind::PermissionDenied, 0));
     }
 }

@@ -376,35 +376,39 @@ fn differences(before: &NetworkThen, after: &NetworkThen) -> Value {
         match change {
             NetworkChange::Switch(dpid, now) => {
                 let was = before.switches.get(&dpid);
-                let how = how(was, now.as_ref(), |_, now| if *now { "connected" } else { "unreachable" });
-                switches.push(json!({ "switch": dpid.to_string(), "how": how }));
+                let word = change_word(was, now.as_ref(), |_, now| if *now { "connected" } else { "unreachable" });
+                switches.push(json!({ "switch": dpid.to_string(), "how": word }));
             }
             NetworkChange::Port(at, now) => {
                 let was = before.ports.get(&at);
-                let how = how(was, now.as_ref(), |was, now| match (was.up, now.up) {
+                let word = change_word(was, now.as_ref(), |was, now| match (was.up, now.up) {
                     (false, true) => "up",
                     (true, false) => "down",
                     _ => "changed",
                 });
                 let mut row = location(at);
                 (row["how"], row["before"], row["after"]) =
-                    (how.into(), json!(was.map(port)), json!(now.as_ref().map(port)));
+                    (word.into(), json!(was.map(port)), json!(now.as_ref().map(port)));
                 ports.push(row);
             }
             NetworkChange::Host(mac, now) => {
                 let was = before.hosts.get(&mac);
-                let how =
-                    how(was, now.as_ref(), |was, now| if was.location == now.location { "changed" } else { "moved" });
-                let of = |info: Option<&HostInfo>| info.map(|info| host(mac, info));
-                hosts.push(json!({ "mac": mac.to_string(), "how": how, "before": of(was), "after": of(now.as_ref()) }));
+                let word =
+                    change_word(
+                        was,
+                        now.as_ref(),
+                        |was, now| if was.location == now.location { "changed" } else { "moved" },
+                    );
+                let host_then = |info: Option<&HostInfo>| info.map(|info| host(mac, info));
+                hosts.push(json!({ "mac": mac.to_string(), "how": word, "before": host_then(was), "after": host_then(now.as_ref()) }));
             }
         }
     }
     json!({ "switches": switches, "ports": ports, "links": links(before, after), "hosts": hosts })
 }
 
-/// Says how a part changed.
-fn how<T>(was: Option<&T>, now: Option<&T>, other: impl Fn(&T, &T) -> &'static str) -> &'static str {
+/// Returns the word for how a part changed.
+fn change_word<T>(was: Option<&T>, now: Option<&T>, other: impl Fn(&T, &T) -> &'static str) -> &'static str {
     match (was, now) {
         (Some(was), Some(now)) => other(was, now),
         (None, _) => "added",
@@ -418,9 +422,9 @@ fn port(info: &PortInfo) -> Value {
 
 /// Encodes the links of one of two moments only.
 fn links(before: &NetworkThen, after: &NetworkThen) -> Value {
-    let only = |some: &NetworkThen, other: &NetworkThen, how: &str| -> Vec<Value> {
+    let only = |some: &NetworkThen, other: &NetworkThen, word: &str| -> Vec<Value> {
         let missing = some.links().filter(|(from, to)| other.peer(*from) != Some(*to));
-        missing.map(|(from, to)| json!({ "from": location(from), "to": location(to), "how": how })).collect()
+        missing.map(|(from, to)| json!({ "from": location(from), "to": location(to), "how": word })).collect()
     };
     [only(before, after, "gone"), only(after, before, "added")].concat().into()
 }

@@ -101,14 +101,14 @@ fn probes_of_the_controller_before_are_ignored_while_they_can_be_under_way() {
     world.up(2, 2);
     // The time is by the clock of the former controller, which had been running for longer.
     let sent = later(world.now, Duration::from_secs(3600));
-    let of = |key| Probe { from: at(2, 2), sent }.frame(key, ProbeForm::Lldp, [2; 6], MS);
-    world.receive(at(1, 2), &of(former));
+    let probe = |key| Probe { from: at(2, 2), sent }.frame(key, ProbeForm::Lldp, [2; 6], MS);
+    world.receive(at(1, 2), &probe(former));
     world.run(1900 * MS);
-    world.receive(at(1, 2), &of(former));
+    world.receive(at(1, 2), &probe(former));
     assert_eq!((world.attachment(at(1, 2)), &world.anomalies[..]), (Attachment::Edge, &[][..]));
-    world.receive(at(1, 2), &of(Key([2; 16])));
+    world.receive(at(1, 2), &probe(Key([2; 16])));
     assert_eq!(world.anomalies, [(at(1, 2), Anomaly::Forged)]);
     world.run(200 * MS);
-    world.receive(at(1, 2), &of(former));
+    world.receive(at(1, 2), &probe(former));
     assert_eq!(world.anomalies, [(at(1, 2), Anomaly::Forged); 2], "it is too late");
 }

@@ -62,7 +62,7 @@ struct Reopened {
     database: Database,
     is_new: bool,
     /// Further news for people, as in [`KeptFiles::mended`].
-    how: String,
+    remedy: String,
 }
 
 impl Keeper {
@@ -85,11 +85,11 @@ impl Keeper {
             if mended.is_none_or(|mended| mended.elapsed() > self.pace.most) {
                 pause = Duration::ZERO;
             }
-            let Some(Reopened { database, is_new, how }) = self.mend(why, &mut pause) else { break };
+            let Some(Reopened { database, is_new, remedy }) = self.mend(why, &mut pause) else { break };
             made_anew += u64::from(is_new);
             mended = Some(Instant::now());
             self.database.arrive(database, made_anew);
-            self.files.mended(KeptFile::State, &how);
+            self.files.mended(KeptFile::State, &remedy);
         }
         self.database.is_last();
         self.pending.stopped();
@@ -153,7 +153,7 @@ impl Keeper {
             Ok(()) => match state_file::open_existing(&self.place) {
                 Ok((database, there)) => {
                     self.bring(&database, there)?;
-                    return Ok(Reopened { database, is_new: false, how: String::new() });
+                    return Ok(Reopened { database, is_new: false, remedy: String::new() });
                 }
                 Err(error) if is_damage(&error) => error.to_string(),
                 Err(error) => return Err(error.reason()),
@@ -164,11 +164,11 @@ impl Keeper {
         let (database, unfinished) = guarded(|| state_file::empty(&self.place))?;
         self.bring(&database, Contents::default())?;
         let aside = self.place.put(&unfinished).map_err(|error| format!("{estranged}; {error}"))?;
-        let how = match aside {
+        let remedy = match aside {
             Some(aside) => format!("; it was made anew, and what was there is {}", aside.display()),
             None => "; it was made anew".to_owned(),
         };
-        Ok(Reopened { database, is_new: true, how })
+        Ok(Reopened { database, is_new: true, remedy })
     }
 
     /// Writes to a file what it lacks of the store, and the epoch.

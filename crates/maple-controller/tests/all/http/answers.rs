@@ -106,7 +106,7 @@ fn a_standby_refuses_what_is_about_the_network_at_every_path() {
         options.control.http.as_mut().expect("it is served").ryu = true;
     });
     let standby = "this controller is a standby, and knows nothing of the network";
-    let refused = |target: &str| {
+    let assert_refused = |target: &str| {
         let said = served.get(target);
         assert_eq!((said.refusal(), said.json()["detail"].as_str()), ((409, String::new()), Some(standby)), "{target}");
     };
@@ -119,7 +119,7 @@ fn a_standby_refuses_what_is_about_the_network_at_every_path() {
         "/v1/map",
         "/stats/switches",
     ];
-    paths.into_iter().for_each(refused);
+    paths.into_iter().for_each(assert_refused);
     let own =
         ["/v1/controller", "/v1/stats", "/v1/errors", "/v1/log", "/v1/doctor", "/v1/version", "/v1/state", "/metrics"];
     own.into_iter().for_each(|target| assert_eq!(served.get(target).status, 200, "{target}"));

@@ -73,14 +73,15 @@ fn rules_and_flows_name_the_line_that_decided() {
     let emulation =
         Emulation::start(EmulationOptions::new(topology, served.maple.address, Version::Of13)).expect("it starts");
     eventually("the switch is there", || served.maple.handle.snapshot().switches().count() == 1);
-    let of = |line: &Value, text: &str| {
+    let is_line_of = |line: &Value, text: &str| {
         line.as_str().is_some_and(|line| line.ends_with(&format!("policy.rs:{}", line_of(text))))
     };
     eventually("a flow is dropped", || {
         emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
         let flows = served.read("/v1/flows");
         let rows = flows["rows"].as_array().expect("rows");
-        rows.iter().any(|row| of(&row["lines"][0], "Route::drop()") || of(&row["lines"][1], "Route::drop()"))
+        rows.iter()
+            .any(|row| is_line_of(&row["lines"][0], "Route::drop()") || is_line_of(&row["lines"][1], "Route::drop()"))
     });
     let rules = served.read("/v1/rules");
     let rows = rules["rows"].as_array().expect("rows");
@@ -88,8 +89,8 @@ fn rules_and_flows_name_the_line_that_decided() {
     assert!(own.iter().all(|row| row["line"].is_null()), "{own:?}");
     let drops = |row: &&&Value| row["actions"] == "drop";
     assert!(decided.iter().filter(drops).count() > 0, "{decided:?}");
-    assert!(decided.iter().filter(drops).all(|row| of(&row["line"], "Route::drop()")), "{decided:?}");
-    assert!(decided.iter().any(|row| of(&row["line"], "return Route::flood()")), "{decided:?}");
+    assert!(decided.iter().filter(drops).all(|row| is_line_of(&row["line"], "Route::drop()")), "{decided:?}");
+    assert!(decided.iter().any(|row| is_line_of(&row["line"], "return Route::flood()")), "{decided:?}");
 }
 
 /// Sends IPv4 to a port that no switch has, and floods everything else.

@@ -152,8 +152,8 @@ impl Samples {
             (progress.next_report, progress.is_reported) = (now + REPORT_INTERVAL, true);
             let switches = progress.ended + turns.len();
             let entries = progress.ended * packets.len() + turns.iter().map(next).sum::<usize>();
-            let of = switches * packets.len();
-            fabric.ctx.report(Report::ListsInstalling { entries, of, switches });
+            let all_entries = switches * packets.len();
+            fabric.ctx.report(Report::ListsInstalling { entries, of: all_entries, switches });
         }
     }
 

@@ -129,20 +129,20 @@ mod tests {
     #[test]
     fn a_difference_is_named_by_who_receives_the_packet() {
         let drop = Resolved::default();
-        let of = DifferenceKind::between;
-        assert_eq!(of(&drop, &drop), None);
-        assert_eq!(of(&route(1, &[5]), &drop), Some(DifferenceKind::Loses));
-        assert_eq!(of(&route(1, &[5, 6]), &route(1, &[5])), Some(DifferenceKind::Loses), "one of two");
-        assert_eq!(of(&drop, &route(1, &[5])), Some(DifferenceKind::Gains));
-        assert_eq!(of(&route(1, &[5]), &route(1, &[6])), Some(DifferenceKind::GoesElsewhere));
-        assert_eq!(of(&route(1, &[5]), &route(2, &[5])), Some(DifferenceKind::Moves));
+        let between = DifferenceKind::between;
+        assert_eq!(between(&drop, &drop), None);
+        assert_eq!(between(&route(1, &[5]), &drop), Some(DifferenceKind::Loses));
+        assert_eq!(between(&route(1, &[5, 6]), &route(1, &[5])), Some(DifferenceKind::Loses), "one of two");
+        assert_eq!(between(&drop, &route(1, &[5])), Some(DifferenceKind::Gains));
+        assert_eq!(between(&route(1, &[5]), &route(1, &[6])), Some(DifferenceKind::GoesElsewhere));
+        assert_eq!(between(&route(1, &[5]), &route(2, &[5])), Some(DifferenceKind::Moves));
         let mut queued = route(1, &[5]);
         if let Some(hops) = queued.switches.get_mut(&Dpid(2)) {
             hops.treatment = Treatment { queue: Some(3), ..Treatment::default() };
         }
-        assert_eq!(of(&route(1, &[5]), &queued), Some(DifferenceKind::Treated));
-        assert_eq!(route_text(&queued, at(1, 9)), format!("{}, {} queue 3", at(1, 1), at(2, 5)));
-        assert_eq!(route_text(&route(1, &[5, 6]), at(1, 9)), format!("out of {}, {}", at(2, 5), at(2, 6)));
-        assert_eq!(route_text(&drop, at(1, 9)), "drop");
+        assert_eq!(between(&route(1, &[5]), &queued), Some(DifferenceKind::Treated));
+        assert_eq!(shown(&queued, at(1, 9)), format!("{}, {} queue 3", at(1, 1), at(2, 5)));
+        assert_eq!(shown(&route(1, &[5, 6]), at(1, 9)), format!("out of {}, {}", at(2, 5), at(2, 6)));
+        assert_eq!(shown(&drop, at(1, 9)), "drop");
     }
 }

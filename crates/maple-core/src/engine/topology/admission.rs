@@ -20,14 +20,14 @@ impl Topology {
     pub fn admit(&self, fabric: &Fabric, packet: &EnteringPacket) -> Admission {
         let state = fabric.ctx.store.snapshot();
         let at = packet.at;
-        let refused = |why: &str| Admission::Refused(why.to_owned());
+        let refusal = |why: &str| Admission::Refused(why.to_owned());
         let headers = || Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
         let role = state.facts().role(at);
         match state.port(at).map(|port| (port.up, port.kind)) {
-            None => refused("the switch has no such port"),
-            Some((false, _)) => refused("the port is down"),
-            Some((_, PortKind::New)) if role == PortRole::Closed => refused("the port is declared closed"),
-            Some((_, PortKind::New)) => refused("the port came up just now: packets wait until its kind is known"),
+            None => refusal("the switch has no such port"),
+            Some((false, _)) => refusal("the port is down"),
+            Some((_, PortKind::New)) if role == PortRole::Closed => refusal("the port is declared closed"),
+            Some((_, PortKind::New)) => refusal("the port came up just now: packets wait until its kind is known"),
             Some((_, PortKind::Link(to))) => {
                 Admission::Refused(format!("the port leads to the switch at {to}: no packet enters the network there"))
             }
@@ -35,10 +35,10 @@ impl Topology {
                 Admission::Refused(format!("the port is shut: the hosts of its segment enter at {with}"))
             }
             Some(_) if is_discovery_frame(&headers()) => {
-                refused("it is of a type that only link discovery uses, so it ends at the controller")
+                refusal("it is of a type that only link discovery uses, so it ends at the controller")
             }
             Some(_) if is_the_controllers(&headers(), fabric.ctx.options.track_hosts) => {
-                refused("it is for the address from which the controller asks hosts whether they are still there")
+                refusal("it is for the address from which the controller asks hosts whether they are still there")
             }
             Some((_, PortKind::Middlebox)) => Admission::Decided(Vec::new()),
             Some((_, PortKind::Edge)) if !fabric.ctx.options.track_hosts => Admission::Decided(Vec::new()),

@@ -340,15 +340,18 @@ fn registers_and_rules_of_ended_look_ups_never_share_bits() {
 #[test]
 fn bits_that_a_further_component_would_need_are_missed_once() {
     let mut registers = Registers::new(9, u16::MAX);
-    let of = |name: &str| LookUp::by(name, KeyField { field: Field::EthSrc, form: KeyForm::Mac });
+    let look_up = |name: &str| LookUp::by(name, KeyField { field: Field::EthSrc, form: KeyForm::Mac });
     for name in ["a", "b", "c"] {
-        assert!(matches!(registers.classify(&of(name), Component::Value, None), Classified::As(_)));
+        assert!(matches!(registers.classify(&look_up(name), Component::Value, None), Classified::As(_)));
     }
     for _ in 0..2 {
-        assert_eq!(registers.classify(&of("d"), Component::Value, None), Classified::Lowered);
+        assert_eq!(registers.classify(&look_up("d"), Component::Value, None), Classified::Lowered);
     }
-    assert!(matches!(registers.classify(&of("d"), Component::Presence, None), Classified::As(_)), "it takes one bit");
-    assert_eq!(registers.take_lowered(), [(of("d"), Lowered::NoBits)]);
+    assert!(
+        matches!(registers.classify(&look_up("d"), Component::Presence, None), Classified::As(_)),
+        "it takes one bit"
+    );
+    assert_eq!(registers.take_lowered(), [(look_up("d"), Lowered::NoBits)]);
 }
 
 /// Classes against a list of values with numbers, of which each number has one.

@@ -80,8 +80,8 @@ proptest! {
                     }
                     places.extend(to.map(|to| (key, to)));
                     of_somebody.extend(to.filter(|_| goes_along));
-                    let of = to.map_or(KeyTarget::ABSENT, |to| KeyTarget { class: Some(1), place: Some(place(to)) });
-                    rules.set([(vec![u128::from(key)].into_boxed_slice(), of)]);
+                    let target = to.map_or(KeyTarget::ABSENT, |to| KeyTarget { class: Some(1), place: Some(place(to)) });
+                    rules.set([(vec![u128::from(key)].into_boxed_slice(), target)]);
                     continue;
                 }
                 WayStep::Way(to, port) => {
@@ -192,8 +192,8 @@ fn the_rules_of_leaves_do_not_wait_for_ways_that_become_ready() {
 fn a_way_that_the_switch_refuses_is_not_tried_again_before_it_is_another() {
     let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
     let by = |port: u32| Some([Action::output(PortNo(port))].into());
-    let of = KeyTarget { class: Some(1), place: Some(place(1)) };
-    rules.set_all(1, [(vec![80].into_boxed_slice(), of)].into_iter().collect());
+    let target = KeyTarget { class: Some(1), place: Some(place(1)) };
+    rules.set_all(1, [(vec![80].into_boxed_slice(), target)].into_iter().collect());
     rules.begin_ways();
     rules.set_way(place(1), by(1));
     rules.finish().iter().for_each(|change| apply(&mut switch, change));

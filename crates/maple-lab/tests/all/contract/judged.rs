@@ -69,8 +69,8 @@ impl<'a> JudgedFrame<'a> {
 
     /// Reports whether the frame came out, and went, as one of the answers says.
     pub fn is_as_said(&self) -> bool {
-        let took = |answer: &Decided| answer.out == self.came && strays(answer, &self.deliveries).is_none();
-        !self.is_repeated() && self.answers.iter().any(took)
+        let is_way = |answer: &Decided| answer.out == self.came && strays(answer, &self.deliveries).is_none();
+        !self.is_repeated() && self.answers.iter().any(is_way)
     }
 
     /// Reports whether all answers agree on what comes out.

@@ -43,11 +43,11 @@ fn where_exploration_is_complete_no_packet_of_a_known_host_is_a_miss() {
 fn explored_all(seeds: Range<u64>) -> Promised {
     let mut all = Promised::default();
     for seed in seeds {
-        let of = explored(seed).unwrap_or_else(|error| panic!("MAPLE_SEED={seed}: {error}"));
-        all.switches += of.switches;
-        all.complete += of.complete;
-        all.packets += of.packets;
-        all.foreseen += of.foreseen;
+        let counts = explored(seed).unwrap_or_else(|error| panic!("MAPLE_SEED={seed}: {error}"));
+        all.switches += counts.switches;
+        all.complete += counts.complete;
+        all.packets += counts.packets;
+        all.foreseen += counts.foreseen;
     }
     all
 }

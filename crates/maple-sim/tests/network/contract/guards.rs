@@ -221,17 +221,17 @@ impl Judged<'_> {
     }
 
     fn edges(&self) -> Vec<Location> {
-        let of = |(switch, hops): (&Dpid, &maple_core::route::SwitchHops)| {
+        let edges = |(switch, hops): (&Dpid, &maple_core::route::SwitchHops)| {
             hops.edges.iter().map(|port| Location::new(*switch, *port)).collect::<Vec<_>>()
         };
-        self.route.switches.iter().flat_map(of).collect()
+        self.route.switches.iter().flat_map(edges).collect()
     }
 
     fn links(&self) -> Vec<(Location, Location)> {
-        let of = |(switch, hops): (&Dpid, &maple_core::route::SwitchHops)| {
+        let links = |(switch, hops): (&Dpid, &maple_core::route::SwitchHops)| {
             hops.links.iter().map(|(port, far)| (Location::new(*switch, *port), *far)).collect::<Vec<_>>()
         };
-        self.route.switches.iter().flat_map(of).collect()
+        self.route.switches.iter().flat_map(links).collect()
     }
 
     /// Returns the edge ports where the packet leaves. The port where it came in counts only if the

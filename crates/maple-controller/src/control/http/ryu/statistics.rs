@@ -278,8 +278,8 @@ fn table_counters(version: Version, one: &TableStats) -> Value {
 
 /// Answers with the counters of all ports, or of one.
 pub(super) fn ports(handle: &Handle, in_path: &InPath) -> Result<String, Problem> {
-    let of = port_in(in_path)?;
-    Asked::statistics(handle, in_path, RequestBody::Port(of))?.ports()
+    let port = port_in(in_path)?;
+    Asked::statistics(handle, in_path, RequestBody::Port(port))?.ports()
 }
 
 fn port_counters(version: Version, one: &PortStats) -> Value {

@@ -307,11 +307,11 @@ fn a_segment_that_has_ended_stays_in_memory_until_it_is_safe_on_the_disk() {
     lab.write();
     let appended = |lab: &Lab, is_last| -> Vec<(u32, usize, bool)> {
         let work = lab.kept(|kept| kept.segments.work(is_last));
-        let of = |work| match work {
+        let appended = |work| match work {
             Work::Append { number, blocks, then, .. } => Some((number, blocks.len(), then.is_safe)),
             Work::Delete { .. } => None,
         };
-        work.into_iter().filter_map(of).collect()
+        work.into_iter().filter_map(appended).collect()
     };
     assert_eq!(
         (appended(&lab, false), appended(&lab, true)),

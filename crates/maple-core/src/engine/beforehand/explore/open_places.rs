@@ -32,7 +32,7 @@ pub(super) fn wanted<'a>(
 ) -> impl Iterator<Item = Sample> + 'a {
     let first = if switch.tree().is_empty() { packets.first() } else { None };
     let values_read = switch.tree().values_read();
-    let of = move |opening: Opening| {
+    let places = move |opening: Opening| {
         let answers = missing_answers(&opening.missing, packets, &values_read);
         let before = switch.tree().items_before(opening.node);
         let base = switch.tree().leaf_below(opening.node).and_then(|leaf| decisions.leaves.get(&leaf));
@@ -42,7 +42,7 @@ pub(super) fn wanted<'a>(
             packets.fit(base.clone()?, &items)
         })
     };
-    first.into_iter().chain(switch.tree().openings().flat_map(of))
+    first.into_iter().chain(switch.tree().openings().flat_map(places))
 }
 
 /// Returns the answers that a place of the tree lacks and that packets may give, as far as they are known.

@@ -48,6 +48,6 @@ fn minutes_pass_and_are_forgotten() {
 fn minutes_are_told_one_by_one() {
     let mut drops = Drops::default();
     [1, 1, 3, 4].into_iter().for_each(|minute| count(&mut drops, minute, 1, 7));
-    let of = |minutes| drops.of_minutes(Dpid(1), minutes).iter().map(|one| one.packets).sum::<u64>();
-    assert_eq!([of(0..1), of(1..2), of(2..3), of(3..5), of(0..9)], [0, 2, 0, 2, 4]);
+    let packets = |minutes| drops.of_minutes(Dpid(1), minutes).iter().map(|one| one.packets).sum::<u64>();
+    assert_eq!([packets(0..1), packets(1..2), packets(2..3), packets(3..5), packets(0..9)], [0, 2, 0, 2, 4]);
 }
