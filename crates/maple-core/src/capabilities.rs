@@ -4,7 +4,7 @@
 //! small costs speed. If a set is too large, the switch answers with an error message and lacks the rule.
 
 use maple_wire::eth_type::value::IPV6;
-use maple_wire::field::ValueKind;
+use maple_wire::field::{VLAN_PRESENT, ValueKind};
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
 use maple_wire::{Constraint, Dpid, Field, FieldSet, PortNo};
@@ -206,7 +206,7 @@ fn of10_can_say(constraint: &Constraint, all: &[Constraint]) -> bool {
         Field::ArpOp => (1..=0xff).contains(&constraint.value),
         Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
         // No tag, or a VLAN id with the bit that marks a tag; an id without that bit can't be matched.
-        Field::VlanVid => constraint.value == 0 || constraint.value & 0x1000 != 0,
+        Field::VlanVid => constraint.value == 0 || constraint.value & VLAN_PRESENT != 0,
         _ => true,
     }
 }
@@ -282,7 +282,7 @@ mod tests {
         let of13 = capabilities(Version::Of13);
         assert!(!of13.can_match_all(&[Constraint::exact(Field::TcpDst, 22)]));
         assert!(!of13.can_match_all(&[Constraint::exact(Field::VlanPcp, 1)]));
-        let tagged = Constraint::masked(Field::VlanVid, 0x1000, 0x1000);
+        let tagged = Constraint::masked(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT);
         assert!(of13.can_match_all(&[tagged, Constraint::exact(Field::VlanPcp, 1)]));
     }
 

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use maple::net::Mac;
 use maple_emulator::topology::HostSpec;
 use maple_wire::eth_type::value::{ARP, IPV4};
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::packet::build::frame_of;
 use maple_wire::{Dpid, Field, Packet};
 
@@ -98,7 +99,7 @@ impl PacketExpectation {
     /// let tagged = maple_lab::with().vlan_vid(5);
     /// ```
     pub fn vlan_vid(self, vid: u16) -> PacketExpectation {
-        self.field(Field::VlanVid, 0x1000 | u128::from(vid))
+        self.field(Field::VlanVid, VLAN_PRESENT | u128::from(vid))
     }
 
     /// Expects the packet to pass exactly these switches, by datapath id, in order.

@@ -8,7 +8,8 @@ use maple_core::snooping;
 use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 use maple_emulator::commands::{CommandError, CommandRunner, Ground as _};
-use maple_lab::{FrameFate, Laboratory, LaboratoryOptions, World, seconds};
+use maple_lab::{Journey, Laboratory, LaboratoryOptions, World, seconds};
+use maple_wire::packet::text::mac_text;
 use maple_wire::{Dpid, Version};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -169,7 +170,7 @@ impl PyLaboratory {
         self.call(py, move |_, world| {
             let one = |host: &maple_emulator::Host| {
                 let spec = host.spec();
-                let mac = spec.mac.map(|byte| format!("{byte:02x}")).join(":");
+                let mac = mac_text(&spec.mac);
                 let (ipv4, ipv6) = (spec.ipv4.to_string(), spec.ipv6.to_string());
                 (spec.name.clone(), mac, ipv4, ipv6, names.switch_name(spec.switch), spec.port.0)
             };

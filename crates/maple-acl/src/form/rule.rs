@@ -3,6 +3,7 @@
 use maple_core::Location;
 use maple_core::access::AccessAction;
 use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::packet::text::parse_vlan_id;
 
 use super::fields::{Fields, scalar, scalars};
@@ -149,7 +150,7 @@ fn ethertype(node: &YamlNode) -> Result<u128, Fault> {
 fn vlan(place: FilePlace, text: &str) -> Result<(u128, u128), Fault> {
     match (text, parse_vlan_id(text)) {
         ("none", _) => Ok((0, 0)),
-        (_, Some(id @ 1..=4094)) => Ok((0x1000 | u128::from(id), 0x1000 | u128::from(id))),
+        (_, Some(id @ 1..=4094)) => Ok((VLAN_PRESENT | u128::from(id), VLAN_PRESENT | u128::from(id))),
         _ => Err(Fault::new(place, format!("`vlan` is a number from 1 to 4094 or `none`, not `{text}`"))),
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use maple_wire::packet::ethernet;
 pub use maple_wire::packet::ethernet::RESERVED;
-use maple_wire::packet::text::parse_mac;
+use maple_wire::packet::text::{mac_text, parse_mac};
 use maple_wire::{Dpid, PortNo};
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +59,7 @@ impl Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let b = self.0;
-        write!(f, "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[0], b[1], b[2], b[3], b[4], b[5])
+        f.write_str(&mac_text(&self.0))
     }
 }
 

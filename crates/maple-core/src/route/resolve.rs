@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Dpid, Field, Version};
 
 use super::{PathReads, Route};
@@ -254,7 +255,7 @@ fn check_treatment(
         }
         let pushes_tag = hops.treatment.rewrites.get(&Field::VlanVid).is_some_and(|vid| *vid != 0);
         if field == Field::VlanVid {
-            hops.tagged = ask(Field::VlanVid, 0x1000, 0x1000);
+            hops.tagged = ask(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT);
         } else if field == Field::VlanPcp && pushes_tag {
             continue;
         } else if !ask(field, 0, 0) {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use maple_switch::time::{MILLISECOND, Nanoseconds, SECOND};
+use maple_wire::packet::text::mac_text;
 use maple_wire::{Dpid, PortNo};
 
 use crate::Emulation;
@@ -295,7 +296,7 @@ impl CommandRunner {
         }
         let has = |host: &&HostSpec| match text.parse::<IpAddr>() {
             Ok(ip) => ip == host.ipv4 || ip == host.ipv6,
-            Err(_) => text.eq_ignore_ascii_case(&mac_text(host.mac)),
+            Err(_) => text.eq_ignore_ascii_case(&mac_text(&host.mac)),
         };
         let found = hosts.iter().find(has).map(|host| host.name.as_str());
         found.ok_or_else(|| CommandError::Wrong(unknown("host", text, names())))
@@ -327,11 +328,6 @@ impl CommandRunner {
             waited += MILLISECOND;
         }
     }
-}
-
-/// Writes a hardware address as people do.
-fn mac_text(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Returns the error for an unknown name, with a suggestion.

@@ -1,10 +1,11 @@
 //! The output of `show`: the current network, one line for each thing.
 
 use maple_switch::{GroupKind, Switch};
+use maple_wire::packet::text::mac_text;
 use maple_wire::print::flow_line;
 use maple_wire::{Dpid, Port, counted};
 
-use super::{CommandError, CommandRunner, Ground, Show, mac_text};
+use super::{CommandError, CommandRunner, Ground, Show};
 use crate::emulated::{EmulatedNetwork, Link};
 use crate::quantity::{rate_text, time_text};
 use crate::topology::Topology;
@@ -60,7 +61,7 @@ impl View<'_> {
             self.topology.switches.iter().map(|switch| (switch.dpid, switch.name.as_str())).collect();
         let one = |host: &crate::Host| {
             let spec = host.spec();
-            let mac = mac_text(spec.mac);
+            let mac = mac_text(&spec.mac);
             let at = format!("{}:{}", names.get(&spec.switch).unwrap_or(&"?"), spec.port);
             format!("{:<6} {at:<8} {mac} {:<15} {}", spec.name, spec.ipv4, spec.ipv6)
         };

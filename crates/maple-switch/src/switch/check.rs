@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use maple_wire::eth_type;
-use maple_wire::field::{Prerequisite, ValueKind};
+use maple_wire::field::{Prerequisite, VLAN_PRESENT, ValueKind};
 use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::oxm::{Stated, constraint_in};
 use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, Packet, PortNo, Version};
@@ -301,7 +301,7 @@ fn settable(set: &Stated) -> Result<(), Refusal> {
         return Err(Refusal::SetMasked);
     }
     // An absent tag cannot be set: bit 12 must be set (1.3 §7.2.3.7).
-    let is_tag = set.field != Field::VlanVid || set.value & 0x1000 != 0;
+    let is_tag = set.field != Field::VlanVid || set.value & VLAN_PRESENT != 0;
     if !can_set(set.field) || set.value & !set.field.full_mask() != 0 || !is_tag {
         return Err(Refusal::SetArgument);
     }

@@ -5,7 +5,7 @@ use super::bytes::{Element, Put, Reader, exactly, number, padded, u16_at, u32_at
 use super::oxm;
 use super::wire::Wire;
 use crate::error::{Error, Result};
-use crate::field::Field;
+use crate::field::{Field, VLAN_PRESENT};
 use crate::flow::{Action, Constraint};
 use crate::port::PortNo;
 
@@ -203,7 +203,7 @@ fn write10(action: &Action, out: &mut Vec<u8>) -> Result<()> {
 fn set_field10(set: &Constraint, out: &mut Vec<u8>) -> Result<()> {
     let (kind, value, bytes) = match set.field {
         _ if !set.is_exact() => return unsupported(Version::Of10, format!("a masked set-field on {}", set.field)),
-        Field::VlanVid if set.value & 0x1000 != 0 => (kind10::SET_VLAN_VID, set.value & 0xfff, 2),
+        Field::VlanVid if set.value & VLAN_PRESENT != 0 => (kind10::SET_VLAN_VID, set.value & 0xfff, 2),
         Field::VlanPcp => (kind10::SET_VLAN_PCP, set.value, 1),
         Field::EthSrc => (kind10::SET_DL_SRC, set.value, 6),
         Field::EthDst => (kind10::SET_DL_DST, set.value, 6),

@@ -3,6 +3,7 @@
 use super::Packet;
 use super::bytes::{chunk, u16_at, u48_at};
 use crate::eth_type;
+use crate::field::VLAN_PRESENT;
 
 /// The length of two addresses and a type in bytes.
 pub const HEADER_LEN: usize = 14;
@@ -145,7 +146,7 @@ impl Link {
     }
 
     pub(super) fn vlan_vid(self) -> u128 {
-        self.tci().map_or(0, |tci| u128::from(0x1000 | tci & 0xfff))
+        self.tci().map_or(0, |tci| VLAN_PRESENT | u128::from(tci & 0xfff))
     }
 
     pub(super) fn vlan_pcp(self) -> Option<u128> {

@@ -80,7 +80,12 @@ pub fn parse_vlan_id(text: &str) -> Option<u16> {
 
 /// Returns a hardware address, from the lower 48 bits of `value`, as `02:00:00:00:00:01`.
 pub fn mac(value: u64) -> String {
-    let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
+    let [_, _, bytes @ ..] = value.to_be_bytes();
+    mac_text(&bytes)
+}
+
+/// Returns a hardware address as `02:00:00:00:00:01`.
+pub fn mac_text([a, b, c, d, e, f]: &[u8; 6]) -> String {
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 

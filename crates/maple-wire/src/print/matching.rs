@@ -8,7 +8,7 @@ use std::fmt::{Display, Write};
 
 use super::value::{HexBytes, Impossible, Masked};
 use crate::eth_type::value::{ARP, IPV4, IPV6, MPLS, MPLS_MULTICAST, RARP};
-use crate::field::Field;
+use crate::field::{Field, VLAN_PRESENT};
 use crate::flow::{Constraint, Match, MatchField};
 use crate::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::msg::Version;
@@ -90,7 +90,7 @@ impl MatchText<'_> {
         let (vid, pcp) = (self.get(Field::VlanVid), self.get(Field::VlanPcp));
         let (vid_value, vid_mask) = vid.map_or((0, 0), |c| (c.value, c.mask));
         // In 1.0 a priority alone matches only tagged packets, as a present-bit would.
-        let tagged = if vid.is_none() && pcp.is_some() { 0x1000 } else { 0 };
+        let tagged = if vid.is_none() && pcp.is_some() { VLAN_PRESENT } else { 0 };
         let value = vid_value | tagged | pcp.map_or(0, |c| c.value << 13);
         let mask = vid_mask | tagged | pcp.map_or(0, |c| c.mask << 13);
         let vid_bits = mask & 0xfff;
@@ -100,7 +100,7 @@ impl MatchText<'_> {
         }
         if version == Version::Of10 && vid_mask == 0x1fff && vid_value == 0 {
             self.put("vlan_tci=0x0000");
-        } else if value & mask & 0x1000 != 0
+        } else if value & mask & VLAN_PRESENT != 0
             && matches!(vid_bits, 0 | 0xfff)
             && matches!(pcp_bits, 0 | 0xe000)
             && vid_bits | pcp_bits != 0

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::field::{Field, ValueKind};
 use crate::flow::Constraint;
 use crate::msg::oxm::Stated;
+use crate::packet::text;
 use crate::port::PortNo;
 
 /// A value in hex as C's `%#x` writes it: zero has no `0x`.
@@ -37,8 +38,7 @@ impl From<[u8; 6]> for Mac {
 
 impl fmt::Display for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let b = self.0.to_be_bytes();
-        write!(f, "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", b[10], b[11], b[12], b[13], b[14], b[15])
+        f.write_str(&text::mac(self.0 as u64))
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Frame, IpFrame};
 use crate::eth_type::value::{ARP, IPV4, IPV6, MPLS, MPLS_MULTICAST};
+use crate::field::VLAN_PRESENT;
 use crate::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
 use crate::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::packet::rewrite;
@@ -33,7 +34,7 @@ pub fn frame_of(headers: &BTreeMap<Field, u128>) -> Vec<u8> {
 fn skeleton(headers: &BTreeMap<Field, u128>) -> Vec<u8> {
     let get = |field| headers.get(&field).copied();
     let mut frame = Frame::ethernet([0; 6], [0; 6]);
-    if get(Field::VlanVid).is_some_and(|vid| vid & 0x1000 != 0) {
+    if get(Field::VlanVid).is_some_and(|vid| vid & VLAN_PRESENT != 0) {
         frame = frame.vlan(0);
     }
     match get(Field::EthType) {

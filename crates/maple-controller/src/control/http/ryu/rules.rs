@@ -3,12 +3,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use maple_core::network::Mac;
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::flow::{Action, Constraint, Instruction, Match};
 use maple_wire::{Field, PortNo, Version};
 use serde_json::{Map, Value, json};
-
-/// The bit of `vlan_vid` that says that there is a tag.
-const TAGGED: u128 = 0x1000;
 
 /// Writes a match. Fields that this program does not know are left out.
 pub(super) fn matching(version: Version, matching: &Match) -> Value {
@@ -29,7 +27,7 @@ pub(super) fn matching(version: Version, matching: &Match) -> Value {
 
 /// Reports whether a constraint says that packets have no tag.
 fn is_untagged(constraint: &Constraint) -> bool {
-    constraint.field == Field::VlanVid && constraint.is_exact() && constraint.value & TAGGED == 0
+    constraint.field == Field::VlanVid && constraint.is_exact() && constraint.value & VLAN_PRESENT == 0
 }
 
 /// Returns Ryu's name of a field, which is often that of 1.0.
@@ -66,7 +64,7 @@ fn value_13(constraint: &Constraint) -> Value {
     let Constraint { field, value, mask } = *constraint;
     match field {
         Field::VlanVid if !constraint.is_exact() => format!("0x{value:04x}/0x{mask:04x}").into(),
-        Field::VlanVid if value & TAGGED != 0 => (value & !TAGGED).to_string().into(),
+        Field::VlanVid if value & VLAN_PRESENT != 0 => (value & !VLAN_PRESENT).to_string().into(),
         Field::VlanVid => format!("0x{value:04x}").into(),
         Field::InPort => port(PortNo(value as u32)),
         _ if constraint.is_exact() => plain(field, value),
@@ -78,8 +76,8 @@ fn value_10(constraint: &Constraint) -> Value {
     let Constraint { field, value, mask } = *constraint;
     match field {
         // Without a tag.
-        Field::VlanVid if value & TAGGED == 0 => 0xffff.into(),
-        Field::VlanVid => ((value & !TAGGED) as u64).into(),
+        Field::VlanVid if value & VLAN_PRESENT == 0 => 0xffff.into(),
+        Field::VlanVid => ((value & !VLAN_PRESENT) as u64).into(),
         Field::IpDscp => ((value << 2) as u64).into(),
         Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa if !constraint.is_exact() => {
             format!("{}/{}", text(field, value), mask.count_ones()).into()
@@ -188,7 +186,7 @@ fn set_10(field: Field, value: u128) -> String {
         Field::Ipv4Src => "SET_NW_SRC",
         Field::Ipv4Dst => "SET_NW_DST",
         Field::IpDscp => return format!("SET_NW_TOS:{}", value << 2),
-        Field::VlanVid => return format!("SET_VLAN_VID:{}", value & !TAGGED),
+        Field::VlanVid => return format!("SET_VLAN_VID:{}", value & !VLAN_PRESENT),
         Field::VlanPcp => "SET_VLAN_PCP",
         _ => return "UNKNOWN".to_owned(),
     };
@@ -239,7 +237,7 @@ mod tests {
         assert_eq!(matching(Version::Of13, &of_13), expected);
         let untagged = |vlan| Match::any().with(vlan);
         assert_eq!(matching(Version::Of13, &untagged(exact(Field::VlanVid, 0))), json!({ "dl_vlan": "0x0000" }));
-        let any_tag = Constraint::masked(Field::VlanVid, 0x1000, 0x1000);
+        let any_tag = Constraint::masked(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT);
         assert_eq!(matching(Version::Of13, &untagged(any_tag)), json!({ "dl_vlan": "0x1000/0x1000" }));
         let of_10 = Match::any()
             .exact(Field::InPort, 3)
