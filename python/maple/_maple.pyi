@@ -1114,7 +1114,7 @@ def or_else(first: Callable[[], _T], second: Callable[[], _T]) -> _T:
     """
 
 def settled(timeout: float = 20.0) -> None:
-    """Waits until no switch has a rule that an earlier change has made wrong.
+    """Waits until no switch has a rule that an earlier change has made wrong, at most ``timeout`` seconds.
 
     :raises TimeoutError: if not all switches have confirmed that in time; it says which has not, and what.
     """
@@ -1703,7 +1703,11 @@ class GroupMod:
 
 @final
 class Band:
-    """What a meter does above a rate, in kilobits per second or packets per second."""
+    """What a meter does above a rate.
+
+    The rate is in kilobits per second and the burst in kilobits; or in packets per second and in packets, if the
+    meter counts packets (:meth:`MeterMod.add`).
+    """
 
     @staticmethod
     def drop(rate: int, burst: int = 0) -> Band:
@@ -2536,7 +2540,7 @@ class Laboratory:
         """The time, in seconds."""
 
     def run(self, span: float) -> None:
-        """Lets time pass."""
+        """Lets this number of seconds pass."""
 
     def ping(self, src: str, dst: str, count: int) -> tuple[list[float | None], str, _Journey | None]:
         """The time that each answer took, in seconds; all in words; the last request's journey."""
@@ -2545,7 +2549,10 @@ class Laboratory:
         """How many pings were sent, and the pairs without an answer."""
 
     def iperf(self, src: str, dst: str, span: float, rate: int) -> tuple[int, int, int, str]:
-        """What arrived, in bits a second; frames sent; frames lost; all in words."""
+        """Sends for ``span`` seconds at ``rate`` bits a second.
+
+        Returns what arrived, in bits a second; frames sent; frames lost; all in words.
+        """
 
     def send(self, host: str, frame: bytes) -> _Journey:
         """Sends a frame from a host."""

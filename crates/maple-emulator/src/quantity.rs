@@ -41,11 +41,11 @@ pub fn rate(text: &str) -> Result<u64, String> {
     value.map(|rate| rate as u64).ok_or_else(|| format!("{text:?} is not a rate such as 500kbit, 10mbit or 1gbit"))
 }
 
-/// Writes a rate in bits a second in the form that [`rate`] parses.
-pub fn rate_text(rate: u64) -> String {
+/// Writes a rate in the form that [`rate`] parses.
+pub fn rate_text(bits_per_second: u64) -> String {
     let units = [(1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
-    let (size, unit) = units.into_iter().find(|(size, _)| rate as f64 >= *size).unwrap_or((1.0, "bit"));
-    let value = format!("{:.2}", rate as f64 / size);
+    let (size, unit) = units.into_iter().find(|(size, _)| bits_per_second as f64 >= *size).unwrap_or((1.0, "bit"));
+    let value = format!("{:.2}", bits_per_second as f64 / size);
     format!("{}{unit}", value.trim_end_matches('0').trim_end_matches('.'))
 }
 

@@ -1,13 +1,15 @@
 //! The packet-ins of one switch that have no answer yet, by buffer id.
 
+use maple_switch::time::Nanoseconds;
+
 /// A time that means "answered".
-const ANSWERED: u64 = u64::MAX;
+const ANSWERED: Nanoseconds = Nanoseconds::MAX;
 
 /// A ring of the unanswered packet-ins. Buffer ids count up; an id's index is its remainder by the ring's length.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// The times in nanoseconds when the packet-ins were sent (or were due), by index.
-    sent: Vec<u64>,
+    /// The times when the packet-ins were sent (or were due), by index.
+    sent: Vec<Nanoseconds>,
     /// The oldest id that may have no answer.
     oldest: u32,
     /// The next id.
@@ -36,9 +38,8 @@ impl Pending {
         self.sent.len() as u32 - self.next.wrapping_sub(self.oldest)
     }
 
-    /// Adds a packet-in that was sent at `time` (in nanoseconds), and returns its buffer id. There must be a free
-    /// place.
-    pub fn push(&mut self, time: u64) -> u32 {
+    /// Adds a packet-in that was sent at this time, and returns its buffer id. There must be a free place.
+    pub fn push(&mut self, time: Nanoseconds) -> u32 {
         debug_assert!(self.has_room());
         let id = self.next;
         let place = self.place(id);
@@ -58,7 +59,7 @@ impl Pending {
     }
 
     /// Handles the answer to a packet-in. Returns when it was sent, in nanoseconds; `None` if it is not open.
-    pub fn answer(&mut self, id: u32) -> Option<u64> {
+    pub fn answer(&mut self, id: u32) -> Option<Nanoseconds> {
         if id.wrapping_sub(self.oldest) >= self.next.wrapping_sub(self.oldest) {
             return None;
         }
@@ -73,7 +74,7 @@ impl Pending {
     }
 
     /// Handles the answer to the oldest packet-in. Returns when it was sent, in nanoseconds.
-    pub fn answer_oldest(&mut self) -> Option<u64> {
+    pub fn answer_oldest(&mut self) -> Option<Nanoseconds> {
         if self.open == 0 { None } else { self.answer(self.oldest) }
     }
 

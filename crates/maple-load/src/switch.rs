@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use maple_switch::time::Nanoseconds;
 use maple_wire::eth_type;
 use maple_wire::msg::{Frames, Header, NO_BUFFER, kind};
 use maple_wire::{Action, Message, PortNo, Version};
@@ -198,16 +199,15 @@ impl LoadSwitch {
         Ok(())
     }
 
-    /// Queues this many packet-ins after the waiting bytes; they count as sent at `time` (in nanoseconds). There must
-    /// be room.
-    pub fn stage(&mut self, count: u32, time: u64, random: impl FnMut() -> u64) {
+    /// Queues this many packet-ins after the waiting bytes; they count as sent at `time`. There must be room.
+    pub fn stage(&mut self, count: u32, time: Nanoseconds, random: impl FnMut() -> u64) {
         let mut waiting = std::mem::take(&mut self.channel.waiting);
         self.make(count, time, random, &mut waiting);
         self.channel.waiting = waiting;
     }
 
     /// Builds this many packet-ins, and records them as sent at `time`.
-    fn make(&mut self, count: u32, time: u64, mut random: impl FnMut() -> u64, scratch: &mut Vec<u8>) {
+    fn make(&mut self, count: u32, time: Nanoseconds, mut random: impl FnMut() -> u64, scratch: &mut Vec<u8>) {
         if let Source::Addresses(template, _) = &self.source {
             scratch.reserve(count as usize * template.len());
         }

@@ -113,7 +113,7 @@ pub fn or_else(py: Python<'_>, first: Py<PyAny>, second: Py<PyAny>) -> PyResult<
     }
 }
 
-/// Waits until no switch has a rule any more that a change before has made wrong.
+/// Waits until no switch has a rule any more that a change before has made wrong. The timeout is in seconds.
 #[pyfunction]
 #[pyo3(signature = (timeout = 20.0))]
 pub fn settled(py: Python<'_>, timeout: f64) -> PyResult<()> {

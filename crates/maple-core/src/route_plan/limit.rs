@@ -41,13 +41,13 @@ pub enum Unit {
 
 impl Limit {
     /// Creates a limit in kilobits per second.
-    pub fn kilobits(name: impl Into<Name>, rate: u32) -> Limit {
-        Limit { name: name.into(), rate, burst: 0, unit: Unit::Kilobits }
+    pub fn kilobits(name: impl Into<Name>, kilobits_per_second: u32) -> Limit {
+        Limit { name: name.into(), rate: kilobits_per_second, burst: 0, unit: Unit::Kilobits }
     }
 
     /// Creates a limit in packets per second.
-    pub fn packets(name: impl Into<Name>, rate: u32) -> Limit {
-        Limit { unit: Unit::Packets, ..Limit::kilobits(name, rate) }
+    pub fn packets(name: impl Into<Name>, packets_per_second: u32) -> Limit {
+        Limit { unit: Unit::Packets, ..Limit::kilobits(name, packets_per_second) }
     }
 }
 

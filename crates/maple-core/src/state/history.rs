@@ -38,12 +38,12 @@ impl RateHistory {
         self.turns.last().copied().unwrap_or(0)
     }
 
-    /// Adds a sample, in bit/s.
-    pub fn push(&mut self, rate: u64) {
+    /// Adds a sample.
+    pub fn push(&mut self, bits_per_second: u64) {
         if self.turns.is_empty() {
             self.turns.push(0);
         }
-        self.turns.push(rate);
+        self.turns.push(bits_per_second);
         while let [.., a, b, c] = self.turns[..] {
             let end = self.turns.len();
             if a.min(c) <= b && b <= a.max(c) {

@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::network::{NetworkChange, NetworkThen};
 
-/// An entry with its time, in milliseconds of the [ordered clock](super::clock).
+/// A time of the [ordered clock](super::clock), or of one of the two clocks from which it is made.
+pub(super) type Milliseconds = u64;
+
+/// An entry with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamped {
-    pub time: u64,
+    pub time: Milliseconds,
     pub entry: Entry,
 }
 

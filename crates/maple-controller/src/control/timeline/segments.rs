@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::entry::{Begin, Entry, Pause, Stamped};
+use super::entry::{Begin, Entry, Milliseconds, Pause, Stamped};
 use super::segment_format::{MAGIC, encode};
 
 /// The size from which on another segment begins, in bytes, without its network; at least twice the size of that.
@@ -157,8 +157,8 @@ impl Segments {
     }
 
     /// Notes that the next segment goes on where this one ended, which had this number of bytes then.
-    pub fn check_end(&mut self, number: u32, size: u64) {
-        if let Some(last) = self.all.back_mut().filter(|last| last.number == number && last.size as u64 != size) {
+    pub fn check_end(&mut self, number: u32, bytes: u64) {
+        if let Some(last) = self.all.back_mut().filter(|last| last.number == number && last.size as u64 != bytes) {
             last.damage.get_or_insert_with(|| "its end is missing: it was lost, or the disk refused it".to_owned());
         }
     }
@@ -179,7 +179,7 @@ impl Segments {
     }
 
     /// Reports whether another segment is to begin.
-    pub fn is_full(&self, now: u64) -> bool {
+    pub fn is_full(&self, now: Milliseconds) -> bool {
         self.all.back().is_none_or(|last| {
             let age = SEGMENT_AGE * (1 + (last.network / NETWORK) as u64);
             last.size - last.network > SEGMENT.max(2 * last.network) || now.saturating_sub(last.began) > age
@@ -187,7 +187,7 @@ impl Segments {
     }
 
     /// Begins a segment.
-    pub fn begin(&mut self, time: u64, begin: Begin) {
+    pub fn begin(&mut self, time: Milliseconds, begin: Begin) {
         let number = self.next;
         self.next = self.next.saturating_add(1);
         let after = begin.after;
@@ -219,7 +219,7 @@ impl Segments {
     }
 
     /// Notes that nothing else has happened until this time.
-    pub fn extend(&mut self, time: u64) {
+    pub fn extend(&mut self, time: Milliseconds) {
         if let Some(last) = self.all.back_mut() {
             last.ended = last.ended.max(time);
         }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::entry::{Entry, Known, Pause, Stamped};
+use super::entry::{Entry, Known, Milliseconds, Pause, Stamped};
 use super::network::NetworkThen;
 use super::segment_format::{each_entry, entry_at};
 use super::segments::{Block, Unreadable};
@@ -124,7 +124,7 @@ impl Part {
     }
 
     /// Reads the network at a moment, and how well it was known.
-    pub fn network_at(&self, read: ReadFile<'_>, time: u64) -> Result<(NetworkThen, Known), ReadError> {
+    pub fn network_at(&self, read: ReadFile<'_>, time: Milliseconds) -> Result<(NetworkThen, Known), ReadError> {
         let (mut then, mut of_then) = (NetworkThen::default(), Known::default());
         self.each(read, |one| {
             if one.time <= time {
@@ -184,7 +184,7 @@ impl TimelineState {
     ///
     /// # Errors
     /// A text that says what is kept, if this is not.
-    pub fn part_of(&self, time: u64) -> Result<Part, String> {
+    pub fn part_of(&self, time: Milliseconds) -> Result<Part, String> {
         let Some((from, to)) = self.range() else { return Err("nothing is kept yet".to_owned()) };
         if !(from..=to).contains(&time) {
             let (from, to) = (self.text(from), self.text(to));
@@ -196,17 +196,17 @@ impl TimelineState {
         Ok(self.part(self.segments.all.partition_point(|segment| segment.began <= time) - 1))
     }
 
-    fn gap_at(&self, time: u64) -> Option<Gap> {
+    fn gap_at(&self, time: Milliseconds) -> Option<Gap> {
         self.gaps().find(|gap| gap.from < time && time < gap.to)
     }
 
     /// Returns the first moment from this one on that is kept, and the last one up to it.
-    pub fn nearest(&self, time: u64) -> (u64, u64) {
+    pub fn nearest(&self, time: Milliseconds) -> (Milliseconds, Milliseconds) {
         self.gap_at(time).map_or((time, time), |gap| (gap.to, gap.from))
     }
 
     /// Returns what to read of the time between two moments.
-    pub fn parts(&self, from: u64, to: u64) -> Vec<Part> {
+    pub fn parts(&self, from: Milliseconds, to: Milliseconds) -> Vec<Part> {
         let all = &self.segments.all;
         let first = all.partition_point(|segment| segment.began <= from).saturating_sub(1);
         (first..all.partition_point(|segment| segment.began <= to)).map(|at| self.part(at)).collect()

@@ -73,7 +73,7 @@ pub(crate) struct Files {
     folder: PathBuf,
     /// The folder of all runs.
     all: PathBuf,
-    limit: u64,
+    max_bytes: u64,
     /// The header. It is locked while the run is recorded, so that no other controller takes the run for an old one.
     _header: File,
     segment: u32,
@@ -165,9 +165,9 @@ impl Files {
     ///
     /// # Errors
     /// [`RecordingError`] if the limit is too low, or the system refuses something.
-    pub fn create(all: &Path, limit: u64, header: &Header) -> Result<Files, RecordingError> {
-        if limit < LEAST {
-            return Err(RecordingError::Limit { limit, least: LEAST });
+    pub fn create(all: &Path, max_bytes: u64, header: &Header) -> Result<Files, RecordingError> {
+        if max_bytes < LEAST {
+            return Err(RecordingError::Limit { limit: max_bytes, least: LEAST });
         }
         std::fs::create_dir_all(all).map_err(|error| RecordingError::io(all, error))?;
         let folder = new_folder(all, header).map_err(|error| RecordingError::io(all, error))?;
@@ -180,7 +180,7 @@ impl Files {
         let (about, file) = make().map_err(|error| RecordingError::io(&folder, error))?;
         let written = begin(&file).map_err(|error| RecordingError::io(&folder, error))? as u64;
         let (all, scratch) = (all.to_owned(), Vec::new());
-        Ok(Files { folder, all, limit, _header: about, segment: 1, file, written, earlier: 0, scratch })
+        Ok(Files { folder, all, max_bytes, _header: about, segment: 1, file, written, earlier: 0, scratch })
     }
 
     pub fn folder(&self) -> &Path {
@@ -196,7 +196,7 @@ impl Files {
         if raw.is_empty() {
             return Ok(());
         }
-        if self.written >= SEGMENT.min(self.limit / 8) {
+        if self.written >= SEGMENT.min(self.max_bytes / 8) {
             self.next_segment()?;
         }
         self.check_room(raw.len())?;
@@ -254,9 +254,10 @@ impl Files {
             let size = size_of(&run)?;
             others.push((run, size));
         }
-        let mut total = self.earlier + SEGMENT.min(self.limit / 8) + others.iter().map(|(_, size)| size).sum::<u64>();
+        let mut total =
+            self.earlier + SEGMENT.min(self.max_bytes / 8) + others.iter().map(|(_, size)| size).sum::<u64>();
         for (run, size) in others {
-            if total + RESERVE > self.limit && remove_run(&run)? {
+            if total + RESERVE > self.max_bytes && remove_run(&run)? {
                 total -= size;
             }
         }
@@ -266,7 +267,7 @@ impl Files {
     /// Checks that there is room for a block of this many bytes, however badly they compress.
     fn check_room(&self, bytes: usize) -> Result<(), WriteStop> {
         let own = self.earlier + self.written + segment::most_bytes(bytes) + RESERVE;
-        if own > self.limit { Err(WriteStop::Limit(self.limit)) } else { Ok(()) }
+        if own > self.max_bytes { Err(WriteStop::Limit(self.max_bytes)) } else { Ok(()) }
     }
 
     /// Makes room for the first segment, and appends `start` to it.
