@@ -1,4 +1,4 @@
-//! What it costs to keep state over a restart: `cargo bench -p maple-controller --bench persistence`.
+//! Costs of keeping state over a restart: `cargo bench -p maple-controller --bench persistence`.
 //!
 //! Threads write to a table through a running controller, each write acknowledged before the next: to one that is not
 //! kept, and to one that is on the disk when the write is acknowledged. Medians of rounds that take turns.

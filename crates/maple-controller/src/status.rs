@@ -1,4 +1,4 @@
-//! What a controller reports about its switches and shards: plain data.
+//! Reports of a controller about its switches and shards: plain data.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a packet costs that a leaf answers: `cargo bench -p maple-core --bench hits`.
+//! The cost of a packet that a leaf answers: `cargo bench -p maple-core --bench hits`.
 //!
 //! There is one shard with OpenFlow 1.0, the policy that floods, and 16 switches that serve one host each, 100 or
 //! 1,000. Reads of 64 packet-ins are answered in place, switch after switch and host after host. So what is remembered

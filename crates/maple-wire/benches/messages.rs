@@ -1,4 +1,4 @@
-//! What reading and writing a message costs. `cargo bench -p maple-wire --bench messages`.
+//! The cost of reading and writing a message. `cargo bench -p maple-wire --bench messages`.
 
 use divan::{Bencher, black_box};
 use maple_wire::msg::stats::{FlowStats, PortStats, ReplyBody, StatsReply};

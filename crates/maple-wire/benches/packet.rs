@@ -1,4 +1,4 @@
-//! What looking at a packet costs. `cargo bench -p maple-wire --bench packet`.
+//! The cost of looking at a packet. `cargo bench -p maple-wire --bench packet`.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};

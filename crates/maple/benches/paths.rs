@@ -1,4 +1,5 @@
-//! What a link event costs `ParallelPaths` in a network of 1,000 switches, against the number of threads.
+//! The cost of a link event for `ParallelPaths` in a network of 1,000 switches, against the number
+//! of threads.
 //!
 //! `cargo bench -p maple --bench paths`
 

@@ -1,4 +1,4 @@
-//! What is wrong in a document, where, and what may be meant.
+//! Mistakes in a document: what is wrong, where, and what may be meant.
 
 use super::*;
 use crate::form::{DOCUMENT_KEYS, RULE_KEYS};

@@ -1,4 +1,4 @@
-//! What is shown of a reading: rates, and tables of text and numbers.
+//! The picture of a reading: rates, and tables of text and numbers.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

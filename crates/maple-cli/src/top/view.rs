@@ -1,4 +1,4 @@
-//! What the user has chosen: a table, its order, a filter, a row. Keys change it.
+//! The user's choices: a table, its order, a filter, a row. Keys change it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 

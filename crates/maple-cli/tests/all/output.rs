@@ -1,4 +1,5 @@
-//! What the command prints goes through one door, which lets nothing pass that could control a terminal.
+//! The one door for the output of the command, which lets nothing pass that could control a
+//! terminal.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Who sends a request: a process on the control socket, or a client of the HTTP API.
+//! The sender of a request: a process on the control socket, or a client of the HTTP API.
 
 use std::sync::Arc;
 

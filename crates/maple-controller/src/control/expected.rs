@@ -1,4 +1,4 @@
-//! What a transaction of another program expects of the state before it writes.
+//! Expectations of a transaction of another program about the state before it writes.
 
 use maple_core::state::{Name, Snapshot, Value as Stored};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What the program of a controller does for it: the command, a test, or a laboratory.
+//! Work that the program of a controller does for it: the command, a test, or a laboratory.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

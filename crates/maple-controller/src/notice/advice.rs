@@ -1,4 +1,4 @@
-//! What people may do about a report of the engine, in the words of the command line and the guide.
+//! Advice about a report of the engine, in the words of the command line and the guide.
 
 use maple_core::report::Report;
 

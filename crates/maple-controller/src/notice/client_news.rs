@@ -1,4 +1,4 @@
-//! What clients of the HTTP API did that people should know.
+//! News about clients of the HTTP API that people should know.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! What all parts of a shard need: who it is, the time, the messages to others, and the counters.
+//! The context that all parts of a shard need: who it is, the time, the messages to others, and the
+//! counters.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a shard is made of.
+//! Parts of a shard.
 
 use std::sync::Arc;
 use std::time::Duration;

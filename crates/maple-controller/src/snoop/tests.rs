@@ -1,4 +1,4 @@
-//! What snooping learns from messages of hosts, routers and servers, and what it ignores.
+//! Messages of hosts, routers and servers: what snooping learns from them, and what it ignores.
 
 use std::sync::Arc;
 

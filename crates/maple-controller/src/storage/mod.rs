@@ -1,5 +1,5 @@
-//! What outlives a moment: rows of the state file, what a restart knows, what another process takes over, and
-//! recordings.
+//! State that outlives a moment: rows of the state file, what a restart knows, what another process
+//! takes over, and recordings.
 //!
 //! * [`mod@format`]: the one format of what has no other.
 //! * [`state_json`]: values of tracked state as JSON, for the control socket.

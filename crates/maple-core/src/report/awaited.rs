@@ -1,4 +1,4 @@
-//! What keeps a wait for removed rules from ending.
+//! Reasons that keep a wait for removed rules from ending.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What can be asked of a route. In a run of f, a question about a path is an observation, which the route records.
+//! Questions to a route. In a run of f, a question about a path is an observation, which the route
+//! records.
 
 use std::sync::atomic::Ordering::Relaxed;
 

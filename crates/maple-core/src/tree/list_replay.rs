@@ -1,4 +1,4 @@
-//! How a run asks a list: what the tree is known to deny of it is passed in stretches.
+//! Questions of a run to a list: what the tree is known to deny of it is passed in stretches.
 //!
 //! # What
 //!

@@ -1,4 +1,4 @@
-//! What is to happen in the network, in the order of time.
+//! Events to come in the network, in the order of time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

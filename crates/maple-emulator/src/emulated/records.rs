@@ -1,4 +1,4 @@
-//! What has happened in the network, for those who watch it.
+//! Events of the past in the network, for those who watch it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Who depends on the library gets no command line, no emulator and no benchmark.
+//! Dependencies of the library: who depends on it gets no command line, no emulator and no
+//! benchmark.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! What a program can name that depends on `maple` alone. If a signature of the library has a type of the crates behind
-//! it, this file names that type by a path of the library.
+//! Names that a program has that depends on `maple` alone. If a signature of the library has a type
+//! of the crates behind it, this file names that type by a path of the library.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

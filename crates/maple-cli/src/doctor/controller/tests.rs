@@ -1,4 +1,4 @@
-//! What is asked of a controller, and what it says.
+//! Questions to a controller, and findings from its answers.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! What members send each other: a length in four bytes, and then a value in the format of what outlives the process.
+//! Messages between members: a length in four bytes, and then a value in the format of what
+//! outlives the process.
 
 use std::io;
 

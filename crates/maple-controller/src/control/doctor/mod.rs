@@ -1,5 +1,5 @@
-//! What is wrong with a running controller, by its answers: for `maple doctor`, which asks its control socket, and for
-//! the HTTP API.
+//! Faults of a running controller, by its answers: for `maple doctor`, which asks its control
+//! socket, and for the HTTP API.
 //!
 //! Judgements read the answers as any client gets them, so that `maple doctor` judges controllers of other versions
 //! too, and judgements are tested on captured answers.

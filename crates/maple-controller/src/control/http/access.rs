@@ -1,4 +1,4 @@
-//! Who may ask what: roles, tokens, and what browsers are kept from.
+//! Access: who may ask what, by roles and tokens, and what browsers are kept from.
 //!
 //! # On the loopback interface without tokens
 //!

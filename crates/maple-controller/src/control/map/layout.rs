@@ -1,4 +1,4 @@
-//! Where switches are on the map: each is pinned once it has a place.
+//! Places of switches on the map: each is pinned once it has a place.
 //!
 //! People keep a map in their heads, so a switch moves only when it has to: it has got a neighbour that it did not have
 //! before, and more of its neighbours are new than are those that its place was chosen for. A link that goes, or flaps,

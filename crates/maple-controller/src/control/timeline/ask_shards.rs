@@ -1,4 +1,4 @@
-//! What the follower asks shards: what they have counted, and what was dropped.
+//! Questions of the follower to shards: what they have counted, and what was dropped.
 //!
 //! It never waits for an answer. It looks whether all are there whenever it looks at the network, so a shard that hangs
 //! delays no change that others have made. A shard that has not answered is not asked again.

@@ -1,4 +1,4 @@
-//! How many bytes each kind of entry may take.
+//! Budgets: the number of bytes that each kind of entry may take.
 //!
 //! Hosts and switches cause most of what happens, so each kind has a budget of its own: what hosts do takes nothing
 //! from switches. What is beyond it is counted. A change of the network that is beyond it stays pending.

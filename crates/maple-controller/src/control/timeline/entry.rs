@@ -1,4 +1,4 @@
-//! What the timeline keeps: the entries of segments.
+//! Entries of segments, which the timeline keeps.
 
 use std::ops::Add;
 

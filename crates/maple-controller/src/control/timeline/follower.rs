@@ -1,4 +1,5 @@
-//! How the kept network follows the real one: by what fits the budgets, and without taking what is not seen as gone.
+//! The follower, which makes the kept network follow the real one: by what fits the budgets, and
+//! without taking what is not seen as gone.
 //!
 //! Switches, ports and hosts have a budget each, and take turns within it: a look goes on after the last key of the
 //! look before. So a host that moves all the time delays other hosts by one turn, and switches not at all.

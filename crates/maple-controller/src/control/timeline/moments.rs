@@ -1,4 +1,4 @@
-//! What the timeline says about moments, as JSON.
+//! Answers of the timeline about moments, as JSON.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

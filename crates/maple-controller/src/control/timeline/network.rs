@@ -1,4 +1,4 @@
-//! What the timeline keeps of the network at a moment, and how two moments differ.
+//! The network at a moment, as the timeline keeps it, and the differences of two moments.
 
 use std::collections::BTreeMap;
 

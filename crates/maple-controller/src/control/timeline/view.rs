@@ -1,4 +1,4 @@
-//! What can be asked of the timeline: moments, spans, and the times of which not everything is kept.
+//! Questions to the timeline: moments, spans, and the times of which not everything is kept.
 //!
 //! A request plans under the lock what it has to read, and reads without it. What turns out to be unreadable becomes a
 //! gap, and the request plans again. So a damaged file costs its own time, and nothing else.

@@ -1,4 +1,4 @@
-//! What hosts and other devices can and cannot do.
+//! Hosts and other devices: what they can and cannot do.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Who may ask what, and what browsers are kept from.
+//! Access: who may ask what, and what browsers are kept from.
 
 use std::io::{BufReader, Write as _};
 use std::net::SocketAddr;

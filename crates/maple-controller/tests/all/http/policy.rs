@@ -1,4 +1,4 @@
-//! What rests on each line of the policy.
+//! The lines of the policy, with what rests on each.
 
 use std::sync::Arc;
 

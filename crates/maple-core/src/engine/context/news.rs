@@ -1,5 +1,5 @@
-//! What a shard knows of changes of the state: which of its dependents are stale, and whether it has heard of all
-//! commits.
+//! The knowledge of a shard about changes of the state: which of its dependents are stale, and
+//! whether it has heard of all commits.
 //!
 //! A commit of another shard is in the store before its message comes. Until then this shard does not know that its
 //! dependents are stale. What reads the newest state meanwhile, as the rules of keys do, must not meet what rests on an

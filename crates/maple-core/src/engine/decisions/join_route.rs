@@ -1,4 +1,4 @@
-//! How a leaf joins a route before it is installed.
+//! The steps by which a leaf joins a route before the leaf is installed.
 
 use std::sync::Arc;
 

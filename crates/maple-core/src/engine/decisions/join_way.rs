@@ -1,4 +1,5 @@
-//! How the ways to the places that an open look-up finds begin, and when other paths may have the look-up.
+//! The beginning of the ways to the places that an open look-up finds, and when other paths may
+//! have the look-up.
 
 use maple_wire::{Dpid, Field};
 

@@ -1,4 +1,4 @@
-//! What the decisions of a shard say of one packet: its leaf, and its way through the rules.
+//! A view of the decisions of a shard about one packet: its leaf, and its way through the rules.
 
 use std::sync::Arc;
 

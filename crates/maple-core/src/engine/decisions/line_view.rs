@@ -1,5 +1,5 @@
-//! What rests on each line of the policy: leaves, their rules, and the packets that these have counted; and the runs of
-//! f that ended there.
+//! A view of what rests on each line of the policy: leaves, their rules, and the packets that these
+//! have counted; and the runs of f that ended there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What people and tests ask of an engine. Nothing here changes the engine.
+//! Questions of people and tests to an engine. Nothing here changes the engine.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

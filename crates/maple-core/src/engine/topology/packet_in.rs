@@ -1,4 +1,4 @@
-//! What becomes of a packet-in at its port: whether the packet enters the network there.
+//! The handling of a packet-in at its port: whether the packet enters the network there.
 
 use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Field};

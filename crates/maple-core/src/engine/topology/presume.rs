@@ -1,4 +1,4 @@
-//! What an earlier run knew of the topology, presumed to be true until discovery says otherwise.
+//! The topology as an earlier run knew it, presumed to be true until discovery says otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

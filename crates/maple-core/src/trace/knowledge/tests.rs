@@ -1,4 +1,4 @@
-//! What is known of one field, compared with all values that it can have.
+//! Knowledge about one field, compared with all values that it can have.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! What must come out, found by running programs on a raw frame and a plain state, without any of Maple's machinery.
+//! Packets that must come out, found by running programs on a raw frame and a plain state, without
+//! any of Maple's machinery.
 //!
 //! This is the contract written down a second time. It shares the field extraction and the rewriting of frames with
 //! `maple-wire` and nothing with `maple-core` but its plain values.

@@ -1,4 +1,4 @@
-//! What the simulation can do as a driver of scenarios, and what its switches are like.
+//! Abilities of the simulation as a driver of scenarios, and properties of its switches.
 
 use maple_core::trace::Cond;
 use maple_sim::Choices;

@@ -1,4 +1,4 @@
-//! What the cases of a test have covered.
+//! Counts of what the cases of a test have covered.
 
 use std::collections::BTreeMap;
 

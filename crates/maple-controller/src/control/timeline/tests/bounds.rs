@@ -1,4 +1,4 @@
-//! What a timeline takes at most, and what gives way.
+//! Bounds of a timeline, and what gives way.
 
 use std::sync::Arc;
 

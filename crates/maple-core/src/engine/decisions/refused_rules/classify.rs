@@ -1,4 +1,4 @@
-//! What the refusal of a rule is about, from the switch, the rule and the error alone.
+//! Classes of refusals of a rule, from the switch, the rule and the error alone.
 
 use maple_wire::msg::ErrorMsg;
 use maple_wire::{Instruction, Match};

@@ -1,4 +1,4 @@
-//! What a switch counts, and the questions for it.
+//! Counters of a switch, and the questions for them.
 
 pub(in crate::engine) mod audit_state;
 pub(in crate::engine) mod drops;

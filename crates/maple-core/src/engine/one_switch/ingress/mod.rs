@@ -1,4 +1,4 @@
-//! What f decides about the packets that enter at a switch, and its rules.
+//! Decisions of f about the packets that enter at a switch, and their rules.
 
 pub(in crate::engine) mod exploration;
 pub(in crate::engine) mod sample_pass;

@@ -1,4 +1,4 @@
-//! What look-ups find for the packets that enter at a switch, and the rules that say it there.
+//! Results of look-ups for the packets that enter at a switch, and the rules that say it there.
 //!
 //! # Updates
 //!

@@ -1,4 +1,4 @@
-//! How packets go on from a switch, and what it does with packets that arrive from others.
+//! Paths of packets from a switch on, and what it does with packets that arrive from others.
 
 pub(in crate::engine) mod meters;
 pub(in crate::engine) mod route_rules;
