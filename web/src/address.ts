@@ -2,7 +2,7 @@
 // "back", a bookmark and a copied link lead to the same picture.
 import {signal} from "@preact/signals";
 
-/** What the part of the address after `#` says. */
+/** The choices that the part of the address after `#` says. */
 export interface Address {
   /** The view, and what it is about: `["network", "hosts"]`. */
   readonly path: readonly string[];

@@ -35,7 +35,7 @@ export function span(seconds: number): string {
   return seconds >= 1 || seconds === 0 ? `${Math.floor(seconds)} s` : fraction(seconds);
 }
 
-/** How long something took, exactly to three digits below 100 s: `12.3 µs`, `1.50 s`. */
+/** A duration as text, exactly to three digits below 100 s: `12.3 µs`, `1.50 s`. */
 export function took(seconds: number): string {
   return seconds >= 99.95 ? span(seconds) : seconds >= 1 ? scaled(seconds, "s") : fraction(seconds);
 }
@@ -78,7 +78,7 @@ const REFERENCE = /File "([^"\n]+)", line (\d+)|([\p{L}\p{M}\p{N}_./~+@%-]*[\p{L
 /** A field that is one line, after the tier of a composition if that is told. */
 const FIELD = /^((?:[^/]*?: )?)(.+):(\d+)$/s;
 
-/** How a policy's files end. A name with another end is a source file if it has a folder; else it may be a host: `c1.example.org:6653`. */
+/** The endings of a policy's files. A name with another end is a source file if it has a folder; else it may be a host: `c1.example.org:6653`. */
 const SOURCE = /\/|\.(?:py|rs|acl|txt|ya?ml|json|toml|csv|conf|cfg|list|rules)$/;
 
 /** The line that a field is, whose path may have any letters; `null` if it is none. */

@@ -26,7 +26,7 @@ export class Problem extends Error {
 /** An answer with the tag that tells whether it has changed. */
 export interface Tagged<T> {
   readonly tag: string | null;
-  /** What the answer says; `undefined` if it is the one that has been read already. */
+  /** The content of the answer; `undefined` if it is the one that has been read already. */
   readonly data: T | undefined;
 }
 

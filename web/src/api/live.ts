@@ -19,7 +19,7 @@ export const connection = signal<{readonly live: boolean; readonly since: number
 type Listener = (kind: "state" | "log" | "all") => void;
 const listeners = new Set<Listener>();
 
-/** How long the page waits before it tries again, in milliseconds: it doubles up to the second. */
+/** The time that the page waits before it tries again, in milliseconds: it doubles up to the second. */
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 5000;
 

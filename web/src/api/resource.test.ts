@@ -46,7 +46,7 @@ const SESSION = {name: null, role: "read", csrf: null};
 let asked: Asked[];
 let page: Seen;
 let used: (() => void)[];
-/** What says that the controller is alive. */
+/** The answer that says that the controller is alive. */
 let pulse: ReturnType<typeof setInterval>;
 
 beforeEach(async () => {

@@ -6,7 +6,7 @@ import {Problem, read, readText} from "./ask";
 import {listen, lost} from "./live";
 import {session} from "./session";
 
-/** How an answer is kept fresh. */
+/** The way in which an answer is kept fresh. */
 export interface Freshness {
   /** Whether it is read again at each event, or only when tracked state has changed. Answers that make the controller ask switches are not. */
   readonly live?: boolean | "state";
@@ -30,16 +30,16 @@ export interface Answer<T> {
 const SPACING = 100;
 /** Divisor of the time of which reading takes at most one part. */
 const SHARE = 4;
-/** How many answers that are not live are read at a time. Browsers have six connections to a server: events take one, and live answers find another. */
+/** The number of answers that are not live and are read at a time. Browsers have six connections to a server: events take one, and live answers find another. */
 const SLOW = 3;
 /** The time after which what the controller could not answer is read again if it did not say when, in milliseconds. */
 const TROUBLED = 5000;
 /** A list with live events is read again after this time as well: connections of switches are not events. */
 export const SOON = 5000;
-/** How tracked state is kept fresh: lines of the log do not change it, and another policy with other tables is seen soon. */
+/** The freshness of tracked state: lines of the log do not change it, and another policy with other tables is seen soon. */
 export const TRACKED: Freshness = {live: "state", every: SOON};
 
-/** What is fresh enough for all of these. */
+/** The freshness that is enough for all of these. */
 export function freshest(all: Iterable<Freshness>): Freshness {
   let live: boolean | "state" = false;
   let [always, text, every] = [false, false, Infinity];
@@ -88,14 +88,14 @@ const slow = new Turns(SLOW);
 export class Resource<T> {
   readonly answer: Signal<Answer<T>> = signal({data: undefined, problem: null});
   private readonly path: string;
-  /** What those who show it want. */
+  /** The wishes of those who show it. */
   private readonly users = new Set<Freshness>();
   private tag: string | null = null;
   private isReading = false;
   private isStale = false;
   /** When it may be read next. */
   private earliest = 0;
-  /** How long the latest reading took, in milliseconds. */
+  /** The duration of the latest reading, in milliseconds. */
   private took = 0;
   /** Ends the reading of what nobody shows any more, if it may take long. */
   private given: AbortController | undefined;

@@ -1,7 +1,7 @@
 // Who is asking: nobody in particular on a loopback without tokens, else the owner of a token, in a session.
 import {signal} from "@preact/signals";
 
-/** What the role of a client allows; each allows what those before it do. */
+/** The rights of a client's role; each allows what those before it do. */
 export const ROLES = ["read", "state", "admin"] as const;
 export type Role = (typeof ROLES)[number];
 

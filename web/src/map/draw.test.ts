@@ -11,7 +11,7 @@ function at(name: string, x: number, y: number, hosts = 2): MapSwitch {
   return {switch: name, name, x, y, connected: true, hosts};
 }
 
-/** What is written on a map that is so wide and 100 pixels high, ten for each unit, with the middle at (0, 0). */
+/** The texts on a map that has this width and is 100 pixels high, ten for each unit, with the middle at (0, 0). */
 function written(switches: readonly MapSwitch[], width: number, look = LOOK): readonly {readonly text: string; readonly x: number}[] {
   const texts: {text: string; x: number}[] = [];
   let font = "";

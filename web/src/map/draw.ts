@@ -16,7 +16,7 @@ export interface Colours {
   readonly chosen: string;
 }
 
-/** What is emphasised. */
+/** The parts that are emphasised. */
 export interface Emphasis {
   readonly chosen: string | null;
   /** Pairs of switches between which a packet goes. */
@@ -156,7 +156,7 @@ function drawSwitches(
 
 /** Width in pixels of a cell of the screen, which is as high as a line and has at most one name. */
 const CELL = 22;
-/** How wide a letter is on average, as a part of its height. */
+/** The width of a letter on average, as a part of its height. */
 const LETTER = 0.54;
 
 function drawNames(

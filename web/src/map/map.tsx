@@ -16,11 +16,11 @@ interface MapProps {
 }
 
 const NO_WAY: ReadonlySet<string> = new Set();
-/** How far a key moves the map, in pixels, and how far a pointer may move in a click. */
+/** The distance by which a key moves the map, in pixels, and by which a pointer may move in a click. */
 const STEP = 60;
 const CLICK = 4;
 
-/** What is drawn, and what is needed for that. */
+/** The things that are drawn, and what is needed for that. */
 class Drawing {
   network: MapAnswer = {switches: [], links: []};
   emphasis: Emphasis = {chosen: null, way: NO_WAY};

@@ -1,7 +1,7 @@
 // What a table shows of its rows: those that are searched for, in the order that is chosen, what is wrong first.
 import {natural} from "../text";
 
-/** What a row has in a column; `null` where that is not known. */
+/** The value of a row in a column; `null` where that is not known. */
 export type Cell = string | number | null;
 
 /** A column, without how it looks. */
@@ -11,7 +11,7 @@ export interface Field<Row> {
   readonly of: (row: Row) => Cell;
 }
 
-/** What divides the parts of a cell that has several. */
+/** The text between the parts of a cell that has several. */
 export const LISTS = ", ";
 
 /** A word of a search. Spaces belong to it between quotes. */

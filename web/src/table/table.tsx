@@ -11,7 +11,7 @@ const ROW = 26;
 
 export interface Column<Row> extends Field<Row> {
   readonly title: string;
-  /** How it looks, unless it is just what it has. */
+  /** The look of it, unless it is just what it has. */
   readonly show?: (row: Row) => ComponentChildren;
   /** The share of the width, in characters. */
   readonly width: number;
@@ -21,19 +21,19 @@ export interface Column<Row> extends Field<Row> {
 }
 
 interface TableProps<Row> {
-  /** What the table is about, for those who do not see it. */
+  /** The subject of the table, for those who do not see it. */
   readonly label: string;
   readonly rows: readonly Row[];
   readonly columns: readonly Column<Row>[];
   readonly keyOf: (row: Row) => string;
-  /** What is wrong with a row, in words. It is another function where it says something else of the same rows, and only there. */
+  /** The trouble of a row, in words. It is another function where it says something else of the same rows, and only there. */
   readonly wrong?: (row: Row) => string | null;
   /** Whether rows with something wrong stay where they are, as in a log; else they come first. */
   readonly inOrder?: boolean;
   /** Where a row leads, and the column that has the link: the first one unless it is said. */
   readonly href?: (row: Row) => string;
   readonly leads?: string;
-  /** What is said where there are no rows. */
+  /** The text where there are no rows. */
   readonly none?: string;
 }
 
@@ -142,9 +142,9 @@ function Space({rows, columns}: {readonly rows: number; readonly columns: number
 
 interface SearchProps {
   readonly label: string;
-  /** The same for one row. */
+  /** The label where there is one row. */
   readonly one: string;
-  /** How many rows there are, and how many of them have something wrong. */
+  /** The number of rows, and of those that have something wrong. */
   readonly count: number | undefined;
   readonly problems?: number;
   readonly children?: ComponentChildren;

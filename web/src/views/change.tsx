@@ -14,7 +14,7 @@ import {History} from "./history";
 /** The maximum number of packets and rules of a plan that are listed. */
 const LISTED = 200;
 
-/** What each kind of difference means. */
+/** The meaning of each kind of difference. */
 const KINDS: Readonly<Record<string, string>> = {
   loses: "leave by fewer edge ports, mostly none",
   gains: "leave by more edge ports",
@@ -25,7 +25,7 @@ const KINDS: Readonly<Record<string, string>> = {
   fails: "fail: the policy raises an error",
 };
 
-/** What is being done, or was done last. */
+/** The step that is being done, or was done last. */
 type Doing = {readonly what: string; readonly problem?: Problem; readonly done?: Reloaded};
 
 /** Shows the policy that runs, and plans and applies others. */

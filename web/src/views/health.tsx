@@ -14,7 +14,7 @@ import {fullest} from "./capacity";
 import {atMost, histogram, mean, quantile, rates, samples} from "./histogram";
 
 const TABS = ["overview", "doctor", "errors", "log", "counters"] as const;
-/** How often rates are measured, in milliseconds. */
+/** The time between two measurements of rates, in milliseconds. */
 const EVERY = 2000;
 /** The maximum number of moments of a rate that are kept, to show how it went. */
 const KEPT = 150;
@@ -128,7 +128,7 @@ function Times({metrics}: {readonly metrics: string}) {
   );
 }
 
-/** How many of each bucket, as bars. */
+/** The count of each bucket, as bars. */
 function Bars({text, own}: {readonly text: string; readonly own: NonNullable<ReturnType<typeof histogram>>}) {
   const counts = own.buckets.map((bucket, at) => ({most: bucket.most, count: bucket.count - (own.buckets[at - 1]?.count ?? 0)}));
   const [first, last] = [counts.findIndex((one) => one.count > 0), counts.findLastIndex((one) => one.count > 0)];
@@ -212,7 +212,7 @@ function Capacity() {
   );
 }
 
-/** What `maple doctor` says of the controller. */
+/** The findings of `maple doctor` about the controller. */
 function Doctor() {
   const {data, problem} = useAnswer<DoctorAnswer>("/v1/doctor", {every: 30_000});
   const names = useNames();

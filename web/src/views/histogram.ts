@@ -58,7 +58,7 @@ export function quantile({count, buckets}: Histogram, share: number): number | n
   return count === 0 ? null : buckets.find((bucket) => bucket.count >= share * count)?.most ?? null;
 }
 
-/** How much each count has grown in a second between two readings; a count that has shrunk began again. */
+/** The growth of each count in a second between two readings; a count that has shrunk began again. */
 export function rates(
   before: Readonly<Record<string, number>>, now: Readonly<Record<string, number>>, seconds: number,
 ): ReadonlyMap<string, number> {

@@ -7,7 +7,7 @@ import {Lined, Section, Trouble} from "../parts";
 import {base, moment, whole} from "../text";
 import {filters, named, past} from "./value";
 
-/** How many changes are listed. */
+/** The number of changes that are listed. */
 const LISTED = 100;
 
 /** The place of which the changes are listed; all changes without one. */

@@ -11,7 +11,7 @@ import {chosen, Trouble} from "../parts";
 import {exactly} from "../table/rows";
 import {bits, whole} from "../text";
 
-/** How often the switches are asked for the counters of their ports, in milliseconds. */
+/** The time between two questions to the switches for the counters of their ports, in milliseconds. */
 export const COUNTED = 10_000;
 
 /** Shows the network, or the part of it around a switch. */

@@ -42,7 +42,7 @@ export function path(all: TimeAnswer, of: (point: TimeRates) => number | null, w
   return text;
 }
 
-/** How far switches without a place are from others, in the units of the map. */
+/** The distance of switches without a place from others, in the units of the map. */
 const BESIDE = 6;
 
 /** The map of a moment: switches where they are now. One that has no place any more stands beside its neighbours of then, or below all. */

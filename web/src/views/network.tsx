@@ -35,7 +35,7 @@ export function NetworkView() {
   );
 }
 
-/** What is wrong with a switch. */
+/** The trouble of a switch. */
 export function switchTrouble(row: SwitchRow): string | null {
   if (row.peer === null) {
     return row.unreachable === null ? "not connected" : `not connected for ${span(row.unreachable)}`;
@@ -86,7 +86,7 @@ function portKey({switch: id, port}: Place): string {
   return `${id} ${port}`;
 }
 
-/** What is wrong with a port. */
+/** The trouble of a port. */
 export function portTrouble(row: PortRow, broken: ReadonlySet<string>): string | null {
   if (broken.has(portKey(row))) {
     return "its link is down";

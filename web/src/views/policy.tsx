@@ -15,17 +15,17 @@ import {flowHref, hostsAt, party, switchHref} from "./links";
 import {Others, packets, RuleList} from "./rules";
 import {Tree} from "./tree";
 
-/** How often counts are read again: the controller asks the switches for them. */
+/** The time between two readings of counts: the controller asks the switches for them. */
 const EVERY = 10_000;
 /** The height of a line, in pixels: as in the style sheet. */
 const LINE = 20;
 /** The maximum number of rules of a line that are listed. */
 const LISTED = 200;
 
-/** What of a line is counted. */
+/** A count of a line. */
 const MEASURES = ["packets", "misses", "seconds", "errors", "drops", "rules", "leaves"] as const;
 type Measure = (typeof MEASURES)[number];
-/** What the counts are called, and what they mean. */
+/** The names of the counts, and what they mean. */
 const TITLES: Readonly<Record<Measure, readonly [title: string, means: string]>> = {
   packets: ["packets", "what the rules of decisions that rest on the line have counted"],
   misses: ["misses", "packets that came to the controller and were decided by a run that ended here"],
@@ -148,7 +148,7 @@ function isLine(text: string, file: PolicyFile, line: number): boolean {
   return named?.line === line && fileOf([file], named.file) !== undefined;
 }
 
-/** What one line does in the network. */
+/** The effect of one line in the network. */
 function AboutLine({file, line}: {readonly file: PolicyFile; readonly line: number}) {
   const names = useNames();
   const here = `${file.file}:${line}`;

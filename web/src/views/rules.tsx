@@ -27,7 +27,7 @@ export function packets(count: number): string {
   return `${whole(count)} ${count === 1 ? "packet" : "packets"}`;
 }
 
-/** How many rows a list has that were not asked for. */
+/** The number of rows of a list that were not asked for. */
 export function Others({of}: {readonly of: List<unknown> | undefined}) {
   return of !== undefined && of.total > of.rows.length ? <p class="soft">and {whole(of.total - of.rows.length)} others</p> : null;
 }

@@ -58,7 +58,7 @@ export function tokens(line: string): Token[] {
   return found;
 }
 
-/** How hot a line is, from 0 to 4, by the logarithm of its count beside the largest one. */
+/** The heat of a line, from 0 to 4, by the logarithm of its count beside the largest one. */
 export function heat(count: number | null, most: number): number {
   if (count === null || count <= 0 || most <= 0) {
     return 0;

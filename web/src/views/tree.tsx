@@ -14,7 +14,7 @@ import {RuleList} from "./rules";
 const MOST = 2000;
 /** The maximum number of rules of a decision that are listed. */
 const LISTED = 50;
-/** How often what is shown is read again, in milliseconds. */
+/** The time between two readings of what is shown, in milliseconds. */
 const EVERY = 10_000;
 
 /** Shows the tree of a switch. */
