@@ -1,4 +1,4 @@
-"""What a long access list costs: ``tests/with-openvswitch python bench/acl/install.py --rules 10000 30000``, as root.
+"""The cost of a long access list: ``tests/with-openvswitch python bench/acl/install.py --rules 10000 30000``, as root.
 
 For each length: a generated list is loaded, linted, and run on one Open vSwitch bridge with two ports in user space.
 The table says how long `maple acl test` and `maple acl lint` take, when `maple run` listens, how many rules the switch
@@ -30,7 +30,7 @@ STILL = 3.0
 
 
 class Row(NamedTuple):
-    """What one list costs; times in seconds."""
+    """The cost of one list; times in seconds."""
 
     rules: int
     load: float
@@ -48,7 +48,7 @@ def sh(*command: str) -> str:
 
 
 def timed(*command: str) -> float:
-    """How long a command takes. `maple acl lint` ends with a status of its own where it finds something."""
+    """The duration of a command. `maple acl lint` ends with a status of its own where it finds something."""
     began = time.monotonic()
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     return time.monotonic() - began

@@ -38,7 +38,7 @@ def bytes_of(packet: Packet) -> bytes:
 
 
 def compare(seed: int, number: int) -> dict[str, int]:
-    """How often each verdict was given by both. Fails at the first difference."""
+    """The number of times that each verdict was given by both. Fails at the first difference."""
     verdicts = {"allow": 0, "deny": 0}
     with tempfile.TemporaryDirectory() as folder:
         path = write_list(Path(folder), seed)

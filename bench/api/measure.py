@@ -1,4 +1,4 @@
-"""What the HTTP API costs the controller, and how quickly it answers beside its work.
+"""The cost of the HTTP API for the controller, and how quickly it answers beside its work.
 
 `maple load` is the switches: alternating periods with and without clients tell what these take away from answers to
 packets (*throughput*) and from new flows through a network (*flows*). The clients are a page (its events, and what it
@@ -64,7 +64,7 @@ class Running:
         self.client = Client(self.url, ADMIN)
 
     def told(self, what: str) -> str:
-        """What it has printed after `what`."""
+        """The text that it has printed after `what`."""
         found: re.Match[str] | None = None
 
         def is_told() -> bool:
@@ -201,7 +201,7 @@ def clients(maple: Running) -> Iterator[None]:
 
 
 def cost(workload: str, periods: int, options: list[str]) -> list[list[str]]:
-    """What clients take away from a workload."""
+    """The loss of a workload to clients."""
 
     def period(maple: Running) -> float:
         before, began = maple.packet_ins(), time.perf_counter()
@@ -304,7 +304,7 @@ def long_list(count: int, options: list[str]) -> list[list[str]]:
 
 
 def flaps(count: int, options: list[str]) -> list[list[str]]:
-    """How far switches move on the map while links go and come."""
+    """The distance by which switches move on the map while links go and come."""
     with running("builtin:shortest-path", "--emulate", "fattree:4", "--console", *options) as maple:
         wait_for("the links", lambda: len(maple.client.links()) == 32)
         # What is found is laid out after a second without news.

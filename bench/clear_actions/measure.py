@@ -1,4 +1,4 @@
-"""What it costs Open vSwitch that rules clear the action set: its daemon's time for a rule and for a packet.
+"""The cost for Open vSwitch of rules that clear the action set: its daemon's time for a rule and for a packet.
 
 Starts daemons of its own in user space. Packets come by packet-outs to the tables, so the daemon looks up each one as
 one for which its datapath has no flow.

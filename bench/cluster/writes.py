@@ -1,4 +1,4 @@
-"""How long a write takes in a cluster until it is acknowledged, beside a put of etcd's own.
+"""The duration of a write in a cluster until it is acknowledged, beside a put of etcd's own.
 
 Three servers of etcd and three controllers on this machine, without switches. Writes of `maple state` at the master,
 over its control socket, take turns with puts over etcd's JSON gateway, each on a connection that stays open. So both
@@ -90,7 +90,7 @@ def find_master(sockets):
 
 
 def timed(work):
-    """How long something takes, in milliseconds."""
+    """The duration of something, in milliseconds."""
     before = time.perf_counter()
     work()
     return (time.perf_counter() - before) * 1000

@@ -190,7 +190,7 @@ def until_known(controller, ring):
 
 
 def latency(args, folder):
-    """How long explanations take where there are many leaves, and that they change nothing."""
+    """The duration of explanations where there are many leaves, and that they change nothing."""
     (folder / "many.py").write_text(MANY)
     controller = Controller(args.maple, folder / "many.py", args.port, folder)
     rng = random.Random(args.seed)

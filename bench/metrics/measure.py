@@ -1,4 +1,4 @@
-"""What a scrape of metrics takes, and what it takes away from the controller's throughput.
+"""The cost of a scrape of metrics, and what it takes away from the controller's throughput.
 
 `maple load` is the switches, as in `maple-bench throughput`: it keeps packet-ins unanswered, and so measures what the
 controller can do. The same run alternates between periods without scrapes and periods with one each second, so that
@@ -48,7 +48,7 @@ def running(*command: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def told(log: Path, what: str, process: subprocess.Popen[bytes]) -> str:
-    """What a program has printed after `what`."""
+    """The text that a program has printed after `what`."""
     while not (found := re.search(rf"{what} (\S+)\n", log.read_text())):
         if process.poll() is not None:
             sys.exit(f"it ended:\n{log.read_text()}")
@@ -57,7 +57,7 @@ def told(log: Path, what: str, process: subprocess.Popen[bytes]) -> str:
 
 
 def scrape(url: str) -> tuple[float, bytes]:
-    """How long a scrape took, and its text."""
+    """The duration of a scrape, and its text."""
     began = time.perf_counter()
     with urllib.request.urlopen(url) as answer:
         text = answer.read()

@@ -73,7 +73,7 @@ def _is_main(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """What a node may be replaced with: what the fault is, and the new text."""
+    """The replacements of a node: what the fault is, and the new text."""
     if isinstance(node, ast.Compare):
         yield from _comparisons(node)
     elif isinstance(node, ast.BoolOp):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many faults in the examples their own tests find.
+"""The number of faults in the examples that their own tests find.
 
 Each fault is one small change of one example (see mutants.py). The example's test file runs on it, and a fault that no
 test finds is printed with its difference. equivalent.txt names those that change nothing that a network can show, with
@@ -104,7 +104,7 @@ def passes(name: str, source: str, limit: float) -> bool:
 
 
 def key(name: str, mutant: Mutant) -> tuple[str, str, str, str]:
-    """What tells a fault from others."""
+    """A key that distinguishes a fault from others."""
     return name, mutant.what, mutant.text, mutant.after
 
 

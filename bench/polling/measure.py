@@ -1,4 +1,4 @@
-"""What polling costs: the controller's processor time with and without, while a policy asks for the load of every port.
+"""The cost of polling: the controller's processor time with and without, as a policy asks for the load of every port.
 
 The network is the campus (200 switches, 1188 ports), emulated in another process and without traffic. Each line is the
 share of one core that the controller took over the time; its difference to the first line is the cost of polling.

@@ -9,7 +9,7 @@ from maple import Net, Query, atomically, drop, policy, retry
 
 @Query
 def busy_ports(net: Net) -> int:
-    """How many ports send or receive more than 1 Mbit/s."""
+    """The number of ports that send or receive more than 1 Mbit/s."""
     ends = [end for link in net.links() for end in link]
     ports = [(end.switch, end.port) for end in ends]
     ports += [(switch, port) for switch in net.switches() for port in net.edge_ports(switch)]

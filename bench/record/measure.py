@@ -1,4 +1,4 @@
-"""What recording takes away from the controller's throughput, and how fast a replay is.
+"""The cost of recording for the controller's throughput, and how fast a replay is.
 
 The first figure: `maple load` is the switches, as in `maple-bench throughput`; it keeps packets unanswered, and so
 measures what the controller can do. Runs with and without `--record` take turns, so that drifts of the machine fall on
@@ -26,7 +26,7 @@ MAPLE = os.environ.get("MAPLE", str(Path(sys.executable).with_name("maple")))
 
 
 def told(log: Path, what: str, process: subprocess.Popen[bytes]) -> str:
-    """What a program has printed after `what`."""
+    """The text that a program has printed after `what`."""
     while not (found := re.search(rf"{what} (\S+)\n", log.read_text())):
         if process.poll() is not None:
             sys.exit(f"it ended:\n{log.read_text()}")

@@ -274,7 +274,7 @@ def recordings(folder: Path) -> list[Path]:
 
 
 def check(recording: Path) -> dict[str, object]:
-    """What a replay says. A program that is no `maple` replays its own recordings."""
+    """The output of a replay. A program that is no `maple` replays its own recordings."""
     name = recording.parents[1].name.split("-", 1)[1]
     program = str(EXAMPLES / name.removeprefix("rs-")) if name.startswith("rs-") else MAPLE
     command = [program, "replay", str(recording), "--json", "--policy-time-limit", "60s"]

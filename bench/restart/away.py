@@ -1,4 +1,4 @@
-"""What it costs the traffic of a network on Open vSwitch that control connections end while datapaths go on.
+"""The cost for the traffic of a network on Open vSwitch if control connections end while datapaths go on.
 
 The network and its decisions are those of `run.py`, in a row or in a ring. For each of some times the connection of one
 switch after the other is away, and then those of all at once. Prints a line for each: the pings that were lost, and the

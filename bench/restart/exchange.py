@@ -71,7 +71,7 @@ def send(lab, connections, first, count, rate, stride):
 
 
 def rules(lab):
-    """How many rules the switch has."""
+    """The number of rules of the switch."""
     told = subprocess.run(
         ["ovs-ofctl", "-O", lab.protocol, "dump-aggregate", "s1"], capture_output=True, text=True, check=True
     ).stdout

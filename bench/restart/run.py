@@ -1,4 +1,4 @@
-"""What a restart of the controller and a reload of its policy cost the traffic of a network on Open vSwitch.
+"""The cost of a restart of the controller and a reload of its policy for the traffic of a network on Open vSwitch.
 
 Three bridges in a row, two hosts at each. Hosts make decisions, one for each of many connections of UDP. Then 20 pairs
 of hosts ping every 10 ms, and a stream of TCP crosses the network, while
@@ -135,7 +135,7 @@ class Traffic:
         self.stream.stdout.close()
 
     def figures(self, at):
-        """What was lost from the moment `at` on, and how slow the stream was then, against before."""
+        """The loss from the moment `at` on, and how slow the stream was then, against before."""
         # Answers of the last second may be on their way.
         end = time.time() - 1
         lost = sorted(sent for pings in self.pings for sent in pings.lost() if at <= sent < end)
@@ -205,7 +205,7 @@ class NewFlows:
         self.receiver.stdout.close()
 
     def figures(self, at):
-        """How long the first packets of connections took from the moment `at` on, against before."""
+        """The time that the first packets of connections took from the moment `at` on, against before."""
         known = list(self.arrived)
         since = [took for _, sent, took in known if sent >= at - 0.1]
         before = [took for _, sent, took in known if sent < at - 0.1]
@@ -278,7 +278,7 @@ def settle(maple):
 
 
 def processor_seconds(pid):
-    """How long a process has had a processor."""
+    """The time for which a process has had a processor."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""What TLS on the OpenFlow channel costs the controller.
+"""The cost of TLS on the OpenFlow channel for the controller.
 
 * Packet-ins a core: `maple load` keeps packet-ins unanswered, by turns without TLS, with TLS 1.3 and with TLS 1.2. Each
   figure is for a second in which the controller's core computes, so others that use the machine change it little.
@@ -84,7 +84,7 @@ class Controller:
 
 
 def report(load: subprocess.Popen[str]) -> dict[str, Any]:
-    """What it says. Its status is 1 if others use its core."""
+    """The output of it. Its status is 1 if others use its core."""
     text = load.communicate()[0]
     if load.returncode > 1 or not text:
         sys.exit(f"maple load ended with status {load.returncode}")

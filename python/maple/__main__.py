@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def _write_whole_lines() -> None:
-    """What a policy prints comes out a line at a time, at once, and no line of the log gets into the middle of it.
+    """Output of a policy comes out a line at a time, at once, and no line of the log gets into the middle of it.
 
     The interpreter would keep pages of it back for a file or a pipe, and with ``PYTHONUNBUFFERED`` write each argument
     of ``print`` on its own.

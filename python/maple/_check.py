@@ -71,8 +71,8 @@ class Scope:
 
 
 def inspect_policy(path: str, name: str | None) -> list[tuple[str, int, str, bool]]:
-    """What is suspicious in a policy of a file that was loaded, in order of lines: file, line, text, and whether it is
-    a read of what can't be tracked."""
+    """The suspicious parts of a policy whose file was loaded, in order of lines: file, line, text, and whether it is a
+    read of what can't be tracked."""
     policy = loaded(path, name)
     found = of_policy(policy) if isinstance(policy, Policy) else []
     return [(one.file, one.line, one.text, one.is_untracked) for one in found]
@@ -85,7 +85,7 @@ def untracked_reads(policy: object) -> list[str]:
 
 
 def of_policy(policy: Policy) -> list[Suspicion]:
-    """What is suspicious in a policy, in order of lines."""
+    """The suspicious parts of a policy, in order of lines."""
     functions = [function for function in policy.functions if isinstance(function, types.FunctionType)]
     found = {one.text_key(): one for function in functions for one in Checker(function).suspicions()}
     return sorted(found.values(), key=lambda one: (one.file, one.line, one.text))

@@ -1,4 +1,4 @@
-"""What ports and hosts have sent: what functions under ``@on(stats=…)`` are given."""
+"""Counts of what ports and hosts have sent: what functions under ``@on(stats=…)`` are given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Reading = tuple[float, int]
 
 
 class PortCount(NamedTuple):
-    """What a port has counted since it was there; ``None`` where its switch does not count that."""
+    """The counts of a port since it was there; ``None`` where its switch does not count that."""
 
     at: _maple.Location
     rx_packets: int | None
@@ -26,13 +26,13 @@ class PortCount(NamedTuple):
     tx_dropped: int | None
     tx_errors: int | None
     rx_mbps: float | None
-    """What came in since the last time, in Mbit/s; ``None`` at the first."""
+    """The rate of what came in since the last time, in Mbit/s; ``None`` at the first."""
     tx_mbps: float | None
-    """What went out since the last time, in Mbit/s; ``None`` at the first."""
+    """The rate of what went out since the last time, in Mbit/s; ``None`` at the first."""
 
 
 class TrafficCount(NamedTuple):
-    """What one host has sent to another, as the rules have counted that are there now."""
+    """The traffic from one host to another, as the rules have counted that are there now."""
 
     switch: int
     """Where it enters."""
@@ -53,7 +53,7 @@ class Rates(Generic[Key]):
         self._last: dict[Key, Reading] = {}
 
     def since(self, now: dict[Key, Reading]) -> dict[Key, float | None]:
-        """What each has grown by since then, in Mbit/s; ``None`` for those that were not there, or began again."""
+        """The growth of each since then, in Mbit/s; ``None`` for those that were not there, or began again."""
         rates = {key: _mbps(self._last.get(key), reading) for key, reading in now.items()}
         self._last = now
         return rates
@@ -66,7 +66,7 @@ def _mbps(before: Reading | None, now: Reading) -> float | None:
 
 
 class Memory:
-    """What one function was told last."""
+    """The counts that one function got last."""
 
     def __init__(self) -> None:
         self.received: Rates[_maple.Location] = Rates()
@@ -75,7 +75,7 @@ class Memory:
 
 
 class Counts:
-    """What switches have counted. Asked when it is read: who does not look at ``traffic`` has no rules read."""
+    """The counts of switches, asked for when they are read: who does not look at ``traffic`` has no rules read."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -94,7 +94,7 @@ class Counts:
 
     @cached_property
     def traffic(self) -> list[TrafficCount]:
-        """What hosts send to each other, the most bytes first.
+        """The traffic between hosts, the most bytes first.
 
         :raises TimeoutError: the controller is too busy to say it.
         """

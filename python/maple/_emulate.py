@@ -99,7 +99,7 @@ class EmulatedNetwork:
 
     @property
     def errors(self) -> list[tuple[str, int]]:
-        """How the policy failed, with traceback, and which constraints were violated; and on how many packets each."""
+        """The failures of the policy, with traceback, and the violated constraints; and on how many packets each."""
         return self._laboratory.errors()
 
     def run(self, seconds: float) -> None:
@@ -297,7 +297,7 @@ class Switch:
 
     @property
     def tree(self) -> TraceTree:
-        """What the policy looked at in packets that came in here, and which of them it treats alike."""
+        """The questions of the policy about packets that came in here, and which of them it treats alike."""
         return TraceTree(self.name, self._network._laboratory.tree(self.name))
 
     def restart(self) -> None:
@@ -381,7 +381,7 @@ class Link:
 
 
 class Ping:
-    """What came of pings. It is true if all were answered."""
+    """The outcome of pings. It is true if all were answered."""
 
     def __init__(self, times: list[float | None], told: str, journey: Journey | None) -> None:
         #: How long each answer took, in seconds; ``None`` where none came.
@@ -392,12 +392,12 @@ class Ping:
 
     @property
     def sent(self) -> int:
-        """How many requests there were."""
+        """The number of requests."""
         return len(self.times)
 
     @property
     def received(self) -> int:
-        """How many answers came."""
+        """The number of answers."""
         return sum(time is not None for time in self.times)
 
     def __bool__(self) -> bool:
@@ -409,7 +409,7 @@ class Ping:
 
 
 class PingAll:
-    """What came of every host's ping to every other. It is true if all were answered."""
+    """The outcome of every host's ping to every other. It is true if all were answered."""
 
     def __init__(self, sent: int, failed: list[tuple[str, str]]) -> None:
         #: How many requests there were.
@@ -419,7 +419,7 @@ class PingAll:
 
     @property
     def received(self) -> int:
-        """How many answers came."""
+        """The number of answers."""
         return self.sent - len(self.failed)
 
     def __bool__(self) -> bool:
@@ -433,7 +433,7 @@ class PingAll:
 
 
 class Iperf:
-    """What came of a stream of datagrams."""
+    """The outcome of a stream of datagrams."""
 
     def __init__(self, rate: int, sent: int, lost: int, told: str) -> None:
         #: What arrived, in bits a second.
@@ -480,7 +480,7 @@ class Copy:
 
 
 class Journey:
-    """What became of one frame, copy by copy. Drawn on the network in a notebook."""
+    """The journey of one frame, copy by copy. Drawn on the network in a notebook."""
 
     def __init__(self, network: EmulatedNetwork, host: str, frame: bytes, copies: list[_Copy]) -> None:
         self._network = network
@@ -512,7 +512,7 @@ class Journey:
 
 
 class TraceTree:
-    """What a policy looked at in packets that enter at a switch: tests (T), fields (V), leaves (L)."""
+    """The questions of a policy about packets that enter at a switch: tests (T), fields (V), leaves (L)."""
 
     def __init__(self, switch: str, text: str) -> None:
         self._switch = switch

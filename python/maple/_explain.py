@@ -19,7 +19,7 @@ class Explanation:
 
     @property
     def verdict(self) -> Literal["forwarded", "dropped", "waits", "failed", "refused"]:
-        """What becomes of the packet.
+        """The fate of the packet.
 
         ``waits``: until something changes that the policy read. ``failed``: the policy failed, so it is dropped.
         ``refused``: the policy never sees it, because of where it enters.

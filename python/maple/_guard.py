@@ -164,7 +164,7 @@ def _given(for_: Group) -> tuple[object, ...]:
 
 
 def _place(name: str, *arguments: object) -> tuple[str, str, int]:
-    """How a report calls a constraint, and the line that makes it."""
+    """The name of a constraint in a report, and the line that makes it."""
     file, line, _ = caller()
     shown = ", ".join(_shown(argument) for argument in arguments)
     return f"{name}({shown})", file, line

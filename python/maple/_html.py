@@ -35,7 +35,7 @@ DARK: Final = {
 }
 
 MOST: Final = 200
-"""How many rows a table shows. Further ones are counted."""
+"""The number of rows that a table shows. Further ones are counted."""
 
 _RULES: Final = (
     ".maple{background:var(--ground);color:var(--text);font:13px/1.4 system-ui,sans-serif;padding:8px}"

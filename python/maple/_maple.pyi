@@ -827,7 +827,9 @@ class Net:
 
     @overload
     def port_load(self, switch: int, port: int, *, capacity: float | None = None) -> Load:
-        """What a port sends; ``.received`` is what it receives. Also for a place: ``net.port_load(net.locate(src))``.
+        """The load that a port sends; ``.received`` is what it receives.
+
+        The port can be given as a place: ``net.port_load(net.locate(src))``.
 
         :param capacity: what the port can send, in Mbit/s, where the switch does not say so or is wrong.
         """
@@ -836,7 +838,7 @@ class Net:
     def port_load(self, switch: _Place, port: None = None, *, capacity: float | None = None) -> Load: ...
     @overload
     def link_load(self, a: int, b: int, *, capacity: float | None = None) -> Load:
-        """What the switch ``a`` sends to the next switch ``b``, over the busiest link between them; 0 while there is no
+        """The load from the switch ``a`` to the next switch ``b``, over the busiest link between them; 0 without a
         link. With two places, as in ``net.link_load(*link)`` for one of :meth:`links`: over this link, from ``a`` to
         ``b``.
 
@@ -846,8 +848,8 @@ class Net:
     @overload
     def link_load(self, a: _Place, b: _Place, *, capacity: float | None = None) -> Load: ...
     def traffic(self, src: _MacLike | _IpLike, dst: _MacLike | _IpLike, *, capacity: float | None = None) -> Load:
-        """What one host sends to another, as counted by rules that match both, by MAC or IP addresses, at the switch of
-        ``src``; 0 for a host that was not seen.
+        """The load from one host to another, as counted by rules that match both, by MAC or IP addresses, at the switch
+        of ``src``; 0 for a host that was not seen.
 
         A policy that reads both addresses of its packets has such rules. Packets that go through the controller are not
         counted.
@@ -1532,7 +1534,7 @@ class Match:
 
 @final
 class Action:
-    """What a switch does to a packet. In lists of actions a plain number is a port to send it out of."""
+    """An action of a switch on a packet. In lists of actions a plain number is a port to send it out of."""
 
     @staticmethod
     def output(port: int, max_len: int = 0xFFFF) -> Action:
@@ -1664,7 +1666,7 @@ class Bucket:
     ) -> Bucket: ...
     @property
     def actions(self) -> list[Action]:
-        """What it does."""
+        """The actions of the bucket."""
 
     @property
     def weight(self) -> int:
@@ -1703,7 +1705,7 @@ class GroupMod:
 
 @final
 class Band:
-    """What a meter does above a rate.
+    """The action of a meter above a rate.
 
     The rate is in kilobits per second and the burst in kilobits; or in packets per second and in packets, if the
     meter counts packets (:meth:`MeterMod.add`).
@@ -1816,7 +1818,7 @@ class Stats:
 
     @property
     def kind(self) -> str:
-        """What was asked for, by the method's name: ``"flows"``, ``"aggregate"``, ``"tables"`` and so on."""
+        """The kind of statistics, by the method's name: ``"flows"``, ``"aggregate"``, ``"tables"`` and so on."""
 
     @property
     def entries(self) -> list[Any]:
@@ -1856,7 +1858,7 @@ class FlowStats:
 
     @property
     def actions(self) -> list[Action]:
-        """What it does with packets; none is to drop, if they go on to no other table."""
+        """The actions on packets; none is to drop, if they go on to no other table."""
 
     @property
     def goto(self) -> int | None:
@@ -1880,7 +1882,7 @@ class FlowStats:
 
 @final
 class AggregateStats:
-    """What rules took together."""
+    """The counters of several rules together."""
 
     @property
     def flows(self) -> int:
@@ -1896,7 +1898,7 @@ class AggregateStats:
 
 @final
 class TableStats:
-    """How full and how busy a table is."""
+    """Counters of a table: how full and how busy it is."""
 
     @property
     def table(self) -> int:
@@ -1920,7 +1922,7 @@ class TableStats:
 
 @final
 class PortStats:
-    """What went through a port. A counter that the switch does not have is all ones."""
+    """Counters of a port. A counter that the switch does not have is all ones."""
 
     @property
     def port(self) -> int:
@@ -1960,7 +1962,7 @@ class PortStats:
 
 @final
 class QueueStats:
-    """What went through a queue."""
+    """Counters of a queue."""
 
     @property
     def port(self) -> int:
@@ -1984,7 +1986,7 @@ class QueueStats:
 
 @final
 class GroupStats:
-    """What went through a group."""
+    """Counters of a group."""
 
     @property
     def group(self) -> int:
@@ -2012,7 +2014,7 @@ class GroupStats:
 
 @final
 class GroupDesc:
-    """What a group is set up to do."""
+    """The set-up of a group."""
 
     @property
     def group(self) -> int:
@@ -2028,7 +2030,7 @@ class GroupDesc:
 
 @final
 class MeterStats:
-    """What went through a meter."""
+    """Counters of a meter."""
 
     @property
     def meter(self) -> int:
@@ -2056,7 +2058,7 @@ class MeterStats:
 
 @final
 class MeterConfig:
-    """What a meter is set up to do."""
+    """The set-up of a meter."""
 
     @property
     def meter(self) -> int:
@@ -2096,7 +2098,7 @@ class FlowRemoved:
 
     @property
     def duration(self) -> float:
-        """How long the rule was there, in seconds."""
+        """The time for which the rule was there, in seconds."""
 
     @property
     def packets(self) -> int:
@@ -2138,14 +2140,14 @@ class HandlerBench:
     ) -> HandlerBench: ...
     @property
     def started(self) -> list[str]:
-        """What the switch got when it came up."""
+        """The messages that the switch got when it came up."""
 
     @property
     def handler(self) -> Any:
         """The handler."""
 
     def errors(self) -> list[str]:
-        """What went wrong since the last call."""
+        """The errors since the last call."""
 
     def packet_in(self, frame: bytes, port: int = 1, buffer_id: int | None = None) -> list[str]:
         """The switch sends a frame that came in by a port; with a ``buffer_id`` it keeps it."""
@@ -2384,10 +2386,10 @@ class Listener:
     def next(self, timeout: float) -> tuple[Any, ...]: ...
 
 def send_frame(frame: bytes, at: _Place) -> None:
-    """What :meth:`maple.LiveNetwork.send` does."""
+    """The function behind :meth:`maple.LiveNetwork.send`."""
 
 def port_counts() -> list[tuple[Location, float, list[int | None]]]:
-    """What ports have counted, and when their switches said so. For the package itself; others have
+    """The counts of ports, and when their switches said so. For the package itself; others have
     :attr:`maple.Counts.ports`."""
 
 def traffic_counts() -> list[tuple[tuple[int, Mac | None, Mac | None], float, int, int]]:
@@ -2463,7 +2465,7 @@ class Bench:
 
 @final
 class Decision:
-    """What one run did."""
+    """The record of one run."""
 
     @property
     def route(self) -> Route | None:
@@ -2479,7 +2481,7 @@ class Decision:
 
     @property
     def trace(self) -> list[str]:
-        """What it observed of its packet, in order."""
+        """The observations of its packet, in order."""
 
     @property
     def lines(self) -> list[int | None]:
@@ -2546,7 +2548,7 @@ class Laboratory:
         """The time that each answer took, in seconds; all in words; the last request's journey."""
 
     def ping_all(self) -> tuple[int, list[tuple[str, str]]]:
-        """How many pings were sent, and the pairs without an answer."""
+        """The number of pings that were sent, and the pairs without an answer."""
 
     def iperf(self, src: str, dst: str, span: float, rate: int) -> tuple[int, int, int, str]:
         """Sends for ``span`` seconds at ``rate`` bits a second.
@@ -2573,7 +2575,7 @@ class Laboratory:
         """The trace tree of a switch as text."""
 
     def errors(self) -> list[tuple[str, int]]:
-        """How the policy failed, and on how many packets each."""
+        """The failures of the policy, and the number of packets of each."""
 
 @final
 class Place:
@@ -2622,7 +2624,7 @@ def switch_power(laboratory: Laboratory, switch: str, on: bool) -> None:
 def observe(
     laboratory: Laboratory, switch: int, port: int, frame: bytes
 ) -> tuple[list[str], tuple[str, int] | None, bool, str | None]:
-    """What the policy would do with a frame that enters there now.
+    """The decision of the policy about a frame that enters there now.
 
     What it asks and answers, line by line; file and line of its answer; whether it drops the packet; why it fails.
     """
@@ -2630,7 +2632,7 @@ def observe(
 def decisions(
     laboratory: Laboratory,
 ) -> tuple[list[tuple[str, int, str, int, int]], list[tuple[str, int, int]], int]:
-    """What the policy asked and answered so far.
+    """The questions and answers of the policy so far.
 
     File, line, test, how often it failed and held; file, line, how often it was reached; the number of runs.
     """

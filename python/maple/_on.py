@@ -47,7 +47,7 @@ class ViolationEvent(NamedTuple):
     constraint: str
     """The constraint, with the line that made it."""
     why: str
-    """What is wrong with the route."""
+    """The mistake in the route."""
     line: str
     """The line of the policy that made the route."""
     at: _maple.Location

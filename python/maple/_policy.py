@@ -111,7 +111,7 @@ class Composed(Policy):
 
 
 Decides = Policy | Function | _maple.Route
-"""What compositions are made of: policies, plain functions of (pkt, net), and routes that hold for all packets."""
+"""The parts of compositions: policies, plain functions of (pkt, net), and routes that hold for all packets."""
 
 
 def composition_of(policy: Decides, where: str) -> _maple.Composition:
@@ -278,7 +278,7 @@ def _listed(found: dict[str, Policy | type[_maple.Handler]]) -> str:
 
 
 def explain(error: BaseException, trace: TracebackType | None, path: str) -> str:
-    """What went wrong while the file at ``path`` was loaded: with a traceback from there on, if it got that far."""
+    """The error that ended the loading of the file at ``path``: with a traceback from there on, if it got that far."""
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
     if trace is None and isinstance(error, LookupError):

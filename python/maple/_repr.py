@@ -1,4 +1,4 @@
-"""What objects look like in tracebacks and at a prompt, whatever state they are in."""
+"""The look of objects in tracebacks and at a prompt, whatever state they are in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What queries answer with several parts: named tuples, so that ``mac, at = net.locate_ip(ip)`` and ``.mac`` work."""
+"""Answers of queries with several parts: named tuples, so that ``mac, at = net.locate_ip(ip)`` and ``.mac`` work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names in the source of a policy stand for, and what of it Maple can't track: helpers of ``maple._check``."""
+"""The meaning of names in the source of a policy, and what of it Maple can't track: helpers of ``maple._check``."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def local_names(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> fr
 
 
 def local_imports(node: ast.FunctionDef | ast.Lambda) -> dict[str, object]:
-    """What the function imports itself, as far as it is loaded."""
+    """The modules that the function imports itself, as far as it is loaded."""
     found: dict[str, object] = {}
     for child in ast.walk(node):
         if isinstance(child, ast.Import):

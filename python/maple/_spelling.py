@@ -44,7 +44,7 @@ _trees: dict[str, ast.Module | None] = {}
 
 
 def unknown_field(name: str) -> str:
-    """What to say of ``pkt.name``, which is not a field."""
+    """The message about ``pkt.name``, which is not a field."""
     known = OTHER_NAMES.get(name)
     close = difflib.get_close_matches(name, [*_maple.FIELDS, "switch", "matches"], n=1)
     meant = known or (close[0] if close else None)
@@ -57,7 +57,7 @@ def unknown_field(name: str) -> str:
 
 
 def unknown_question(name: str) -> str:
-    """What to say of ``net.name``, which is not a question about the network."""
+    """The message about ``net.name``, which is not a question about the network."""
     known = [each for each in dir(_maple.Net) if not each.startswith("_")]
     close = difflib.get_close_matches(name, known, n=1)
     return f"net has no {name!r}" + (f"; did you mean net.{close[0]}?" if close else f"; it has {', '.join(known)}")

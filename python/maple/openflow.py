@@ -37,7 +37,7 @@ from maple._maple import (
 TABLE: Final = 0xFFFFFFF9
 """The switch's own tables (in packet-outs)."""
 NORMAL: Final = 0xFFFFFFFA
-"""What a switch without a controller would do."""
+"""The treatment of packets by a switch without a controller."""
 FLOOD: Final = 0xFFFFFFFB
 """All ports but the one that the packet came in by, without those that floods leave out."""
 ALL: Final = 0xFFFFFFFC
@@ -46,9 +46,9 @@ CONTROLLER: Final = 0xFFFFFFFD
 """The controller."""
 
 Message = PacketOut | FlowMod | GroupMod | MeterMod | StatsRequest | Barrier
-"""What handlers say."""
+"""The messages of handlers."""
 Messages = Message | Iterable[Message] | None
-"""What a handler's method may return: nothing, a message, or several."""
+"""The values that a handler's method may return: nothing, a message, or several."""
 
 __all__ = [
     "ALL",

@@ -123,7 +123,7 @@ def test_traffic_leaves_the_busy_link_once_and_comes_back_once(controller, lab, 
         return [b - a for a, b in zip(before, counts(), strict=True)]
 
     def goes(by, at_least):
-        """Whether at least this much is sent, and by one link, but for probes and what is on its way between readings."""
+        """Whether at least this much is sent, by one link, but for probes and what is on its way between readings."""
         sent, *links = moment(2)
         return sent >= at_least and links[by] >= 0.7 * sent and links[1 - by] < 10 + 0.1 * sent
 

@@ -1,4 +1,4 @@
-"""What apps share: how one becomes a policy, how its arguments are checked, and the frames that apps send."""
+"""Code that apps share: how one becomes a policy, how its arguments are checked, and the frames that apps send."""
 
 from __future__ import annotations
 

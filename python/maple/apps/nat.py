@@ -79,7 +79,7 @@ def nat(
 
 
 class Gateway:
-    """What a NAT is configured as. What it knows of connections is in tables."""
+    """The configuration of a NAT. What it knows of connections is in tables."""
 
     def __init__(
         self,

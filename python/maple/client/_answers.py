@@ -1,4 +1,4 @@
-"""What the API answers: rows, objects, events and refusals."""
+"""Answers of the API: rows, objects, events and refusals."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Event:
     kind: str
     """`log`, `state`, `missed`, or `begin`, which is the first; `value` in a watch."""
     data: Row
-    """What it says."""
+    """The data of the event."""
     id: str
-    """What a later stream goes on after."""
+    """The id after which a later stream goes on."""
 
 
 def refusal(response: HTTPResponse) -> ApiError:

@@ -133,7 +133,7 @@ class Client(Requests):
         return cast("types.TimeAt", self._object("GET", "/v1/time/at", query=given(t=t)))
 
     def time_changes(self, start: int | None = None, end: int | None = None) -> types.TimeChanges:
-        """What differs between the moments `start` (the first one) and `end` (the last one), and what happened
+        """The differences between the moments `start` (the first one) and `end` (the last one), and what happened
         meanwhile."""
         return cast(
             "types.TimeChanges", self._object("GET", "/v1/time/changes", query=given(**{"from": start, "to": end}))
@@ -150,7 +150,7 @@ class Client(Requests):
         return self._rows(of_switch(of, "tables"), where)
 
     def trees(self, /, of: str | None = None, **where: object) -> list[types.TreeRow]:
-        """What the policy has decided at all switches, or at one."""
+        """The decisions of the policy at all switches, or at one."""
         return self._rows(of_switch(of, "trees" if of is None else "tree"), where)
 
     def labels(self, /, of: str | None = None, **where: object) -> list[types.LabelRow]:
@@ -162,7 +162,7 @@ class Client(Requests):
         return self._rows(of_switch(of, "flows"), where)
 
     def drops(self, /, minutes: int = 5, **where: object) -> list[types.DropRow]:
-        """What was dropped in the last minutes, and why."""
+        """The packets that were dropped in the last minutes, and why."""
         return self._rows("/v1/drops", {"minutes": minutes, **where})
 
     def access_lists(self, /, **where: object) -> list[types.AccessListRow]:
@@ -309,7 +309,7 @@ class Client(Requests):
         )
 
     def plan(self, name: str | None = None) -> types.PlanAnswer:
-        """What another policy would change."""
+        """The changes that another policy would make."""
         return cast("types.PlanAnswer", self._policy("/v1/plan", {"name": name}))
 
     def apply(self, plan: Mapping[str, Any], *, canary: Mapping[str, Any] | None = None) -> types.ReloadAnswer:

@@ -14,11 +14,11 @@ from maple.client._answers import ApiError, Event, Row, Rows, events, refusal
 from maple.client._paths import word
 
 PAGE: Final = 1000
-"""How many rows are asked for at a time."""
+"""The number of rows that are asked for at a time."""
 
 
 class Requests:
-    """What a client asks, each time with a connection of its own."""
+    """The requests of a client, each with a connection of its own."""
 
     def __init__(
         self,

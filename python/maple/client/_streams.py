@@ -29,7 +29,7 @@ def whole(event: Event) -> Event:
 
 
 def data_of(event: Event) -> Row:
-    """What an event of a key or a variable says."""
+    """The value in an event of a key or a variable."""
     return event.data
 
 

@@ -30,7 +30,7 @@ class Services:
         self.used: dict[str, Any] = {}
 
     def problems(self, term: source.Term) -> Iterator[str]:
-        """What of the term's protocols Maple cannot match."""
+        """The protocols of the term that Maple cannot match."""
         numbers = {name: self._number(term, name) for name in [*term.parsed.protocol, *term.parsed.protocol_except]}
         for name, number in numbers.items():
             if number in EXTENSIONS or number < 0:

@@ -18,7 +18,7 @@ from maple.importers._document import InputError, Place
 Ports = list[tuple[int, int]]
 
 MAX_ABOVE: Final = 4
-"""How far above a policy the folder may be that its includes begin at."""
+"""The number of levels above a policy at which the folder may be that its includes begin at."""
 
 
 def module(name: str) -> Any:
@@ -222,7 +222,7 @@ def _remember_names(policy: Any) -> Iterator[None]:
 
 @contextmanager
 def _warnings() -> Iterator[list[str]]:
-    """What Aerleon logs as a warning, instead of its way to the terminal."""
+    """The warnings that Aerleon logs, instead of its way to the terminal."""
     found: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:

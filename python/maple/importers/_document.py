@@ -1,4 +1,4 @@
-"""What all importers return: documents in Maple's form, and a report of what became of each part of the source.
+"""The results of all importers: documents in Maple's form, and a report of what became of each part of the source.
 
 An importer never approximates without saying so. What Maple's form cannot express is a finding `not covered`. Without
 `lenient` it ends the conversion with :class:`NotCovered`. With it the result is stricter than the source: a rule that
@@ -50,7 +50,7 @@ class InputError(ValueError):
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one part of the source. `effect` says how the result differs from the source, if it does."""
+    """The outcome for one part of the source. `effect` says how the result differs from the source, if it does."""
 
     kind: Kind
     place: Place
@@ -151,7 +151,7 @@ class Names:
 
 
 def fragments_key(rules: Iterable[Document]) -> str:
-    """What a list of a system that sees the ports of fragments says about them (docs/access-lists.md).
+    """The word about fragments of a list of a system that sees their ports (docs/access-lists.md).
 
     Switches see none. So where a rule denies by ports, fragments could slip by it: they are denied, which is stricter
     than the source. Elsewhere only rules without ports allow them, as the source does.

@@ -196,7 +196,7 @@ def _lacks(values: dict[str, tuple[object, Any]], at: Place) -> str:
 
 
 def _actions(rule: Rule, actions: Keys, at: Place, report: Report, meters: set[str]) -> None:
-    """What Faucet does in `build_acl_entry`: no `allow` means no, but for a mirror."""
+    """The action of Faucet in `build_acl_entry`: no `allow` means no, but for a mirror."""
     if (meter := actions.get("meter")) is not None and meter not in meters:
         place = actions.place(f"{at.field}.actions.meter", "meter")
         raise InputError(place, f"no meter {meter}{suggestion(meter, meters)}")

@@ -143,7 +143,7 @@ Kinds = tuple[str, ...]
 
 
 def kinds(kind: str, key: str) -> Kinds:
-    """What the value of a key may be; one of these."""
+    """The types that the value of a key may have; one of these."""
     if key in _BOOLS[kind]:
         return ("true or false",)
     if key == "mirror":

@@ -179,7 +179,7 @@ class _Conversion:
         return rules
 
     def _entries(self, rule: Document) -> int:
-        """How many entries a rule has in a list."""
+        """The number of entries that a rule has in a list."""
 
         def size(items: Any, groups: dict[str, Any]) -> int:
             items = items if isinstance(items, list) else [items]

@@ -86,7 +86,7 @@ def from_kubernetes(
 
 @dataclass(frozen=True)
 class _Grant:
-    """What one rule of a policy allows: its pods, the peers, and the ports; no ports: all traffic."""
+    """The traffic that one rule of a policy allows: its pods, the peers, and the ports; no ports: all traffic."""
 
     label: str
     place: Place

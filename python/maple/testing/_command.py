@@ -28,7 +28,7 @@ def main(arguments: list[str | os.PathLike[str]]) -> int:
 
 
 def run_for(argument: str) -> list[str]:
-    """What pytest is to run for an argument: the tests beside a policy, or what was named.
+    """The paths that pytest is to run for an argument: the tests beside a policy, or what was named.
 
     :raises FileNotFoundError: for a policy without tests, with where they would be.
     """

@@ -46,7 +46,7 @@ class FileCoverage:
         return 100.0 if total == 0 else 100 * (taken + reached) / total
 
     def gaps(self) -> Iterator[str]:
-        """What no packet took, a line each, in order of lines."""
+        """The branches that no packet took, a line each, in order of lines."""
         found: list[tuple[int, str]] = []
         for (line, test), (no, yes) in self.tests.items():
             if not (no and yes):

@@ -1,4 +1,4 @@
-"""What a failed assertion prints: the packet, what became of it, and what the policy decided."""
+"""The text of a failed assertion: the packet, what became of it, and what the policy decided."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTED = 8
 
 
 class Decision:
-    """What the policy would do with a packet now."""
+    """The decision of the policy about a packet now."""
 
     def __init__(self, network: Network, sender: Place, frame: bytes) -> None:
         lines, place, drops, error = _maple.observe(network._laboratory, sender.dpid, sender.port, frame)
@@ -55,14 +55,14 @@ def source_line(file: str, number: int) -> str:
 
 
 def explained(network: Network, sender: Place, frame: bytes, journey: Journey) -> str:
-    """What became of a packet, and why the policy decided so, as indented lines."""
+    """The fate of a packet, and why the policy decided so, as indented lines."""
     became = [f"{'became' if at == 0 else '':<6}  {way}" for at, way in enumerate(ways(network, journey))]
     told = [*became, *why(network, sender, frame)]
     return "\n".join("    " + short(line) for line in told)
 
 
 def why(network: Network, sender: Place, frame: bytes) -> list[str]:
-    """What ``maple explain`` prints of a frame, or else what the policy asks and answers."""
+    """The text that ``maple explain`` prints of a frame, or else what the policy asks and answers."""
     try:
         return str(network.explain(str(sender.name), **fields_in(frame))).splitlines()
     except ValueError:
@@ -74,7 +74,7 @@ def why(network: Network, sender: Place, frame: bytes) -> list[str]:
 
 
 def ways(network: Network, journey: Journey) -> list[str]:
-    """What became of each copy."""
+    """The fate of each copy."""
     if not journey.copies:
         return ["no copy came anywhere: the policy dropped it, or it waits at the controller"]
     told = [" ".join([journey._host, *copy.via, copy.host or f"({copy.why})"]) for copy in journey.copies[:LISTED]]

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 PACKETS = 5_000
 
 REPORTS: list[str] = []
-"""What explorations found out, for the summary of a test session."""
+"""The findings of explorations, for the summary of a test session."""
 # The reports that are kept.
 MAX_REPORTS = 1_000
 
 
 class Explored:
-    """What an exploration found out about a claim that no packet contradicts."""
+    """The findings of an exploration about a claim that no packet contradicts."""
 
     def __init__(self, claim: str, packets: int, kinds: int, open_: str | None) -> None:
         #: What was claimed.

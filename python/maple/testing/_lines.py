@@ -14,7 +14,7 @@ ROUTES = frozenset({"drop", "flood", "to", "hops", "multicast", "ecmp", "pass_",
 PATHS = frozenset({"shortest_path", "path"})
 """Methods of the network that do."""
 ASKS = frozenset({"is_multicast", "is_broadcast", "present", "prefix", "matches"})
-"""What asks a field or a packet something, besides comparisons."""
+"""Names of methods that ask a field or a packet something, besides comparisons."""
 
 
 @functools.lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from maple import _maple
 from maple._policy import Policy, is_own, load
 
 Wanted = Policy | Callable[[_maple.Packet, _maple.Net], _maple.Route] | str | Path
-"""What can be tested: a policy, a function of ``(pkt, net)``, or the name of a file, also as ``FILE:NAME``."""
+"""A thing that can be tested: a policy, a function of ``(pkt, net)``, or the name of a file, also as ``FILE:NAME``."""
 
 
 class Loaded:

@@ -29,7 +29,7 @@ class Place(Addresses):
 
 
 class Names:
-    """What hosts and switches of one network are called."""
+    """The names of the hosts and switches of one network."""
 
     def __init__(self, laboratory: _maple.Laboratory) -> None:
         self.laboratory = laboratory

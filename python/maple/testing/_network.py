@@ -30,7 +30,7 @@ CLOSED = "the network is closed: its test is over"
 
 
 class _Closed:
-    """What is in the place of a network that has ended."""
+    """A stand-in for a network that has ended."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(CLOSED)
@@ -115,7 +115,7 @@ class Network(Exploring, _emulate.EmulatedNetwork):
 
     @property
     def failures(self) -> list[str]:
-        """How the policy failed so far, with traceback."""
+        """The failures of the policy so far, with traceback."""
         return [text for text, _ in self._laboratory.errors() if ": violates " not in text]
 
     # What arrives, and what does not.
@@ -311,7 +311,7 @@ class Network(Exploring, _emulate.EmulatedNetwork):
     # State and rules.
 
     def watch(self, table: str | _maple.Table[Any, Any]) -> Watch:
-        """What changes in a table from now on."""
+        """The changes of a table from now on."""
         return Watch(self.state, table if isinstance(table, str) else table.name)
 
     def rules(self, switch: AnySwitch, table: int | None = None) -> list[str]:
@@ -362,7 +362,7 @@ class Network(Exploring, _emulate.EmulatedNetwork):
 
 
 class Opened:
-    """What came of a connection or a datagram. It is true if the answer came."""
+    """The outcome of a connection or a datagram. It is true if the answer came."""
 
     def __init__(self, what: str, why: str | None) -> None:
         self._what = what

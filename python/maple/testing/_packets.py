@@ -58,7 +58,7 @@ def frame_of(src: Addresses, dst: Addresses | None, fields: Mapping[str, Any], p
 
 
 class Addresses:
-    """What a host is called in packets."""
+    """The addresses of a host in packets."""
 
     def __init__(self, mac: str, ipv4: str, ipv6: str) -> None:
         self.mac = mac

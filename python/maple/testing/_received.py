@@ -35,7 +35,7 @@ def of_policy(frames: Iterable[tuple[bytes, list[str]]]) -> list[Received]:
 
 
 def differences(frame: bytes, wanted: Mapping[str, Any]) -> list[str]:
-    """How a frame differs from these field values, a line each. ``None`` stands for an absent field."""
+    """The differences of a frame from these field values, a line each. ``None`` stands for an absent field."""
     fields = fields_in(frame)
     told = []
     for name, value in wanted.items():

@@ -17,7 +17,7 @@ def of(lines: list[str], table: int | None) -> list[str]:
 
 
 def difference(wanted: str, rules: list[str]) -> str:
-    """How the rules differ from a text with one on each line; empty if they do not. Blank lines don't count."""
+    """The differences of the rules from a text with one on each line; empty if they do not. Blank lines don't count."""
     lines = [_plain(_COOKIE.sub("", line)) for line in wanted.splitlines() if line.strip()]
     return "" if lines == rules else "\n".join(difflib.ndiff(lines, rules))
 

@@ -60,7 +60,7 @@ class Sniffer:
             frames.clear()
 
     def received(self, host: str) -> list[bytes]:
-        """What a host got since the last call."""
+        """The data that a host got since the last call."""
         self._collect(0.0, 0.0, lambda: True)
         frames, self._received[host] = self._received[host], []
         return frames

@@ -81,14 +81,14 @@ class TableOf:
 
 
 class Watch:
-    """What changes in a table."""
+    """The changes of a table."""
 
     def __init__(self, state: State, table: str) -> None:
         self._table = state[table]
         self._before = dict(self._table.items())
 
     def changes(self) -> dict[Any, tuple[Any, Any]]:
-        """What has changed since the last call, or since the watch began: key, value before, value now.
+        """The changes since the last call, or since the watch began: key, value before, value now.
 
         ``None`` stands for no value.
         """

@@ -69,7 +69,7 @@ def packets(network: Network, **fixed: Any) -> st.SearchStrategy[dict[str, Any]]
 
 
 def _contents() -> st.SearchStrategy[dict[str, Any]]:
-    """What is in an Ethernet frame."""
+    """The payload of an Ethernet frame."""
     addresses = {"ipv4_src": ipv4s(), "ipv4_dst": ipv4s(), "ip_dscp": st.integers(0, 63)}
     v4 = st.fixed_dictionaries({}, optional=addresses)
     transport: st.SearchStrategy[dict[str, Any]] = st.one_of(
