@@ -15,7 +15,8 @@ use crate::laboratory::{Laboratory, seconds};
 use crate::packet::{PacketExpectation, differences};
 use crate::world::{FrameFate, LaboratoryOptions};
 
-/// The simulated seconds that the network gets to follow a fault: discovery distinguishes links from hosts in this time.
+/// The simulated seconds that the network gets to follow a fault: discovery distinguishes links from hosts in this
+/// time.
 const FOLLOWED: f64 = 3.0;
 
 /// An emulated network under a policy. A failed assertion panics with the packet and the policy's decision, as in any

@@ -8,7 +8,7 @@ use maple_core::snooping;
 use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 use maple_emulator::commands::{CommandError, CommandRunner, Ground as _};
-use maple_lab::{Journey, Laboratory, LaboratoryOptions, World, seconds};
+use maple_lab::{FrameFate, Laboratory, LaboratoryOptions, World, seconds};
 use maple_wire::packet::text::mac_text;
 use maple_wire::{Dpid, Version};
 use pyo3::exceptions::PyValueError;

@@ -79,8 +79,8 @@ pub struct ReplayParameters<'a> {
 }
 
 impl ReplayParameters<'_> {
-    /// Replays the recording. Returns the engines and the state as they were at the time. `shows_progress`: print the progress
-    /// on a terminal.
+    /// Replays the recording. Returns the engines and the state as they were at the time. `shows_progress`: print the
+    /// progress on a terminal.
     ///
     /// # Errors
     /// If the recording is damaged, a policy of it can't be loaded, or there is no such time.

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The switch's latest word counts. A reply, an error and a status come in the order in which the switch said them, and
-//! one reply is awaited for each request, so a reply to an old request is distinguished from one to the latest. A grant is taken
-//! only as the answer to the latest request for a role. Whatever says that the controller is no master is taken at
-//! once.
+//! one reply is awaited for each request, so a reply to an old request is distinguished from one to the latest. A grant
+//! is taken only as the answer to the latest request for a role. Whatever says that the controller is no master is
+//! taken at once.
 
 use std::collections::VecDeque;
 

@@ -18,8 +18,8 @@
 //! # Why it is correct
 //!
 //! *One writer.* By the first condition nothing is written in a generation after another one has begun. So a master
-//! that has read everything at the revision of its own key, or later, has everything of which former ones were notified that it is
-//! written, and nothing is added to that. It leads only then ([`ReplicaAction::Ready`]).
+//! that has read everything at the revision of its own key, or later, has everything of which former ones were notified
+//! that it is written, and nothing is added to that. It leads only then ([`ReplicaAction::Ready`]).
 //!
 //! *In order.* A batch whose outcome is not known is sent again as it was, and may arrive twice, or long after. By the
 //! second condition one copy takes effect at most, and none after a later batch: it can't overwrite that with old rows.

@@ -1,8 +1,8 @@
 //! `maple explain --live`: real packets of one kind, as they enter the network.
 //!
-//! The client's thread asks the shard of the sender's switch for copies, and reports to it twice a second that the client
-//! still watches. When the client goes, the watch ends. If this thread or the whole controller ends, the watch ends by
-//! itself. If the host moves, the watch moves too.
+//! The client's thread asks the shard of the sender's switch for copies, and reports to it twice a second that the
+//! client still watches. When the client goes, the watch ends. If this thread or the whole controller ends, the watch
+//! ends by itself. If the host moves, the watch moves too.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,8 +24,8 @@ use super::explain::field_value;
 use super::request::RequestError;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 
-/// The time between two checks that the client is there, after which the shard is notified that it is. It must be less than
-/// half of the time after which the shard ends a watch of which it hears nothing, 3 seconds.
+/// The time between two checks that the client is there, after which the shard is notified that it is. It must be less
+/// than half of the time after which the shard ends a watch of which it hears nothing, 3 seconds.
 const CLIENT_CHECK: Duration = Duration::from_millis(500);
 /// The maximum number of pieces of news that wait for a slow client. More than that is dropped. Chosen: the copies that
 /// a watch gets in twelve seconds, at 20 a second.

@@ -104,8 +104,8 @@ impl EngineTurn {
         }
     }
 
-    /// Passes the turn's events to the engine; only the time, if the engine waits for nothing else. With `announces_all`,
-    /// the engine reports all leaves. Returns `false` if the engine has nothing to do.
+    /// Passes the turn's events to the engine; only the time, if the engine waits for nothing else. With
+    /// `announces_all`, the engine reports all leaves. Returns `false` if the engine has nothing to do.
     pub fn run(&mut self, announces_all: bool, io: &mut Io, ctx: &mut Context) -> bool {
         let packets = self.choose_packets(io, ctx);
         if announces_all {

@@ -1,8 +1,8 @@
 //! Tables and variables of a cluster: commits on their way to etcd, and the rows that are there.
 //!
 //! Each commit passes its writes to [`ClusterWrites`], in the order of commits, under the store's lock. The thread of
-//! the cluster takes them from there. Whoever waits for a commit is notified when etcd has it, when it is given up, and as
-//! soon as it is known that this takes longer. What waits is bounded: beyond the bounds the store takes no more
+//! the cluster takes them from there. Whoever waits for a commit is notified when etcd has it, when it is given up, and
+//! as soon as it is known that this takes longer. What waits is bounded: beyond the bounds the store takes no more
 //! ([`CommitLimits::set_full`]).
 //!
 //! A row is as in the state file: the cell, and its value ([`format`](mod@super::format)).

@@ -15,8 +15,8 @@ use crate::{alone, held_bytes};
 const READERS: u64 = 256;
 /// The number of events, many more than are kept.
 const EVENTS: usize = 10_000;
-/// The maximum of memory that all of them may take, in bytes: what waits in a connection until the system takes it. Each event for
-/// each of them would be 500 MB.
+/// The maximum of memory that all of them may take, in bytes: what waits in a connection until the system takes it.
+/// Each event for each of them would be 500 MB.
 const MOST_OF_READERS: usize = 100 << 20;
 const TOKEN: &str = "the-token-of-admins";
 

@@ -142,7 +142,8 @@ pub struct RunResult {
     pub logged: Vec<Arc<str>>,
     /// All that f observed, if the run kept an account ([`Run::with_account`]).
     pub account: Vec<AccountStep>,
-    /// Whether f wrote output, such as a line on the screen, as far as its language reports ([`Net::keeps_output_back`]).
+    /// Whether f wrote output, such as a line on the screen, as far as its language reports
+    /// ([`Net::keeps_output_back`]).
     pub has_output: bool,
     /// Whether the packet is made up, and f looks up what no packet has looked up yet, for which the last table is
     /// kept.

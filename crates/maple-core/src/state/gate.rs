@@ -29,7 +29,8 @@ impl CommitLimits {
         CommitLimits { rows, bytes, why, is_full: AtomicBool::new(false) }
     }
 
-    /// Sets whether no further commit may begin, because too many wait to be kept. Those that have begun may still come.
+    /// Sets whether no further commit may begin, because too many wait to be kept. Those that have begun may still
+    /// come.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
     }

@@ -204,8 +204,8 @@ impl Timeline {
         self.span_answers.lock()
     }
 
-    /// Runs a thread's work. If it panics, nothing is kept any more, requests get that as their answer, and the other thread ends
-    /// too.
+    /// Runs a thread's work. If it panics, nothing is kept any more, requests get that as their answer, and the other
+    /// thread ends too.
     fn watch(&self, work: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             let thread = std::thread::current();

@@ -1,7 +1,7 @@
 //! The answers about spans, as far as they can't change any more.
 //!
-//! A page asks for the time from one moment until now, again and again. The contents of segments that have ended stay as
-//! they are, so each of them is read once for all these requests, and not at every event.
+//! A page asks for the time from one moment until now, again and again. The contents of segments that have ended stay
+//! as they are, so each of them is read once for all these requests, and not at every event.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! (`storage/known_switches.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
-//! engine has done so, the shard notifies all shards, after the mail of that turn. Each shard asks its engine to restore
-//! the switches that it *expects*, and its discovery takes for granted what the engine presumes. Rules that were read
-//! before are *held* here meanwhile.
+//! engine has done so, the shard notifies all shards, after the mail of that turn. Each shard asks its engine to
+//! restore the switches that it *expects*, and its discovery takes for granted what the engine presumes. Rules that
+//! were read before are *held* here meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

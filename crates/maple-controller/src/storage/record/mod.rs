@@ -72,8 +72,8 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// The maximum pause before a write that the disk has refused is tried again. Chosen: a disk that works again is
 /// noticed before the buffers are full.
 const MAX_PAUSE: Duration = Duration::from_secs(8);
-/// The time between two checks that all files are there. Chosen: somebody who deletes them is warned at once, and a check
-/// costs a look at each.
+/// The time between two checks that all files are there. Chosen: somebody who deletes them is warned at once, and a
+/// check costs a look at each.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of bytes from which on a buffer is written at once. Chosen: a burst must not wait for the period, so that
 /// memory stays far below [`MAX_PENDING`].

@@ -141,8 +141,8 @@ mod tests {
             hops.treatment = Treatment { queue: Some(3), ..Treatment::default() };
         }
         assert_eq!(between(&route(1, &[5]), &queued), Some(DifferenceKind::Treated));
-        assert_eq!(shown(&queued, at(1, 9)), format!("{}, {} queue 3", at(1, 1), at(2, 5)));
-        assert_eq!(shown(&route(1, &[5, 6]), at(1, 9)), format!("out of {}, {}", at(2, 5), at(2, 6)));
-        assert_eq!(shown(&drop, at(1, 9)), "drop");
+        assert_eq!(route_text(&queued, at(1, 9)), format!("{}, {} queue 3", at(1, 1), at(2, 5)));
+        assert_eq!(route_text(&route(1, &[5, 6]), at(1, 9)), format!("out of {}, {}", at(2, 5), at(2, 6)));
+        assert_eq!(route_text(&drop, at(1, 9)), "drop");
     }
 }
