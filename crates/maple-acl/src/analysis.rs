@@ -309,8 +309,7 @@ impl List {
         self.tests().iter().filter(matters).filter_map(note).collect()
     }
 
-    /// Returns the rule that allows fragments of packets that these entries deny. `None` if the
-    /// list has `fragments`.
+    /// Returns the rule that allows fragments of packets that these entries deny. `None` if the list has `fragments`.
     fn lets_fragments_pass(&self, entries: &[usize]) -> Option<RuleRef> {
         if self.fragments().is_some() {
             return None;

@@ -297,8 +297,7 @@ fn block(interval: &Interval) -> Option<Constraint> {
 }
 
 impl fmt::Display for Cube {
-    /// Writes, for example, `ipv4_src=10.0.0.0/8, tcp_dst=22`, without the fields that follow from
-    /// others.
+    /// Writes, for example, `ipv4_src=10.0.0.0/8, tcp_dst=22`, without the fields that follow from others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();
         for interval in &self.0 {

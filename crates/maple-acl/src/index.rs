@@ -45,8 +45,7 @@ enum NodeContent {
     Nodes(Vec<IndexNode>),
 }
 
-/// A piece of the search that is left: a node, or a cube. The heap's first one has the lowest
-/// number.
+/// A piece of the search that is left: a node, or a cube. The heap's first one has the lowest number.
 #[derive(Debug)]
 struct PendingItem<'a> {
     /// The cube's number, or the lowest in the node.
@@ -147,8 +146,7 @@ impl CubeIndex {
 }
 
 impl PendingItem<'_> {
-    /// Returns the order in which the heap hands out what is pending. A node comes before the cubes
-    /// in it.
+    /// Returns the order in which the heap hands out what is pending. A node comes before the cubes in it.
     fn turn(&self) -> (usize, usize, bool) {
         (self.number, self.asked, self.node.is_none())
     }
@@ -202,8 +200,7 @@ impl IndexNode {
     }
 }
 
-/// Returns the field that separates most of these cubes, and the middle one of their values. `None`
-/// if none does.
+/// Returns the field that separates most of these cubes, and the middle one of their values. `None` if none does.
 fn most_divided(cubes: &[&Cube], numbers: &[usize], fields: &[Field]) -> Option<(Field, u128)> {
     let intervals = |field: &Field| {
         let mut all: Vec<Interval> = numbers.iter().filter_map(|at| cubes[*at].get(*field)).collect();

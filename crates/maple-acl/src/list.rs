@@ -430,8 +430,7 @@ impl List {
         Arc::new(self.entries.iter().filter_map(|entry| port(&entry.cube)).collect())
     }
 
-    /// Returns a packet of this cube that this entry decides even if the lists in `before` are
-    /// asked first.
+    /// Returns a packet of this cube that this entry decides even if the lists in `before` are asked first.
     fn sample(&self, cube: &Cube, entry: usize, before: &[&List]) -> Option<SamplePacket> {
         let reaches = |sample: &SamplePacket| {
             let packet = Packet::new(&sample.frame, sample.port.unwrap_or(NO_PORT).0);

@@ -54,8 +54,7 @@ pub trait StateOwner {
 /// A message to the owner of the tracked state.
 #[derive(Debug)]
 pub enum StateNews {
-    /// The owner has all that was written before, and may lead in this generation
-    /// ([`ReplicaAction::Ready`]).
+    /// The owner has all that was written before, and may lead in this generation ([`ReplicaAction::Ready`]).
     Ready(u64),
     /// Its commits up to this version are in etcd ([`ReplicaAction::Confirmed`]).
     Confirmed(u64),

@@ -1,6 +1,5 @@
-//! The gain from a second worker: the learning switch on one core, and on two at once, without
-//! sockets and without a generator that would need cores of its own.
-//! `cargo bench -p maple-handlers --bench workers [-- CORE CORE …]`.
+//! The gain from a second worker: the learning switch on one core, and on two at once, without sockets and without a
+//! generator that would need cores of its own. `cargo bench -p maple-handlers --bench workers [-- CORE CORE …]`.
 //!
 //! Each worker does what a shard does with the messages of one read after the other, of eight switches in turn with
 //! 100,000 addresses each: it cuts 64 KiB into frames, checks them, hands them over in batches and has answers

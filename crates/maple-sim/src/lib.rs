@@ -1,5 +1,4 @@
-//! Tools for tests of Maple's engine, and of what is built on it: simulated networks, random cases,
-//! other compilers.
+//! Tools for tests of Maple's engine, and of what is built on it: simulated networks, random cases, other compilers.
 //!
 //! * [`SimNetwork`] is a network in one thread: engines, simulated switches, links and hosts, with simulated time.
 //! * [`cases`] are random policies, packets and changes of the state.

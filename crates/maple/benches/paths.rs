@@ -1,5 +1,4 @@
-//! The cost of a link event for `ParallelPaths` in a network of 1,000 switches, against the number
-//! of threads.
+//! The cost of a link event for `ParallelPaths` in a network of 1,000 switches, against the number of threads.
 //!
 //! `cargo bench -p maple --bench paths`
 

@@ -254,8 +254,7 @@ fn check_version(fields: &Fields<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Returns the packets of ARP and IPv6 neighbour discovery, without which hosts do not find each
-/// other.
+/// Returns the packets of ARP and IPv6 neighbour discovery, without which hosts do not find each other.
 fn resolution() -> impl Iterator<Item = Cube> {
     let arp = Cube::all().is(Field::EthType, ARP);
     let icmp = Cube::all().is(Field::EthType, IPV6).and_then(|cube| cube.is(Field::IpProto, ICMPV6));

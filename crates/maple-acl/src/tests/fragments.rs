@@ -13,8 +13,7 @@ fn dns_denied(more: &str) -> List {
     ))
 }
 
-/// Returns the list's action for a fragment of a UDP datagram to port 53. `offset` is in units of 8
-/// bytes.
+/// Returns the list's action for a fragment of a UDP datagram to port 53. `offset` is in units of 8 bytes.
 fn on_fragment(list: &List, offset: u16, more: bool) -> AccessAction {
     let ip = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 9]);
     let frame = ip.fragment(offset, more, 7).udp(4000, 53).payload(&[0; 64]);

@@ -37,8 +37,7 @@ const PORTS: u32 = 256;
 /// `maple-bench flows`.
 #[derive(Debug, Args)]
 pub struct FlowsArgs {
-    /// Policies that Maple runs, as `maple run` takes it, several allowed [default:
-    /// builtin:shortest-path]
+    /// Policies that Maple runs, as `maple run` takes it, several allowed [default: builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<String>,
     /// The `maple` to measure; policies in Python need that of the Python package [default: beside this program]

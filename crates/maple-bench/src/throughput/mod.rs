@@ -45,10 +45,9 @@ const MAX_WARMUP: Duration = Duration::from_secs(30);
 /// `maple-bench throughput`.
 #[derive(Debug, Args)]
 pub struct ThroughputArgs {
-    /// Policy or handler that Maple runs, as for `maple run`, and then options of `maple run`. With
-    /// a policy choose few addresses, so that all are known before the measurement begins; more
-    /// than 1024 need a larger --max-hosts-per-port [default: builtin:learning-switch; with
-    /// --topology builtin:shortest-path]
+    /// Policy or handler that Maple runs, as for `maple run`, and then options of `maple run`. With a policy choose few
+    /// addresses, so that all are known before the measurement begins; more than 1024 need a larger
+    /// --max-hosts-per-port [default: builtin:learning-switch; with --topology builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// The `maple` to measure; policies in Python need that of the Python package [default: beside this program]

@@ -38,8 +38,7 @@ pub struct ExplainArgs {
     /// Fields of the packet: tcp_dst=80
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<String>,
-    /// Sender of the packet: a host (its name, hardware address or IP address), or a port such as
-    /// 1:3
+    /// Sender of the packet: a host (its name, hardware address or IP address), or a port such as 1:3
     #[arg(long, value_name = "HOST|PORT")]
     from: Option<String>,
     /// Receiver of the packet: a host or a port, as with --from

@@ -31,8 +31,7 @@ pub struct LoadArgs {
     /// Version of TLS [default: the newest that the controller speaks]
     #[arg(long, value_name = "1.2|1.3", requires = "tls_ca", value_parser = tls_version)]
     pub tls_version: Option<TlsVersion>,
-    /// Number of times that all switches connect again before the first packet; their sessions of
-    /// TLS are resumed
+    /// Number of times that all switches connect again before the first packet; their sessions of TLS are resumed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub reconnect: u32,
     /// Source addresses of each switch

@@ -153,8 +153,7 @@ pub struct ReplayArgs {
     /// Print all packets that it would have decided otherwise, however many there are
     #[arg(long, requires = "policy")]
     pub all: bool,
-    /// Time that a run of a Python policy may take. Longer than when it was recorded, as the
-    /// machine may be slower
+    /// Time that a run of a Python policy may take. Longer than when it was recorded, as the machine may be slower
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub policy_time_limit: Duration,
     /// Print JSON

@@ -133,9 +133,8 @@ pub struct RunOptions {
     /// Time in seconds that a host may be silent before it is forgotten [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(4..=86400))]
     pub host_timeout: Option<u32>,
-    /// Fate of a switch whose control connection ends: its links, hosts and rules stand until it is
-    /// back or forgotten (keep), or it is gone at once, and traffic takes other ways (forget)
-    /// [default: keep]
+    /// Fate of a switch whose control connection ends: its links, hosts and rules stand until it is back or forgotten
+    /// (keep), or it is gone at once, and traffic takes other ways (forget) [default: keep]
     #[arg(long, value_enum, value_name = "keep|forget", conflicts_with = "forget_switch_after")]
     pub unreachable: Option<Unreachable>,
     /// Time that a switch without a control connection is kept; 0: for ever. Switches that the

@@ -51,8 +51,7 @@ pub enum ShowWhat {
         /// Its name, or its datapath id in hex digits
         switch: Option<String>,
     },
-    /// Decisions of the policy about the packets that enter at a switch, or at any, and what is
-    /// unexplored
+    /// Decisions of the policy about the packets that enter at a switch, or at any, and what is unexplored
     Tree {
         /// Its name, or its datapath id in hex digits
         switch: Option<String>,

@@ -1,5 +1,4 @@
-//! The one door for the output of the command, which lets nothing pass that could control a
-//! terminal.
+//! The one door for the output of the command, which lets nothing pass that could control a terminal.
 
 use std::path::{Path, PathBuf};
 

@@ -11,9 +11,8 @@
 //! may be lost for good, and none is waited for for ever: each request ends with an event, if only with
 //! [`Event::Failed`].
 //!
-//! A master stays master until it sees that another one is, or until it steps down. It does not step
-//! down when its lease ends or the store is away: switches would have nobody. It claims again under a new lease, in a
-//! new generation.
+//! A master stays master until it sees that another one is, or until it steps down. It does not step down when its
+//! lease ends or the store is away: switches would have nobody. It claims again under a new lease, in a new generation.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -157,8 +156,7 @@ enum Lease {
     None(Time),
     /// A lease was asked for at this time.
     Asked(Time),
-    /// A lease is good until `ends`. It is renewed at `renew`; an open request for that was sent at
-    /// `asked`.
+    /// A lease is good until `ends`. It is renewed at `renew`; an open request for that was sent at `asked`.
     Held { lease: i64, ends: Time, renew: Time, asked: Option<Time> },
 }
 

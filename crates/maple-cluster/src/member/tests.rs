@@ -40,8 +40,7 @@ fn delete(key: &str, revision: u64) -> Event {
     Event::Changed(vec![Change::Delete { key: format!("c/{key}").into(), revision }])
 }
 
-/// Returns a member that has read these keys at revision 10, and has registered itself under lease
-/// 1 at second 0.
+/// Returns a member that has read these keys at revision 10, and has registered itself under lease 1 at second 0.
 fn registered(mut records: Vec<Record>) -> (Member, Vec<Action>) {
     let mut member = member();
     assert_eq!(member.on_event(at(0), Event::Woken), [Action::Grant(6 * SECOND), read()]);

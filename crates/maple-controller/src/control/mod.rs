@@ -143,8 +143,7 @@ pub(crate) struct Shared {
 pub(crate) struct Succession {
     /// The state of takeovers by other processes.
     pub takeover: TakeoverState,
-    /// The role that the cluster gave this controller last, if it is one of several, with a number
-    /// that grows.
+    /// The role that the cluster gave this controller last, if it is one of several, with a number that grows.
     pub role: Option<Mutex<(u64, ClusterRole)>>,
     /// Its writes on their way to etcd, if it is one of several.
     pub writes: Option<Arc<ClusterWrites>>,

@@ -1,5 +1,4 @@
-//! The context that all parts of a shard need: who it is, the time, the messages to others, and the
-//! counters.
+//! The context that all parts of a shard need: who it is, the time, the messages to others, and the counters.
 
 use std::sync::Arc;
 
@@ -19,8 +18,7 @@ pub(crate) struct Context {
     pub clock: Clock,
     /// The time at which the turn began.
     pub now: Time,
-    /// The role that the cluster gives this controller, if it is one of several, with a number that
-    /// grows.
+    /// The role that the cluster gives this controller, if it is one of several, with a number that grows.
     pub role: Option<(u64, ClusterRole)>,
     pub registry: Arc<Registry>,
     pub inbox: Receiver<Vec<ShardMessage>>,

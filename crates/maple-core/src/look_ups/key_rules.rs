@@ -59,8 +59,7 @@ pub(crate) struct KeyRules {
     ways: Option<KeyWays>,
 }
 
-/// The target of the rule of a key: the class of the key's value, and the place if the value is
-/// one.
+/// The target of the rule of a key: the class of the key's value, and the place if the value is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTarget {
     /// The class of its value, in the bits of the metadata: 0 if the table lacks the key. `None`: it has no number, so

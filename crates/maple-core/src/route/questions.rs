@@ -1,5 +1,4 @@
-//! Questions to a route. In a run of f, a question about a path is an observation, which the route
-//! records.
+//! Questions to a route. In a run of f, a question about a path is an observation, which the route records.
 
 use std::sync::atomic::Ordering::Relaxed;
 

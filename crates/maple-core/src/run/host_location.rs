@@ -1,5 +1,4 @@
-//! The location of a host, as a run of f learns it: the whole location, or no more than that there
-//! is one.
+//! The location of a host, as a run of f learns it: the whole location, or no more than that there is one.
 
 use std::fmt;
 use std::panic::Location as Caller;

@@ -123,8 +123,7 @@ pub enum DeclareError {
     /// The place already holds a value of another type.
     #[error("{0} already")]
     Holds(#[from] Mismatch),
-    /// The value of the place would have to be converted, and is larger than can be written at
-    /// once.
+    /// The value of the place would have to be converted, and is larger than can be written at once.
     #[error(transparent)]
     TooLarge(Mismatch),
     /// Two keys that the table holds become one by this declaration.

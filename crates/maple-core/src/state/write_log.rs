@@ -1,5 +1,4 @@
-//! The log of who changed what. It receives the changes of tables and variables, with their
-//! writers.
+//! The log of who changed what. It receives the changes of tables and variables, with their writers.
 //!
 //! Core itself keeps no log. A [`WriteLog`] does: it receives each change of a key or a variable whose writer says who
 //! it is, in the order of commits. What only counts (`Write::Add`) is not a change that people ask about, and what puts

@@ -95,8 +95,7 @@ impl PyHandler {
         Ok(())
     }
 
-    /// Runs when the switch has finished its handshake. Does nothing unless it is overridden, like
-    /// all of these.
+    /// Runs when the switch has finished its handshake. Does nothing unless it is overridden, like all of these.
     fn switch_up(&self) {}
 
     /// Runs when the switch has sent a packet.
@@ -115,8 +114,7 @@ impl PyHandler {
     #[pyo3(signature = (_error, /), text_signature = "($self, error, /)")]
     fn error(&self, _error: &Bound<'_, SwitchError>) {}
 
-    /// Runs when the switch has done all that was sent before the oldest barrier that it had not
-    /// answered.
+    /// Runs when the switch has done all that was sent before the oldest barrier that it had not answered.
     fn barrier(&self) {}
 
     /// Runs when the switch has answered a statistics request, or has sent a part of the answer.

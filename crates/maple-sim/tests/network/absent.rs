@@ -113,8 +113,7 @@ impl SwitchModel {
         at.port.0 > 2 && self.ports.get(at) == Some(&true)
     }
 
-    /// Returns the places that get the packet, and the one that gets f's own frame, if there is
-    /// one; `None` if f fails.
+    /// Returns the places that get the packet, and the one that gets f's own frame, if there is one; `None` if f fails.
     fn delivered(&self, wish: &Wish, from: Location) -> Option<(BTreeSet<Location>, Option<Location>)> {
         let those = |places: &mut dyn Iterator<Item = Location>| {
             places.filter(|at| self.gets(at) && *at != from).collect::<BTreeSet<_>>()

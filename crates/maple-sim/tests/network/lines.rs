@@ -59,8 +59,7 @@ fn lines(sim: &SimNetwork) -> BTreeMap<u32, LineUse> {
     all
 }
 
-/// Returns the runs of a line and the packets that they decided. Each run has taken as long as the
-/// others.
+/// Returns the runs of a line and the packets that they decided. Each run has taken as long as the others.
 fn runs(all: &BTreeMap<u32, LineUse>, mark: &str) -> (u64, u64) {
     let own = all.get(&line_of(mark)).copied().unwrap_or_default();
     assert_eq!(own.time, RUN * u32::try_from(own.runs).expect("few"), "{mark}");

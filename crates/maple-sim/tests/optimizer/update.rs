@@ -48,8 +48,7 @@ fn entry(rule: &Rule) -> (u16, String) {
     (rule.priority, format!("{fields:?}"))
 }
 
-/// Returns the answer of the first rule that fits. If several fit at one priority, returns all
-/// their answers.
+/// Returns the answer of the first rule that fits. If several fit at one priority, returns all their answers.
 fn answers(rules: &[Rule], packet: &Headers) -> Vec<u32> {
     let fitting = || rules.iter().filter(|rule| rule.matching.holds(|field| maple_core::Fields::value(packet, field)));
     let Some(top) = fitting().map(|rule| rule.priority).max() else { return vec![CONTROLLER] };

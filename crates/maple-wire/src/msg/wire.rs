@@ -1,6 +1,5 @@
-//! The layout of values in bytes: [`Wire`] for types with one form, [`Codec`] for fields with a
-//! form of their own, and [`layout!`], which makes a structure and its form from one list of
-//! fields.
+//! The layout of values in bytes: [`Wire`] for types with one form, [`Codec`] for fields with a form of their own, and
+//! [`layout!`], which makes a structure and its form from one list of fields.
 //!
 //! Each file of a message has the structure, its form and tests with real bytes, in this order. Where a message is a
 //! sequence of fields, `layout!` makes structure and form:

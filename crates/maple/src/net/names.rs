@@ -1,5 +1,4 @@
-//! Names of the parts of a network: switches, ports, links, hosts; and the traffic that was
-//! measured there.
+//! Names of the parts of a network: switches, ports, links, hosts; and the traffic that was measured there.
 
 /// A step of a route, from a switch out of one of its ports.
 ///

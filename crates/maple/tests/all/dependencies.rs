@@ -1,5 +1,4 @@
-//! Dependencies of the library: who depends on it gets no command line, no emulator and no
-//! benchmark.
+//! Dependencies of the library: who depends on it gets no command line, no emulator and no benchmark.
 
 use std::process::Command;
 

@@ -149,8 +149,7 @@ struct Node {
     watch: (u64, u64),
     sees_store: bool,
     sees_switch: Vec<bool>,
-    /// The earliest time when the next message arrives at each switch, and when the next one from
-    /// it does.
+    /// The earliest time when the next message arrives at each switch, and when the next one from it does.
     arrivals: Vec<[Time; 2]>,
     /// With [`Plant::OwnGenerations`].
     counted: u64,

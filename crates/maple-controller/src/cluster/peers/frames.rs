@@ -1,5 +1,4 @@
-//! Messages between members: a length in four bytes, and then a value in the format of what
-//! outlives the process.
+//! Messages between members: a length in four bytes, and then a value in the format of what outlives the process.
 
 use std::io;
 

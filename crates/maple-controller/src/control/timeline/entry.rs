@@ -30,8 +30,7 @@ pub(super) enum Entry {
     Look { known: Known, changes: Vec<NetworkChange> },
     /// A line of the log.
     Line(LineThen),
-    /// The packets that were dropped in a minute, those with the most packets first, and the
-    /// packets of all others.
+    /// The packets that were dropped in a minute, those with the most packets first, and the packets of all others.
     Drops { rows: Vec<DropThen>, others: u64 },
     /// The rates since the entry of this kind before.
     Rates(RatesThen),

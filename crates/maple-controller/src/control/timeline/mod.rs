@@ -81,8 +81,7 @@ const TIMED_OUT: crossbeam_channel::RecvTimeoutError = crossbeam_channel::RecvTi
 /// The record of the last 24 hours.
 #[derive(Debug)]
 pub(crate) struct Timeline {
-    /// The timeline. Until what earlier runs have kept is read, it is the reason why nothing is
-    /// kept.
+    /// The timeline. Until what earlier runs have kept is read, it is the reason why nothing is kept.
     kept: Mutex<Result<Box<TimelineState>, String>>,
     /// Requests to the disk's thread, if there are files, and how long they wait.
     disk: Option<Sender<ReadJob>>,

@@ -1,5 +1,4 @@
-//! The format of a segment: [`MAGIC`], then entries. An entry has its length and a CRC-32 before
-//! it.
+//! The format of a segment: [`MAGIC`], then entries. An entry has its length and a CRC-32 before it.
 //!
 //! Segments are only appended to. So a crash can only cut the last entries off, and what is before them is whole.
 

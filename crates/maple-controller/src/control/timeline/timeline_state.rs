@@ -1,5 +1,4 @@
-//! The state that is kept: follows the network, the log and the counts, within bounds. Nothing here
-//! touches a disk.
+//! The state that is kept: follows the network, the log and the counts, within bounds. Nothing here touches a disk.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -29,8 +29,7 @@ struct Member {
     news: VecDeque<ClusterRole>,
     reported: u64,
     is_asleep: bool,
-    /// The number of changes that the member sent to switches since this was cleared, and of those
-    /// refused.
+    /// The number of changes that the member sent to switches since this was cleared, and of those refused.
     changes: (usize, usize),
     /// All its other messages since this was cleared.
     others: Vec<Message>,

@@ -1,5 +1,4 @@
-//! The beginning of the ways to the places that an open look-up finds, and when other paths may
-//! have the look-up.
+//! The beginning of the ways to the places that an open look-up finds, and when other paths may have the look-up.
 
 use maple_wire::{Dpid, Field};
 

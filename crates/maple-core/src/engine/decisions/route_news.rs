@@ -1,5 +1,4 @@
-//! News about routes, and so for their leaves: a route becomes ready, is refused or lost, or
-//! changes its path.
+//! News about routes, and so for their leaves: a route becomes ready, is refused or lost, or changes its path.
 //!
 //! When the plan of a route resolves to something else, the route changes its path for all its leaves. It asks for the
 //! labels of its new path while packets still follow the old one. Then one rule changes: the route's rule in the table

@@ -1,5 +1,4 @@
-//! Effects of look-ups on a switch's other rules: which ones they involve, and when each may
-//! change.
+//! Effects of look-ups on a switch's other rules: which ones they involve, and when each may change.
 
 use maple_wire::{Constraint, Field, Instruction, PortNo};
 

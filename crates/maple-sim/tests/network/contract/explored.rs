@@ -1,5 +1,4 @@
-//! The promise of exploration, as a property: where it is complete, no packet of a known host comes
-//! to f.
+//! The promise of exploration, as a property: where it is complete, no packet of a known host comes to f.
 
 use std::ops::Range;
 use std::time::Duration;

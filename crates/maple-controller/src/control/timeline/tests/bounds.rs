@@ -155,8 +155,7 @@ fn a_day_in_which_everything_is_used_up_takes_less_than_50_mb_too() {
     assert!(to - from >= 20 * HOUR && from >= first, "nearly a day: {} h", (to - from) / HOUR);
 }
 
-/// The table has the maximum size of an event of each kind, in bytes. An entry has 8 bytes before
-/// it, and its time.
+/// The table has the maximum size of an event of each kind, in bytes. An entry has 8 bytes before it, and its time.
 #[test]
 fn no_kind_of_event_takes_more_than_its_row_of_this_table_says() {
     let info = PortInfo { up: true, kind: PortKind::Link(at(u64::MAX, 48)) };
