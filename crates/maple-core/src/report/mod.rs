@@ -547,6 +547,29 @@ pub enum MoveReason {
     Silent,
 }
 
+impl Report {
+    /// Returns the kind of a report that is made once for each key; `None` for one that is made each time.
+    #[must_use]
+    pub fn kind(&self) -> Option<ReportKind> {
+        Some(match self {
+            Report::HostFlips { .. } => ReportKind::HostFlips,
+            Report::PolicyFailed { .. } => ReportKind::PolicyFailed,
+            Report::PolicyWrites { .. } => ReportKind::PolicyWrites,
+            Report::PolicyNotAFunction { .. } => ReportKind::PolicyNotAFunction,
+            Report::RouteGoesBack { .. } => ReportKind::RouteGoesBack,
+            Report::PlaceAbsent { .. } => ReportKind::PlaceAbsent,
+            Report::NoRuleForWay { .. } => ReportKind::NoRuleForWay,
+            Report::NotLabelled { .. } => ReportKind::NotLabelled,
+            Report::NotMetered { .. } => ReportKind::NotMetered,
+            Report::RulesLost { .. } => ReportKind::RulesLost,
+            Report::RuleRefused { .. } | Report::BundleRefused { .. } => ReportKind::Refused,
+            Report::SegmentOfLinks { .. } => ReportKind::SegmentOfLinks,
+            Report::LookUpLowered { .. } => ReportKind::LookUpLowered,
+            _ => return None,
+        })
+    }
+}
+
 impl fmt::Display for MoveReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

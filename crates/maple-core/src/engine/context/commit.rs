@@ -9,7 +9,7 @@ use crate::engine::messages::event::{Effect, ListenerPacket};
 use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::ids::DependentId;
 use crate::network::{Location, Mac, PortKind};
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 use crate::route::{Absence, OmittedPlace, Resolved, RoutePlan};
 use crate::run::Violation;
 use crate::state::{Cell, CellValue, Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
@@ -93,7 +93,7 @@ impl Context {
             };
             let place = made_at.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
             let report = Report::PlaceAbsent { at, why, place };
-            self.report_once(ReportKind::PlaceAbsent, ReportSubject::Policy, &key, report);
+            self.report_once(ReportSubject::Policy, &key, report);
         }
     }
 

@@ -24,7 +24,7 @@ use crate::engine::messages::event::Effect;
 use crate::engine::messages::mail::EngineMessage;
 use crate::engine::tools::histogram::Histogram;
 use crate::ids::{DependentId, ShardId, Time};
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 use crate::state::Store;
 use news::CommitNews;
 use options::Options;
@@ -180,20 +180,20 @@ impl Context {
 
     /// Reports something, unless something of this kind was reported under this key before, or too much about this
     /// subject.
-    pub fn report_once(&mut self, kind: ReportKind, about: ReportSubject, key: &str, report: Report) {
-        let novelty = self.reports.note(kind, about, key);
-        self.report_novel(kind, about, novelty, report);
+    pub fn report_once(&mut self, about: ReportSubject, key: &str, report: Report) {
+        let novelty = report.kind().map_or(Novelty::New, |kind| self.reports.note(kind, about, key));
+        self.report_novel(about, novelty, report);
     }
 
     /// Reports what is new. Counts reports that are suppressed because there were too many, and says once that there
     /// are such.
-    pub fn report_novel(&mut self, kind: ReportKind, about: ReportSubject, novelty: Novelty, report: Report) {
+    pub fn report_novel(&mut self, about: ReportSubject, novelty: Novelty, report: Report) {
         match novelty {
             Novelty::New => self.report(report),
             Novelty::Known => {}
             Novelty::TooMany { is_first } => {
                 self.stats.reports_suppressed += 1;
-                if is_first {
+                if let Some(kind) = report.kind().filter(|_| is_first) {
                     self.report(Report::Suppressed { kind, about });
                 }
             }

@@ -124,16 +124,11 @@ impl Decisions {
 
     /// Reports, once for each key, that f reads something that is not tracked.
     pub fn report_nondeterminism(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
-        let kind = ReportKind::PolicyNotAFunction;
-        let novelty = fabric.ctx.reports_mut().note(kind, ReportSubject::Policy, key);
+        let novelty = fabric.ctx.reports_mut().note(ReportKind::PolicyNotAFunction, ReportSubject::Policy, key);
         if novelty != Novelty::Known {
             let reads = self.policy.untracked_reads().into();
-            fabric.ctx.report_novel(
-                kind,
-                ReportSubject::Policy,
-                novelty,
-                Report::PolicyNotAFunction { what: what.into(), reads },
-            );
+            let report = Report::PolicyNotAFunction { what: what.into(), reads };
+            fabric.ctx.report_novel(ReportSubject::Policy, novelty, report);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::one_switch::cookies::is_ours;
 use crate::engine::one_switch::look_up_tables::LookUps;
 use crate::engine::one_switch::tables::{ConfirmedRequests, Waiter};
 use crate::ids::LeafId;
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 use crate::update::entry_key;
 
 impl Decisions {
@@ -68,7 +68,7 @@ impl Decisions {
         let cookie = switch.current_cookie(removed.cookie);
         if switch.tables.on_rule_removed(fabric.ctx.now(), removed.table_id, cookie, key) {
             let report = Report::RulesLost { switch: dpid, count: 1 };
-            fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
+            fabric.ctx.report_once(ReportSubject::Switch(dpid), &dpid.to_string(), report);
             fabric.mark_dirty(dpid);
         }
     }

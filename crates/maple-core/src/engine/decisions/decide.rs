@@ -10,7 +10,7 @@ use std::sync::Arc;
 use maple_wire::{Action, Dpid, Field};
 
 use super::Decisions;
-use super::leaf::{HeldPackets, LeafState};
+use super::leaf::LeafState;
 use super::runs::RunOutcome;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::uses::EngineStore;
@@ -22,7 +22,7 @@ use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId};
 use crate::network::{Location, Mac};
 use crate::policy_error::PolicyError;
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 use crate::route::{Goal, Resolved};
 use crate::run::{Run, RunResult};
 use crate::state::{ExclusiveCommit, Txn};
@@ -72,7 +72,7 @@ impl Decisions {
         if self.leaves.get(&id).is_some_and(|leaf| leaf.has_open_route()) {
             return self.send_to_found(fabric, id, packet);
         }
-        let need_not_wait = self.need_not_wait(fabric, id);
+        let may_wait = !self.need_not_wait(fabric, id);
         let has_sure_labels = !fabric.ctx.is_any_unconfirmed();
         // The rule still follows f's former decision.
         let is_changing = self.is_route_changing(fabric, id);
@@ -81,15 +81,11 @@ impl Decisions {
             LeafState::Active if !has_sure_labels => self.send_without_rule(fabric, id, packet),
             LeafState::Active if !is_changing => self.forward(fabric, id, &packet),
             LeafState::Active | LeafState::Rerouting(_) | LeafState::Waiting { by_controller: false, .. }
-                if leaf.count_held() < fabric.ctx.options.held_packets && !need_not_wait =>
+                if leaf.count_held() < fabric.ctx.options.held_packets && may_wait =>
             {
-                match &mut leaf.held {
-                    Some(held) => held.packets.push(packet),
-                    None => {
-                        let until = fabric.ctx.now() + fabric.ctx.options.hold;
-                        leaf.held = Some(Box::new(HeldPackets { packets: vec![packet], until }));
-                        fabric.ctx.wake_at(until, Timer::Leaf(id));
-                    }
+                let until = fabric.ctx.now() + fabric.ctx.options.hold;
+                if leaf.hold(packet, until) {
+                    fabric.ctx.wake_at(until, Timer::Leaf(id));
                 }
             }
             _ => self.send_without_rule(fabric, id, packet),
@@ -273,13 +269,8 @@ impl Decisions {
         fabric.ctx.apply_commit(commit);
         fabric.ctx.notify_listeners(heard, received);
         if let Some(place) = goes_back {
-            let key = place.to_string();
-            fabric.ctx.report_once(
-                ReportKind::RouteGoesBack,
-                ReportSubject::Policy,
-                &key,
-                Report::RouteGoesBack { at: received.at, place },
-            );
+            let (key, report) = (place.to_string(), Report::RouteGoesBack { at: received.at, place });
+            fabric.ctx.report_once(ReportSubject::Policy, &key, report);
         }
         fabric.ctx.report_left_out(left_out, made_at.as_ref());
         fabric.ctx.report_violations(violations, received.at);
@@ -342,7 +333,7 @@ impl Decisions {
         if finished.txn.wrote() {
             fabric.ctx.stats.writing_runs += 1;
             let report = Report::PolicyWrites { what: place.into() };
-            fabric.ctx.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
+            fabric.ctx.report_once(ReportSubject::Policy, place, report);
         } else {
             let has_room = |fabric: &mut Fabric| fabric.make_room_for_trace(received.at.switch);
             if fabric.switches.find_leaf(received).is_none() && finished.lasts() && has_room(fabric) {
@@ -377,5 +368,5 @@ fn on_policy_failed(fabric: &mut Fabric, error: &PolicyError, received: &Receive
     fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::failed(&error.to_string()));
     let (error, novelty) = fabric.ctx.reports_mut().count_failure(&error.to_string(), received.at);
     let report = Report::PolicyFailed { error, at: received.at };
-    fabric.ctx.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
+    fabric.ctx.report_novel(ReportSubject::Port(received.at), novelty, report);
 }

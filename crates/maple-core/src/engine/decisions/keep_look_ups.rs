@@ -17,7 +17,7 @@ use crate::engine::one_switch::look_up_tables::{Involved, LeafRules};
 use crate::ids::{DependentId, LeafId};
 use crate::look_ups::{LookUp, LookUpNumber, SOURCE_IS_HERE};
 use crate::network::{Location, Mac};
-use crate::report::{Lowered, Report, ReportKind, ReportSubject};
+use crate::report::{Lowered, Report, ReportSubject};
 use crate::state::Cell;
 use crate::trace::{Item, ReadMetadata, Trace};
 
@@ -350,6 +350,6 @@ fn report_lowered(fabric: &mut Fabric, dpid: Dpid) {
         let fields: Vec<&str> = look_up.fields().map(Field::name).collect();
         let (key, fields) = (format!("{dpid} {look_up} {why}"), fields.join(", ").into());
         let report = Report::LookUpLowered { switch: dpid, look_up: look_up.to_string().into(), fields, why };
-        fabric.ctx.report_once(ReportKind::LookUpLowered, ReportSubject::Switch(dpid), &key, report);
+        fabric.ctx.report_once(ReportSubject::Switch(dpid), &key, report);
     }
 }

@@ -122,6 +122,14 @@ impl Leaf {
         matches!(self.state, LeafState::Active | LeafState::Rerouting(_))
     }
 
+    /// Lets a packet wait until this time, or until the earlier packets go. Returns whether it is the first.
+    pub fn hold(&mut self, packet: ReceivedPacket, until: Time) -> bool {
+        let is_first = self.held.is_none();
+        let held = self.held.get_or_insert_with(|| Box::new(HeldPackets { packets: Vec::new(), until }));
+        held.packets.push(packet);
+        is_first
+    }
+
     /// Returns the number of packets that wait.
     pub fn count_held(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.packets.len())

@@ -20,7 +20,7 @@ use crate::engine::one_switch::tables::Waiter;
 use crate::engine::tools::expected::Expected;
 use crate::ids::{DependentId, LeafId, RouteId};
 use crate::labels::{Holder, News, Refusal};
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 
 impl Decisions {
     /// Handles news of a label that a route or label of this shard asked for.
@@ -180,7 +180,7 @@ impl Decisions {
             fabric.ctx.stats.labels_refused += 1;
             fabric.ctx.stats.labels_used_up += u64::from(matches!(why, Refusal::NoLabel(_)));
             let report = Report::NotLabelled { ingress, why: why.to_string().into() };
-            fabric.ctx.report_once(ReportKind::NotLabelled, ReportSubject::Switch(ingress), &why.to_string(), report);
+            fabric.ctx.report_once(ReportSubject::Switch(ingress), &why.to_string(), report);
         }
         // What depended on the switch or link is being reconsidered, and may be rerouted while packets flow.
         let is_reconsidered = |fabric: &Fabric, dependent: DependentId| {

@@ -6,7 +6,7 @@ use maple_wire::{Dpid, Version};
 use super::Fabric;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::paths::meters::{MAX_LIMITS, SWEEP, metered};
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 use crate::route::Meter;
 use crate::rule::Rule;
 
@@ -36,7 +36,7 @@ impl Fabric {
     /// Reports that a switch has no meter for a limit, once for each reason.
     pub fn report_no_meter(&mut self, switch: Dpid, why: &str) {
         let report = Report::NotMetered { switch, why: why.into() };
-        self.ctx.report_once(ReportKind::NotMetered, ReportSubject::Switch(switch), &format!("{switch} {why}"), report);
+        self.ctx.report_once(ReportSubject::Switch(switch), &format!("{switch} {why}"), report);
     }
 
     /// Sweeps the unused meters of a switch.

@@ -13,7 +13,7 @@ use crate::engine::messages::mail::EngineMessage;
 use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::forwarding;
 use crate::network::{OwnFrame, PortKind};
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 use crate::route::{Resolved, SwitchHops};
 
 impl Switches {
@@ -47,7 +47,7 @@ impl Switches {
             self.drop_packet(ctx, packet, DropCause::NoRuleForWay(Arc::clone(origin)));
             let at = packet.at;
             let report = Report::NoRuleForWay { at };
-            ctx.report_once(ReportKind::NoRuleForWay, ReportSubject::Port(at), &at.to_string(), report);
+            ctx.report_once(ReportSubject::Port(at), &at.to_string(), report);
             return route.own.iter().for_each(|own| self.send_own(ctx, own));
         }
         ctx.stats.sent_by_controller += 1;

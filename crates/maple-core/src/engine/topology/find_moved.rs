@@ -12,7 +12,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::messages::mail::EngineMessage;
 use crate::ids::{ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 use crate::state::Snapshot;
 
 /// The time within which a host that repeats a move is not moving: its packets come from two places. Chosen: nobody
@@ -87,12 +87,7 @@ impl Topology {
         if self.moves.note(fabric.ctx.now(), mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
             let key = format!("{a} {b} {mac}");
-            fabric.ctx.report_once(
-                ReportKind::HostFlips,
-                ReportSubject::Port(to),
-                &key,
-                Report::HostFlips { mac, a, b },
-            );
+            fabric.ctx.report_once(ReportSubject::Port(to), &key, Report::HostFlips { mac, a, b });
         }
     }
 }

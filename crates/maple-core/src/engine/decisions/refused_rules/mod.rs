@@ -25,7 +25,7 @@ use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::room::capacity::FULL_FOR;
 use crate::engine::one_switch::tables::{RefusedRequest, Waiter};
 use crate::labels::Refusal;
-use crate::report::{Report, ReportKind, ReportSubject, rule_line};
+use crate::report::{Report, ReportSubject, rule_line};
 use crate::rule::Rule;
 use crate::update::key_of;
 use classify::{RefusedKind, classify};
@@ -217,7 +217,7 @@ fn on_host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule,
 fn on_bundle_refused(fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
     let why = print::error_name(Version::Of13, error).into();
     let report = Report::BundleRefused { switch: dpid, why };
-    fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
+    fabric.ctx.report_once(ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
     fabric.switches.reread(&mut fabric.ctx, dpid);
 }
 
@@ -254,7 +254,7 @@ fn do_without_action_sets(fabric: &mut Fabric, dpid: Dpid, what: String) {
 fn report_refusal(fabric: &mut Fabric, dpid: Dpid, what: String) {
     fabric.ctx.stats.refused_rules += 1;
     let report = Report::RuleRefused { switch: dpid, what: what.into() };
-    fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
+    fabric.ctx.report_once(ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
 }
 
 /// Returns the leaves and labels with rules that the switch has not confirmed.

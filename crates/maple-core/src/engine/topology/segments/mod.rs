@@ -38,7 +38,7 @@ use crate::engine::messages::mail::EngineMessage;
 use crate::forwarding::TAG_PRESENT;
 use crate::ids::Time;
 use crate::network::{Facts, Location, Mac, PortKind, PortRole};
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 use crate::state::Snapshot;
 use segment_writes::{Segment, may_be_designated};
 
@@ -138,7 +138,7 @@ fn form_segment(fabric: &mut Fabric, ports: &BTreeSet<Location>, host: Option<Ma
     if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(facts, *at))) {
         let others = ports.iter().copied().skip(1).collect();
         let report = Report::SegmentOfLinks { at, others };
-        fabric.ctx.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
+        fabric.ctx.report_once(ReportSubject::Port(at), &format!("{ports:?}"), report);
     }
     let Some((up, before)) = formed else { return };
     let Some(segment) = up.first().and_then(|at| Segment::containing(&state, *at)) else { return };
