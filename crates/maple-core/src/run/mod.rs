@@ -135,7 +135,7 @@ pub struct RunResult {
     /// The places that the route leaves out because they are absent.
     pub left_out: Vec<OmittedPlace>,
     /// The listeners that receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
-    pub heard: u64,
+    pub listeners: u64,
     /// The routes that constraints refused; the packet takes another route, mostly a drop.
     pub violations: Vec<Violation>,
     /// The texts that rules of access lists report about the packet: `deny by acl.yaml:12`.
@@ -163,7 +163,7 @@ impl RunResult {
             made_at: None,
             goes_back: None,
             left_out: Vec::new(),
-            heard: 0,
+            listeners: 0,
             violations: Vec::new(),
             logged: Vec::new(),
             account: Vec::new(),
@@ -334,12 +334,12 @@ impl Run {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, .. } = &mut *state;
         let packet = subject.view(*ingress);
-        let mut heard = 0;
+        let mut listeners = 0;
         for (number, cond) in wanted.iter().enumerate() {
-            heard |= u64::from(recorder.matches(&packet, cond, None)) << number;
+            listeners |= u64::from(recorder.matches(&packet, cond, None)) << number;
         }
-        state.result.heard = heard;
-        state.needs_controller |= heard != 0;
+        state.result.listeners = listeners;
+        state.needs_controller |= listeners != 0;
     }
 
     /// Checks f's answer against the packet and the network. Returns the part of this answer that lasts, and where the

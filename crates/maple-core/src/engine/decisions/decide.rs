@@ -236,8 +236,8 @@ impl Decisions {
                     self.commit(fabric, answer, *finished, &received, exclusive)
                 }
                 RunOutcome::Waits(finished) => self.park(fabric, *finished, &received, exclusive),
-                RunOutcome::Failed(error, heard) => {
-                    fabric.ctx.notify_listeners(heard, &received);
+                RunOutcome::Failed(error, listeners) => {
+                    fabric.ctx.notify_listeners(listeners, &received);
                     return on_policy_failed(fabric, &error, &received);
                 }
             };
@@ -259,7 +259,7 @@ impl Decisions {
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let origin = Origin::from_result(&finished);
-        let RunResult { trace, txn, wrote_at, made_at, goes_back, left_out, heard, violations, logged, .. } = finished;
+        let RunResult { trace, txn, wrote_at, made_at, goes_back, left_out, listeners, violations, logged, .. } = finished;
         let ingress = received.at.switch;
         let is_cached = self.is_cacheable(fabric, &trace, &txn, ingress) && fabric.make_room_for_trace(ingress);
         let id = is_cached.then(|| self.new_leaf_id(fabric));
@@ -267,7 +267,7 @@ impl Decisions {
         let wrote_where = txn.wrote().then(place);
         let Ok(commit) = fabric.ctx.commit_txn(txn, id.map(DependentId::from), exclusive) else { return false };
         fabric.ctx.apply_commit(commit);
-        fabric.ctx.notify_listeners(heard, received);
+        fabric.ctx.notify_listeners(listeners, received);
         if let Some(place) = goes_back {
             let (key, report) = (place.to_string(), Report::RouteGoesBack { at: received.at, place });
             fabric.ctx.report_once(ReportSubject::Policy, &key, report);

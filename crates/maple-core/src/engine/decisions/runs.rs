@@ -128,9 +128,9 @@ pub(in crate::engine) fn outcome(run: &Run, answer: Result<Route, PolicyError>) 
     match (resolved, &finished.error) {
         (Err(PolicyError::Retry), _) | (Ok(_), Some(PolicyError::Retry)) => RunOutcome::Waits(Box::new(finished)),
         // The policy's error is more precise about the place than the error that was noted for it.
-        (Err(error), _) => RunOutcome::Failed(error, finished.heard),
-        (_, Some(error)) => RunOutcome::Failed(error.clone(), finished.heard),
-        (Ok(Err(error)), None) => RunOutcome::Failed(error, finished.heard),
+        (Err(error), _) => RunOutcome::Failed(error, finished.listeners),
+        (_, Some(error)) => RunOutcome::Failed(error.clone(), finished.listeners),
+        (Ok(Err(error)), None) => RunOutcome::Failed(error, finished.listeners),
         (Ok(Ok(route)), None) => RunOutcome::Answer(route, Box::new(finished)),
     }
 }
