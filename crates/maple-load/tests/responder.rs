@@ -143,7 +143,7 @@ fn a_rate_is_kept_and_no_more_is_sent() {
 }
 
 #[test]
-fn packets_that_find_the_window_full_are_told_and_not_sent() {
+fn packets_that_find_the_window_full_are_reported_and_not_sent() {
     let address = controller(Version::Of10, Answer::Nothing);
     let mode = Mode::Rate { per_second: 5000.0, window: 8, burst: 3 };
     let report =

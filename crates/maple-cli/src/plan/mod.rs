@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_told_by_who_loses_and_by_rules() {
+    fn a_plan_is_reported_by_who_loses_and_by_rules() {
         let expected = "\
 access list acl.yaml treats differently:
   deny → allow: tcp 10.0.1.0/24 > 10.0.2.0/24:8443 (and 2 more like it)

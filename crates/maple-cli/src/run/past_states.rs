@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(versions(&states, later, Instant::now()), Some(vec![2, 3]));
         states.forget_before(later);
         assert_eq!(versions(&states, later, later), Some(vec![2]));
-        assert_eq!(versions(&states, two, two), Some(vec![2]), "nobody asks for what was told to be forgotten");
+        assert_eq!(versions(&states, two, two), Some(vec![2]), "nobody asks for what was ordered to be forgotten");
     }
 
     #[test]

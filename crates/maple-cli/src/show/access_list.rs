@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_told_in_their_order_with_what_they_decided() {
+    fn rules_are_reported_in_their_order_with_what_they_decided() {
         let expected = "\
 /etc/maple/a.yaml
      packets   line  says    rule

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_and_what_is_not_sure_of_it_are_told() {
+    fn a_moment_and_what_is_not_sure_of_it_are_reported() {
         let answer = json!({
             "time": AT, "version": 7, "pending": 2, "not_kept": 0, "unseen": 1, "late": false,
             "replay": "maple replay r --until T --network",
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_and_what_happened_is_told_and_no_line_of_a_text_passes_for_another() {
+    fn what_changed_and_what_happened_is_reported_and_no_line_of_a_text_passes_for_another() {
         let place = |port: u64| json!({ "switch": "1", "port": port });
         let host = |port: u64| json!({ "mac": "m", "at": place(port), "ipv4": [], "ipv6": [] });
         let nothing = json!({

@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn broadcasts_sent_at_once_count_as_one_before_a_bridge_is_told() {
+    fn broadcasts_sent_at_once_count_as_one_before_a_bridge_is_reported() {
         let peer = Location::new(Dpid(2), PortNo(1));
         let mut port = PortState::new([0; 6], Time(1), Time(1));
         port.attachment = Attachment::Link(peer);

@@ -353,7 +353,7 @@ mod tests {
         // The file is deleted, and made anew with all that it had.
         std::fs::remove_file(&path).expect("it is there");
         assert!(pins.write().expect("there is room").starts_with("; it was made anew"));
-        assert!(files.is_failing(KeptFile::Switches), "it is told");
+        assert!(files.is_failing(KeptFile::Switches), "it is reported");
         assert_eq!(lines(), 2);
         // The text that is read again has the lines that wait.
         assert_eq!(switches.admit(&identity(4), Dpid(4)), Ok(()));

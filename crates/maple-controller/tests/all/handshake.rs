@@ -148,7 +148,7 @@ fn a_switch_that_leaves_before_it_has_read_everything_has_left_and_that_is_no_er
     maple.wait_for("of_dp_disconnections", 1);
     let errors: Vec<String> = maple.handle.errors().into_iter().map(|error| error.text).collect();
     assert_eq!(errors, <[String; 0]>::default());
-    eventually("it is told", || maple.notices().iter().any(|notice| notice.contains("closed by the switch")));
+    eventually("it is reported", || maple.notices().iter().any(|notice| notice.contains("closed by the switch")));
 }
 
 #[test]

@@ -320,7 +320,7 @@ fn no_acknowledged_write_is_lost_when_the_controller_is_killed() {
 }
 
 #[test]
-fn who_writes_on_neither_holds_up_the_end_nor_is_told_that_it_is_kept() {
+fn who_writes_on_neither_holds_up_the_end_nor_hears_that_it_is_kept() {
     let (_folder, file) = state_file();
     let controller = start(&file).expect("the file can be used");
     let handle = controller.handle();

@@ -81,7 +81,7 @@ fn other_programs_set_get_delete_and_watch_state() {
 }
 
 #[test]
-fn who_is_one_too_many_is_told() {
+fn who_is_one_too_many_gets_the_reason() {
     let (_maple, path) = controller("full");
     let connected: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let get = Request::State(StateRequest::Get(StatePlace::Var("n".into())));
@@ -92,7 +92,7 @@ fn who_is_one_too_many_is_told() {
 }
 
 #[test]
-fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
+fn names_that_nobody_knows_are_reported_and_keys_are_what_the_tables_keys_are() {
     let (maple, path) = controller("names");
     let ask = |state| ask(&path, &Request::State(state)).map_err(|error| error.to_string());
     let set_or = |create, place| ask(StateRequest::Set { place, value: json!(true), settled: false, create });

@@ -30,7 +30,7 @@ fn with(tls: &Arc<Tls>, deadlines: Deadlines) -> Maple {
 fn refusal(maple: &Maple, stream: TcpStream) -> String {
     Peer::begin_on(stream, 1).pump(LONG, |_, _| false);
     let mut reported = Vec::new();
-    eventually("it is told", || {
+    eventually("it is reported", || {
         reported.extend(maple.notices());
         reported.iter().any(|notice| notice.contains("ended: "))
     });
@@ -154,7 +154,7 @@ fn files_are_read_again_without_an_end_of_sessions() {
     let good = fs::read(&files.certificate).expect("it is there");
     fs::write(&files.certificate, "nonsense").expect("it is written");
     assert!(matches!(tls.reload_if_changed(), Err(TlsError::Content(path, _)) if path == files.certificate));
-    assert!(!tls.reload_if_changed().expect("it was told"));
+    assert!(!tls.reload_if_changed().expect("it was reported"));
     let mut second = Peer::begin_on(connect(maple.address, &own), 2);
     second.finish();
     // There are other authorities: new sessions need a certificate of those.
@@ -263,7 +263,7 @@ fn wrong_files_are_named() {
     let key = fs::read_to_string(&right.key).expect("it is there");
     let says = |text: String, what: &str| {
         assert!(text.contains(what), "{text}");
-        assert!(key.lines().all(|line| !text.contains(line)), "no key is told");
+        assert!(key.lines().all(|line| !text.contains(line)), "no key is reported");
     };
     says(error(&|files| files.certificate = "/nowhere".into()), "can't read /nowhere: ");
     says(error(&|files| files.certificate = right.key.clone()), "there is no PEM certificate in it");
@@ -316,7 +316,7 @@ fn files_that_could_not_be_read_are_tried_again_without_a_controller_too() {
     let right = fs::read(&certificate).expect("it is there");
     fs::write(&certificate, "wrong").expect("it is written");
     tls.reload_if_changed().expect_err("it is wrong");
-    assert!(!tls.reload_if_changed().expect("it was told"));
+    assert!(!tls.reload_if_changed().expect("it was reported"));
     let written = fs::metadata(&certificate).and_then(|found| found.modified()).expect("it is there");
     fs::write(&certificate, right).expect("it is written");
     let file = fs::File::options().write(true).open(&certificate).expect("it is there");
@@ -326,7 +326,7 @@ fn files_that_could_not_be_read_are_tried_again_without_a_controller_too() {
 }
 
 #[test]
-fn certificates_that_are_deleted_are_told_until_they_are_back() {
+fn certificates_that_are_deleted_are_reported_until_they_are_back() {
     let authority = Authority::new("deleted");
     let files = authority.files();
     let certificate = files.certificate.clone();

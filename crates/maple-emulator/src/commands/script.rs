@@ -44,7 +44,7 @@ pub fn run_script(
     runner: &CommandRunner,
     ground: &mut impl Ground,
     file: &str,
-    tell: &mut impl FnMut(&str),
+    print: &mut impl FnMut(&str),
 ) -> Result<(), ScriptError> {
     let text = std::fs::read_to_string(file).map_err(|error| ScriptError::Read { file: file.into(), error })?;
     let mut commands = Vec::new();
@@ -58,10 +58,10 @@ pub fn run_script(
         if command == Command::Exit {
             break;
         }
-        tell(&format!("> {text}"));
+        print(&format!("> {text}"));
         match runner.run(ground, &command) {
             Ok(answer) if answer.is_empty() => {}
-            Ok(answer) => tell(&answer),
+            Ok(answer) => print(&answer),
             Err(error) => return Err(ScriptError::Failed { file: file.into(), line, error }),
         }
     }

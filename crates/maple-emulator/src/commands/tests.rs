@@ -228,7 +228,7 @@ fn what_arrives_of_a_stream_is_what_the_path_lets_through() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_was_meant() {
+fn mistakes_are_reported_with_what_was_meant() {
     let (runner, mut net) = flooding("linear:3");
     for (line, says) in [
         ("ping h1 h2", "the host comes first: h1 ping h2"),

@@ -288,9 +288,9 @@ fn a_failed_link_is_reported_by_both_ends_and_carries_nothing() {
     assert_eq!(run(&mut flow_network, Duration::from_secs(20)), 0);
     let pair = *flow_network.ended().iter().find(|(src, dst)| (src + dst) % 2 == 1).expect("some cross");
     let link = flow_network.network().links[1];
-    flow_network.set_link(link, false).expect("it is told");
+    flow_network.set_link(link, false).expect("the link is there");
     assert_eq!(flow_network.path(pair), None);
-    flow_network.set_link(link, true).expect("it is told");
+    flow_network.set_link(link, true).expect("the link is there");
     assert_eq!(flow_network.path(pair).map(<[_]>::len), Some(2));
 }
 

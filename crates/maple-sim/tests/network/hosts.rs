@@ -103,7 +103,7 @@ fn a_host_without_a_known_address_that_roams_is_at_its_new_port_within_two_secon
         sim.run_for(Duration::from_secs(2));
         assert!(is_at(&sim, A, at(2, 4)), "{version:?}: {:?}", &sim.reports[began..]);
         let said = |report: &&Report| matches!(report, Report::HostElsewhere { at: known, seen, .. } if (*known, *seen) == (at(1, 3), at(2, 4)));
-        assert_eq!(sim.reports[began..].iter().filter(said).count(), 1, "both places are told, once");
+        assert_eq!(sim.reports[began..].iter().filter(said).count(), 1, "both places are reported, once");
     }
 }
 

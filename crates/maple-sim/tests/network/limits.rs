@@ -73,7 +73,7 @@ fn routes_of_one_limit_share_a_meter_which_goes_with_the_last_of_them() {
 }
 
 #[test]
-fn a_switch_that_takes_no_meters_still_forwards_and_people_are_told_once() {
+fn a_switch_that_takes_no_meters_still_forwards_and_people_are_notified_once() {
     for version in [Version::Of13, Version::Of10] {
         let mut sim = network(version, false);
         for dst in [53, 80, 1001, 53, 80] {

@@ -121,7 +121,7 @@ fn two_who_watch_the_same_packets_both_see_them() {
 }
 
 #[test]
-fn a_dropped_packet_is_told_with_its_line() {
+fn a_dropped_packet_is_reported_with_its_line() {
     let mut sim = network(Version::Of13);
     sim.report(Event::LiveBegin { token: 1, filter: filter(None) });
     watch_for(&mut sim, 1, 1);

@@ -226,10 +226,10 @@ fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
             sim.inject(at(1, 3), connection(from, 1));
             sim.run_for(Duration::from_millis(20));
             let there = Delivery { at: at(2, 3), frame: connection(from, 1) };
-            assert_eq!(std::mem::take(&mut sim.delivered), [there], "told: {are_reported}");
+            assert_eq!(std::mem::take(&mut sim.delivered), [there], "reported: {are_reported}");
         }
         let changes = flow_mods(&mut sim);
-        assert!(changes.is_empty(), "told: {are_reported}: {changes:?}");
+        assert!(changes.is_empty(), "reported: {are_reported}: {changes:?}");
         sim.messages = Some(Vec::new());
         sim.report_rules();
         sim.run();
@@ -239,7 +239,7 @@ fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
             |message: &Message| matches!(message, Message::FlowMod(change) if change.command == FlowModCommand::Add);
         assert!(
             changes.iter().all(|(_, message)| is_addition(message)) && changes.len() == 10,
-            "told: {are_reported}: {changes:?}"
+            "reported: {are_reported}: {changes:?}"
         );
         let after: usize = sim.switches().map(|switch| switch.flows().len()).sum();
         assert_eq!(after, before.iter().sum::<usize>() + 10);

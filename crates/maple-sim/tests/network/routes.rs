@@ -148,7 +148,7 @@ fn no_label_stays_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_o
 }
 
 #[test]
-fn a_packet_goes_back_where_the_route_says_so_by_name_and_else_somebody_is_told() {
+fn a_packet_goes_back_where_the_route_says_so_by_name_and_else_somebody_is_notified() {
     let echo = |pkt: &PacketHandle, _: &Net| {
         let back = if pkt.is(maple_wire::Field::UdpDst, 7) { maple_wire::PortNo::IN_PORT } else { pkt.in_port() };
         Route::to([back])

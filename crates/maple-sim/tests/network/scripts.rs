@@ -240,7 +240,7 @@ fn a_policy_that_fails_drops_the_packet_and_is_reported_once() {
 }
 
 #[test]
-fn a_route_that_cannot_be_and_a_name_that_is_not_there_are_told_with_their_lines_and_counted() {
+fn a_route_that_cannot_be_and_a_name_that_is_not_there_are_reported_with_their_lines_and_counted() {
     let policy = |pkt: &PacketHandle, net: &Net| match pkt.get(Field::UdpDst) {
         Some(80) => Route::to([PortNo(77)]),
         Some(81) => net.path(at(1, 3), at(2, 3), "secrue"),

@@ -204,7 +204,7 @@ fn a_new_flow_across_it_is_forwarded_by_the_controller_and_gets_its_rules_when_i
 }
 
 #[test]
-fn packets_that_nobody_can_send_are_told() {
+fn packets_that_nobody_can_send_are_reported() {
     let mut sim = in_line(1, Version::Of13);
     sim.lose_connection(Dpid(3));
     sim.run_for(Duration::from_millis(10));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_without_a_label_are_told_with_their_switch() {
+    fn packets_without_a_label_are_reported_with_their_switch() {
         let report = |dpid| Report::NotLabelled { ingress: Dpid(dpid), why: "switch 2 has no label left".into() };
         let errors = json!([{ "time": 1_767_225_600_000_u64, "text": report(7).to_string() }, { "text": report(9).to_string() }, { "text": "else" }]);
         let reported = without_label(&errors);

@@ -139,7 +139,7 @@ fn switches_are_judged_by_what_they_can_do() {
 }
 
 #[test]
-fn counters_that_are_not_zero_are_told() {
+fn counters_that_are_not_zero_are_reported() {
     let stats = json!({
         "controller": { "of_duplicate_dpids": 3, "of_timeouts": 1, "of_not_reading": 1, "lldp_one_way": 0 },
         "engine": { "policy_errors": 2, "spoofed_drops": 5, "rules_repaired": 1 },
@@ -160,7 +160,7 @@ fn counters_that_are_not_zero_are_told() {
 }
 
 #[test]
-fn tables_that_are_nearly_full_are_told_with_their_sizes() {
+fn tables_that_are_nearly_full_are_reported_with_their_sizes() {
     let said = |rules: Value, most: Value| {
         let tables = json!([{ "table": 0, "rules": 3, "most": 4000 }, { "table": 1, "rules": rules, "most": most }]);
         let mut all = answered(about(), json!([switch("1.3", 4, true, 0)]), json!({}), json!([]));

@@ -356,7 +356,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_reader_gets_each_event_or_is_told_that_it_missed_it(count in 0u64..3000, from in 0u64..3000) {
+        fn a_reader_gets_each_event_or_hears_that_it_missed_it(count in 0u64..3000, from in 0u64..3000) {
             let (events, from) = (EventStreams::new(1), from.min(count));
             (0..count).for_each(|number| events.add("log", &json!({ "number": number })));
             let (numbers, missed) = read(&events, from);
@@ -388,12 +388,12 @@ mod tests {
             }
             now += SPACING;
             let is_waiting = reported.last().map_or(0, |(version, _)| *version) != newest;
-            prop_assert_eq!(commits.announce(newest, now), is_waiting, "the newest is told in the end");
+            prop_assert_eq!(commits.announce(newest, now), is_waiting, "the newest is reported in the end");
         }
     }
 
     #[test]
-    fn lines_of_the_log_that_are_gone_are_told() {
+    fn lines_of_the_log_that_are_gone_are_reported() {
         let events = EventStreams::new(1);
         let line = |number| LogEntry {
             number,

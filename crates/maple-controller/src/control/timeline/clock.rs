@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_and_a_long_rest_are_told() {
+    fn a_restart_and_a_long_rest_are_reported() {
         let mut clock = OrderedClock::resume(5000, NOW);
         assert_eq!(clock.read(at(NOW + HOUR, 0)), (NOW + HOUR + 5000, Some(Pause::Stopped)));
         assert_eq!(clock.read(at(NOW + 2 * HOUR, HOUR)), (NOW + 2 * HOUR + 5000, Some(Pause::Held)));

@@ -110,7 +110,7 @@ fn declare(world: &mut ProbedNetwork, facts: SwitchFacts) {
 }
 
 #[test]
-fn a_link_between_ports_that_become_link_ports_stays_and_what_is_known_is_told_again() {
+fn a_link_between_ports_that_become_link_ports_stays_and_what_is_known_is_reported_again() {
     let mut world = wired(SwitchFacts::default());
     world.run(Duration::from_secs(10));
     let (linked, sent) = (Attachment::Link(at(2, 1)), world.sent.len());

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_that_came_changed_or_went_are_told_and_no_others() {
+    fn ports_that_came_changed_or_went_are_reported_and_no_others() {
         let port = |number, state| Port { state, ..Port::new(PortNo(number), [0; 6], "port") };
         let (before, now) = ([port(1, 0), port(2, 0), port(3, 0)], [port(2, 0), port(3, 1), port(4, 0)]);
         let reported: Vec<(PortReason, u32)> =

@@ -151,7 +151,7 @@ fn sockets_arrive_open_and_in_order_with_what_is_to_be_known_of_them() {
     let HandedOver { listeners, connections, names, state: changed, leaves, surroundings } = received;
     assert_eq!((names.len(), changed), (3, state));
     assert_eq!(leaves, [(5, Some(witness)), (6, None)].into());
-    assert_eq!(surroundings.expect("they are told").edges, [at]);
+    assert_eq!(surroundings.expect("they are reported").edges, [at]);
     assert!(listeners[0].has_tls);
     assert_eq!(listeners[0].socket.local_addr().expect("an address"), address);
     TcpStream::connect(address).expect("it listens still");

@@ -168,7 +168,7 @@ fn tokens_are_read_again_when_their_file_changes() {
     });
     assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts", READ)), 200);
     std::fs::write(&path, "read r").expect("it is written");
-    eventually("the error is told", || {
+    eventually("the error is reported", || {
         assert_eq!(status(&served, &Ask::new("GET", "/v1/hosts", READ)), 200, "the tokens before go on");
         served.maple.notices().iter().any(|text| text.contains("three words"))
     });

@@ -142,7 +142,7 @@ fn a_client_that_was_away_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_client_that_missed_something_is_told_so() {
+fn a_client_that_missed_something_hears_so() {
     let served = Served::new(TOKENS, |_| {});
     for other in ["0000000000000000-1", "nonsense", ""] {
         let missed = Events::open(&served, Some(other)).next();

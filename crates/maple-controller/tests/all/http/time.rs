@@ -51,7 +51,7 @@ fn kept(served: &Served, links: usize, hosts: usize) -> u64 {
 }
 
 #[test]
-fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
+fn a_moment_and_the_difference_of_two_are_reported_also_after_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let first = served(folder.path());
     let emulation = ring(&first);
@@ -64,11 +64,11 @@ fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
         let changes = first.read(&format!("/v1/time/changes?from={from}"));
         changes["lines"].as_array().expect("lines").iter().any(has_line)
     };
-    eventually("the end of the link is told", || is_shown(well));
+    eventually("the end of the link is reported", || is_shown(well));
     let down = kept(&first, 3, 2);
     emulation.link_up(Dpid(1), Dpid(2)).expect("there is such a link");
     kept(&first, 4, 2);
-    eventually("the return of the link is told", || is_shown(down));
+    eventually("the return of the link is reported", || is_shown(down));
     let up = kept(&first, 4, 2);
 
     let link = json!({ "from": { "switch": "0000000000000001", "port": 2 }, "to": { "switch": "0000000000000002", "port": 2 } });
@@ -89,7 +89,7 @@ fn a_moment_and_the_difference_of_two_are_told_also_after_a_restart() {
         assert_eq!(back["links"][0]["how"], "added");
         let nothing = served.read(&format!("/v1/time/changes?from={well}&to={up}"));
         assert_eq!((&nothing["links"], &nothing["switches"]), (&json!([]), &json!([])), "it came back");
-        assert!(count(&nothing, "lines") >= 2, "and that it was away is told");
+        assert!(count(&nothing, "lines") >= 2, "and that it was away is reported");
     };
     check(&first);
     let places: Vec<Value> =

@@ -2,7 +2,7 @@
 //!
 //! A withdrawn leaf loses its ingress rule with the next flush, and no other rule reads headers. To know that nothing
 //! of it is left, a caller asks all shards [`BARRIER_ROUNDS`] times. After the first round of answers, the shards have
-//! told each other what to withdraw. After the second one, all ingress rules are gone. Labels may still be in
+//! sent each other what to withdraw. After the second one, all ingress rules are gone. Labels may still be in
 //! quarantine, but no packet that enters after that gets them. If nothing is being removed, a round is one message and
 //! its answer.
 

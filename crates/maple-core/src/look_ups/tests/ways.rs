@@ -122,7 +122,7 @@ proptest! {
         let all: BTreeSet<Location> = of_somebody.iter().map(|to| place(*to)).collect();
         let reported = rules.ways_mut().map(|ways| ways.take_changed()).unwrap_or_default();
         let wanted = reported.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(place, _)| place).collect();
-        prop_assert_eq!(all, wanted, "each way that is wanted is told");
+        prop_assert_eq!(all, wanted, "each way that is wanted is reported");
         prop_assert_eq!(rules.ways_mut().map(|ways| ways.take_changed()), Some(Vec::new()));
     }
 }

@@ -108,7 +108,7 @@ fn meters_are_refused_as_real_switches_do() {
 }
 
 #[test]
-fn rules_go_with_their_meter_and_nobody_is_told() {
+fn rules_go_with_their_meter_and_nobody_is_notified() {
     let mut tested = TestSwitch::new(Version::Of13);
     tested.say(meter(ADD, 1, KBPS, &[(1, 0)]));
     tested.say(through(1));
@@ -126,7 +126,7 @@ fn queues_are_told_of_and_counted() {
     ] {
         let mut tested = TestSwitch::new(version);
         tested.switch.set_queue(0, PortNo(2), 7, Some(rates));
-        assert_eq!(tested.switch.set_port_rate(PortNo(2), Some(10_000_000)).len(), 1, "the controller is told");
+        assert_eq!(tested.switch.set_port_rate(PortNo(2), Some(10_000_000)).len(), 1, "the controller is notified");
         let reported = tested.say(Message::QueueGetConfigRequest(PortNo(2)));
         let queues = vec![QueueDesc { id: 7, port: PortNo(2), properties }];
         let message = Message::QueueGetConfigReply(QueueConfig { port: PortNo(2), queues });

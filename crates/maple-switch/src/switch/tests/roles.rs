@@ -115,13 +115,13 @@ fn generations_wrap_round_and_outlive_connections_but_no_restart() {
 }
 
 #[test]
-fn who_is_told_is_each_controllers_own_choice() {
+fn who_is_notified_is_each_controllers_own_choice() {
     let mut switch = switch(Version::Of13, 3);
     ask(&mut switch, A, Role::MASTER, 1).unwrap();
     ask(&mut switch, B, Role::SLAVE, 1).unwrap();
     say(&mut switch, A, Message::FlowMod(flow_mod("add 0 flags=1 -> controller")));
     let to = |heard: Vec<(ControllerId, Message)>| heard.into_iter().map(|(to, _)| to).collect::<Vec<_>>();
-    assert_eq!(to(heard(switch.receive(0, PortNo(1), tcp(80)))), [A, C], "an equal is told as a master is");
+    assert_eq!(to(heard(switch.receive(0, PortNo(1), tcp(80)))), [A, C], "an equal is notified as a master is");
     assert_eq!(switch.counters().packet_ins, 2);
     assert_eq!(to(heard(switch.set_link(PortNo(2), false))), [A, B, C]);
 

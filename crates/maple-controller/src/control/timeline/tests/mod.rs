@@ -427,7 +427,7 @@ fn a_request_that_finds_others_waiting_for_the_disk_is_refused_at_once() {
 }
 
 #[test]
-fn counts_of_a_time_in_which_a_shard_was_late_are_told_when_it_answers() {
+fn counts_of_a_time_in_which_a_shard_was_late_are_reported_when_it_answers() {
     let mut lab = Lab::in_memory();
     lab.change(linked());
     let counts = |packet_ins| Some(CountsThen { packet_ins, ..CountsThen::default() });
@@ -509,7 +509,7 @@ fn a_clock_that_is_set_moves_no_moment_before_another() {
     network.wall -= 2 * HOUR;
     let back = network.change(vec![switch(3, true)]);
     assert_eq!(network.then(back).switches.len(), 3);
-    assert_eq!(network.then(back - 1000).switches.len(), 2, "the second before is told by the clock of now");
+    assert_eq!(network.then(back - 1000).switches.len(), 2, "the second before is reported by the clock of now");
     assert!(network.refusal(first).contains("what is kept is from"), "{first} is in the future");
     let (from, to, why) = network.gap();
     assert_eq!((to - from, why.as_str()), (1000, "the clock was set back by 7200 s"));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_told_by_the_packets_that_they_are_for() {
+    fn rules_are_reported_by_the_packets_that_they_are_for() {
         let ip = |kind| Constraint::exact(Field::EthType, kind);
         let proto = |number| Constraint::exact(Field::IpProto, number);
         let subnet = Constraint { field: Field::Ipv4Src, value: 0x0a00_6300, mask: 0xffff_ff00 };

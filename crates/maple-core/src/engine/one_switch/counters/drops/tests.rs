@@ -45,7 +45,7 @@ fn minutes_pass_and_are_forgotten() {
 }
 
 #[test]
-fn minutes_are_told_one_by_one() {
+fn minutes_are_reported_one_by_one() {
     let mut drops = Drops::default();
     [1, 1, 3, 4].into_iter().for_each(|minute| count(&mut drops, minute, 1, 7));
     let packets = |minutes| drops.of_minutes(Dpid(1), minutes).iter().map(|one| one.packets).sum::<u64>();
