@@ -14,6 +14,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::str::FromStr;
 
+use maple_wire::parse_hex;
+
 use crate::headers::FiveTuple;
 use crate::input::{InputError, read_lines};
 
@@ -201,7 +203,7 @@ fn ports(lo: &str, colon: &str, hi: &str) -> Result<PortRange, String> {
 
 /// Parses a value and a mask, both hexadecimal with `0x`.
 fn masked(text: &str, what: &str) -> Result<(u16, u16), String> {
-    let hex = |text: &str| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let hex = |text: &str| parse_hex::<u16>(text.strip_prefix("0x")?);
     let pair = text.split_once('/').and_then(|(value, mask)| Some((hex(value)?, hex(mask)?)));
     pair.ok_or_else(|| format!("{text:?} is not {what} such as 0x06/0xFF"))
 }

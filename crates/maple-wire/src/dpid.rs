@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::parse_hex;
+
 /// A datapath id: the 64-bit name of a switch. Printed as 16 hex digits.
 ///
 /// ```
@@ -51,9 +53,7 @@ impl std::str::FromStr for Dpid {
             }
             _ => return Err(BadDpid(text.to_owned())),
         };
-        let is_hex = joined.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let id = u64::from_str_radix(&joined, 16).ok().filter(|_| is_hex);
-        id.map(Dpid).ok_or_else(|| BadDpid(text.to_owned()))
+        parse_hex(&joined).map(Dpid).ok_or_else(|| BadDpid(text.to_owned()))
     }
 }
 

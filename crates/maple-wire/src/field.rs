@@ -441,15 +441,6 @@ impl fmt::Debug for FieldSet {
     }
 }
 
-/// Reads a number as people write it: decimal, or hexadecimal after `0x`.
-pub(crate) fn parse_number(text: &str) -> Option<u128> {
-    let is_plain = |digits: &str| !digits.starts_with('+');
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u128::from_str_radix(digits, 16).ok().filter(|_| is_plain(digits)),
-        None => text.parse().ok().filter(|_| is_plain(text)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@
 #![warn(missing_debug_implementations)]
 
 mod counted;
+mod number_text;
 mod dpid;
 mod numbers;
 mod spelling;
@@ -39,6 +40,7 @@ pub use error::{Error, Result};
 pub use field::{Field, FieldSet};
 pub use flow::{Action, ActionSet, Constraint, Instruction, Match, MatchField};
 pub use msg::{Header, Message};
+pub use number_text::{parse_hex, parse_number};
 pub use numbers::{eth_type, icmpv6_type, ip_proto};
 pub use packet::Packet;
 pub use port::{BadPort, Port, PortNo};

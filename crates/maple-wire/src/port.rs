@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::field::parse_number;
+use crate::parse_number;
 
 /// A port number of a switch, 32 bits wide, with OpenFlow 1.3's reserved values.
 ///

@@ -5,6 +5,7 @@ use maple_core::access::AccessAction;
 use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::field::VLAN_PRESENT;
 use maple_wire::packet::text::parse_vlan_id;
+use maple_wire::parse_number;
 
 use super::fields::{Fields, scalar, scalars};
 use super::packets::{Constraints, Cubes, Side, SwitchOrPort};
@@ -131,15 +132,11 @@ fn source_ports(node: &YamlNode, services: Option<&[Service]>) -> Result<Vec<(u1
 
 fn ethertype(node: &YamlNode) -> Result<u128, Fault> {
     let text = scalar(node, "ethertype")?;
-    let number = || match text.strip_prefix("0x") {
-        Some(digits) => u128::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    };
     match text {
         "ipv4" => Ok(IPV4),
         "ipv6" => Ok(IPV6),
         "arp" => Ok(ARP),
-        _ => number().filter(|number| (0x600..=0xffff).contains(number)).ok_or_else(|| {
+        _ => parse_number(text).filter(|number| (0x600..=0xffff).contains(number)).ok_or_else(|| {
             let hint = did_you_mean(text, ["ipv4", "ipv6", "arp"]);
             Fault::new(node.place, format!("`ethertype` is ipv4, ipv6, arp or a number from 0x600 to 0xffff{hint}"))
         }),

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Packet, arp, lldp};
-use crate::field::{Field, VLAN_PRESENT, ValueKind, parse_number};
+use crate::field::{Field, VLAN_PRESENT, ValueKind};
 use crate::port::PortNo;
-use crate::{eth_type, icmpv6_type, ip_proto};
+use crate::{eth_type, icmpv6_type, ip_proto, parse_hex, parse_number};
 
 /// The error for a text that is not a value of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,11 +105,10 @@ pub fn parse_mac(text: &str) -> Option<u64> {
     let mut value = 0;
     let mut count = 0;
     for part in text.split(separator) {
-        let is_byte = matches!(part.len(), 1 | 2) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_byte {
+        if part.len() > 2 {
             return None;
         }
-        value = value << 8 | u64::from_str_radix(part, 16).ok()?;
+        value = value << 8 | parse_hex::<u64>(part)?;
         count += 1;
     }
     (count == 6).then_some(value)

@@ -10,6 +10,7 @@ use maple_controller::control::doctor::{
 };
 use maple_controller::control::socket::{AskError, Request, Show, ask, process};
 use maple_controller::names::Names;
+use maple_wire::parse_hex;
 use serde_json::Value;
 
 use super::ask_programs::within;
@@ -205,7 +206,7 @@ fn with_tables(control: &Path, mut answers: ControllerAnswers) -> ControllerAnsw
 }
 
 fn number_of(switch: &Value) -> Option<u64> {
-    u64::from_str_radix(text(&switch["switch"]), 16).ok()
+    parse_hex(text(&switch["switch"]))
 }
 
 #[cfg(test)]

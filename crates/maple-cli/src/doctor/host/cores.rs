@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use maple_wire::parse_hex;
+
 use super::{DoctorReport, Finding, FindingId, Process, Severity};
 
 /// The folder of control groups (version 2).
@@ -68,7 +70,7 @@ fn polled(process: &Process, mask: &str) -> Option<Finding> {
 
 /// Returns the numbers of the bits that are set in a mask of hex digits.
 fn cores_of(mask: &str) -> Option<Vec<usize>> {
-    let bits = u128::from_str_radix(mask.trim_start_matches("0x"), 16).ok()?;
+    let bits = parse_hex::<u128>(mask.trim_start_matches("0x"))?;
     Some((0..128).filter(|bit| bits >> bit & 1 == 1).collect())
 }
 

@@ -3,6 +3,7 @@
 use super::database::DatabaseRow;
 use super::{Finding, at};
 use maple_controller::control::doctor::{FindingId, Severity, quoted};
+use maple_wire::parse_hex;
 
 /// The maximum time that a bridge waits before it connects again, by default, in milliseconds (`max_backoff`,
 /// ovs-vswitchd.conf.db(5)).
@@ -93,7 +94,7 @@ impl Bridge {
         let protocols = [("stp_enable", "stp_enable"), ("rstp_enable", "rstp_enable")];
         Bridge {
             id: row.id(),
-            dpid: row.text("datapath_id").and_then(|id| u64::from_str_radix(&id, 16).ok()),
+            dpid: row.text("datapath_id").and_then(|id| parse_hex(&id)),
             wanted_dpid: row.entry("other_config", "datapath-id"),
             fail_mode: row.text("fail_mode"),
             protocols: row.texts("protocols"),
@@ -205,7 +206,7 @@ fn datapath_id(bridge: &Bridge) -> Option<Finding> {
                 .what(format!("other-config:datapath-id is {wanted:?}, which is not a datapath id: it has {dpid:016x}"))
                 .consequence("what is configured for the wanted id does not hold for this switch")
                 // Usually leading zeros are missing.
-                .mend(set(u64::from_str_radix(wanted, 16).ok().filter(|wanted| *wanted != 0).unwrap_or(dpid))),
+                .mend(set(parse_hex(wanted).filter(|wanted| *wanted != 0).unwrap_or(dpid))),
         ),
         Some(_) => None,
     }
@@ -218,7 +219,7 @@ fn parse_dpid(text: &str) -> Option<u64> {
         None if text.len() == 16 => text,
         _ => return None,
     };
-    u64::from_str_radix(digits, 16).ok().filter(|dpid| *dpid != 0)
+    parse_hex(digits).filter(|dpid| *dpid != 0)
 }
 
 fn session(bridge: &Bridge, target: &ControllerTarget) -> Vec<Finding> {

@@ -102,6 +102,7 @@ fn settings_of_a_bridge_are_found_with_the_mend() {
     let fixed = "ovs-datapath-id: bridge s1: ovs-vsctl set bridge s1 other-config:datapath-id=0000000000000001";
     of_bridge("other_config", json!(["map", []]), &[&format!("note {fixed}")]);
     of_bridge("other_config", json!(["map", [["datapath-id", "1"]]]), &[&format!("warning {fixed}")]);
+    of_bridge("other_config", json!(["map", [["datapath-id", "0x+1"]]]), &[&format!("warning {fixed}")]);
     of_bridge("other_config", json!(["map", [["datapath-id", "0x1"]]]), &[]);
     let twice = "error duplicate-dpid: bridge s2: ovs-vsctl set bridge s2 other-config:datapath-id=c8016e9f0d644abd";
     let same = json!("0000000000000002");

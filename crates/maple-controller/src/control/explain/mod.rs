@@ -17,7 +17,7 @@ use maple_core::explain::{Admission, EnteringPacket, ExplainedNetwork, Explanati
 use maple_core::network::{HostInfo, Location, Mac};
 use maple_core::policy::Policy;
 use maple_core::state::Snapshot;
-use maple_wire::{Dpid, Version, print};
+use maple_wire::{Dpid, Version, parse_hex, print};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -202,8 +202,8 @@ fn of_this_rule(
 
 fn parse_cookie(text: &str) -> Result<u64, QuestionError> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16)
-        .map_err(|_| QuestionError::at("cookie", format!("{text:?} is not a cookie, such as 0x4d00010000000001")))
+    parse_hex(digits)
+        .ok_or_else(|| QuestionError::at("cookie", format!("{text:?} is not a cookie, such as 0x4d00010000000001")))
 }
 
 /// Reports whether a rule has the match of this text, in any order of the fields.
