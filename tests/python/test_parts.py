@@ -35,7 +35,7 @@ STRUCT = re.compile(r"\bstruct\s+(\w+)[^;{(]*([{(])")
 IMPL = re.compile(r"^impl\b([^{;]*)\{", re.M)
 CALL = r"\b(?:self\s*\.|Self\s*::{})\s*(\w+)\s*(?:::\s*<[^()]*>)?\s*\("
 METHOD = re.compile(r"\bfn\s+(\w+)")
-ATTRIBUTE = re.compile(r"#\s*\[[^\]]*\]")
+ATTRIBUTE = re.compile(r"#\s*\[")
 Module = tuple[str, ...]
 
 
@@ -56,13 +56,16 @@ class Folder:
 
 # Structs that are lists and no state: what a caller sets, and what was measured.
 LISTS = {
+    "ExplainArgs": "a command line",
     "FlowsArgs": "a command line",
+    "LoadArgs": "a command line",
     "Measured": "the figures of a run",
     "Options": "what a caller sets, each with a default",
     "OptionsForm": "the options as a recording has them",
     "Point": "the figures of a run",
     "Report": "the figures of a run",
     "RunOptions": "a command line",
+    "ThroughputArgs": "a command line",
 }
 # A part of the engine is a folder with the concerns of one struct.
 FOLDERS = [
@@ -269,13 +272,24 @@ def structs(file: File) -> Iterator[tuple[str, int, int]]:
 def fields(body: str) -> int:
     """The number of fields in a struct's body."""
     depth, parts = 0, [""]
-    for character in ATTRIBUTE.sub("", body).replace("->", "  "):
+    for character in without_attributes(body).replace("->", "  "):
         depth += (character in "([{<") - (character in ")]}>")
         if character == "," and depth == 0:
             parts.append("")
         else:
             parts[-1] += character
     return sum(part.strip() != "" for part in parts)
+
+
+def without_attributes(text: str) -> str:
+    """The text without its attributes, which may have brackets inside."""
+    while attribute := ATTRIBUTE.search(text):
+        end, depth = attribute.end(), 1
+        while depth > 0:
+            depth += {"[": 1, "]": -1}.get(text[end], 0)
+            end += 1
+        text = text[: attribute.start()] + text[end:]
+    return text
 
 
 def faults(crate: Path, folder: Folder) -> list[str]:
@@ -396,7 +410,7 @@ WRONG = {
     "a wide struct": (
         {
             "hall/cellar.rs": "pub(crate) struct Wine<T> {\n    a: Map<u8, T>,\n    pub b: Box<dyn Fn(u8, u8) -> u8>,\n"
-            "    #[serde(a, b)]\n    c: (u8, u8),\n    d: u8,\n}\n"
+            "    #[serde(a, b)]\n    c: (u8, u8),\n    #[arg(long, requires_all = [a, b])]\n    d: u8,\n}\n"
         },
         "crates/made-up/src/hall/cellar.rs:1: `Wine` has 4 fields, more than 3",
     ),
