@@ -13,7 +13,7 @@ fail on
 A part is a folder with the methods of one struct, which `mod.rs` defines. `PARTS` lists those whose files stand in
 layers too: a paragraph of `mod` lines is a layer. The same holds there from file to file, also for calls through a
 variable that has the part's name. In the folders of `STACKS` only the modules right below stand in layers, each with
-all that it consists of, and only imports between them count.
+all that it consists of.
 
 A struct of any crate has at most 15 fields, unless `LISTS` says why not.
 
@@ -74,8 +74,8 @@ FOLDERS = [
 ]
 # Parts of the engine whose files stand in layers, each with the folder of its struct.
 PARTS = {"Decisions": "decisions"}
-# Parts of the engine whose modules stand in layers, each a concern with a struct of its own.
-STACKS = {"Switch": "one_switch"}
+# Parts of the engine whose modules stand in layers, each module with all that it consists of.
+STACKS = {"Switch": "one_switch"} | {name: name.lower() for name in ["Context", "Switches", "Fabric", "Topology"]}
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,14 @@ def calls_of(part: str, files: list[File]) -> Iterator[Arrow]:
         if name == part
         for method in METHOD.findall(text)
     }
+    call_on_self = re.compile(CALL.format(""))
     call_of_part = re.compile(CALL.format(rf"|{part}\s*::|{part.lower()}\s*\."))
     for file in files:
+        bodies = [(file.text.find(text, start), text) for name, start, text in impls(file) if name == part]
         for call in call_of_part.finditer(file.text):
+            is_within = any(start <= call.start() < start + len(text) for start, text in bodies)
+            if call_on_self.match(call[0]) and not is_within:
+                continue
             target = homes.get(call[1], file.module)
             if target != file.module:
                 line = file.text.count("\n", 0, call.start()) + 1
@@ -226,17 +231,32 @@ def faults_within(part: str, folder: str, all_files: list[File], module: str) ->
 
 
 def faults_between(part: str, folder: str, all_files: list[File], module: str) -> list[str]:
-    """Upward imports and circles between the modules of a folder. Each module may know the part's struct."""
+    """Upward imports and circles between the modules of a folder. Each module may know the part's struct.
+
+    The struct's own file may also have methods that its modules call, if these call none of theirs.
+    """
     ranks = layers(all_files)
-    arrows = [
-        replace(arrow, source=arrow.source[:2], target=arrow.target[:2])
+    files = [file for file in all_files if file.module[:1] == (folder,)]
+    imported = [
+        arrow
         for arrow in imports(all_files, module, ranks)
         if arrow.source[:1] == arrow.target[:1] == (folder,)
-        and arrow.source[:2] != arrow.target[:2]
         and arrow.source != (folder,)
         and not (arrow.target == (folder,) and arrow.what.endswith(f"::{part}`"))
     ]
-    return [str(arrow) for arrow in arrows if is_upward(arrow.source, arrow.target, ranks)] + circles(arrows)
+    called = list(calls_of(part, files))
+    arrows = [
+        replace(arrow, source=arrow.source[:2], target=arrow.target[:2])
+        for arrow in imported + called
+        if arrow.source[:2] != arrow.target[:2]
+    ]
+    upward = [
+        str(arrow)
+        for arrow in arrows
+        if is_upward(arrow.source, arrow.target, ranks)
+        and not (arrow.target == (folder,) and arrow.what.endswith("()`"))
+    ]
+    return upward + circles(arrows)
 
 
 def circles(arrows: list[Arrow]) -> list[str]:
@@ -490,6 +510,19 @@ STACK = {name: text for name, text in KITCHEN.items() if name != "hall/kitchen/s
 
 def test_modules_that_stand_in_layers_have_no_faults(tmp_path: Path) -> None:
     assert faults_between("Kitchen", "kitchen", files_of(made_up(tmp_path, STACK), "hall"), "hall") == []
+
+
+def test_modules_that_call_each_other_are_found(tmp_path: Path) -> None:
+    files = {
+        "hall/kitchen/mod.rs": "mod oven;\nmod stove;\npub struct Kitchen(u8);\n"
+        "impl Kitchen {\n    fn wipe(&self) {}\n}\n",
+        "hall/kitchen/oven.rs": "impl super::Kitchen {\n    fn heat(&self) { self.wipe(); self.fry() }\n}\n",
+        "hall/kitchen/stove/mod.rs": "mod rings;\nimpl super::Kitchen {\n    fn fry(&self) { self.heat() }\n}\n",
+        "hall/kitchen/stove/rings.rs": "struct Rings;\nimpl Rings {\n    fn fry(&self) { self.heat() }\n}\n",
+    }
+    crate = made_up(tmp_path, STACK | files)
+    found = ["a circle: kitchen::oven, kitchen::stove"]
+    assert faults_between("Kitchen", "kitchen", files_of(crate, "hall"), "hall") == found
 
 
 def test_a_module_that_imports_upwards_is_found(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@
 #![warn(missing_debug_implementations)]
 
 mod counted;
-mod number_text;
 mod dpid;
+mod number_text;
 mod numbers;
 mod spelling;
 mod version;

@@ -4,11 +4,9 @@ use maple_wire::{Constraint, Dpid};
 
 use super::Fabric;
 use crate::engine::context::timers::Timer;
-use crate::engine::messages::mail::EngineMessage;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::engine::one_switch::restoring::RESTORE_POLL;
-use crate::engine::tools::expected::Expected;
 use crate::forwarding::has_vlan;
 use crate::ids::Time;
 use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Refusal};
@@ -135,40 +133,5 @@ impl Fabric {
             self.mark_stale(dpid, Stale::LABELS);
         }
         self.apply_label_effects(effects, Timer::Labels(dpid));
-    }
-
-    /// Carries out what label tables and routes ask for.
-    pub fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
-        for effect in effects {
-            match effect {
-                LabelEffect::Ask(asked) => match self.ctx.store.snapshot().shard_of(asked.at.switch) {
-                    Some(shard) => self.ctx.send_to_shard(shard, EngineMessage::Acquire(asked)),
-                    None => {
-                        let gone = asked.at.switch;
-                        self.notify_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
-                    }
-                },
-                LabelEffect::Tell(holder, news) => {
-                    // Only label tables send news to holders, and their timer names the switch.
-                    let from = if let Timer::Labels(switch) = timer { Some(switch) } else { None };
-                    let Some(from) = from.expected() else { continue };
-                    self.notify_holder(from, holder, news);
-                }
-                LabelEffect::Release { at, holder, confirmed } => {
-                    self.ctx.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
-                }
-                LabelEffect::Wake(time) => self.ctx.wake_at(time, timer),
-            }
-        }
-        self.sync_route_rules();
-    }
-
-    fn notify_holder(&mut self, from: Dpid, holder: Holder, news: News) {
-        match holder {
-            Holder::Route { shard, .. } => self.ctx.send_to_shard(shard, EngineMessage::LabelNews(from, holder, news)),
-            Holder::Label { switch, .. } => {
-                self.ctx.send_to_shard_of(switch, EngineMessage::LabelNews(from, holder, news))
-            }
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The fabric: this shard's switches, the routes and labels that lead packets between them, and the context.
 
 pub(super) mod give_labels;
+pub(super) mod label_effects;
 pub(super) mod room_for_leaves;
 pub(super) mod route_meters;
 pub(super) mod route_use;

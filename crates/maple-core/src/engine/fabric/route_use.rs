@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::Fabric;
 use super::routes::{Routes, SharedRoute};
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::cookies::dependent_cookie;
 use crate::engine::one_switch::tables::Waiter;
 use crate::engine::tools::expected::Expected;
 use crate::ids::{LeafId, RouteId, Time};
@@ -79,21 +78,6 @@ impl Fabric {
     /// Releases a former path, along which no rule leads. `confirmed`: the switch has confirmed that.
     pub fn release_former_path(&mut self, route_id: RouteId, serial: u64, confirmed: bool) {
         self.with_routes(|routes, _, out| routes.release_former(route_id, serial, confirmed, out));
-    }
-
-    /// Updates the rules in the tables of routes.
-    pub fn sync_route_rules(&mut self) {
-        for (ingress, id) in self.routes.take_dirty() {
-            // A route ends after its switch.
-            let Some(switch) = self.switches.get_mut(&ingress) else { continue };
-            let epoch = self.ctx.options.epoch;
-            let rule = self.routes.get(id).and_then(|route| route.rule(|dependent| dependent_cookie(epoch, dependent)));
-            switch.paths.route_rules.set(id, rule);
-            self.mark_dirty(ingress);
-        }
-        for dependent in self.routes.take_ended() {
-            self.ctx.store.forget(dependent);
-        }
     }
 
     /// Returns the leaves that use a route or wait for it.

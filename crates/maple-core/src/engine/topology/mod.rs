@@ -6,10 +6,12 @@ pub(super) mod declare;
 pub(super) mod find_moved;
 pub(super) mod host_actions;
 pub(super) mod hosts;
+pub(super) mod last_moves;
 pub(super) mod link_port;
 pub(super) mod new_port;
 pub(super) mod packet_in;
 pub(super) mod presume;
+pub(super) mod refresh;
 pub(super) mod segments;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,12 +26,12 @@ use crate::engine::messages::event::Effect;
 use crate::engine::one_switch::ports::{is_physical, is_virtual};
 use crate::engine::one_switch::{Stale, Switch};
 use crate::engine::switches::measure::speed;
-use crate::network::{Facts, Location, Mac, PortInfo, PortKind, PortRole};
+use crate::network::{Location, Mac, PortInfo, PortKind, PortRole};
 use crate::report::Report;
 use crate::state::{AddressKinds, Snapshot, SwitchInfo, Write};
-use find_moved::LastMoves;
 use hosts::Hosts;
-use segments::{form, has_hosts_between, is_declared_link, leave, may_be_joined};
+use last_moves::LastMoves;
+use segments::{form, has_hosts_between, is_declared_link, leave, may_be_edge, may_be_joined};
 
 /// The hosts and their moves, as far as this shard knows more of them than the tracked state does.
 pub(super) struct Topology {
@@ -223,11 +225,6 @@ fn lost_hosts(fabric: &Fabric, gone: impl IntoIterator<Item = Location>) -> Vec<
 
 fn ports_of(fabric: &Fabric, dpid: Dpid) -> Vec<Location> {
     fabric.ctx.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
-}
-
-/// Reports whether a port may become an edge port.
-pub(super) fn may_be_edge(facts: &Facts, at: Location) -> bool {
-    matches!(facts.role(at), PortRole::Any | PortRole::Edge)
 }
 
 fn new_port(dpid: Dpid, port: &Port) -> Write {

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use maple_wire::Dpid;
 
+use super::segments::may_be_edge;
 use crate::engine::context::Context;
 use crate::engine::context::options::Options;
-use crate::engine::topology::may_be_edge;
 use crate::engine::topology::segments::may_be_joined;
 use crate::memory::Surroundings;
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};

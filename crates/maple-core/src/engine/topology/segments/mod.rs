@@ -179,6 +179,11 @@ pub(in crate::engine) fn is_segments_port(state: &Snapshot, at: Location) -> boo
     Segment::containing(state, at).is_some()
 }
 
+/// Reports whether a port may become an edge port.
+pub(in crate::engine) fn may_be_edge(facts: &Facts, at: Location) -> bool {
+    matches!(facts.role(at), PortRole::Any | PortRole::Edge)
+}
+
 /// Reports whether something may join this port with ports of other switches.
 pub(in crate::engine) fn may_be_joined(facts: &Facts, at: Location) -> bool {
     matches!(facts.role(at), PortRole::Any | PortRole::Link)
