@@ -208,7 +208,7 @@ fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
         let look_ups = look_ups.map(|all| all.iter().map(look_up).collect::<Value>());
         Ok(json!({ "switch": dpid.to_string(), "tables": tables, "look_ups": look_ups, "action_sets": action_sets }))
     };
-    switches.iter().zip(handle.table_sizes(&ids)).map(one).collect()
+    switches.iter().zip(handle.table_sizes(&ids)?).map(one).collect()
 }
 
 /// Answers with the trace trees of one switch or of all, and what exploration has found: one object for each switch.
@@ -243,10 +243,12 @@ fn labels(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     };
     let one = |switch: &SwitchStatus| {
         let dpid = switch.dpid;
-        let labels = handle.inspect(dpid, move |engine| engine.view().labels(dpid))?.flatten().unwrap_or_default();
-        Ok(json!({ "switch": dpid.to_string(), "labels": labels.iter().map(label).collect::<Value>() }))
+        // A switch that has gone since is left out.
+        let labels = handle.inspect(dpid, move |engine| engine.view().labels(dpid))?.flatten();
+        let answer = |labels: Vec<LabelView>| json!({ "switch": dpid.to_string(), "labels": labels.iter().map(label).collect::<Value>() });
+        Ok(labels.map(answer))
     };
-    switches.iter().map(one).collect()
+    switches.iter().filter_map(|switch| one(switch).transpose()).collect()
 }
 
 /// Returns the requested switch, if only one is requested, and the switches to show.

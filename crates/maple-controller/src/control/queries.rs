@@ -1,5 +1,6 @@
 //! Queries to shards and switches.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -89,37 +90,54 @@ impl Handle {
         receiver.recv_deadline(deadline).map_err(|_| LateShard { shard, waited })
     }
 
-    /// Asks switches what rules have counted, each rule at a table of a switch, and waits up to a second.
-    pub(crate) fn count_rules(&self, rules: Vec<(Dpid, u8, Rule)>) -> Vec<Option<RuleCount>> {
-        let deadline = Instant::now() + COUNT_PATIENCE;
-        let ask = |(dpid, table, rule): (Dpid, u8, Rule)| {
-            let shard = self.shared.registry.shard_of(dpid)?;
+    /// Sends each query to the shard of its switch, and waits until the shards have passed them on. Returns where each
+    /// answer arrives: `None` if no shard serves the switch.
+    fn pass_on<T, Q: FnOnce(Sender<T>) -> ShardQuery>(
+        &self,
+        queries: impl IntoIterator<Item = (Dpid, Q)>,
+    ) -> Result<Vec<Option<Receiver<T>>>, LateShard> {
+        let deadline = Instant::now() + self.shared.deadlines.query;
+        let mut shards = BTreeSet::new();
+        let mut ask = |(dpid, query): (Dpid, Q)| {
+            let shard = usize::from(self.shared.registry.shard_of(dpid)?.0);
             let (sender, receiver) = bounded(1);
-            let query = ShardQuery::CountRule(dpid, table, rule, sender);
-            self.shared.mailboxes.get(usize::from(shard.0))?.ask(query, deadline);
+            self.shared.mailboxes[shard].ask(query(sender), deadline);
+            shards.insert(shard);
             Some(receiver)
         };
-        let asked: Vec<_> = rules.into_iter().map(ask).collect();
-        asked.into_iter().map(|answer| answer?.recv_deadline(deadline).ok().flatten()).collect()
+        let answers = queries.into_iter().map(&mut ask).collect();
+        // Queries are taken in their order, so a shard has passed these on when it answers the next one.
+        shards.into_iter().try_for_each(|shard| self.inspect_shard(shard, |_| ()))?;
+        Ok(answers)
+    }
+
+    /// Asks switches what rules have counted, each rule at a table of a switch, and waits up to a second. The result is
+    /// `None` for a rule whose switch does not answer in time.
+    ///
+    /// # Errors
+    /// [`LateShard`] if a shard does not pass the question on in time.
+    pub fn count_rules(&self, rules: Vec<(Dpid, u8, Rule)>) -> Result<Vec<Option<RuleCount>>, LateShard> {
+        let query = |(dpid, table, rule)| (dpid, move |to| ShardQuery::CountRule(dpid, table, rule, to));
+        let answers = self.pass_on(rules.into_iter().map(query))?;
+        let deadline = Instant::now() + COUNT_PATIENCE;
+        Ok(answers.into_iter().map(|answer| answer?.recv_deadline(deadline).ok().flatten()).collect())
     }
 
     /// Asks switches how large their tables are, and how full. The result is `None` for a switch that does not answer
     /// in time.
-    pub(crate) fn table_sizes(&self, switches: &[Dpid]) -> Vec<Option<Vec<TableSize>>> {
-        let ask = |dpid: &Dpid, deadline: Instant| {
-            let shard = self.shared.registry.shard_of(*dpid)?;
-            let (sender, receiver) = bounded(1);
-            let query = ShardQuery::TableSizes(*dpid, sender);
-            self.shared.mailboxes.get(usize::from(shard.0))?.ask(query, deadline);
-            Some(receiver)
-        };
+    ///
+    /// # Errors
+    /// [`LateShard`] if a shard does not pass the question on in time.
+    pub fn table_sizes(&self, switches: &[Dpid]) -> Result<Vec<Option<Vec<TableSize>>>, LateShard> {
         let end = Instant::now() + ALL_TABLES_PATIENCE;
-        let some_of = |some: &[Dpid]| {
+        let mut sizes = Vec::new();
+        for some in switches.chunks(ASKED_AT_ONCE) {
+            let query = |dpid: Dpid| (dpid, move |to| ShardQuery::TableSizes(dpid, to));
+            let answers = self.pass_on(some.iter().copied().map(query))?;
             let deadline = end.min(Instant::now() + TABLES_PATIENCE);
-            let asked: Vec<_> = some.iter().map(|dpid| ask(dpid, deadline)).collect();
-            asked.into_iter().map(move |answer| answer?.recv_deadline(deadline).ok()).collect::<Vec<_>>()
-        };
-        switches.chunks(ASKED_AT_ONCE).flat_map(some_of).collect()
+            sizes.extend(answers.into_iter().map(|answer| answer?.recv_deadline(deadline).ok()));
+        }
+        Ok(sizes)
     }
 
     /// Asks a switch a question. The result is `None` if the switch does not answer in time.
@@ -127,14 +145,8 @@ impl Handle {
     /// # Errors
     /// [`LateShard`] if the switch's shard does not pass the question on in time.
     pub(crate) fn ask_switch(&self, dpid: Dpid, question: SwitchQuestion) -> Result<Option<SwitchAnswer>, LateShard> {
-        let Some(shard) = self.shared.registry.shard_of(dpid) else { return Ok(None) };
-        let shard = usize::from(shard.0);
-        let (sender, receiver) = bounded(1);
-        let deadline = Instant::now() + self.shared.deadlines.query;
-        self.shared.mailboxes[shard].ask(ShardQuery::Ask(dpid, question, sender), deadline);
-        // Queries are taken in their order, so the shard has passed the question on when it answers this one.
-        self.inspect_shard(shard, |_| ())?;
-        Ok(receiver.recv_timeout(ANSWER_PATIENCE).ok())
+        let answer = self.pass_on([(dpid, |to| ShardQuery::Ask(dpid, question, to))])?.pop().flatten();
+        Ok(answer.and_then(|answer| answer.recv_timeout(ANSWER_PATIENCE).ok()))
     }
 
     /// Requests fresh counters from all switches, or from one of them. Returns when all connected ones have answered,

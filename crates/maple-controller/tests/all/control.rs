@@ -19,12 +19,13 @@ use maple_controller::{Handle, LateShard};
 use maple_core::engine::CounterKind;
 use maple_core::explain::EnteringPacket;
 use maple_core::policy::{Net, PacketHandle};
+use maple_core::rule::Rule;
 use maple_core::snooping::{self, Lease};
 use maple_core::state::{Table, Types, Value as Stored, Write};
 use maple_core::{Location, Mac, Route};
 use maple_emulator::host::FlowKind;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
-use maple_wire::{Dpid, PortNo, Version};
+use maple_wire::{Dpid, Match, PortNo, Version};
 use serde_json::{Value, json};
 
 fn controller(name: &str) -> (Maple, PathBuf) {
@@ -439,6 +440,8 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
     });
     let dpid = Dpid(1);
     let packet = EnteringPacket { at: Location::new(dpid, PortNo(1)), frame: vec![0; 60].into() };
+    let rule = Rule { priority: 0, matching: Match::any(), instructions: [].into(), cookie: 0 };
+    let counted = |dpid| (Dpid(dpid), 0, rule.clone());
     type Ask<'a> = Box<dyn Fn(&Handle) -> Option<LateShard> + Send + Sync + 'a>;
     let questions: Vec<(&str, Ask<'_>)> = vec![
         ("switches", Box::new(|handle| handle.switches().err())),
@@ -451,6 +454,8 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
         ("hits", Box::new(|handle| handle.access_hits().err())),
         ("errors of f", Box::new(|handle| handle.operations().policy_errors().err())),
         ("violations", Box::new(|handle| handle.violations().err())),
+        ("sizes of tables", Box::new(|handle| handle.table_sizes(&[Dpid(1), Dpid(2)]).err())),
+        ("counts of rules", Box::new(|handle| handle.count_rules(vec![counted(1), counted(2)]).err())),
         ("explain", Box::new(|handle| handle.explain(packet.clone()).err())),
     ];
     let late = maple.handle.switches().expect_err("it is late");

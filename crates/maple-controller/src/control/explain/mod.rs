@@ -220,7 +220,7 @@ fn has_match(version: Version, rule: &TableRule, text: &str) -> bool {
 /// Explains a packet, with the counters of the rules on its path if wanted.
 fn explained(handle: &Handle, packet: EnteringPacket, counters: bool) -> Result<Value, LateShard> {
     let explanation = handle.explain(packet)?;
-    let counts = if counters { counts(handle, &explanation) } else { RuleCounters::new() };
+    let counts = if counters { counts(handle, &explanation)? } else { RuleCounters::new() };
     let loaded = Some(handle.policy_loaded());
     Ok(to_json(&explanation, &AnswerContext { store: handle.store(), counts: &counts, loaded }))
 }
@@ -228,15 +228,15 @@ fn explained(handle: &Handle, packet: EnteringPacket, counters: bool) -> Result<
 /// The counters of rules, by the numbers of the hop and of the rule in it.
 pub type RuleCounters = BTreeMap<(usize, usize), RuleCount>;
 
-fn counts(handle: &Handle, explanation: &Explanation) -> RuleCounters {
+fn counts(handle: &Handle, explanation: &Explanation) -> Result<RuleCounters, LateShard> {
     let hops = explanation.journey.hops.iter().enumerate();
     let rules = hops.flat_map(|(number, hop)| {
         let rules = hop.passage.rules.iter().enumerate();
         rules.map(move |(at, rule)| ((number, at), (hop.at.switch, rule.table, rule.rule.clone())))
     });
     let (places, rules): (Vec<_>, Vec<_>) = rules.take(MAX_COUNTED_RULES).unzip();
-    let counted = handle.count_rules(rules);
-    places.into_iter().zip(counted).filter_map(|(place, count)| Some((place, count?))).collect()
+    let counted = handle.count_rules(rules)?;
+    Ok(places.into_iter().zip(counted).filter_map(|(place, count)| Some((place, count?))).collect())
 }
 
 impl Handle {
