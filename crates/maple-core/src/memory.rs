@@ -139,31 +139,37 @@ fn labels_of(switch: Dpid, ids: &LabelIds) -> impl Iterator<Item = RememberedLab
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use maple_wire::Version;
 
     use super::*;
     use crate::ids::Time;
     use crate::state::Memorable;
 
-    #[derive(Debug)]
-    struct SomeLookUps;
+    /// Look-ups that count how often they are asked for, those of all switches together.
+    #[derive(Debug, Clone, Default)]
+    struct CountedLookUps(Arc<AtomicUsize>);
 
-    impl Memorable for SomeLookUps {
+    impl Memorable for CountedLookUps {
         fn bytes(&self) -> Vec<u8> {
+            self.0.fetch_add(1, Ordering::Relaxed);
             vec![1]
         }
     }
 
     #[test]
-    fn the_surroundings_of_a_switch_have_nothing_of_others_that_ever_connected() {
-        let (store, dpids) = (Store::new(), (1..=500).map(Dpid));
+    fn the_surroundings_of_a_switch_ask_for_nothing_of_others_that_ever_connected() {
+        let (store, look_ups) = (Store::new(), CountedLookUps::default());
         let model = SwitchModel { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
-        for dpid in dpids.clone() {
+        for number in 1..=500 {
+            let dpid = Dpid(number);
             store.note_model(Time(1), dpid, model);
-            store.keep_look_ups(dpid, Arc::new(SomeLookUps));
+            store.keep_look_ups(dpid, Arc::new(look_ups.clone()));
             let around = Surroundings::of_switch(&store, dpid);
             assert_eq!(around.models, [(dpid, model)]);
-            assert_eq!(around.look_ups.len(), 1);
+            assert_eq!(around.look_ups, [(dpid, vec![1])]);
+            assert_eq!(look_ups.0.load(Ordering::Relaxed) as u64, number, "each is asked once, for itself");
         }
     }
 }
