@@ -35,8 +35,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::{Constraint, Dpid};
-use rustc_hash::FxHashSet;
+use maple_wire::Dpid;
 
 use crate::compile::RuleTable;
 use crate::engine::beforehand::samples::Samples;
@@ -53,7 +52,6 @@ use crate::engine::messages::event::Effect;
 use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::messages::trial::{Candidate, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::ingress::sample_pass::SamplePass;
 use crate::engine::one_switch::ingress::table;
 use crate::engine::tools::expected::Expected;
 use crate::ids::LeafId;
@@ -63,7 +61,6 @@ use crate::route::Goal;
 use crate::run::{Run, RunResult};
 use crate::state::Snapshot;
 use crate::tree::Augmented;
-use crate::update::changes;
 
 /// The number of leaves that a candidate decides at a time, so that the old policy decides packets in between. Chosen:
 /// at some microseconds a run, packets that come meanwhile wait for about a millisecond.
@@ -228,7 +225,7 @@ impl Reload {
             end_change_over(decisions, fabric, dpid, old, &changed);
         }
         // Packets that the old policy let wait.
-        decisions.undecided.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
+        decisions.undecided.release_all().into_iter().for_each(|id| fabric.ctx.store.forget(id));
         dpids.into_iter().for_each(|dpid| samples.begin_pass(decisions, fabric, dpid));
         fabric.ctx.add_effect(Effect::Adopted { candidate: candidate.number });
     }
@@ -314,10 +311,8 @@ fn decide_again(
 /// Gives each switch an empty tree. Returns the old ones.
 fn begin_change_over(fabric: &mut Fabric) -> Vec<(Dpid, RuleTable)> {
     let renew = |switch: &mut Switch| {
-        let mut new = table(switch.capabilities(), &fabric.ctx.options);
-        new.begin_rebuild();
-        switch.ingress.changed_actions.clear();
-        (switch.dpid(), std::mem::replace(&mut switch.ingress.table, new))
+        let empty = table(switch.capabilities(), &fabric.ctx.options);
+        (switch.dpid(), switch.ingress.begin_change_over(empty))
     };
     fabric.switches.values_mut().map(renew).collect()
 }
@@ -379,14 +374,9 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
 
 /// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
 /// with other traces.
-fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, mut old: RuleTable, changed: &[LeafId]) {
+fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, old: RuleTable, changed: &[LeafId]) {
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-    let mut preferred = old.priorities();
-    preferred.append(&mut switch.ingress.former_priorities);
-    switch.ingress.table.end_rebuild(&preferred);
-    let kept_matches: FxHashSet<Vec<Constraint>> =
-        switch.ingress.table.priorities().into_iter().map(|(all, _)| all).collect();
-    switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !kept_matches.contains(all)).collect();
+    switch.ingress.compile_new_tree(&old);
     for id in changed {
         let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
         if switch.tree().extra_reads(*id).is_empty() {
@@ -399,12 +389,7 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
             decisions.leaves.mark_changed(id);
         }
     }
-    switch.ingress.carried.extend(old.take_changes());
-    switch.ingress.carried.extend(changes(&old.rules(), &switch.ingress.table.rules()));
-    // The comparison includes them.
-    drop(switch.ingress.table.take_changes());
-    switch.ingress.sample_pass = SamplePass::default();
-    switch.ingress.exploration.forget();
+    switch.ingress.end_change_over(old);
     decisions.retire_look_ups(fabric, dpid);
     fabric.mark_dirty(dpid);
 }

@@ -4,9 +4,11 @@ pub(in crate::engine) mod exploration;
 pub(in crate::engine) mod sample_pass;
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::sync::Arc;
 
 use maple_wire::Constraint;
+use rustc_hash::FxHashSet;
 
 use crate::capabilities::Capabilities;
 use crate::compile::{RuleTable, TableTarget};
@@ -17,7 +19,7 @@ use crate::engine::one_switch::look_up_tables::LookUps;
 use crate::engine::tools::versioned_cache::VersionedCache;
 use crate::ids::LeafId;
 use crate::rule::COMPILED;
-use crate::update::Change;
+use crate::update::{Change, changes};
 use exploration::ExplorationState;
 use sample_pass::SamplePass;
 
@@ -68,6 +70,34 @@ impl Ingress {
             look_ups: self.look_ups.copy(),
             verified_hosts: VersionedCache::default(),
         }
+    }
+
+    /// Begins a change-over to another policy: puts an empty tree in the place of this one, and returns this one.
+    pub fn begin_change_over(&mut self, mut empty: RuleTable) -> RuleTable {
+        empty.begin_rebuild();
+        self.changed_actions.clear();
+        mem::replace(&mut self.table, empty)
+    }
+
+    /// Compiles the tree of a change-over, which has all its leaves. A rule gets the priority of a rule with its match
+    /// that the old tree has, or one before it had.
+    pub fn compile_new_tree(&mut self, old: &RuleTable) {
+        let mut preferred = old.priorities();
+        preferred.append(&mut self.former_priorities);
+        self.table.end_rebuild(&preferred);
+        let kept_matches: FxHashSet<Vec<Constraint>> =
+            self.table.priorities().into_iter().map(|(all, _)| all).collect();
+        self.former_priorities = preferred.into_iter().filter(|(all, _)| !kept_matches.contains(all)).collect();
+    }
+
+    /// Ends a change-over: collects the differences to the rules of the old tree, and forgets what was explored.
+    pub fn end_change_over(&mut self, mut old: RuleTable) {
+        self.carried.extend(old.take_changes());
+        self.carried.extend(changes(&old.rules(), &self.table.rules()));
+        // The comparison includes them.
+        drop(self.table.take_changes());
+        self.sample_pass = SamplePass::default();
+        self.exploration.forget();
     }
 }
 
