@@ -125,6 +125,24 @@ enum Phase {
     Closed,
 }
 
+/// The part of a session that has sent a request.
+enum Asker {
+    /// The reading of all rules.
+    RuleReading,
+    /// The reading of all rules, which deletes what is left.
+    EndOfReading,
+    /// The reading of rules in pieces.
+    RulePieces,
+    /// The reading of ports.
+    Ports,
+    /// A program, whose question the session has passed on.
+    Program,
+    /// The reading of the sizes of tables.
+    TableSizes,
+    /// Another part, or nobody.
+    Other,
+}
+
 /// One connection to a switch.
 #[derive(Debug)]
 pub struct Session {
@@ -391,34 +409,40 @@ impl Session {
     /// Dispatches a message of a switch that is up: the answers to the session's own requests, and all others.
     fn dispatch_up(&mut self, now: Time, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
         let xid = header.xid;
-        let (is_of_read, ends_read) = self
-            .reading
-            .as_ref()
-            .map_or((false, false), |reading| (reading.is_answer(xid), reading.is_deleted_by(xid)));
-        let is_of_ports = self.ports_request.as_ref().is_some_and(|request| request.is_answered_by(xid));
-        let (is_piece, is_of_sizes) = (self.is_piece(xid), self.table_sizes.awaits(xid));
-        let is_question = self.is_question(xid);
-        match message {
-            Message::Error(error) if is_of_read => {
+        match (self.asker(xid), message) {
+            (Asker::RuleReading, Message::Error(error)) => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
                 self.on_flows_refused(now, out);
             }
-            Message::BarrierReply | Message::Error(_) if ends_read => self.end_reading(out),
-            Message::StatsReply(reply) if is_of_read => self.on_flows_part(now, reply, out),
-            Message::Error(error) if is_piece => self.on_piece_refused(now, xid, error, out),
-            Message::StatsReply(reply) if is_piece => self.on_piece_part(now, xid, reply, out),
-            Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_) if is_of_ports => {
-                self.on_ports_part(message, out);
+            (Asker::RuleReading, Message::StatsReply(reply)) => self.on_flows_part(now, reply, out),
+            (Asker::EndOfReading, Message::BarrierReply | Message::Error(_)) => self.end_reading(out),
+            (Asker::RulePieces, Message::Error(error)) => self.on_piece_refused(now, xid, error, out),
+            (Asker::RulePieces, Message::StatsReply(reply)) => self.on_piece_part(now, xid, reply, out),
+            (Asker::Ports, message @ (Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_))) => {
+                self.on_ports_part(message, out)
             }
-            Message::StatsReply(reply) if is_question => self.on_answer_part(xid, reply, bytes.len(), out),
-            Message::RoleReply(role) if is_question => self.end_question(xid, SwitchAnswer::Role(role), out),
-            Message::Error(_) if is_question => self.end_question(xid, SwitchAnswer::Unsupported, out),
-            Message::StatsReply(reply) if is_of_sizes => self.on_table_sizes_part(xid, &reply, out),
-            Message::Error(error) if is_of_sizes => {
+            (Asker::Program, Message::StatsReply(reply)) => self.on_answer_part(xid, reply, bytes.len(), out),
+            (Asker::Program, Message::RoleReply(role)) => self.end_question(xid, SwitchAnswer::Role(role), out),
+            (Asker::Program, Message::Error(_)) => self.end_question(xid, SwitchAnswer::Unsupported, out),
+            (Asker::TableSizes, Message::StatsReply(reply)) => self.on_table_sizes_part(xid, &reply, out),
+            (Asker::TableSizes, Message::Error(error)) => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
                 self.end_table_sizes(xid, out);
             }
-            message => self.on_other_message(header, message, bytes, out),
+            (_, message) => self.on_other_message(header, message, bytes, out),
+        }
+    }
+
+    /// Returns which part of the session has sent a request with this id and waits for its answer.
+    fn asker(&self, xid: u32) -> Asker {
+        match &self.reading {
+            Some(reading) if reading.is_answer(xid) => Asker::RuleReading,
+            Some(reading) if reading.is_deleted_by(xid) => Asker::EndOfReading,
+            _ if self.is_piece(xid) => Asker::RulePieces,
+            _ if self.ports_request.as_ref().is_some_and(|request| request.is_answered_by(xid)) => Asker::Ports,
+            _ if self.is_question(xid) => Asker::Program,
+            _ if self.table_sizes.awaits(xid) => Asker::TableSizes,
+            _ => Asker::Other,
         }
     }
 
