@@ -1,4 +1,6 @@
 //! Puts a new leaf into its switch's tree.
+//!
+//! Next on a packet's way: [`crate::engine::decisions::route_news`].
 
 use super::Decisions;
 use super::leaf::{Leaf, LeafState, trace_text};

@@ -3,6 +3,9 @@
 //! The misses of a batch go to the policy together. A run whose reads are out of date at its commit is repeated. A run
 //! that wrote state answers only its own packet. f then runs again, speculatively, as for the next packet of the same
 //! kind. If that run writes nothing, its trace is cached.
+//!
+//! Next on a packet's way: [`crate::engine::switches`], which looks for a leaf, and if there is none
+//! [`crate::engine::decisions::join_route`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

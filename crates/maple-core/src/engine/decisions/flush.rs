@@ -1,6 +1,8 @@
 //! The flush at the end of a batch: each source of rules records what changed, and the tables of the switch
 //! ([`crate::engine::one_switch::tables`]) send it. The sources are the ingress tree, the labels, the routes, the
 //! hosts, and the engine's own rules.
+//!
+//! Next on a packet's way: [`crate::engine::one_switch::send_update`].
 
 use maple_wire::Dpid;
 

@@ -1,4 +1,6 @@
-//! The steps by which a leaf joins a route before the leaf is installed.
+//! How a leaf joins a route before it is installed.
+//!
+//! Next on a packet's way: [`crate::engine::fabric::label_effects`].
 
 use std::sync::Arc;
 

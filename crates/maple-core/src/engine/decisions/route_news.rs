@@ -4,6 +4,8 @@
 //! labels of its new path while packets still follow the old one. Then one rule changes: the route's rule in the table
 //! of routes, or each leaf's rule if the switch has no such table. When the switch has confirmed that, the labels of
 //! the old path are released. f does not run, because its answer was the plan itself.
+//!
+//! Next on a packet's way: [`crate::engine::decisions::flush`].
 
 use std::collections::BTreeSet;
 

@@ -6,6 +6,8 @@
 //!
 //! The parts stand in layers. What a part wants of a later one it returns, or leaves in the context: a message to this
 //! shard, a timer, a stale leaf, a switch that is to be updated.
+//!
+//! Next on a packet's way: [`crate::engine::topology::packet_in`].
 
 pub(super) mod copy;
 pub(super) mod engine_view;

@@ -1,4 +1,6 @@
 //! What label tables and routes ask for: labels of other switches, news to holders, rules in the tables of routes.
+//!
+//! Next on a packet's way: [`crate::engine::decisions::add_leaf`].
 
 use maple_wire::Dpid;
 

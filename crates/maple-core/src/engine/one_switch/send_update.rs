@@ -1,4 +1,6 @@
 //! The update of a switch: what is sent, in order, with its meters first.
+//!
+//! Next on a packet's way: [`crate::engine::one_switch::pacing`].
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! The switches of this shard.
+//!
+//! Next on a packet's way: [`crate::engine::decisions::decide`], where f runs.
 
 pub(super) mod audit;
 pub(super) mod count_drops;

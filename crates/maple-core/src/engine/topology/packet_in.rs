@@ -1,4 +1,6 @@
-//! The handling of a packet-in at its port: whether the packet enters the network there.
+//! What becomes of a packet-in at its port: whether the packet enters the network there.
+//!
+//! Next on a packet's way: [`crate::engine::decisions::decide`].
 
 use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Field};
