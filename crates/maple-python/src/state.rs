@@ -223,12 +223,12 @@ impl Table {
         let of_field = |key: &Bound<'_, PyAny>| key.cast::<FieldRef>().ok()?.get().as_key();
         let types = || self.types().map_or(Kind::Any, |types| types.key.clone());
         if let Some(field) = of_field(key) {
-            let net = current::net().filter(Net::can_look_up)?;
+            let net = current::net()?;
             let look_up = LookUp::by(self.name.clone(), key_field(&types(), field)?);
-            return is_key(key.py(), &types(), field).then_some((net, look_up));
+            return (can_look_up(&net, &look_up) && is_key(key.py(), &types(), field)).then_some((net, look_up));
         }
         let parts = key.cast::<PyTuple>().ok()?.iter().map(|part| of_field(&part)).collect::<Option<Vec<Field>>>()?;
-        let net = current::net().filter(|net| net.can_look_up() && !parts.is_empty())?;
+        let net = current::net().filter(|_| !parts.is_empty())?;
         let kinds: Vec<Kind> = match types() {
             Kind::Tuple(kinds) if kinds.len() == parts.len() => kinds.to_vec(),
             Kind::Any => vec![Kind::Any; parts.len()],
@@ -236,8 +236,9 @@ impl Table {
         };
         let fields =
             kinds.iter().zip(&parts).map(|(kind, field)| key_field(kind, *field)).collect::<Option<Vec<_>>>()?;
-        let are_keys = kinds.iter().zip(parts).all(|(kind, field)| is_key(key.py(), kind, field));
-        are_keys.then(|| (net, LookUp::by_tuple(self.name.clone(), fields)))
+        let look_up = LookUp::by_tuple(self.name.clone(), fields);
+        let are_keys = || kinds.iter().zip(parts).all(|(kind, field)| is_key(key.py(), kind, field));
+        (can_look_up(&net, &look_up) && are_keys()).then_some((net, look_up))
     }
 
     fn all(&self) -> Vec<(Value, Value)> {
@@ -250,6 +251,14 @@ impl Table {
     fn put(&self, key: Value, value: Option<Value>) -> Write {
         Write::Table { table: self.name.clone(), key, value }
     }
+}
+
+/// Reports whether the packet's switch does look-ups. If not, it is to say that it does not do this one.
+fn can_look_up(net: &Net, look_up: &LookUp) -> bool {
+    if !net.can_look_up() {
+        net.note_without_tables(look_up);
+    }
+    net.can_look_up()
 }
 
 /// Returns a field with the form that its values have in keys of this type. `None` if no key has that type.

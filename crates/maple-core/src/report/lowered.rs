@@ -24,6 +24,8 @@ pub enum Lowered {
     Traffic,
     /// A look-up that was lowered when an earlier run of the controller ended.
     Earlier,
+    /// The switch has no table for any look-up.
+    NoTables,
 }
 
 impl fmt::Display for Lowered {
@@ -37,6 +39,7 @@ impl fmt::Display for Lowered {
             Lowered::Refused => "the switch refuses its rules",
             Lowered::Traffic => "the policy asks what hosts send to each other, and only rules for pairs count that",
             Lowered::Earlier => "the controller before this one had to give it up",
+            Lowered::NoTables => "the switch has no table for look-ups, which takes OpenFlow 1.3 and five tables",
         })
     }
 }

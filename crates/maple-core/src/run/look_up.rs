@@ -2,7 +2,7 @@
 
 use maple_wire::Field;
 
-use super::{AccountItem, HostLocation, Net, Observe, PacketHandle, RunState};
+use super::{AccountItem, HostLocation, Net, Observe, PacketHandle, RunState, SwitchLookUps};
 use crate::look_ups::{Classified, Component, KeyBits, KeyField, LookUp, LookUpTable, SOURCE_IS_HERE, lock};
 use crate::network::{Location, Mac, PortKind};
 use crate::policy_error::PolicyError;
@@ -21,7 +21,13 @@ impl Net {
 
     /// Reports whether the switch has tables for look-ups. If not, they are reads of their fields.
     pub fn can_look_up(&self) -> bool {
-        self.0.state().registers.is_some()
+        self.0.state().look_ups.registers().is_some()
+    }
+
+    /// Notes a look-up that is read in another way, because the switch has no tables for look-ups
+    /// ([`Net::can_look_up`]).
+    pub fn note_without_tables(&self, of: &LookUp) {
+        self.0.state().note_without_tables(of);
     }
 
     /// Reports whether a table has the key that fields of the packet are. The run observes no more than that, as for
@@ -126,7 +132,8 @@ impl PacketHandle {
     /// question.
     pub(crate) fn find_fixed(&self, of: &LookUp, source: Option<Source>) -> FixedValue {
         let makes_leaf = self.0.state().assumed.is_some();
-        if makes_leaf && self.0.state().registers.is_none() {
+        if makes_leaf && self.0.state().look_ups.registers().is_none() {
+            self.0.state().note_without_tables(of);
             return FixedValue::Unknown;
         }
         if !of.fields().all(|field| self.present(field, source.clone())) {
@@ -154,7 +161,7 @@ impl RunState {
     fn ask_source_here(&mut self, source: Option<Source>) -> bool {
         let field = Field::EthSrc;
         let is_asked_already = self.recorder.known(field).is_some();
-        let Some(registers) = self.registers.clone().filter(|_| self.track_hosts) else { return false };
+        let Some(registers) = self.look_ups.registers().cloned().filter(|_| self.track_hosts) else { return false };
         // Where the slice has neither the port nor all hosts, it may lack the source though that is here.
         let has_sources = self.slice.as_ref().is_none_or(|slice| slice.has_all_hosts() && slice.has_port(self.ingress));
         if !has_sources || is_asked_already || self.result.txn.wrote() || !self.changes.is_as_entered(field) {
@@ -184,7 +191,8 @@ impl RunState {
     /// the field is not the destination, or the switch can't do it. Within that, `None` if there is no host, and its
     /// location, if it is known.
     fn find_open(&mut self, field: Field, source: Option<&Source>) -> Option<Option<Option<Location>>> {
-        let registers = self.registers.clone().filter(|_| field == Field::EthDst && self.slice.is_none())?;
+        let registers =
+            self.look_ups.registers().cloned().filter(|_| field == Field::EthDst && self.slice.is_none())?;
         if !lock(&registers).may_open() {
             return None;
         }
@@ -239,7 +247,7 @@ impl RunState {
         of_packet: impl FnOnce(&mut RunState) -> Option<Value>,
     ) -> Option<Option<Value>> {
         let assumed = |of| {
-            let registers = self.registers.as_ref()?;
+            let registers = self.look_ups.registers()?;
             lock(registers).found(look_up, of, self.assumed?)
         };
         match (assumed(Component::Value), assumed(Component::Presence)) {
@@ -248,6 +256,16 @@ impl RunState {
             (None, Some(None)) => Some(None),
             (None, Some(Some(_))) => of_packet(self).map(Some),
             (None, None) => Some(of_packet(self)),
+        }
+    }
+
+    /// Notes a look-up that the switch has no table for, unless the run has read all fields of its key before or is to
+    /// read the packet as it has changed.
+    fn note_without_tables(&self, of: &LookUp) {
+        let SwitchLookUps::NotedReads(registers) = &self.look_ups else { return };
+        let is_known = || of.fields().all(|field| self.recorder.known(field).is_some());
+        if !self.result.txn.wrote() && of.fields().all(|field| self.changes.is_as_entered(field)) && !is_known() {
+            lock(registers).note_without_tables(of);
         }
     }
 
@@ -260,7 +278,10 @@ impl RunState {
 
     /// Looks up what the packet's fields have in a table, if the switch can do that too. The packet has the fields.
     fn look_up(&mut self, of: &LookUp, component: Component, source: Option<Source>) -> Option<(Cell, CellValue)> {
-        let registers = self.registers.clone()?;
+        let Some(registers) = self.look_ups.registers().cloned() else {
+            self.note_without_tables(of);
+            return None;
+        };
         let is_known = || of.fields().all(|field| self.recorder.known(field).is_some());
         if self.result.txn.wrote() || !of.fields().all(|field| self.changes.is_as_entered(field)) || is_known() {
             return None;

@@ -64,8 +64,7 @@ struct RunState {
     /// Whether nobody has sent the packet.
     is_made_up: bool,
     recorder: Recorder,
-    /// The registers of the ingress switch; `None`: look-ups are reads of their keys' fields.
-    registers: Option<SharedRegisters>,
+    look_ups: SwitchLookUps,
     /// The bits of the metadata that the packet is assumed to have, whatever the tables say of it. `None`: the answer
     /// is about this packet only, and no leaf is made of it.
     assumed: Option<ReadMetadata>,
@@ -207,7 +206,7 @@ impl Run {
             track_hosts,
             is_made_up: false,
             recorder,
-            registers: None,
+            look_ups: SwitchLookUps::Reads,
             assumed: None,
             changes: FieldChanges::default(),
             tier: None,
@@ -224,7 +223,14 @@ impl Run {
     /// Lets the run record look-ups, with the registers of its ingress switch.
     #[must_use]
     pub(crate) fn with_registers(self, registers: SharedRegisters) -> Run {
-        self.state().registers = Some(registers);
+        self.state().look_ups = SwitchLookUps::Recorded(registers);
+        self
+    }
+
+    /// Lets the run note the look-ups that it asks for, which its ingress switch has no tables for.
+    #[must_use]
+    pub(crate) fn without_tables(self, registers: SharedRegisters) -> Run {
+        self.state().look_ups = SwitchLookUps::NotedReads(registers);
         self
     }
 
@@ -442,7 +448,7 @@ impl RunState {
             && !self.routes.must_follow_hops
             && self.slice.is_none()
             && self.result.txn.sends().is_empty();
-        let registers = self.registers.clone().filter(|_| is_free);
+        let registers = self.look_ups.registers().cloned().filter(|_| is_free);
         let open = registers
             .zip(self.open_path(route))
             .filter(|(registers, (paths, field))| lock(registers).claim_paths(&LookUp::of_host(*field), paths.clone()));
@@ -460,6 +466,23 @@ impl RunState {
         };
         self.result.left_out = if is_for_others { Vec::new() } else { route.left_out(ingress, state) };
         Some(Ok((Goal::Open(goal), resolved)))
+    }
+}
+
+/// What becomes of f's look-ups at the ingress switch.
+enum SwitchLookUps {
+    /// They are reads of their keys' fields.
+    Reads,
+    /// They are reads, because the switch has no tables for them. Its registers note which.
+    NotedReads(SharedRegisters),
+    /// They are recorded, with the registers of the switch.
+    Recorded(SharedRegisters),
+}
+
+impl SwitchLookUps {
+    /// Returns the registers with which look-ups are recorded.
+    fn registers(&self) -> Option<&SharedRegisters> {
+        if let SwitchLookUps::Recorded(registers) = self { Some(registers) } else { None }
     }
 }
 

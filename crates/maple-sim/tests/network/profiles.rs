@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use maple_core::engine::Options;
-use maple_core::report::Report;
+use maple_core::report::{Lowered, Report};
 use maple_sim::seeds::Seeds;
 use maple_sim::{Choices, SimNetwork, SimSwitch};
 use maple_wire::{Dpid, Field, Version};
@@ -110,19 +110,25 @@ fn a_switch_says_which_look_ups_it_does_not_do() {
     let all: Vec<String> = profiles().iter().map(lowered).collect();
     let (refuses, full) = ("the switch refuses its rules", "its table in the switch is full");
     let no_table = "ports[eth_dst]: the switch has no further table for look-ups";
+    let no_tables = |name: &str, before: &[&str]| {
+        let no = Lowered::NoTables;
+        let said = [format!("groups[eth_src]: {no}"), format!("ports[eth_dst]: {no}")];
+        let before = before.iter().map(|text| (*text).to_owned());
+        format!("{name} {:?}", said.into_iter().chain(before).collect::<Vec<_>>())
+    };
     let expected = [
         "open-vswitch []".to_owned(),
         "ofsoftswitch13 []".to_owned(),
-        "dell-n3200 []".to_owned(),
-        "dell-s4048-os10 []".to_owned(),
-        "junos-ex9200 []".to_owned(),
+        no_tables("dell-n3200", &[]),
+        no_tables("dell-s4048-os10", &[]),
+        no_tables("junos-ex9200", &[]),
         format!("arubaos-custom-pipeline [\"groups[eth_src]: {refuses}\", \"ports[eth_dst]: {refuses}\"]"),
         format!("dell-force10-l2 [\"ports[eth_dst]: {refuses}\"]"),
         "exact-l2 []".to_owned(),
-        "two-tables []".to_owned(),
-        "four-tables []".to_owned(),
+        no_tables("two-tables", &[]),
+        no_tables("four-tables", &[]),
         format!("five-tables [\"{no_table}\"]"),
-        "announced-and-refused [\"tables: 4\"]".to_owned(),
+        no_tables("announced-and-refused", &["tables: 4"]),
         "announced-and-refused-routes []".to_owned(),
         format!("small-tcam [\"groups[eth_src]: {full}\", \"ports[eth_dst]: {full}\"]"),
     ];

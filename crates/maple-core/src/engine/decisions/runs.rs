@@ -50,8 +50,14 @@ impl Decisions {
         let run =
             Run::new(received.frame.clone(), received.total_len, received.at, txn, fabric.ctx.options.track_hosts);
         let run = run.for_leaf(metadata);
-        let has_look_ups = !switch.layout().look_ups().is_empty();
-        let run = if has_look_ups { run.with_registers(switch.ingress.look_ups.registers()) } else { run };
+        let registers = || switch.ingress.look_ups.registers();
+        let run = if !switch.layout().look_ups().is_empty() {
+            run.with_registers(registers())
+        } else if fabric.ctx.options.look_up_tables > 0 {
+            run.without_tables(registers())
+        } else {
+            run
+        };
         if !switch.has_pipeline() {
             // In OpenFlow 1.0 a label replaces the packet's VLAN id. So the leaf must determine that id.
             run.read_location(switch.version() == Version::Of10);

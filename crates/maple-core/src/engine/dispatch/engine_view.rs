@@ -161,9 +161,9 @@ impl<'a> EngineView<'a> {
         self.0.decisions.by_line(&self.0.fabric)
     }
 
-    /// Returns the look-ups of a switch; `None` if this shard does not serve the switch, or it has no tables for them.
+    /// Returns the look-ups that runs have asked for at a switch; `None` if this shard does not serve it.
     pub fn look_ups(self, dpid: Dpid) -> Option<Vec<LookUpStatus>> {
-        let switch = self.0.fabric.switches.get(&dpid).filter(|switch| !switch.layout().look_ups().is_empty())?;
+        let switch = self.0.fabric.switches.get(&dpid)?;
         Some(switch.ingress.look_ups.status(switch.layout()))
     }
 

@@ -322,6 +322,13 @@ impl Registers {
         (0..=METADATA_BITS - width).find(|shift| used & (wanted << shift) == 0)
     }
 
+    /// Notes a look-up that a run has asked for at a switch that has no tables for look-ups.
+    pub fn note_without_tables(&mut self, look_up: &LookUp) {
+        if self.lowered.len() < MAX_LOWERED && self.lowered.insert((look_up.clone(), Component::Value)) {
+            self.lowerings.push((look_up.clone(), Lowered::NoTables));
+        }
+    }
+
     /// Lowers a look-up that has registers. No leaf may depend on its classes afterwards.
     pub fn lower(&mut self, number: LookUpNumber, why: Lowered) {
         if let Some(look_up) = self.retire(number) {
@@ -456,9 +463,9 @@ impl Registers {
     }
 }
 
-/// Reports whether a look-up is lowered only because others have all tables or bits.
+/// Reports whether a look-up is lowered only for want of a table or bits.
 fn is_for_want(why: Lowered) -> bool {
-    matches!(why, Lowered::NoTable | Lowered::NoBits)
+    matches!(why, Lowered::NoTable | Lowered::NoBits | Lowered::NoTables)
 }
 
 /// Locks registers. What a run did to them before it panicked is whole.
