@@ -20,6 +20,7 @@ mod leftovers;
 mod limits;
 mod lines;
 mod live;
+mod look_up_sizes;
 mod look_ups;
 mod measured_load;
 mod moves;
