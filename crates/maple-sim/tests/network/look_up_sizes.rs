@@ -1,17 +1,20 @@
-//! What a change costs where look-ups have many keys: a host that moves among a thousand.
+//! What a change costs where look-ups have many keys: a host that moves among a thousand, and a table whose values all
+//! change in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::Options;
+use maple_core::engine::{Event, Options};
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
+use maple_core::state::{Value, Write};
 use maple_sim::{SimNetwork, SimSwitch};
 use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, PortNo, Version};
+use maple_wire::{Dpid, Field, Instruction, PortNo, Version};
 
 /// The switches with hosts. Each has a link to each of the switches after them, which are the core.
 const EDGES: u64 = 16;
@@ -199,4 +202,88 @@ fn with_open_routes_a_host_that_moves_changes_no_decision() {
         core: vec![(LABELS, 1)],
     };
     assert_eq!(never_used, expected);
+}
+
+/// The table that changes, by a field of the packet.
+fn side(field: Field) -> LookUp {
+    LookUp::by("side", KeyField { field, form: KeyForm::Mac })
+}
+
+fn is_left(net: &Net, field: Field) -> bool {
+    net.look_up(&side(field), None) == Some(Value::Int(1))
+}
+
+const KEYS: u64 = 10_000;
+
+/// Writes for all keys on which side they are.
+fn write_sides(sim: &mut SimNetwork, sides: [i64; 2]) {
+    let row = |number: u64| Write::Table {
+        table: "side".into(),
+        key: Value::Mac(Mac(mac(number))),
+        value: Some(sides[(number % 2) as usize].into()),
+    };
+    sim.tell(Event::Write((0..KEYS).map(row).collect()));
+    sim.run();
+}
+
+/// Sends a packet from a host of each side to one of each side, at both switches. Returns the ports where they come
+/// out.
+fn answers(sim: &mut SimNetwork) -> Vec<u32> {
+    let mut ports = Vec::new();
+    for (dpid, from, to) in [1, 2].into_iter().flat_map(|dpid| (0..4).map(move |pair| (dpid, pair / 2, pair % 2))) {
+        sim.inject(at(dpid, 3), frame(mac(from), mac(to)));
+        sim.run();
+        ports.extend(sim.delivered.drain(..).map(|delivery| delivery.at.port.0));
+    }
+    ports
+}
+
+/// Lets all keys of a table change sides in one transaction, at two switches where packets came in. `ports`: where the
+/// packets of [`answers`] come out before and after. Returns the numbers of keys' rules and of flow-mods, for each
+/// switch and each table of a look-up.
+fn flip(
+    policy: impl Fn(&PacketHandle, &Net) -> Route + Send + Sync + 'static,
+    ports: [[u32; 4]; 2],
+) -> Vec<(usize, usize)> {
+    let options = Options { track_hosts: false, look_up_tables: 2, ..Options::default() };
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &options, 7);
+    for dpid in [1, 2] {
+        sim.connect(SimSwitch::new(Dpid(dpid), Version::Of13), (1..=3).map(PortNo));
+    }
+    sim.settle();
+    write_sides(&mut sim, [1, 2]);
+    assert_eq!(answers(&mut sim), [ports[0], ports[0]].concat());
+    changes(&mut sim);
+    write_sides(&mut sim, [2, 1]);
+    let sent = changes(&mut sim);
+    let misses = sim.stats().packet_ins;
+    assert_eq!(answers(&mut sim), [ports[1], ports[1]].concat());
+    assert_eq!(sim.stats().packet_ins, misses, "no decision has changed");
+    let mut keys = |dpid: Dpid, table: u8| {
+        let mut rules = sim.switch(dpid).expect("it is there").flows();
+        rules.retain(|rule| {
+            rule.table_id == table && matches!(rule.instructions[..], [Instruction::WriteMetadata { .. }, ..])
+        });
+        rules.len()
+    };
+    sent.iter().map(|((dpid, table), count)| (keys(*dpid, *table), *count)).collect()
+}
+
+#[test]
+fn the_keys_of_one_look_up_change_with_one_message_each() {
+    let costs = flip(
+        |_, net| Route::to([PortNo(if is_left(net, Field::EthDst) { 1 } else { 2 })]),
+        [[1, 2, 1, 2], [2, 1, 2, 1]],
+    );
+    assert_eq!(costs, [(KEYS as usize, KEYS as usize); 2]);
+}
+
+/// A packet must not find its source in one state and its destination in another. So all keys send to the controller
+/// before the first one has its new class.
+#[test]
+fn the_keys_of_two_look_ups_change_with_two_messages_each() {
+    let is_across = |net: &Net| is_left(net, Field::EthSrc) != is_left(net, Field::EthDst);
+    let costs =
+        flip(move |_, net| Route::to([PortNo(if is_across(net) { 1 } else { 2 })]), [[2, 1, 1, 2], [2, 1, 1, 2]]);
+    assert_eq!(costs, [(KEYS as usize, 2 * KEYS as usize); 4]);
 }
