@@ -222,7 +222,7 @@ fn write_sides(sim: &mut SimNetwork, sides: [i64; 2]) {
         key: Value::Mac(Mac(mac(number))),
         value: Some(sides[(number % 2) as usize].into()),
     };
-    sim.tell(Event::Write((0..KEYS).map(row).collect()));
+    sim.report(Event::Write((0..KEYS).map(row).collect()));
     sim.run();
 }
 

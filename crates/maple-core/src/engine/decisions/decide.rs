@@ -262,7 +262,8 @@ impl Decisions {
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let origin = Origin::from_result(&finished);
-        let RunResult { trace, txn, wrote_at, made_at, goes_back, left_out, listeners, violations, logged, .. } = finished;
+        let RunResult { trace, txn, wrote_at, made_at, goes_back, left_out, listeners, violations, logged, .. } =
+            finished;
         let ingress = received.at.switch;
         let is_cached = self.is_cacheable(fabric, &trace, &txn, ingress) && fabric.make_room_for_trace(ingress);
         let id = is_cached.then(|| self.new_leaf_id(fabric));

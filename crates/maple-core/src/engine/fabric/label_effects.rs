@@ -20,14 +20,14 @@ impl Fabric {
                     Some(shard) => self.ctx.send_to_shard(shard, EngineMessage::Acquire(asked)),
                     None => {
                         let gone = asked.at.switch;
-                        self.tell_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
+                        self.notify_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
                     }
                 },
                 LabelEffect::Tell(holder, news) => {
                     // Only label tables send news to holders, and their timer names the switch.
                     let from = if let Timer::Labels(switch) = timer { Some(switch) } else { None };
                     let Some(from) = from.expected() else { continue };
-                    self.tell_holder(from, holder, news);
+                    self.notify_holder(from, holder, news);
                 }
                 LabelEffect::Release { at, holder, confirmed } => {
                     self.ctx.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
@@ -54,7 +54,7 @@ impl Fabric {
     }
 
     /// Sends news of a label of this switch to its holder.
-    pub fn tell_holder(&mut self, from: Dpid, holder: Holder, news: News) {
+    pub fn notify_holder(&mut self, from: Dpid, holder: Holder, news: News) {
         match holder {
             Holder::Route { shard, .. } => self.ctx.send_to_shard(shard, EngineMessage::LabelNews(from, holder, news)),
             Holder::Label { switch, .. } => {

@@ -7,7 +7,7 @@ use super::Topology;
 use crate::engine::fabric::Fabric;
 use crate::ids::Time;
 use crate::network::{Location, Mac};
-use crate::report::{Report, ReportKind, ReportSubject};
+use crate::report::{Report, ReportSubject};
 
 /// The time within which a host that repeats a move is not moving: its packets come from two places. Chosen: nobody
 /// carries a device to and fro within a minute, and a duplicate address shows itself within seconds.
@@ -41,12 +41,7 @@ impl Topology {
         if self.moves.note(fabric.ctx.now(), mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
             let key = format!("{a} {b} {mac}");
-            fabric.ctx.report_once(
-                ReportKind::HostFlips,
-                ReportSubject::Port(to),
-                &key,
-                Report::HostFlips { mac, a, b },
-            );
+            fabric.ctx.report_once(ReportSubject::Port(to), &key, Report::HostFlips { mac, a, b });
         }
     }
 }
