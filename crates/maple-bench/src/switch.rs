@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_switch_would_take_is_an_error() {
+    fn invalid_changes_and_ambiguous_priorities_are_errors() {
         let header = FiveTuple { src: 1, dst: 2, src_port: 3, dst_port: 4, proto: 6 };
         let mut switch = RuleList::default();
         switch.apply(&Change::Add(tcp(1, 4))).unwrap();

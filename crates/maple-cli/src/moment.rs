@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_and_days_are_refused() {
         for wrong in ["", "4", "24:00", "04:60", "04:15:60", "a:b", "1:2:3:4"] {
             assert_eq!(of_day(wrong), None, "{wrong}");
         }

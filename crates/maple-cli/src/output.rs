@@ -271,7 +271,7 @@ mod tests {
     const HOSTILE: &str = "s1\u{1b}[2J\r\u{9b}31m\u{202e}txt\u{200b}\u{7f}";
 
     #[test]
-    fn what_a_peer_chose_controls_no_terminal() {
+    fn text_from_peers_cannot_control_the_terminal() {
         let shown = "s1\\u{1b}[2J\\r\\u{9b}31m\\u{202e}txt\\u{200b}\\u{7f}";
         let mut painted = Painted::new(true);
         painted.push(HOSTILE);

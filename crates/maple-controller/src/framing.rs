@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_at_a_time_gives_the_same_messages() {
+    fn reading_one_byte_at_a_time_yields_the_same_messages() {
         let stream = [message(8, 1), message(300, 2), message(8, 3)].concat();
         let mut framer = Framer::default();
         let got: Vec<_> = stream.iter().flat_map(|byte| collect(&mut framer, &[*byte])).collect();

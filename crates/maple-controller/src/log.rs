@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn one_port_cannot_fill_the_log_and_what_was_left_out_is_reported() {
+    fn one_port_cannot_fill_the_log_and_the_number_of_omitted_lines_is_reported() {
         let mut clocked = Clocked::new();
         (0..200).for_each(|_| clocked.add(line(1, "found")));
         assert_eq!(clocked.count(), BURST as usize);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_changed_is_never_left_out() {
+    fn changes_by_clients_are_never_left_out_of_the_log() {
         let clocked = Clocked::new();
         (0..200).for_each(|_| clocked.add(LogLine { source: Source::Client, ..line(1, "changed") }));
         assert_eq!(clocked.count(), 200);

@@ -277,7 +277,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_people_read_is_what_they_can_write(dpid in 0_u64..4, port in 1..=PortNo::MAX.0, mac in 0_u8..20) {
+        fn names_that_people_read_are_accepted_as_input(dpid in 0_u64..4, port in 1..=PortNo::MAX.0, mac in 0_u8..20) {
             let names = names();
             for port in [PortNo(port), PortNo::LOCAL] {
                 let at = Location::new(Dpid(dpid), port);

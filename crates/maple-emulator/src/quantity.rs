@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn invalid_quantities_are_refused() {
         for text in ["", "10", "ms", "-1s", "infs", "1h", "2000m", "1e30s"] {
             assert!(time(text).is_err(), "{text}");
         }

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_gives_one_stream() {
+    fn a_seed_determines_the_stream_of_numbers() {
         let (mut a, mut b, mut c) = (Random::new(7), Random::new(7), Random::new(8));
         let stream: Vec<u64> = (0..10).map(|_| a.number()).collect();
         assert_eq!(stream, (0..10).map(|_| b.number()).collect::<Vec<_>>());

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bridges_never_forward_is_not_flooded() {
+    fn frames_to_reserved_addresses_are_not_flooded() {
         for (to, answers) in [([1, 0x80, 0xc2, 0, 0, 0xf], 0), ([1, 0x80, 0xc2, 0, 0, 0x10], 1), ([0xff; 6], 1)] {
             let frame = Frame::ethernet(to, [2; 6]).raw(0x9999, &[1, 2, 3]);
             let message = packet_in(Version::Of13, 99, NO_BUFFER, 3, &frame);

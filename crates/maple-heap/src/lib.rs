@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_counted_and_what_is_freed_is_not() {
+    fn kept_bytes_are_counted_and_freed_bytes_are_not() {
         let _alone = alone();
         let make = || {
             let mut kept: Vec<Vec<u8>> = (0..1000).map(|_| Vec::with_capacity(10)).collect();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_holds_is_counted_too() {
+    fn bytes_that_another_thread_holds_are_counted() {
         let _alone = alone();
         assert_eq!(held(), None, "no measurement runs");
         count_all();

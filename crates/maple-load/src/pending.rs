@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_from_ids_to_times(window in 1u32..20, steps in prop::collection::vec(step(), 0..200)) {
+        fn pending_is_a_map_from_ids_to_times(window in 1u32..20, steps in prop::collection::vec(step(), 0..200)) {
             let (mut pending, mut map, mut next) = (Pending::new(window), BTreeMap::new(), 0);
             for step in steps {
                 match step {

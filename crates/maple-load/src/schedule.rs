@@ -48,7 +48,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_due_does_not_depend_on_when_it_is_asked_for(
+        fn due_times_do_not_depend_on_when_they_are_asked_for(
             start in 0u64..1 << 40,
             per_second in 1_000.0..1e7f64,
             burst in 1u32..200,

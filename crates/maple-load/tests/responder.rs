@@ -102,7 +102,7 @@ fn each_kind_of_answer_is_counted_once_in_both_versions() {
 }
 
 #[test]
-fn one_packet_at_a_time_is_what_a_window_of_one_means() {
+fn a_window_of_one_means_one_packet_at_a_time() {
     let address = controller(Version::Of10, Answer::FlowModWithBuffer);
     let report = run(&options(address, Version::Of10, Mode::Throughput { window: 1 })).expect("it runs");
     assert!(report.answers > 0.0 && (report.packet_ins - report.answers).abs() <= 3.0 / report.seconds + 1e-6);
@@ -162,7 +162,7 @@ fn a_controller_that_answers_nothing_gives_no_result() {
 }
 
 #[test]
-fn what_goes_wrong_is_reported() {
+fn closed_connections_and_wrong_options_are_reported() {
     let closing = controller(Version::Of10, Answer::Close);
     let error = run(&options(closing, Version::Of10, Mode::Throughput { window: 4 })).unwrap_err();
     assert!(matches!(error, LoadError::Closed { .. }), "{error}");

@@ -42,7 +42,7 @@ proptest! {
     /// Checks that every packet of a finding is allowed, comes from a port of clients to one of a server, and is denied
     /// without the replies.
     #[test]
-    fn what_is_named_gets_in_because_of_replies_only(
+    fn packets_of_a_finding_are_allowed_only_because_of_replies(
         (lo, width, source) in (0..=65_535u32, 0..=65_535u32, proptest::option::of(0..=65_535u32)),
         rest in prop::collection::vec((any::<bool>(), 0..=65_535u32, 0..=65_535u32), 0..4),
     ) {

@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn each_part_of_an_entry_is_in_it_and_has_a_sample(text in texts()) {
+    fn an_entry_has_at_least_one_part_and_contains_all_its_parts(text in texts()) {
         let list = read_as(&text, true);
         let classes = AddressClasses::of_entries(list.entries());
         for (at, entry) in list.entries().iter().enumerate() {

@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn each_entry_has_a_witness_or_none_can_reach_it(text in texts(), frames in prop::collection::vec(frames(), 60)) {
+    fn each_entry_has_a_witness_or_is_unreachable(text in texts(), frames in prop::collection::vec(frames(), 60)) {
         let list = read(&text);
         let reached: std::collections::BTreeSet<usize> = frames.iter().map(|frame| entry_for(&list, frame)).collect();
         for entry in 0..list.entries().len() {

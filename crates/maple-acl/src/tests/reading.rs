@@ -8,7 +8,7 @@ fn fault(text: &str) -> String {
 }
 
 #[test]
-fn all_that_is_wrong_is_reported_at_once() {
+fn all_errors_of_a_list_are_reported_together() {
     let text = "version: 1\nrules:\n  - {action: alow}\n  - {action: deny, from: 10.0.0.1}\n  - {form: any}\n\
                 tests:\n  - any -> any maybe\n  - any -> any tcp/22 denied\n";
     let error = List::read(text, "a.yaml").expect_err("three lines are wrong").to_string();

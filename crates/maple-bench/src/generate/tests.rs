@@ -36,7 +36,7 @@ fn files_say_what_was_generated() {
 }
 
 #[test]
-fn one_seed_is_one_set_and_one_trace() {
+fn a_seed_determines_the_filter_set_and_the_trace() {
     let (a, b, c) = (filter_set(Style::Ipc, 200, 3), filter_set(Style::Ipc, 200, 3), filter_set(Style::Ipc, 200, 4));
     assert_eq!(a, b);
     assert_ne!(a.filters, c.filters);

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_is_one_traffic_of_as_many_pairs_as_asked() {
+    fn a_seed_determines_the_traffic_of_the_requested_number_of_pairs() {
         let centre = DataCentre::new(6, 2, 1);
         let headers = traffic(&centre, 100, 7);
         assert_eq!(headers, traffic(&centre, 100, 7));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_chart_against_each_quantity_that_varies_and_no_other() {
+    fn each_quantity_that_varies_and_no_other_gets_a_chart() {
         let by_switches = shown(vec![point(1, 512, 10.0), point(16, 512, 30.0)]);
         let titles: Vec<&str> = by_switches.iter().map(|(title, _)| title.as_str()).collect();
         assert_eq!(titles, ["Throughput against switches", "Latency against switches", "Latency distribution"]);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_named_with_its_line() {
+    fn invalid_toml_is_reported_with_its_line() {
         let problem = Document::parse(Path::new("m.toml"), "a = 1\nb = = 2\n".into()).err().expect("an error");
         assert_eq!((problem.at.line, problem.key.as_str()), (2, ""));
         let twice = Document::parse(Path::new("m.toml"), "a = 1\na = 2\n".into()).err().expect("an error");

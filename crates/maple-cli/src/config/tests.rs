@@ -142,7 +142,7 @@ fn the_http_api_is_configured_as_the_example_and_the_documentation_say() {
 }
 
 #[test]
-fn what_an_option_of_the_command_line_needs_may_be_in_the_file() {
+fn the_file_may_hold_what_an_option_of_the_command_line_requires() {
     for (file, given) in [
         ("http = \"127.0.0.1:0\"\n", &["--http-tokens", "t"][..]),
         ("http = \"127.0.0.1:0\"\nhttp-key = \"k\"\n", &["--http-cert", "c"]),
@@ -200,7 +200,7 @@ fn paths_begin_in_the_folder_of_the_file() {
 }
 
 #[test]
-fn what_is_wrong_has_file_line_and_key() {
+fn errors_name_file_line_and_key() {
     assert_eq!(
         wrong("\nlisten = \"nowhere\"\nworkes = 3\n"),
         [
@@ -222,7 +222,7 @@ fn what_is_wrong_has_file_line_and_key() {
 }
 
 #[test]
-fn nothing_is_ignored_because_it_is_no_table_or_one() {
+fn tables_in_place_of_values_and_values_in_place_of_tables_are_errors() {
     assert_eq!(wrong("hosts = 1"), ["/etc/m.toml:1: hosts: must be a table: [hosts.NAME]"]);
     assert_eq!(wrong("[workers]\nn = 1"), ["/etc/m.toml:1: workers: must be a value, not a table"]);
     assert_eq!(wrong("listen = { port = 1 }"), ["/etc/m.toml:1: listen: must be a value, not a table"]);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_skipped() {
+    fn unknown_byte_sequences_are_skipped() {
         assert_eq!(keys(b"\x1b[200~a\x1b[201~\x00\x1b[15;2~b"), ['a', 'b'].map(Key::Char));
         assert_eq!(keys(b"\xff\xc3(a"), ['a'].map(Key::Char));
         let endless = [&b"\x1b["[..], &[b'1'; 40], b"a"].concat();

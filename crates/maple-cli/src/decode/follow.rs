@@ -76,7 +76,7 @@ Node 1: 10.0.0.1:6653
     }
 
     #[test]
-    fn each_direction_is_put_together() {
+    fn segments_of_each_direction_are_put_together() {
         let both = vec![vec![4, 0, 0, 8, 0, 0, 0, 1], vec![4, 5, 0, 8, 0, 0, 0, 2]];
         assert_eq!(followed(FOLLOWED), Some(both.clone()));
         assert_eq!(followed(&FOLLOWED.replace('\n', "\r\n")), Some(both.clone()));

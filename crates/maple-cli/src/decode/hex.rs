@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hex_is_named_with_its_place() {
+    fn invalid_hex_is_reported_with_line_and_column() {
         let error = |text: &str| parse(text.as_bytes()).unwrap_err().to_string();
         assert_eq!(error("0400\n00 0g"), "line 2, column 5: 'g' is not a hex digit");
         assert_eq!(error("040"), "line 1, column 3: a single hex digit; bytes have two");

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_or_why_it_says_nothing() {
+    fn a_program_yields_its_output_or_the_reason_for_its_failure() {
         assert_eq!(output("echo", &["one"]), Ok("one\n".to_owned()));
         assert_eq!(output("/nonexistent", &[]), Err("there is no program /nonexistent".to_owned()));
         assert_eq!(output("sh", &["-c", "echo a >&2; echo b >&2; exit 3"]), Err("sh failed: b".to_owned()));

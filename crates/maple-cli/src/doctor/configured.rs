@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_it_is_a_finding() {
+    fn mistakes_in_the_configuration_are_findings() {
         let (configured, report) = read("listen = 3.5\nworkes = 1\n");
         assert!(!configured.is_given());
         let text = report.findings()[0].plain();

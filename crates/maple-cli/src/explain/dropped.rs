@@ -129,7 +129,7 @@ packets  latest  line            host                           such as
     }
 
     #[test]
-    fn that_nothing_was_dropped_is_reported_with_its_limit() {
+    fn a_report_without_drops_states_its_limits() {
         let text = table(&json!([]), 1, &Names::new());
         assert_eq!(text, "nothing was dropped in this minute, as far as the switches have said\n");
     }

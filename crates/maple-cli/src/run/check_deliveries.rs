@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn one_frame_comes_out_as_f_said_at_one_moment() {
+    fn deliveries_are_right_only_if_a_single_answer_of_f_explains_them() {
         let answers = [places(&[1, 2]), places(&[3])];
         assert!(is_right(&answers, &out(&[(1, 1), (2, 1)]), 1));
         assert!(is_right(&answers, &out(&[(3, 1)]), 1));

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_and_what_happened_is_reported_and_no_line_of_a_text_passes_for_another() {
+    fn changes_and_events_are_printed_and_further_lines_of_a_text_are_indented() {
         let place = |port: u64| json!({ "switch": "1", "port": port });
         let host = |port: u64| json!({ "mac": "m", "at": place(port), "ipv4": [], "ipv6": [] });
         let nothing = json!({
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_reported() {
+    fn the_overview_reports_the_period_that_is_kept_and_why_nothing_is_kept() {
         let mut answer = json!({ "from": AT, "to": 2 * AT, "gaps": [], "in_files": true, "bytes": 1_250_000,
                                  "most_bytes": 48_000_000, "rates": [], "recording": null, "trouble": null });
         let kept = "kept from 1970-01-01T00:00:01.000Z to 1970-01-01T00:00:02.000Z, in files: 1.2 of 48 MB\n";

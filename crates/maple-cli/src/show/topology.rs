@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_reported_as_events() {
+    fn changes_of_the_topology_are_reported_as_events() {
         let (before, mut after) = (line(), line());
         after.links.clear();
         after.switches.remove("02");

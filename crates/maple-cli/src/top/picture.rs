@@ -348,7 +348,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_matters_most_comes_first() {
+    fn the_most_important_row_of_each_table_comes_first() {
         let picture = Picture::new(&reading(Instant::now(), 1), None);
         assert_eq!(picture.head, "policy acl.py, 2 switches, 1 down, 40 rules");
         let first = |table: usize| {

@@ -78,7 +78,7 @@ fn a_command_that_fails_is_status_1_and_one_that_is_none_is_status_2() {
 }
 
 #[test]
-fn what_is_lost_on_a_lossy_link_is_not_the_policys_fault() {
+fn losses_on_a_lossy_link_are_not_blamed_on_the_policy() {
     let (status, reported) = script("h1 ping h2\nlink s1 s2 loss 30%\nh1 iperf h2 1s 2mbit\n", &["--seed", "5"]);
     assert!(status == Some(0) && reported.contains("lost by links, meters, failures"), "{reported}");
 }

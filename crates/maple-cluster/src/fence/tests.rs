@@ -41,7 +41,7 @@ fn a_standby_asks_to_be_slave_before_anything_else_in_the_latest_generation() {
 }
 
 #[test]
-fn who_knows_no_generation_asks_the_switch_for_it() {
+fn a_fence_without_a_generation_asks_the_switch_for_it() {
     for (seen, taken) in [(12, 12), (u64::MAX, 0)] {
         let (mut fence, ask) = Fence::new(Version::Of13, None, None);
         assert_eq!(ask, [role(Role::NOCHANGE, 0)]);
@@ -130,7 +130,7 @@ fn a_switch_without_roles_makes_nobody_master() {
 }
 
 #[test]
-fn in_1_0_roles_are_niciras_and_have_no_generations() {
+fn openflow_1_0_uses_roles_of_nicira_without_generations() {
     let (mut fence, ask) = Fence::new(Version::Of10, None, None);
     assert_eq!(ask, [nicira(10, 2)]);
     assert_eq!(fence.on_message(&nicira(11, 2), false), (vec![], None));

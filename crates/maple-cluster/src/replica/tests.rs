@@ -116,7 +116,7 @@ fn a_standby_that_missed_nothing_takes_over_with_one_read_of_one_key() {
 }
 
 #[test]
-fn one_that_the_watch_has_not_told_everything_waits_for_that_and_then_reads_everything() {
+fn a_leader_whose_watch_lags_waits_for_it_and_then_reads_everything() {
     for tells in [true, false] {
         let mut owned = Owned::following("2 3 9 complete", 5);
         drop(owned.notify(ReplicaEvent::Lead(20)));
@@ -140,7 +140,7 @@ fn one_that_the_watch_has_not_told_everything_waits_for_that_and_then_reads_ever
 }
 
 #[test]
-fn what_was_read_before_the_mastership_is_read_again() {
+fn records_read_before_the_mastership_are_read_again() {
     let mut owned = Owned::new();
     drop(owned.notify(ReplicaEvent::Woken));
     assert_eq!(owned.notify(ReplicaEvent::Lead(20)), []);
@@ -193,7 +193,7 @@ fn the_store_away_closes_the_gate_before_anybody_has_to_find_out() {
 }
 
 #[test]
-fn what_is_not_confirmed_is_given_up_when_the_mastership_ends() {
+fn unconfirmed_commits_are_given_up_when_the_mastership_ends() {
     let mut owned = Owned::leading(20);
     drop(owned.commit(1, rows(1, 0)));
     let refused = ReplicaEvent::Refused { master: 33, head: Some(record("head", "2 3 9 complete", 5)) };

@@ -49,7 +49,7 @@ fn a_copy_goes_on_where_it_was_and_gets_each_row_as_it_is_by_then() {
 }
 
 #[test]
-fn whoever_was_away_for_more_deletions_than_are_remembered_begins_anew() {
+fn a_follower_that_missed_more_deletions_than_are_remembered_begins_anew() {
     let (mut source, mut follower) = (StreamSource::new(1, LIMITS), StreamFollower::new(LIMITS));
     (0..6u8).for_each(|key| assert!(source.put(&[key], Some(b"x"))));
     follow(&source, &mut follower, 5);
@@ -83,7 +83,7 @@ fn a_copy_that_began_after_deletions_were_forgotten_goes_on() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_and_counted() {
+fn rows_that_do_not_fit_are_left_out_and_counted() {
     let mut source = StreamSource::new(1, LIMITS);
     assert!(!source.put(b"key", Some(&[0; 22])), "it is one byte too long");
     assert!(source.put(b"key", Some(&[0; 21])));

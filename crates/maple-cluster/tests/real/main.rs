@@ -237,7 +237,7 @@ impl Network {
 }
 
 #[test]
-fn whoever_is_master_is_the_only_one_that_changes_the_switch() {
+fn only_the_master_changes_the_switch() {
     let (Some(daemons), true) = (Daemons::start(), server::is_here()) else { return };
     let mut etcd = Etcd::start(3);
     let bridge = daemons.bridge("cluster", Version::Of13);

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_or_moved_since_the_copy_is_reported_before_what_came() {
+    fn departures_and_moves_since_the_copy_are_reported_before_arrivals() {
         let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
         let host = |location| HostInfo { location, ipv4: [].into(), ipv6: [].into() };
         let (one, two) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_labelled_by_an_address() {
+    fn no_metric_is_labelled_by_an_address() {
         let known = ["dp_id", "dp_name", "port", "port_description", "table", "what", "version", "shard", "queue"];
         let lines = ["line", "constraint"];
         for family in families() {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_has_now_is_a_gauge() {
+    fn current_quantities_of_the_engine_are_gauges() {
         let gauges: BTreeSet<String> = GAUGES.iter().map(|name| format!("maple_{name}")).collect();
         let is_gauge = |(_, kind, _): &(String, MetricKind, &str)| *kind == MetricKind::Gauge;
         assert_eq!(counts().into_iter().filter(is_gauge).map(|(name, ..)| name).collect::<BTreeSet<_>>(), gauges);

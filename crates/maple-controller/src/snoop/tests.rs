@@ -248,7 +248,7 @@ fn a_host_that_floods_groups_is_reported_and_leaves_room() {
 }
 
 #[test]
-fn what_is_snooped_on_is_heard_of_and_nothing_else() {
+fn snooping_hears_the_chosen_protocols_and_nothing_else() {
     let on = |protocols: &[&str], servers: &[Location]| snooping(protocols, servers, false).unwrap().conditions();
     let all = on(&["igmp", "mld", "dhcp"], &[port(1)]);
     let hears = |conds: &[Cond], frame: &[u8]| {
@@ -275,7 +275,7 @@ fn what_is_snooped_on_is_heard_of_and_nothing_else() {
 }
 
 #[test]
-fn what_can_t_be_snooped_on_is_refused_in_words() {
+fn invalid_options_of_snooping_are_refused_in_words() {
     let error = |protocols: &[&str], servers: &[Location], querier| snooping(protocols, servers, querier).unwrap_err();
     assert_eq!(error(&["dhcp"], &[], false), SnoopingError::NoServers);
     assert_eq!(error(&["igmp"], &[port(1)], false), SnoopingError::OnlyServers);

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_told_what_became_of_the_commit() {
+    fn waiters_learn_the_outcome_of_their_commit() {
         let writes = ClusterWrites::new();
         assert_eq!(writes.wait(1, LONG), Outcome::Unknown, "etcd takes none");
         writes.set_open(true);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_or_does_not_fit_is_refused_with_its_place() {
+    fn damaged_and_unfit_rows_are_refused_with_their_place() {
         let store = Store::new();
         store.declare_types("t", Types { key: Kind::Mac, value: Kind::Int }).expect("nothing is there");
         let state = store.snapshot();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn values_are_read_as_they_were_written() {
         [0, 1, 127, 128, u64::MAX].into_iter().for_each(check::<u64>);
         [0, -1, 1, i128::MIN, i128::MAX].into_iter().for_each(check::<i128>);
         check(u128::MAX);

@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_and_read_again_comes_before_what_is_new() {
+    fn changes_read_from_the_file_come_before_new_ones() {
         let first = Arc::<ChangeHistory>::default();
         let own = store(&first);
         set(&own, ann(), 1, 1i64);

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_known_later_belongs_to_switches_that_wait_or_is_returned() {
+    fn leaves_learned_later_go_to_switches_that_wait_or_are_returned() {
         let around = |n| Surroundings { edges: vec![Location::new(Dpid(n), PortNo(1))], ..Surroundings::default() };
         let (mut both, mut second) = (around(1), witness());
         both.extend(&around(2));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_former_master_knew_takes_the_place_of_what_is_remembered() {
+    fn knowledge_of_a_former_master_replaces_the_remembered_switches() {
         let restart = Restart::new(Time(1), Store::new(), departed([]));
         assert!(restart.depart(Dpid(1), Departed { rows: vec![7], ..Departed::default() }));
         let known = Departed { leaves: vec![witness()], rows: vec![8], ..Departed::default() };

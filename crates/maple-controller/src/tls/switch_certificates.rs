@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_written_is_trusted_in_memory_and_written_later_without_parts_of_lines() {
+    fn unwritable_bindings_hold_in_memory_and_are_written_later_as_whole_lines() {
         let (folder, switches) = read("1 name:s1.example\n", true);
         let (mut switches, path) = (switches.expect("it is right"), folder.path().join("switches"));
         let pins = Arc::clone(switches.pins.as_ref().expect("they are trusted"));

@@ -167,7 +167,7 @@ fn refusal(choose: impl FnOnce(&mut ControllerOptions)) -> String {
 }
 
 #[test]
-fn what_only_one_controller_would_have_is_refused_in_a_cluster() {
+fn options_for_a_single_controller_are_refused_in_a_cluster() {
     let versions = refusal(|options| options.store.declare_version("blocked", 2, None).expect("it is the first"));
     assert!(versions.starts_with("the table blocked has versions, and in a cluster"), "{versions}");
     let file = refusal(|options| options.memory.state_file = Some("/nowhere/state".into()));
@@ -188,7 +188,7 @@ pub fn answered(maple: &Maple, request: &Request) -> Result<serde_json::Value, S
 }
 
 #[test]
-fn nothing_is_written_where_no_cluster_keeps_it() {
+fn writes_are_refused_before_the_controller_has_joined_its_cluster() {
     let maple = member();
     elect(std::slice::from_ref(&maple), 0, 5);
     let error = maple.handle.change(mode("day"));
@@ -363,7 +363,7 @@ fn in_order(mut writes: Vec<Write>) -> Vec<Write> {
 }
 
 #[test]
-fn what_is_acknowledged_at_the_master_is_at_every_member_and_outlives_the_master() {
+fn writes_acknowledged_by_the_master_reach_every_member_and_outlive_the_master() {
     if !server::is_here() {
         return;
     }

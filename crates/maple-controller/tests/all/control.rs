@@ -222,7 +222,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
 }
 
 #[test]
-fn what_the_schema_refuses_the_controller_refuses_and_says_where() {
+fn the_controller_refuses_what_the_schema_refuses_and_names_the_field() {
     let (schema, (_maple, path)) = (schema(), controller("refuses"));
     let mut refused = 0;
     for request in requests_of_each_form().iter().flat_map(changed) {
@@ -371,7 +371,7 @@ fn wrong_requests() -> Vec<(Value, &'static str, &'static str)> {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_reported_by_its_name() {
+fn errors_in_a_request_are_reported_with_the_name_of_the_field() {
     let (maple, path) = controller("wrong");
     maple.handle.store().declare_types("blocked", Table::<Mac, bool>::types()).expect("nothing is there");
     let cut_off = "not a request: EOF while parsing a value at line 2 column 0";

@@ -75,7 +75,7 @@ fn replies_that_nobody_asked_for_are_ignored() {
 }
 
 #[test]
-fn one_that_drips_a_message_forever_is_given_up() {
+fn a_switch_that_drips_a_message_forever_is_given_up() {
     let quick = Duration::from_millis(300);
     let maple = Maple::impatient(Deadlines { idle: quick, echo: quick, ..Deadlines::default() });
     let mut dripper = Peer::up(&maple, Version::Of13, 2);

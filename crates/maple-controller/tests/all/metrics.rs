@@ -114,7 +114,7 @@ fn an_address_in_use_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
+fn exported_metrics_are_those_that_are_listed_and_documented() {
     let authority = crate::common::tls::Authority::new("metrics");
     let maple = exporting(|options| {
         options.control.heap_bytes = Some(|| Some(7));

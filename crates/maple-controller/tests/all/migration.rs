@@ -173,7 +173,7 @@ fn a_switch_moves_from_a_busy_shard_to_an_idle_one_and_loses_nothing() {
 }
 
 #[test]
-fn nothing_moves_while_both_shards_have_as_much_to_do() {
+fn no_switch_moves_while_both_shards_are_equally_busy() {
     let mut shards = Shards::start(PERIOD * 2, Version::Of10);
     shards.busy(&[0, 1, 2, 3], |_| std::thread::sleep(PERIOD * 25));
     assert_eq!(shards.maple.count("of_migrated"), 0);

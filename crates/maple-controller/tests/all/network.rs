@@ -279,7 +279,7 @@ fn a_controller_says_which_address_it_can_not_have() {
 }
 
 #[test]
-fn what_is_known_of_ports_and_hosts_is_in_the_snapshot() {
+fn the_snapshot_has_the_known_ports_and_hosts() {
     let (maple, emulation) = network("linear:2", Version::Of10, 1);
     assert_eq!(ping(&emulation, "h1", "h2"), Progress::Done);
     let (a, b) = maple.handle.links()[0];

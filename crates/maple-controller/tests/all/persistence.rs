@@ -78,7 +78,7 @@ fn a_file_is_brought_to_the_types_that_were_declared_since_or_refused_by_name() 
 }
 
 #[test]
-fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
+fn kept_state_survives_a_restart_and_other_state_does_not() {
     let (_folder, file) = state_file();
     let (mode, other) = (Var::new("mode", "day".to_owned()), Var::new("other", 0i64));
     for round in 0..3i64 {
@@ -102,7 +102,7 @@ fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
 }
 
 #[test]
-fn what_the_policy_writes_when_it_is_loaded_counts_only_the_first_time() {
+fn rows_that_the_policy_writes_when_it_is_loaded_count_only_the_first_time() {
     let (_folder, file) = state_file();
     let first = |store: &Store| {
         store.keep("storm");
@@ -320,7 +320,7 @@ fn no_acknowledged_write_is_lost_when_the_controller_is_killed() {
 }
 
 #[test]
-fn who_writes_on_neither_holds_up_the_end_nor_hears_that_it_is_kept() {
+fn a_persistent_writer_neither_delays_the_end_nor_gets_a_false_acknowledgement() {
     let (_folder, file) = state_file();
     let controller = start(&file).expect("the file can be used");
     let handle = controller.handle();

@@ -139,7 +139,7 @@ fn standbys_that_never_led_take_over_without_changing_a_rule() {
 }
 
 #[test]
-fn whoever_has_no_certificate_of_the_members_authority_gets_nothing() {
+fn a_standby_without_a_certificate_of_the_members_authority_gets_nothing() {
     if !server::is_here() {
         return;
     }

@@ -81,7 +81,7 @@ fn other_programs_set_get_delete_and_watch_state() {
 }
 
 #[test]
-fn who_is_one_too_many_gets_the_reason() {
+fn one_connection_too_many_is_refused_with_the_reason() {
     let (_maple, path) = controller("full");
     let connected: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let get = Request::State(StateRequest::Get(StatePlace::Var("n".into())));
@@ -155,7 +155,7 @@ fn blocked_is(mac: Mac, value: Option<Value>) -> Vec<Write> {
 
 /// Blocks a host and lets it go again and again: once that is settled, no switch has a rule for it.
 #[test]
-fn nothing_of_the_old_value_is_left_when_a_write_is_settled() {
+fn no_rule_of_the_old_value_is_left_when_a_write_is_settled() {
     let (maple, _) = controller("settled");
     let topology = Topology::parse("linear:3").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();

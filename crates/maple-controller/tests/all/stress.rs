@@ -115,7 +115,7 @@ fn messages_of_all_sizes_come_back_whole_however_they_are_cut() {
 }
 
 #[test]
-fn one_that_drips_its_packets_gets_its_answers_and_delays_nobody() {
+fn a_switch_that_drips_its_packets_gets_its_answers_and_delays_nobody() {
     let maple = serving(|_| Hub);
     let (mut dripper, mut other) = (up(&maple, Version::Of10, 1), up(&maple, Version::Of10, 2));
     let mut bytes = Vec::new();
@@ -202,7 +202,7 @@ fn fill(peer: &mut Peer, packet: &[u8]) {
 }
 
 #[test]
-fn one_that_never_reads_is_held_and_others_are_answered_in_the_meantime() {
+fn a_switch_that_never_reads_is_held_while_others_are_answered() {
     let maple = serving(|_| Hub);
     let (deaf, mut other) = (up(&maple, Version::Of13, 1), up(&maple, Version::Of13, 2));
     let mut stream = deaf.stream.try_clone().unwrap();

@@ -87,7 +87,7 @@ fn a_route_that_changes_by_itself_is_found_at_the_line_that_made_it() {
 }
 
 #[test]
-fn what_changes_only_later_is_found_by_running_again() {
+fn an_answer_that_changes_only_later_is_found_by_running_f_again() {
     let late = Arc::new(AtomicU64::new(0));
     let clock = late.clone();
     let policy = move |pkt: &PacketHandle, net: &Net| match clock.load(Ordering::Relaxed) {
@@ -148,7 +148,7 @@ fn a_branch_that_no_packet_can_take_is_reported() {
 }
 
 #[test]
-fn what_f_learns_opens_the_roads_behind_it() {
+fn values_that_f_learns_open_the_paths_that_depend_on_them() {
     let check = checked(
         |pkt: &PacketHandle, net: &Net| {
             let here: Value = Location::new(pkt.switch(), pkt.in_port()).into();
@@ -208,7 +208,7 @@ fn a_claim_is_contradicted_by_a_packet_of_the_scope() {
 }
 
 #[test]
-fn what_is_read_as_a_whole_leaves_a_claim_open_but_for_known_receivers() {
+fn a_field_read_as_a_whole_leaves_a_claim_open_unless_receivers_are_known() {
     let found = examined(forward, |_| Claim::NoLoops);
     assert!(found.counterexample.is_none());
     assert_eq!(found.open, Some(Open::Read(Field::EthDst, 48)));

@@ -475,7 +475,7 @@ fn labels_of_a_port_that_is_a_link_no_more_lose_their_rules_at_once() {
 }
 
 #[test]
-fn what_a_label_means_has_the_same_number_in_every_build() {
+fn the_meaning_of_a_label_has_the_same_number_in_every_build() {
     let (edges, needs) = ([PortNo(3)].into(), Vec::new());
     let exit = Exit { edges, treatment: Treatment::default(), tagged: false, replaced: None, needs };
     let last = Arc::new(Suffix::new(Dpid(2), Vec::new(), Some(exit)));

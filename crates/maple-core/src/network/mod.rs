@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused() {
+    fn invalid_locations_are_refused() {
         for text in ["", "1", "1:", ":1", "1:0", "1:FLOOD", "1:4294967295", "1:2:3", "x:1", "00:00:00:00:00:00:00:01"] {
             assert_eq!(text.parse::<Location>(), Err(BadLocation(text.to_owned())));
         }

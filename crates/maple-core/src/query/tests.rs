@@ -100,7 +100,7 @@ fn a_query_of_queries_hears_only_of_answers_that_differ() {
 }
 
 #[test]
-fn where_nobody_notes_hosts_a_query_that_asks_for_one_fails_as_f_does() {
+fn a_query_that_asks_for_a_host_fails_as_f_does_without_host_tracking() {
     let (store, mac) = (Store::new(), Mac([0, 0, 0, 0, 0, 1]));
     let (known, _) = counted("known", move |net: &Net, (): ()| net.locate(mac).is_some());
     assert!(!known.get(&store.view(), &()));
@@ -111,7 +111,7 @@ fn where_nobody_notes_hosts_a_query_that_asks_for_one_fails_as_f_does() {
 }
 
 #[test]
-fn what_an_answer_is_made_of_may_change_with_it() {
+fn the_dependencies_of_a_query_are_those_of_its_last_run() {
     let store = Store::new();
     let chosen = Var::new("chosen", 1i64);
     let var = chosen.clone();

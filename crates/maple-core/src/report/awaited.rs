@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_awaited_is_described_in_words() {
+    fn awaited_changes_are_described_in_words() {
         let rule = Rule { priority: 7, matching: Match::any(), instructions: Default::default(), cookie: 0 };
         let change = Awaited::Change { version: Version::Of13, table: 1, change: Change::Delete(rule) };
         let text = change.to_string();

@@ -120,7 +120,7 @@ fn wrong_routes_say_what_is_wrong() {
 }
 
 #[test]
-fn what_is_not_there_is_left_out_with_all_that_only_leads_to_it() {
+fn absent_ports_are_left_out_with_all_hops_that_only_lead_to_them() {
     let gone = [hop(1, 9), hop(2, 9), hop(9, 1)];
     assert_eq!(route_text(&Route::to([PortNo(4), PortNo(9), PortNo(2)])), "1: None -> {} {4}", "2 is a link");
     let far = [hop(1, 2), hop(2, 2), hop(3, 9)];
@@ -145,7 +145,7 @@ fn what_is_not_there_is_left_out_with_all_that_only_leads_to_it() {
 }
 
 #[test]
-fn what_resolution_looks_at_is_a_dependency_and_part_of_the_trace() {
+fn resolving_a_route_records_a_dependency_and_the_prerequisites_of_rewrites() {
     let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
     let frame = frame.payload(&[]);
     let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
@@ -240,7 +240,7 @@ fn a_copy_leaves_the_route_where_that_is_nearest() {
 }
 
 #[test]
-fn there_is_no_copy_where_there_is_no_way() {
+fn copies_to_links_new_ports_and_unknown_places_are_left_out() {
     let route = Route::to([PortNo(4)]);
     for place in [at(1, 2), at(2, 5), at(2, 77), at(9, 1)] {
         assert_eq!(route_text(&route.clone().copy_to(place)), route_text(&route), "{place} is a link, new, or nowhere");
@@ -283,7 +283,7 @@ fn flooded(dst: [u8; 6], f: impl Fn(&Run) -> Route) -> (Vec<String>, bool) {
 }
 
 #[test]
-fn what_bridges_never_forward_is_not_flooded() {
+fn frames_to_reserved_addresses_are_not_flooded() {
     // The addresses of IEEE 802.1Q, table 8-1, and Cisco's groups for CDP and PVST.
     let reserved = |last: u8| [1, 0x80, 0xc2, 0, 0, last];
     let cisco = |last: u8| [1, 0, 0xc, 0xcc, 0xcc, last];

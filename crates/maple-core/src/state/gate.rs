@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_while_too_much_waits() {
+    fn writes_are_refused_while_too_many_wait() {
         let (store, limits) = (Store::new(), Arc::new(CommitLimits::new(3, 100, "so says a test")));
         store.open(&limits);
         limits.set_full(true);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_comes_through_the_closed_gate_and_not_into_the_journal() {
+    fn writes_of_others_pass_the_closed_gate_and_are_not_in_the_journal() {
         let (store, reported) = (Store::new(), Arc::<Recorded>::default());
         store.share(Arc::clone(&reported) as Arc<dyn Journal>);
         store.close("of a test");

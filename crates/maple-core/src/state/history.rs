@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_greater_swing_has_undone_is_forgotten() {
+    fn turns_within_a_greater_swing_are_forgotten() {
         assert_eq!(after(&[10, 5, 7, 6]).turns, [0, 10, 5, 7, 6]);
         assert_eq!(after(&[10, 5, 7, 6, 8]).turns, [0, 10, 5, 8]);
         assert_eq!(after(&[10, 5, 7, 6, 10]).turns, [0, 10]);

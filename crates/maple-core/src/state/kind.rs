@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_normalised_is_admitted_and_stays() {
+    fn normalised_values_are_admitted_and_normalise_to_themselves() {
         let kinds = [Kind::Any, Kind::Bool, Kind::Int, Kind::Float, Kind::Str, Kind::Mac, Kind::Ip, Kind::Switch];
         let lists = kinds.clone().map(|kind| Kind::List(kind.into()));
         let values =

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rolled_back_has_no_writer() {
+    fn rolled_back_writes_have_no_writer() {
         let store = Store::new();
         let mut txn = store.begin();
         let before = txn.savepoint();

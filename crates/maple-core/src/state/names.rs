@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_table_holds_when_it_is_declared_is_brought_to_its_types() {
+    fn declaring_a_table_brings_its_rows_to_the_declared_types() {
         let store = Store::new();
         store.update(|_| vec![row("00-00-0A-00-00-01".into(), true)]);
         declare(&store).expect("that is an address");
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_after_the_end_of_writes() {
+    fn tables_and_variables_are_not_written_after_the_store_is_closed() {
         let store = Store::new();
         let mode = |value: &str| vec![Write::Var { name: "mode".into(), value: Some(value.into()) }];
         store.change(mode("day")).expect("it is open");

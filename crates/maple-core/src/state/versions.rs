@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_policies_wrote_meanwhile_stays() {
+    fn rows_that_both_policies_wrote_in_the_meantime_stay() {
         let store = Store::new();
         ["a", "b", "c"].into_iter().for_each(|key| put(&store, "t", key, 1));
         put(&store, "red/t", "r", 1);
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_an_error_that_changes_nothing() {
+    fn a_failed_migration_is_an_error_that_changes_nothing() {
         let store = Store::new();
         put(&store, "t", "a", 1);
         store.begin_versions();

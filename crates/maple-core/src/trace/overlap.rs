@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_above_the_greatest_value() {
+    fn no_value_lies_above_the_greatest_value() {
         let even = Constraint { field: Field::Ipv6Src, value: 0, mask: 1 };
         assert_eq!(least(u128::MAX, &even), None);
         assert_eq!(least(u128::MAX - 1, &even), Some(u128::MAX - 1));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_have_the_fields_is_a_condition() {
+    fn each_alternative_of_the_prerequisites_yields_a_condition() {
         let ssh = Cond::default().and(Constraint::exact(Field::TcpDst, 22));
         let wanted = ["eth_type=0x800, ip_proto=6, tcp_dst=22", "eth_type=0x86dd, ip_proto=6, tcp_dst=22"];
         assert_eq!(cond_texts(ssh.clone()), wanted);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_value_can_be_fits_no_packet() {
+    fn impossible_values_fit_no_packet() {
         assert_eq!(cond_texts(ports(Field::TcpDst, 5, 4)), [""; 0]);
         assert_eq!(
             cond_texts(Cond::default().and(Constraint { field: Field::IpDscp, value: 64, mask: 0x7f })),

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_has_answered_is_not_asked_again() {
+    fn conditions_that_a_list_has_answered_are_not_recorded_again() {
         let (frame, mut recorder) = (ssh(), Recorder::new());
         let packet = Packet::new(&frame, 1);
         let port = |port| Cond::default().and(Constraint::exact(Field::TcpDst, port));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_recorded_again() {
+    fn known_facts_are_not_recorded_again() {
         let (frame, mut recorder) = (ssh(), Recorder::new());
         assert_eq!(read(&mut recorder, &frame, Field::TcpDst), Some(22));
         assert!(is(&mut recorder, &frame, Field::TcpDst, 22));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_yes_side_denies_of_a_list_takes_a_memo_a_node_and_no_memo_a_condition() {
+    fn conditions_denied_on_a_yes_side_take_a_memo_a_node_and_no_memo_a_condition() {
         let on = |src: u128, port: u128| {
             let all = vec![Constraint::exact(Field::Ipv4Src, src)];
             Arc::new(Cond { constraints: all, ranges: vec![Range { field: Field::TcpDst, lo: port, hi: port + 1000 }] })

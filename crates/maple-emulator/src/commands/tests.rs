@@ -128,7 +128,7 @@ fn a_host_is_called_by_its_name_or_an_address() {
 }
 
 #[test]
-fn what_only_a_controller_knows_takes_one() {
+fn commands_about_a_controller_need_one_in_the_same_process() {
     let (runner, mut net) = flooding("linear:2");
     for line in ["explain --from h1 --to h2", "state list", "not state list"] {
         assert!(say(&runner, &mut net, line).contains("asks a controller in the same process"), "{line}");
@@ -208,7 +208,7 @@ fn words_are_completed_by_their_place() {
 }
 
 #[test]
-fn what_arrives_of_a_stream_is_what_the_path_lets_through() {
+fn the_path_determines_how_much_of_a_stream_arrives() {
     let (runner, mut net) = flooding("linear:2");
     let streamed = runner.iperf(&mut net, "h1", "h2", 2 * SECOND, 10_000_000).unwrap();
     assert_eq!((streamed.rate(), streamed.sent, streamed.lost()), (10_000_000, 2000, 0));

@@ -271,7 +271,7 @@ fn whether_etcd_wants_a_password_is_asked_once() {
 }
 
 #[test]
-fn who_waits_for_a_silent_server_s_token_keeps_nobody_from_another_server() {
+fn a_client_that_waits_for_a_silent_servers_token_keeps_nobody_from_another_server() {
     run(async {
         let ((silent, asked), (other, _answered)) = (server(None), scripted(vec![token("t"), good()]));
         let limits = Limits { request: Duration::from_secs(100_000), ..Limits::default() };
@@ -292,7 +292,7 @@ fn who_waits_for_a_silent_server_s_token_keeps_nobody_from_another_server() {
 }
 
 #[test]
-fn whoever_drops_a_request_begins_with_the_next_server() {
+fn a_client_begins_with_the_next_server_after_a_dropped_request() {
     run(async {
         let ((silent, asked), (good, answered)) = (server(None), server(good()));
         let client = client(vec![silent.clone(), good.clone()]);
@@ -307,7 +307,7 @@ fn whoever_drops_a_request_begins_with_the_next_server() {
 }
 
 #[test]
-fn whoever_drops_a_watch_s_beginning_begins_with_the_next_server() {
+fn a_client_begins_with_the_next_server_after_a_watch_is_dropped_at_its_beginning() {
     run(async {
         let ((silent, asked), (good, answered)) = (server(None), server(good()));
         let client = client(vec![silent, good]);
@@ -322,7 +322,7 @@ fn whoever_drops_a_watch_s_beginning_begins_with_the_next_server() {
 }
 
 #[test]
-fn all_servers_are_asked_how_they_are_at_the_same_time() {
+fn all_servers_are_asked_for_their_status_at_the_same_time() {
     run(async {
         // Each answers when the other one was asked.
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
@@ -346,7 +346,7 @@ fn all_servers_are_asked_how_they_are_at_the_same_time() {
 }
 
 #[test]
-fn who_asks_how_a_server_is_shows_a_token_where_one_is_wanted() {
+fn requests_for_the_status_carry_a_token_where_one_is_wanted() {
     run(async {
         let (unknown, status) = (
             refused("400 Bad Request", 3, "etcdserver: user name is empty"),

@@ -117,7 +117,7 @@ fn rules_of_addresses(seed: u64, look_up_tables: u8) -> usize {
 }
 
 #[test]
-fn what_programs_look_up_is_what_tables_have() {
+fn look_ups_of_programs_find_the_rows_of_the_tables() {
     let Seeds { fixed, fresh } = Seeds::share(|all| all, 20, 10);
     for seed in fixed.chain(fresh) {
         println!("MAPLE_SEED={seed}");

@@ -77,7 +77,7 @@ fn a_label_is_pushed_at_the_ingress_matched_and_popped_at_the_egress() {
 }
 
 #[test]
-fn what_no_rule_takes_goes_to_the_controller_in_1_0_and_says_so() {
+fn unmatched_packets_go_to_the_controller_in_1_0_with_the_reason_no_match() {
     let mut links = links(Version::Of10);
     let seen = sent(&mut links, &frame());
     let [PacketOutcome::Says { switch: 0, message: Message::PacketIn(asked), .. }] = &seen[..] else {
@@ -249,7 +249,7 @@ fn run(flow_network: &mut FlowNetwork, time: Duration) -> usize {
 }
 
 #[test]
-fn all_flows_end_where_the_controller_does_its_work() {
+fn all_flows_end_if_the_controller_does_its_work() {
     for version in [Version::Of10, Version::Of13] {
         for switches in [1, 3] {
             let mut flow_network = flow_network(version, switches, Fault::Nothing);

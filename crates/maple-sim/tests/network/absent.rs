@@ -239,7 +239,7 @@ impl NetworkWithGaps {
 }
 
 #[test]
-fn what_comes_and_goes_is_used_and_left_out_at_once_by_every_kind_of_route() {
+fn every_kind_of_route_uses_and_leaves_out_places_at_once_as_they_come_and_go() {
     for seed in seeds(150) {
         let mut random = Choices::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut world = NetworkWithGaps::new(&mut random);

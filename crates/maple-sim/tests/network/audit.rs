@@ -70,7 +70,7 @@ fn counts(sim: &SimNetwork) -> (u64, u64, u64) {
 }
 
 #[test]
-fn what_is_missing_altered_or_unknown_is_put_right_within_a_period() {
+fn missing_altered_and_unknown_rules_are_put_right_within_a_period() {
     for version in [Version::Of10, Version::Of13] {
         let mut sim = audited(version, PERIOD);
         sim.run_for(3 * PERIOD);

@@ -464,7 +464,7 @@ fn pass_is_neutral() {
 }
 
 #[test]
-fn what_decides_ends_the_tiers() {
+fn a_tier_that_decides_ends_the_tiers() {
     assert_law(|setting, random| {
         let program = Part::Program(setting.world.program_of_filters(random));
         let (decides, never) = (Tree::Part(program), setting.tree(random, 2));
@@ -541,7 +541,7 @@ fn names_are_in_lines_and_errors() {
 }
 
 #[test]
-fn what_was_written_costs_no_observation() {
+fn fields_that_an_earlier_tier_has_written_cost_no_observation() {
     let setting = Setting::new(&mut Choices::new(1));
     let web = |pkt: &PacketHandle, _: &Net| {
         if pkt.is(Field::Ipv4Dst, 0x0a00_0063) {

@@ -245,7 +245,7 @@ fn a_port_has_a_maximum_of_hosts_of_its_own_and_hosts_with_a_fixed_place_come_on
 }
 
 #[test]
-fn what_an_earlier_run_knew_is_not_taken_for_true_against_what_is_declared() {
+fn declarations_override_the_knowledge_of_an_earlier_run() {
     for version in VERSIONS {
         let mut sim = ring_with(&Options::default(), Arc::new(shortest), 2, 1, version);
         send(&mut sim, at(2, 3), udp(B, A, 80));

@@ -118,7 +118,7 @@ fn lines_are_told_apart_and_failures_have_their_error() {
 }
 
 #[test]
-fn of_a_rule_for_several_hosts_the_sender_is_the_one_that_has_sent() {
+fn drops_by_a_rule_for_several_hosts_count_for_the_host_that_has_sent() {
     const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
     let key = LookUp::by("blocked", KeyField { field: Field::EthSrc, form: KeyForm::Mac });
     let policy = move |_: &PacketHandle, net: &Net| if net.has_key(&key, None) { Route::drop() } else { net.flood() };

@@ -120,7 +120,7 @@ fn a_frame_that_is_shorter_than_it_says_is_followed_as_switches_see_it() {
 }
 
 #[test]
-fn what_the_policy_never_sees_is_said() {
+fn explanations_say_why_the_policy_never_sees_a_packet() {
     let mut sim = acquainted(Version::Of13);
     let refusal = |reported: Explanation| reported.decision.expect_err("f never sees it");
     assert!(refusal(explained(&sim, at(2, 4), udp(A, B, 80))).contains("is at 0000000000000001:3"));

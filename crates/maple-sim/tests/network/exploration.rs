@@ -71,7 +71,7 @@ fn pairs() -> impl Iterator<Item = (u32, u32)> {
 }
 
 #[test]
-fn of_a_key_that_is_there_nobody_asks_what_happens_where_it_has_no_value() {
+fn exploration_does_not_ask_for_the_case_without_a_value_of_a_key_that_is_there() {
     let asks_first = |pkt: &PacketHandle, net: &Net| {
         let is_known = net.has_key(&LookUp::of_host(Field::EthDst), None);
         if is_known { to_the_place(pkt, net) } else { Route::drop() }
@@ -149,7 +149,7 @@ fn a_run_that_writes_changes_nothing_before_its_packet_comes() {
 }
 
 #[test]
-fn what_cannot_be_explored_is_named() {
+fn reads_that_cannot_be_explored_are_named() {
     let policy = |pkt: &PacketHandle, net: &Net| {
         let _ = pkt.get(Field::IpDscp);
         to_the_place(pkt, net)

@@ -150,7 +150,7 @@ fn an_address_belongs_to_who_announced_it_last_though_rules_carry_the_announceme
 }
 
 #[test]
-fn nothing_is_copied_where_nobody_depends_on_addresses() {
+fn announcements_are_not_copied_where_nobody_depends_on_addresses() {
     let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
     for _ in 0..3 {
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
@@ -241,7 +241,7 @@ fn silent_hosts_are_forgotten_and_talking_ones_stay_without_coming_to_the_contro
 }
 
 #[test]
-fn what_is_kept_of_hosts_goes_with_their_ports_and_switches() {
+fn records_of_hosts_go_with_their_ports_and_switches() {
     for version in VERSIONS {
         let mut sim = ring(Arc::new(by_address), 2, 1, version);
         for n in 0..20 {

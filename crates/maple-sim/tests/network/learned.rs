@@ -194,7 +194,7 @@ fn without_tables_for_look_ups_a_guard_reads_both_addresses() {
 }
 
 #[test]
-fn what_a_guard_of_addresses_decides_is_found_before_packets_come() {
+fn decisions_of_an_address_guard_are_explored_before_packets_come() {
     let mut sim = network(Arc::new(guarded), 4, 64);
     let found = sim.engines()[0].view().exploration(ONE).expect("the switch is explored");
     assert!(found.is_complete(), "{found:?}");

@@ -88,7 +88,7 @@ fn a_rule_that_only_its_cookie_takes_away_is_gone_before_a_packet_can_match_it()
 }
 
 #[test]
-fn what_is_not_put_right_is_an_error_until_it_is() {
+fn rules_that_are_not_repaired_are_an_error_until_they_are() {
     let mut sim = one_switch(dropping(), &audited(), SimSwitch::new(ONE, Version::Of13));
     sim.inject(at(1, 1), udp(A, B, 80));
     sim.run_for(SECOND);

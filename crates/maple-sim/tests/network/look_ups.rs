@@ -311,7 +311,7 @@ fn after_each_message_of_an_update_a_packet_gets_the_answer_of_one_state() {
 }
 
 #[test]
-fn it_does_so_too_where_the_controller_has_just_restarted() {
+fn an_update_after_a_restart_gives_each_packet_the_answer_of_one_state() {
     let trouble = Trouble { has_restarts: true, ..Trouble::default() };
     // A key changes and changes back, and the leaves have not heard of the second change.
     update_under_watch(1_091_229_470_495, trouble);
@@ -319,7 +319,7 @@ fn it_does_so_too_where_the_controller_has_just_restarted() {
 }
 
 #[test]
-fn it_does_so_too_where_commits_are_heard_of_late_and_rules_of_leaves_are_refused() {
+fn an_update_with_late_news_and_refusals_gives_each_packet_the_answer_of_one_state() {
     check_updates(Trouble { has_restarts: false, has_late_news_and_refusals: true }, 5_000);
     check_updates(Trouble { has_restarts: true, has_late_news_and_refusals: true }, 5_000);
 }

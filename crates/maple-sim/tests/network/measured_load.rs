@@ -150,7 +150,7 @@ fn lowered(sim: &SimNetwork) -> Vec<(Dpid, String, Lowered)> {
 }
 
 #[test]
-fn each_switch_says_what_is_lowered_there_also_where_no_look_up_was_in_use() {
+fn each_switch_reports_what_is_lowered_there_even_if_no_look_up_was_in_use() {
     // What comes from port 1000 looks nothing up, and asks for the rates of pairs.
     let policy = |pkt: &PacketHandle, net: &Net| {
         if pkt.is(Field::UdpSrc, 1000) {
@@ -266,7 +266,7 @@ fn a_path_by_utilisation_leaves_the_link_that_others_use_without_asking_f() {
 }
 
 #[test]
-fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
+fn rates_that_nobody_asks_for_any_more_are_forgotten_and_polling_ends() {
     let (mut sim, _) =
         network(Version::Of13, |net| net.var("off").is_none() && net.traffic(A, B).is_above_mbps(0.02, 0.01));
     assert_eq!(link(&mut sim), 2);

@@ -125,7 +125,7 @@ fn a_port_that_becomes_an_edge_port_is_no_link_and_one_again_when_that_is_taken_
 }
 
 #[test]
-fn what_is_declared_as_it_is_changes_nothing() {
+fn declaring_the_present_state_changes_nothing() {
     let switch = |port: u32| SwitchFacts { edge: PortSet(vec![3..=4]), link: ports(port), ..SwitchFacts::default() };
     for version in VERSIONS {
         let mut sim = started(&nothing(), 2, 2, version);
@@ -239,7 +239,7 @@ fn a_lower_maximum_forgets_the_longest_silent_hosts_and_a_higher_one_holds_at_on
 }
 
 #[test]
-fn what_is_declared_holds_for_switches_that_come_later_and_in_the_next_run() {
+fn declarations_hold_for_switches_that_come_later_and_in_the_next_run() {
     for version in VERSIONS {
         let mut sim = started(&nothing(), 2, 2, version);
         let closed = SwitchFacts { ports: Some(PortSet(vec![1..=3])), ..SwitchFacts::default() };
@@ -348,7 +348,7 @@ fn begins_anew(sim: &mut SimNetwork, all: &[Location]) -> (Vec<Vec<Delivery>>, V
 /// Facts change between random events. The last declaration holds after each event. In the end everything is as in a
 /// controller that began with that declaration and saw the same events.
 #[test]
-fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
+fn the_last_declaration_alone_determines_the_network() {
     for seed in 0..60 {
         let mut random = Choices::new(seed);
         let version = VERSIONS[random.below(2)];

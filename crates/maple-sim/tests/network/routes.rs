@@ -168,7 +168,7 @@ fn a_packet_goes_back_where_the_route_says_so_by_name_and_else_somebody_is_notif
 }
 
 #[test]
-fn what_bridges_never_forward_is_not_flooded_for_two_rules_a_decision() {
+fn frames_to_reserved_addresses_are_kept_out_of_floods_by_two_rules_a_decision() {
     const LACP: [u8; 6] = [1, 0x80, 0xc2, 0, 0, 2];
     const PVST: [u8; 6] = [1, 0, 0xc, 0xcc, 0xcc, 0xcd];
     let frame = |dst| Frame::ethernet(dst, A.0).raw(0x88b5, b"x");

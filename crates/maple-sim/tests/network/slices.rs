@@ -289,7 +289,7 @@ fn a_slice_in_a_slice_has_what_both_have() {
 }
 
 #[test]
-fn what_one_slice_writes_changes_nothing_of_another() {
+fn writes_of_one_slice_change_nothing_of_another() {
     let (mut wrote, mut compared) = (0, 0);
     for seed in seeds(4_000) {
         let mut random = Choices::new(seed);

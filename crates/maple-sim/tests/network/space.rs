@@ -140,7 +140,7 @@ fn a_tree_has_no_more_leaves_than_it_may_have() {
 }
 
 #[test]
-fn where_there_is_room_nothing_is_asked_and_nobody_goes() {
+fn a_network_within_its_limits_requests_no_statistics_and_evicts_no_leaf() {
     let mut sim = network(Options { max_rules: Some(500), ..Options::default() }, 1, Version::Of13);
     play(&mut sim, (0..400).map(|n| n % 100), Duration::from_millis(5));
     let Stats { leaves_evicted, capacity_refusals, stats_requests, .. } = sim.stats();

@@ -41,7 +41,7 @@ fn blocks_six_of_eight(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 #[test]
-fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
+fn each_specialised_leaf_has_a_rule_of_its_own_where_packets_enter() {
     let options = for_small_tables();
     for shards in [1, 2] {
         let mut sim = ring_with(&options, Arc::new(blocks_six_of_eight), 2, shards, Version::Of13);

@@ -94,7 +94,7 @@ fn installed_flows_lose_nothing_and_no_rule_changes_while_connections_are_away()
 }
 
 #[test]
-fn what_changed_meanwhile_is_all_that_is_sent_afterwards() {
+fn only_changes_made_in_the_meantime_are_sent_after_a_reconnection() {
     let mut sim = in_line(2, Version::Of13);
     sim.lose_connection(Dpid(1));
     sim.run_for(Duration::from_millis(10));

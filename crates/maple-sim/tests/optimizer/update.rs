@@ -86,7 +86,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_changes_between_equal_tables_in_another_order() {
+fn equal_tables_in_another_order_need_no_changes() {
     let rule = |priority| Rule { priority, matching: Match::any(), instructions: [].into(), cookie: 7 };
     assert_eq!(changes(&[rule(1), rule(2)], &[rule(2), rule(1)]), Vec::new());
 }

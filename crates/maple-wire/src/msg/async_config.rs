@@ -23,7 +23,7 @@ mod tests {
     use crate::msg::{Message, Version};
 
     #[test]
-    fn there_is_a_mask_for_masters_and_one_for_slaves() {
+    fn asynchronous_messages_have_a_mask_for_masters_and_one_for_slaves() {
         let config = AsyncConfig { packet_in: [5, 1], port_status: [7, 3], flow_removed: [15, 2] };
         let bytes = "04 1c 0020 00000001 00000005 00000001 00000007 00000003 0000000f 00000002";
         check(Version::Of13, bytes, Message::SetAsync(config));

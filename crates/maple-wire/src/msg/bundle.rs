@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_in_a_bundle_is_refused() {
+    fn messages_that_may_not_be_in_a_bundle_are_refused() {
         let start = "04 04 0020 00000016 4f4e4600 000008fd 00000003 0000 0003";
         for (inner, why) in [
             ("04 02 0008 00000016", "an echo"),

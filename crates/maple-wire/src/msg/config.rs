@@ -20,7 +20,7 @@ mod tests {
     use crate::msg::{Message, Version};
 
     #[test]
-    fn both_directions_look_the_same() {
+    fn switch_configurations_look_the_same_in_both_directions() {
         let config = SwitchConfig { flags: 1, miss_send_len: 128 };
         check(Version::Of10, "01 08 000c 00000001 0001 0080", Message::GetConfigReply(config));
         check(Version::Of13, "04 09 000c 00000001 0001 0080", Message::SetConfig(config));

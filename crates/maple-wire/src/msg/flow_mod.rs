@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_widen_a_delete_in_1_0_is_refused() {
+    fn deletes_that_1_0_would_widen_are_refused() {
         let delete = FlowMod::new(FlowModCommand::Delete, 0, Match::any(), vec![]);
         let emits = |flow_mod: FlowMod| flow_mod.write(Version::Of10, &mut Vec::new()).is_ok();
         assert!(emits(FlowMod { table_id: 0xff, ..delete.clone() }));

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_1_0_can_not_say_is_refused_by_name() {
+    fn matches_that_1_0_cannot_express_are_refused_by_name() {
         let ipv4 = Match::any().exact(Field::EthType, 0x800);
         check_refused(
             Match::any().exact(Field::MplsLabel, 1),

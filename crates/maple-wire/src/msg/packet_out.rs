@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn one_with_too_many_outputs_is_split_and_each_part_has_what_changes_the_packet() {
+    fn a_packet_out_with_too_many_outputs_is_split_and_each_part_has_the_rewrites() {
         let output = |port| Action::output(PortNo(port));
         let actions = vec![output(1), Action::PushVlan(0x8100), output(2), output(3), Action::PopVlan, output(4)];
         let whole = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(9), actions, data: vec![1, 2] };

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_read_back_in_both_directions() {
+    fn dhcp_messages_are_read_back_in_both_directions() {
         let request = request();
         let server = Ipv4Addr::new(10, 0, 0, 1);
         let nak = request.answer(DhcpMessageKind::Nak, Ipv4Addr::UNSPECIFIED, server, None);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_packet_cannot_do_alone_is_returned() {
+    fn effects_that_a_packet_cannot_have_alone_are_returned() {
         let mut flight = flight();
         assert_eq!(flight.act(&Action::DecNwTtl), Effect::Done);
         assert_eq!(flight.act(&Action::DecNwTtl), Effect::Expired);

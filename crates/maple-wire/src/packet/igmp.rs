@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_read_back() {
+    fn igmp_messages_are_read_back() {
         let read = |frame: &[u8]| read(&Packet::new(frame, 1));
         assert_eq!(read(&query(HOST, None, 100)), Some(Membership::Query(None)));
         assert_eq!(read(&query(HOST, Some(GROUP), 10)), Some(Membership::Query(Some(GROUP.into()))));

@@ -128,7 +128,7 @@ mod tests {
     const GROUP: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, 0x1234);
 
     #[test]
-    fn what_is_built_is_read_back() {
+    fn mld_messages_are_read_back() {
         let read = |frame: &[u8]| read(&Packet::new(frame, 1));
         assert_eq!(read(&query(HOST, None, 10_000)), Some(Membership::Query(None)));
         assert_eq!(read(&query(HOST, Some(GROUP), 1000)), Some(Membership::Query(Some(GROUP.into()))));

@@ -280,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn what_open_vswitch_does_not_know_is_printed_after_the_rest() {
+    fn fields_that_open_vswitch_does_not_know_are_printed_after_the_rest() {
         let mut m = Match::any().exact(Field::PbbIsid, 7).exact(Field::InPort, 1);
         m.fields.push(MatchField::Unknown { header: 0x0001_0204, body: vec![0, 0, 0, 9] });
         assert_eq!(matching(Version::Of13, &m), "in_port=1,pbb_isid=7,oxm(0x0001,1)=0x00000009");
     }
 
     #[test]
-    fn what_nothing_can_fit_is_printed_as_a_field() {
+    fn constraints_that_no_packet_fits_are_printed_as_fields() {
         let print = |entries: &[(u32, &[u8])]| {
             let mut m = Match::any().exact(Field::InPort, 1);
             let unknown = |(header, body): &(u32, &[u8])| MatchField::Unknown { header: *header, body: body.to_vec() };

@@ -37,11 +37,11 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_ovs_ofctl_sends_comes_back_as_it_was() {
+fn messages_of_ovs_ofctl_come_back_as_they_were() {
     check_all(include_str!("data/ovs-ofctl.txt"));
 }
 
 #[test]
-fn what_open_vswitch_answers_comes_back_as_it_was() {
+fn messages_of_open_vswitch_come_back_as_they_were() {
     check_all(include_str!("data/ovs-switch.txt"));
 }

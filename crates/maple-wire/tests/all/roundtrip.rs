@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn what_1_0_says_1_3_says_too_or_refuses(message in generate::message(Version::Of10)) {
+    fn messages_of_1_0_are_written_in_1_3_or_refused(message in generate::message(Version::Of10)) {
         let mut out = Vec::new();
         match message.encode(Version::Of13, 1, &mut out) {
             Ok(()) => prop_assert!(Message::decode(&out).is_ok()),

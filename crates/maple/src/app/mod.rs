@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_before_the_start_holds_from_the_start() {
+    fn state_written_before_the_start_holds_from_the_start() {
         let costs = app().link_cost("secure", 1, 2, 10);
         let controller = costs.start().unwrap();
         assert!(controller.handle().snapshot().has_costs("secure"));

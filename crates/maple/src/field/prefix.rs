@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_is_an_error_that_says_why() {
+    fn invalid_prefixes_are_errors_that_say_why() {
         let error = |text: &str| text.parse::<Prefix<Ipv4Addr>>().unwrap_err();
         for text in ["", "10.0.0.0/", "10.0.0.0/x", "10.0.0/8", "::/8", "10.0.0.0/8/8", "10.0.0.0/-1"] {
             assert_eq!(error(text), PrefixError::Text(text.into()));

@@ -101,7 +101,7 @@ fn repeated_lines_are_read() {
 }
 
 #[test]
-fn each_offset_0_begins_a_dump_and_each_indentation_has_its_own() {
+fn each_offset_0_begins_a_dump_and_each_indentation_is_a_dump_of_its_own() {
     let text = "\
 Frame (2 bytes):
 0000  01 02   ..
@@ -123,7 +123,7 @@ Node 1: 10.0.0.2:40000
 }
 
 #[test]
-fn what_is_missing_or_in_another_order_is_reported() {
+fn missing_lines_and_another_order_of_bytes_are_reported() {
     let error = |text: &str| all(text.as_bytes()).unwrap_err().to_string();
     assert_eq!(
         error("0000  01 02\n0010  03\n"),

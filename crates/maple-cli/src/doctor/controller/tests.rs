@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn what_a_controller_says_is_found_in_its_answers() {
+fn facts_about_a_controller_are_read_from_its_answers() {
     let listening = json!([{ "address": "0.0.0.0:6653", "tls": false }]);
     let about = json!({ "pid": 7, "state_file": "/var/lib/maple/state.redb", "listening": listening });
     let ports = json!([{ "port": 3, "name": "eth3", "up": true, "kind": "edge" }]);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn all_addresses_clash_with_each() {
+    fn a_wildcard_address_clashes_with_the_addresses_that_it_covers() {
         assert!(clash(at("0.0.0.0:1"), at("127.0.0.1:1")) && clash(at("127.0.0.1:1"), at("0.0.0.0:1")));
         assert!(clash(at("[::]:1"), at("0.0.0.0:1")));
         assert!(!clash(at("127.0.0.1:1"), at("127.0.0.2:1")) && !clash(at("0.0.0.0:1"), at("0.0.0.0:2")));

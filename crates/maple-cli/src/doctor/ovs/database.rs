@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_refused() {
+    fn text_that_is_not_a_table_is_refused() {
         for text in ["", "[]", "{\"headings\":[]}", "{\"headings\":[\"a\"],\"data\":[1]}"] {
             assert!(rows(text).is_err(), "{text}");
         }

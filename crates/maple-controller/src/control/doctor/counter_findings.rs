@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_sign_is_a_counter_that_there_is() {
+    fn each_sign_names_counters_that_exist() {
         let (controller, engine) = (Counters::default(), Stats::default());
         let known: BTreeSet<&str> = controller.iter().chain(engine.iter()).map(|(name, _)| name).collect();
         for sign in SIGNS {

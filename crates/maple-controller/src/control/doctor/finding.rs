@@ -357,7 +357,7 @@ mod tests {
     use maple_wire::Dpid;
 
     #[test]
-    fn each_id_has_its_heading_on_the_page_and_no_heading_is_without_an_id() {
+    fn each_finding_id_has_a_heading_on_the_page_and_each_heading_an_id() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
         let text = std::fs::read_to_string(&page).expect("the page is there");
         let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();

@@ -93,7 +93,7 @@ fn a_cluster_is_judged_by_what_one_of_it_says() {
 }
 
 #[test]
-fn what_it_says_of_itself_is_judged() {
+fn statements_of_a_controller_about_itself_become_findings() {
     let mut other = about();
     other["version"] = json!("0.0.9");
     let switches = json!([switch("1.3", 254, true, 0)]);

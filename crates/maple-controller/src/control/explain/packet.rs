@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_what_the_network_knows() {
+    fn unstated_fields_are_taken_from_the_known_network() {
         assert_eq!(said("h1", "h2", &[]), "icmp 10.0.0.1 > 10.0.0.2 echo request");
         assert_eq!(said("10.0.0.1", "00:00:00:00:00:02", &[("tcp_dst", "80")]), "tcp 10.0.0.1:40000 > 10.0.0.2:80");
         assert_eq!(said("1:1", "h2", &[("udp_src", "53")]), "udp 10.0.0.1:53 > 10.0.0.2:80");
@@ -419,7 +419,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_conditions_are_printed_as_can_be_given(value: u128, at in 0..Field::ALL.len()) {
+        fn field_values_are_accepted_as_they_are_printed(value: u128, at in 0..Field::ALL.len()) {
             let field = Field::ALL[at];
             let value = value & field.full_mask() | if field == Field::VlanVid { VLAN_PRESENT } else { 0 };
             let printed = Cond::default().and(Constraint::exact(field, value)).to_string();
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_no_packet_is_refused_with_its_part() {
+    fn an_invalid_question_names_the_wrong_field() {
         let faults = [
             ("h3", "h2", &[][..], "from: \"h3\" is neither a host"),
             ("1:9", "h2", &[], "from: no switch has a port 1:9"),

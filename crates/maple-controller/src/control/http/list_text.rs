@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_holds_is_about_its_text() {
+    fn the_bytes_that_a_list_holds_are_about_the_size_of_its_text() {
         let mut texts = RowTexts::default();
         let rows: Vec<RowText> = (0..3000).map(|number| texts.add(&Value::from("x".repeat(number % 700)))).collect();
         let all = ListText::new(texts, rows, &Value::Null, 3000);

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_reported_without_a_token() {
+    fn mistakes_in_a_token_file_are_reported_without_a_token() {
         let long = "a-token-that-is-long";
         for (text, mode, why) in [
             ("", 0o600, "FILE has no token; a line is ROLE NAME TOKEN".to_owned()),

@@ -286,7 +286,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_happens_moves_nothing_whose_neighbours_are_the_same(
+    fn events_move_no_switch_whose_neighbours_stay_the_same(
         seed: u64, n in 2u64..40, events in prop::collection::vec(happens(40), 1..60),
     ) {
         let mut all = random(n, n + n / 2, seed);

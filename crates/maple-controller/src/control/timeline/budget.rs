@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_earned_does_not_depend_on_how_often_it_is_asked_for() {
+    fn the_earned_budget_does_not_depend_on_how_often_it_is_asked_for() {
         for refill in [1, 4, 7, 8, 45, 80] {
             for step in [1, 3, 50, 200, 400, 999] {
                 let mut budget = Budget::new(Rate { burst: 100_000, refill });

@@ -251,7 +251,7 @@ fn a_ring_over_three_shards_is_found_whole() {
 }
 
 #[test]
-fn what_was_known_of_a_switch_stays_if_it_is_found_again() {
+fn known_attachments_of_a_switch_stay_if_they_are_found_again() {
     let mut world = ProbedNetwork::new(2);
     world.wire(at(1, 1), at(2, 1));
     for (dpid, peer) in [(1, 2), (2, 1)] {

@@ -112,7 +112,7 @@ fn switches_of_1_4_and_1_5_only_are_refused_with_an_error_that_says_so() {
 }
 
 #[test]
-fn nothing_before_a_hello_is_accepted() {
+fn no_message_is_accepted_before_a_hello() {
     for message in [Message::FeaturesReply(features(7, 0)), packet_in(), Message::EchoRequest(vec![])] {
         for version in BOTH {
             let mut peer = Peer::connect();

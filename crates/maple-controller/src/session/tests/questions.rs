@@ -50,7 +50,7 @@ fn the_parts_of_an_answer_are_together_whatever_else_is_asked() {
 }
 
 #[test]
-fn what_the_version_has_not_or_the_switch_refuses_is_unsupported() {
+fn questions_that_the_version_lacks_or_the_switch_refuses_are_unsupported() {
     let mut peer = Peer::up(Version::Of10);
     for question in [SwitchQuestion::Role, SwitchQuestion::Statistics(RequestBody::Meter(1))] {
         assert_eq!(peer.session.ask(question, &mut peer.out), Err(SwitchAnswer::Unsupported));

@@ -134,7 +134,7 @@ fn a_standby_asks_to_be_slave_first_and_says_nothing_else() {
 }
 
 #[test]
-fn who_knows_no_generation_asks_the_switch_before_it_is_slave() {
+fn a_session_without_a_generation_asks_the_switch_before_it_is_slave() {
     let mut peer = begun(Version::Of13, ClusterRole::default());
     let sent = peer.sent();
     let [(asked, ask), (_, Message::FeaturesRequest)] = &sent[..] else { panic!("{sent:?}") };
@@ -144,7 +144,7 @@ fn who_knows_no_generation_asks_the_switch_before_it_is_slave() {
 }
 
 #[test]
-fn whoever_leads_asks_to_be_master_when_the_claim_is_granted_and_describes_the_switch_then() {
+fn a_leader_asks_to_be_master_when_it_is_admitted_and_then_describes_the_switch() {
     for version in BOTH {
         let mut peer = begun(version, ClusterRole { own_generation: Some(5), latest: Some(5), has_lease: true });
         let sent = peer.sent();
@@ -253,7 +253,7 @@ fn a_switch_without_roles_is_left_alone() {
 }
 
 #[test]
-fn in_1_0_a_controller_without_a_lease_is_no_master() {
+fn in_1_0_a_controller_without_a_lease_gives_up_the_mastership() {
     let unleased = |generation| ClusterRole { own_generation: Some(generation), latest: Some(5), has_lease: false };
     let mut peer = master(Version::Of10);
     peer.session.set_role(peer.now, 3, unleased(5), &mut peer.out);

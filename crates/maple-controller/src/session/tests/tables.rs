@@ -50,7 +50,7 @@ fn size(table: u8, rules: Option<u32>, most: Option<u32>) -> TableSize {
 }
 
 #[test]
-fn one_answer_of_1_0_says_sizes_and_numbers_of_rules() {
+fn one_answer_of_1_0_states_sizes_and_numbers_of_rules() {
     let mut peer = Peer::up(Version::Of10);
     let [xid] = ask(&mut peer)[..] else { panic!("one request") };
     peer.says(Version::Of10, xid, &reply(1, ReplyBody::Table(vec![counted(0, 100, 7)])));

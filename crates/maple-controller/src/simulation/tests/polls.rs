@@ -144,7 +144,7 @@ fn a_poll_is_not_sent_while_much_waits_for_the_switch() {
 }
 
 #[test]
-fn who_watches_is_notified_after_one_poll() {
+fn a_watcher_gets_port_counts_after_one_poll() {
     let mut world = ShardsWithSwitches::with(Arc::default(), load_policy());
     let [line] = world.edge_switches([SWITCH]);
     world.simulation.shards[0].shard.events().push(Event::ShowCounters { dpid: SWITCH, what: CounterKind::Ports });

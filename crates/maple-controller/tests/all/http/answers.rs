@@ -194,7 +194,7 @@ fn an_answer_that_a_client_has_is_not_sent_again() {
 }
 
 #[test]
-fn what_a_client_writes_is_read_with_its_name() {
+fn values_that_a_client_writes_are_read_with_its_name() {
     let served = Served::new(TOKENS, |_| {});
     let _emulation = fill(&served.maple);
     let path = "/v1/state/tables/blocked/00:00:00:00:00:07";

@@ -70,7 +70,7 @@ fn a_client_that_reads_slowly_gets_its_whole_answer_whoever_else_comes() {
 }
 
 #[test]
-fn what_takes_too_long_ends() {
+fn slow_and_silent_connections_are_closed() {
     let served = impatient(|deadlines| deadlines.head = 5 * SHORT);
     for beginning in ["", "GET /v1/hosts HTTP/1.1\r\nHost: "] {
         let mut answer = String::new();

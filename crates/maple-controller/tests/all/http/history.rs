@@ -20,7 +20,7 @@ fn members(answer: &Value, names: &[&str]) -> Vec<Vec<Value>> {
 }
 
 #[test]
-fn each_change_is_there_with_who_made_it_and_what_was_there_before() {
+fn the_history_has_each_change_with_its_author_and_the_former_value() {
     let served = Served::new(TOKENS, |_| {});
     let _emulation = fill(&served.maple);
     assert_eq!(served.ask(&Ask::new("PUT", KEY, STATE).json(&json!({ "value": true }))).status, 200);

@@ -28,7 +28,7 @@ fn line_of(text: &str) -> u64 {
 }
 
 #[test]
-fn each_line_has_what_rests_on_it() {
+fn each_line_of_the_policy_is_listed_with_its_leaves_rules_and_drops() {
     let served = Served::new(TOKENS, |options| options.policy = Arc::new(policy));
     let topology = Topology::parse("single:2").expect("a topology");
     let emulation =

@@ -98,7 +98,7 @@ fn sessions_at_two_controllers_of_a_machine_leave_each_other_alone() {
 }
 
 #[test]
-fn the_asker_is_named_also_without_a_session() {
+fn clients_without_a_session_can_ask_for_their_name_and_role() {
     let served = Served::new(TOKENS, |_| {});
     assert_eq!(served.get("/v1/session").json(), json!({ "name": "a", "role": "admin", "csrf": null }));
     assert_eq!(served.ask(&Ask::new("DELETE", "/v1/session", ADMIN)).json(), json!({ "ended": false }));

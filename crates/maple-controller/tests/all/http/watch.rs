@@ -104,7 +104,7 @@ fn a_watch_of_what_is_deleted_goes_on_and_ends_with_the_controller() {
 }
 
 #[test]
-fn what_is_no_place_is_refused_by_name() {
+fn an_invalid_place_to_watch_is_refused_by_name() {
     let served = Served::new(TOKENS, |_| {});
     let _emulation = fill(&served.maple);
     for (query, refusal) in [

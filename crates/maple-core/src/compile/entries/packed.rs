@@ -490,7 +490,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_cut_away_is_what_cutting_with_the_whole_cover_leaves(
+        fn cutting_packed_matches_leaves_what_cutting_with_the_whole_cover_leaves(
             all in wide_sets(),
             cover in vec(wide_sets(), 0..60),
         ) {

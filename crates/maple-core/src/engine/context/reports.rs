@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_packets_from_elsewhere_one_a_minute_and_port_is_reported() {
+    fn packets_from_elsewhere_are_reported_once_a_minute_for_each_port() {
         let mut reports = Reports::default();
         let mut at = |(port, second): (u32, u64)| {
             let seen = Location::new(maple_wire::Dpid(1), maple_wire::PortNo(port));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_port_makes_takes_no_reports_from_others_and_that_there_is_more_is_reported_once() {
+    fn one_port_takes_no_reports_from_others_and_its_excess_is_reported_once() {
         let mut reports = Reports::default();
         let mut flips = |port: u32, host: usize| {
             reports.note(ReportKind::HostFlips, ReportSubject::Port(at(port)), &format!("{port} {host}"))

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn all_rules_but_those_that_let_the_set_act_clear_it() {
+    fn rules_clear_the_action_set_unless_they_let_it_act() {
         let output = Instruction::ApplyActions(vec![Action::output(PortNo(1))]);
         let clear = Instruction::ClearActions;
         let at_switch = |instructions: &[Instruction]| sets().to_switch(INGRESS, instructions.to_vec());

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_known_later_is_decided_after_the_switch_has_reported_its_rules() {
+    fn witnesses_learned_later_are_decided_after_the_switch_has_reported_its_rules() {
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(1));
         restoring.on_rules_known(second(1), Vec::new(), false);
         decide(&mut restoring, second(1));

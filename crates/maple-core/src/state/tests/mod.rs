@@ -226,7 +226,7 @@ fn whether_a_port_is_up_is_a_read_of_that_port_alone() {
 }
 
 #[test]
-fn what_is_remembered_of_switches_that_have_gone_is_bounded() {
+fn the_memory_of_departed_switches_is_bounded() {
     let store = triangle();
     let model = SwitchModel { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
     let mut most = 0;

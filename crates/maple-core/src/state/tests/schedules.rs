@@ -172,7 +172,7 @@ fn no_run_sees_a_mixture_and_no_link_is_ever_oversold() {
 }
 
 #[test]
-fn who_waits_is_woken_by_the_change_whenever_it_comes() {
+fn a_waiter_is_woken_by_the_change_whenever_it_comes() {
     in_orders(2000, || {
         let store = Store::new();
         let slot = || Var::new("slot", 0i64);
@@ -351,7 +351,7 @@ fn real_threads_lose_no_update_and_sell_nothing_twice() {
 }
 
 #[test]
-fn what_both_alternatives_read_is_waited_for() {
+fn a_waiter_waits_for_the_reads_of_both_alternatives() {
     let (store, patience) = (Store::new(), Yielding::new());
     let choose = |tx: &Tx| {
         let take = |name| {
@@ -376,7 +376,7 @@ fn what_both_alternatives_read_is_waited_for() {
 }
 
 #[test]
-fn what_a_table_cannot_hold_is_reported_with_its_place() {
+fn a_value_of_another_type_in_a_table_is_reported_with_its_place() {
     let store = Store::new();
     store.update(|_| vec![entry(1, -1)]);
     let error = Table::<u64, u64>::new("free").try_get(&store.view(), &1).expect_err("-1 is not a u64");
@@ -385,7 +385,7 @@ fn what_a_table_cannot_hold_is_reported_with_its_place() {
 }
 
 #[test]
-fn what_readers_without_the_lock_see_has_been_counted_as_a_move() {
+fn changes_that_readers_see_without_the_lock_have_been_counted_as_moves() {
     in_orders(1000, || {
         let store = Store::new();
         let writer = store.clone();

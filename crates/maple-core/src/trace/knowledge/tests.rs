@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn of_prefixes_and_ranges_of_one_field_all_is_known_that_follows(
+    fn everything_that_follows_from_prefixes_and_ranges_of_one_field_is_known(
         items in vec((conds(), 0..3), 0..12),
         asked in vec(conds(), 30),
     ) {

@@ -59,7 +59,7 @@ fn program_again(network: &mut EmulatedNetwork) {
 }
 
 #[test]
-fn what_was_under_way_in_an_old_connection_does_not_reach_the_new_one() {
+fn messages_under_way_in_an_old_connection_do_not_reach_the_new_one() {
     let mut network = greeted(&Topology::linear(1), Version::Of13);
     let slow = ControlFaults { delay: SECOND, ..Default::default() };
     network.control_faults(Dpid(1), slow).unwrap();

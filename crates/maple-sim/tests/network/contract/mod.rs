@@ -108,7 +108,7 @@ fn the_network_behaves_so_too_with_slices() {
 /// A case that a hunt has found: packets of one turn, of which the first is the first to look up, at a switch with too
 /// few rules for the keys.
 #[test]
-fn what_is_lowered_while_packets_are_decided_is_in_no_trace_of_the_others() {
+fn look_ups_lowered_while_packets_are_decided_are_in_no_trace_of_other_packets() {
     let played = Case { open_routes: true, ..Case::of_reloads(934_288_235_516) }.play();
     assert!(played.is_ok(), "{played:?}");
 }

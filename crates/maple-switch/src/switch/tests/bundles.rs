@@ -58,7 +58,7 @@ fn a_refused_message_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_requests_for_bundles_are_refused() {
     let mut tested = tested();
     assert_eq!(add(&mut tested, "add 1 -> 1"), ["65535/2302"], "no bundle is open");
     control(&mut tested, BundleControl::OPEN);

@@ -71,7 +71,7 @@ fn a_meter_passes_its_rate_in_packets_and_in_kilobits() {
 }
 
 #[test]
-fn of_the_bands_that_are_exceeded_the_highest_counts() {
+fn the_highest_band_that_is_exceeded_counts() {
     let mut tested = TestSwitch::new(Version::Of13);
     tested.say(meter(ADD, 1, PKTPS | BURST, &[(1, 1), (5, 5)]));
     tested.say(through(1));

@@ -77,7 +77,7 @@ fn packet_ins_name_the_rule_and_whether_it_was_the_table_miss() {
 }
 
 #[test]
-fn nothing_goes_back_where_it_came_from_unless_in_port_says_so() {
+fn packets_leave_by_the_port_they_came_from_only_if_in_port_says_so() {
     let mut tested = TestSwitch::new(Version::Of13);
     assert!(tested.run("add 1 -> 1 2\n add 2 eth_type=0x806 -> in_port").is_empty());
     assert_eq!(tested.send(1, &tcp(80)), ["2"]);
@@ -225,7 +225,7 @@ fn actions_of_a_packet_out_are_refused_if_its_packet_lacks_the_header() {
 }
 
 #[test]
-fn who_asks_for_it_gets_packets_whose_time_to_live_is_over() {
+fn expired_packets_go_to_controllers_that_ask_for_them() {
     let mut tested = TestSwitch::new(Version::Of13);
     let rule = vec![Instruction::ApplyActions(vec![Action::SetNwTtl(1), Action::DecNwTtl, Action::output(PortNo(2))])];
     let ip = Match::any().exact(Field::EthType, 0x800);

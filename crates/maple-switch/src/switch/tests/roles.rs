@@ -115,7 +115,7 @@ fn generations_wrap_round_and_outlive_connections_but_no_restart() {
 }
 
 #[test]
-fn who_is_notified_is_each_controllers_own_choice() {
+fn each_controller_chooses_the_messages_that_it_gets() {
     let mut switch = switch(Version::Of13, 3);
     ask(&mut switch, A, Role::MASTER, 1).unwrap();
     ask(&mut switch, B, Role::SLAVE, 1).unwrap();
@@ -155,7 +155,7 @@ fn a_bundle_of_a_master_that_was_replaced_is_not_committed() {
 }
 
 #[test]
-fn in_1_0_nobody_has_a_generation() {
+fn in_1_0_the_last_controller_that_asks_is_master() {
     let mut switch = switch(Version::Of10, 2);
     let role = |switch: &mut Switch, from, role: u32| {
         assert_eq!(say(switch, from, nicira(10, role)), [(from, nicira(11, role))]);
@@ -212,7 +212,7 @@ fn a_generation_half_way_round_is_stale_from_both_sides() {
 }
 
 #[test]
-fn what_becomes_of_fragments_is_the_switch_s_and_the_rest_is_the_connection_s() {
+fn fragments_are_treated_as_set_for_the_switch_and_the_rest_as_set_for_the_connection() {
     let config = |flags, miss_send_len| SwitchConfig { flags, miss_send_len };
     let got = |switch: &mut Switch, from| match say(switch, from, Message::GetConfigRequest).pop() {
         Some((_, Message::GetConfigReply(config))) => config,

@@ -170,7 +170,7 @@ mod tests {
         "003820ff 0000 000000000000 000000000000 0000 00 00 0000 00 00 0000 00000000 00000000 0000 0000";
 
     #[test]
-    fn all_rules_are_asked_for_in_both_versions() {
+    fn requests_for_all_rules_are_written_in_both_versions() {
         let request = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
         check(Version::Of10, &format!("01 10 0038 00000001 0001 0000 {ANY_10} ff 00 ffff"), request.clone());
         let of13 = "04 12 0038 00000001 0001 0000 00000000

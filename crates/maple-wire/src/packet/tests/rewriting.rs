@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_pushed_can_be_popped(frame in broken_frames(2), vid in 0..4096u128) {
+    fn pushed_tags_and_labels_can_be_popped(frame in broken_frames(2), vid in 0..4096u128) {
         let mut changed = frame.clone();
         if push_vlan(&mut changed, 0x8100).is_ok() {
             set_field(&mut changed, &Constraint::exact(Field::VlanVid, 0x1000 | vid)).unwrap();

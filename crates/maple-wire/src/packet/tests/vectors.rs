@@ -265,7 +265,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn what_is_no_vlan_id_and_no_port_is_refused() {
+fn invalid_vlan_ids_and_ports_are_refused() {
     for text in ["", "4096", "0x2000", "-1", "+1", "x", "0x", "4116", "none", "99999999999999999999"] {
         assert_eq!(text::parse_vlan_id(text), None, "{text}");
     }

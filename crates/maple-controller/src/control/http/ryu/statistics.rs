@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_switches_say_is_answered_as_ryu_answered_it() {
+    fn statistics_of_switches_are_answered_as_ryu_answered_them() {
         let recorded = include_str!("../../../../tests/recorded/ryu-4.34.json");
         let recorded: Value = serde_json::from_str(recorded).expect("JSON");
         let (mut count, mut others) = (0, Vec::new());

@@ -226,7 +226,7 @@ fn a_host_that_moves_all_the_time_pushes_out_neither_switches_nor_other_hosts() 
 }
 
 #[test]
-fn what_is_beyond_the_bound_is_not_kept_and_nothing_is_gone_because_of_it() {
+fn hosts_beyond_the_bound_are_not_kept_and_displace_no_others() {
     let mut limits = IN_MEMORY;
     limits.follow.parts = 10;
     let mut lab = with_limits(limits);
@@ -336,7 +336,7 @@ fn a_segment_that_has_ended_stays_in_memory_until_it_is_safe_on_the_disk() {
 }
 
 #[test]
-fn what_is_older_than_a_day_gives_way() {
+fn entries_older_than_a_day_give_way() {
     let mut lab = Lab::in_memory();
     let first = lab.change(linked());
     for _ in 0..30 {

@@ -284,7 +284,7 @@ fn a_file_whose_end_is_missing_is_a_gap_though_the_next_one_went_on_there() {
 }
 
 #[test]
-fn one_folder_is_for_one_controller() {
+fn a_second_controller_cannot_open_a_timeline_folder_in_use() {
     let folder = tempfile::tempdir().expect("a folder");
     let first = Lab::in_files(folder.path());
     let mut kept = TimelineState::new(true, super::super::ON_DISK, 0);

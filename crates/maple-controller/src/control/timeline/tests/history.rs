@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_look_of_any_history_is_reported_as_it_was_or_refused_if_it_was_lost(steps in steps()) {
+    fn each_past_moment_is_shown_as_it_was_or_refused_if_it_was_lost(steps in steps()) {
         let folder = tempfile::tempdir().expect("a folder");
         let lab = Lab::in_files(folder.path());
         let mut history = History { lab, seen: Vec::new(), written: 0 };

@@ -472,7 +472,7 @@ fn a_thread_that_panics_ends_the_timeline_and_is_reported() {
 }
 
 #[test]
-fn what_is_in_memory_and_can_t_be_read_is_refused_at_once() {
+fn unreadable_entries_in_memory_are_refused_at_once() {
     let mut lab = Lab::in_memory();
     let time = lab.change(linked());
     lab.kept(|kept| {

@@ -150,7 +150,7 @@ fn a_route_holds_the_labels_of_both_paths_until_rules_have_changed() {
 }
 
 #[test]
-fn where_leaves_look_things_up_a_route_has_a_rule_once_two_leaves_use_it() {
+fn a_route_gets_a_rule_once_two_leaves_with_look_ups_use_it() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0));
     let id = routes.create(Some(LeafId(1)), key(&route()), &route(), Some(DependentId(9)), with_table(2), &mut out);

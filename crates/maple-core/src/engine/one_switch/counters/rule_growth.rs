@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_has_counted_for_something_else_is_left_out() {
+    fn packets_that_a_rule_has_counted_for_something_else_are_left_out() {
         let mut growth = RuleGrowth::default();
         let earlier = |growth: &mut RuleGrowth, packets| {
             growth.grown(&RuleReport { from_earlier: true, ..report(&key(2), packets) }).packets

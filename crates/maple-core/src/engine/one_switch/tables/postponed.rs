@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_again_and_again_is_tried_once_a_minute() {
+    fn a_rule_that_is_refused_again_and_again_is_tried_once_a_minute() {
         let (mut postponed, mut now) = (Postponed::default(), Time(0));
         let mut tries = 0;
         while now < Time(600_000_000_000) {

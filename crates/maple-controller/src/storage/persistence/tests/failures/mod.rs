@@ -174,7 +174,7 @@ fn a_full_disk_is_reported_and_everything_is_written_when_there_is_room() {
 }
 
 #[test]
-fn what_is_not_written_at_the_end_is_tried_once_more() {
+fn unwritten_commits_are_tried_once_more_at_the_end() {
     let mut run = PersistenceRun::new();
     run.disk.fails(io::ErrorKind::StorageFull);
     run.write(1, Some(1));
@@ -203,7 +203,7 @@ fn a_file_that_is_deleted_is_made_anew() {
 }
 
 #[test]
-fn what_is_acknowledged_is_in_the_file_at_the_path_also_if_it_was_deleted_just_before() {
+fn acknowledged_writes_are_in_the_file_at_the_path_even_if_it_was_just_deleted() {
     for _ in 0..20 {
         let mut run = PersistenceRun::new();
         run.kept();

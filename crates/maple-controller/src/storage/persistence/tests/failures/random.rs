@@ -121,7 +121,7 @@ proptest! {
 
     /// Checks that the file has what the memory has when all faults are over, whatever failed and when.
     #[test]
-    fn when_faults_are_over_the_file_is_as_the_memory(steps in prop::collection::vec(step(), 1..40)) {
+    fn the_file_equals_the_memory_when_faults_are_over(steps in prop::collection::vec(step(), 1..40)) {
         let mut run = PersistenceRun::new();
         let mut history = History::default();
         steps.iter().for_each(|step| run.step(step, &mut history));
@@ -135,7 +135,7 @@ proptest! {
 
     /// Checks that acknowledged writes are in the file after the process is killed, whatever failed before and when.
     #[test]
-    fn what_was_acknowledged_is_there_after_a_crash(
+    fn acknowledged_writes_survive_a_crash(
         steps in prop::collection::vec(step().prop_filter("others", |step| !matches!(step, Step::Other(_))), 1..40),
     ) {
         let mut run = PersistenceRun::new();

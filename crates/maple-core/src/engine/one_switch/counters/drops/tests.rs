@@ -18,7 +18,7 @@ fn of_last(drops: &Drops, minute: u64, minutes: u64) -> Vec<(Option<u32>, u64, u
 }
 
 #[test]
-fn one_port_cannot_push_out_what_is_known_of_another() {
+fn one_port_cannot_push_out_the_drops_of_another() {
     let mut drops = Drops::default();
     count(&mut drops, 1, 2, 7);
     (0..10_000).for_each(|host| count(&mut drops, 1, 1, host));

@@ -92,7 +92,7 @@ fn the_table_miss_rule_of_the_first_table_is_sent_before_all_and_its_other_rules
 }
 
 #[test]
-fn what_may_rely_on_additions_of_an_earlier_update_waits_for_them() {
+fn an_update_waits_for_earlier_additions_it_relies_on() {
     let mut tables = tables();
     let first = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
     let waiting = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Delete(rule(1, 1))]);
