@@ -243,8 +243,8 @@ impl Cube {
             if parts.len() * cubes.len() > MAX_BLOCKS {
                 return None;
             }
-            let with = |(cube, (lo, hi)): (&Cube, &(u128, u128))| cube.clone().with(interval.field, *lo, *hi);
-            cubes = cubes.iter().flat_map(|cube| parts.iter().filter_map(move |part| with((cube, part)))).collect();
+            let narrowed = |(cube, (lo, hi)): (&Cube, &(u128, u128))| cube.clone().with(interval.field, *lo, *hi);
+            cubes = cubes.iter().flat_map(|cube| parts.iter().filter_map(move |part| narrowed((cube, part)))).collect();
         }
         Some(cubes)
     }

@@ -86,7 +86,7 @@ pub fn fragments_of(cube: &Cube) -> Vec<Cube> {
         return Vec::new();
     }
     let rest = || cube.intervals().iter().filter(|there| !ZERO.contains(&there.field));
-    let with = |proto: Option<u128>| {
+    let part_with_proto = |proto: Option<u128>| {
         rest().try_fold(Cube::all(), |part, there| match proto {
             Some(proto) if there.field == Field::IpProto => part.is(Field::IpProto, proto),
             _ => part.with(there.field, there.lo, there.hi),
@@ -104,6 +104,6 @@ pub fn fragments_of(cube: &Cube) -> Vec<Cube> {
         fields.iter().try_fold(part, |part, field| part.is(*field, 0))
     };
     let is_v6 = cube.get(Field::EthType).is_some_and(|there| there.lo == IPV6);
-    let later = is_v6.then(|| with(Some(IPV6_FRAGMENT))).flatten();
-    with(None).and_then(zero).into_iter().chain(later).collect()
+    let later = is_v6.then(|| part_with_proto(Some(IPV6_FRAGMENT))).flatten();
+    part_with_proto(None).and_then(zero).into_iter().chain(later).collect()
 }

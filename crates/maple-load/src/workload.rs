@@ -178,9 +178,11 @@ fn of_network(version: Version, network: &Wiring) -> Result<Vec<SwitchPackets>, 
         ports.entry(switch).or_default().insert(port);
     }
     let plan_of = |(place, dpid): (usize, &u64)| {
-        let here = || network.hosts.iter().filter(move |host| host.switch == place);
-        let teaching = here().flat_map(|host| announcement(version, host.port, host.mac, host.ip.octets())).collect();
-        let requests = here().flat_map(|src| others(network, src).map(|dst| request(version, src, dst))).collect();
+        let hosts_here = || network.hosts.iter().filter(move |host| host.switch == place);
+        let teaching =
+            hosts_here().flat_map(|host| announcement(version, host.port, host.mac, host.ip.octets())).collect();
+        let requests =
+            hosts_here().flat_map(|src| others(network, src).map(|dst| request(version, src, dst))).collect();
         SwitchPackets {
             dpid: *dpid,
             ports: ports.get(&place).into_iter().flatten().copied().collect(),

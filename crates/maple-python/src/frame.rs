@@ -139,11 +139,11 @@ fn skeleton(wanted: &[(Field, u128)], payload: Option<&[u8]>) -> PyResult<Vec<u8
 
 /// Returns a packet of this protocol, or of UDP.
 fn segment(ip: IpFrame, is_v6: bool, proto: Option<u8>, payload: Option<&[u8]>) -> Vec<u8> {
-    let with = |frame: TransportFrame| frame.payload(payload.unwrap_or_default());
+    let with_payload = |frame: TransportFrame| frame.payload(payload.unwrap_or_default());
     match proto {
-        Some(ip_proto::TCP) => with(ip.tcp(1024, 80)),
-        Some(ip_proto::SCTP) => with(ip.sctp(1024, 80)),
-        Some(ip_proto::UDP) | None => with(ip.udp(1024, 53)),
+        Some(ip_proto::TCP) => with_payload(ip.tcp(1024, 80)),
+        Some(ip_proto::SCTP) => with_payload(ip.sctp(1024, 80)),
+        Some(ip_proto::UDP) | None => with_payload(ip.udp(1024, 53)),
         Some(ip_proto::ICMP | ip_proto::ICMPV6) => match payload {
             // The first four bytes belong to the header, and depend on the type.
             Some(payload) => {
@@ -154,6 +154,6 @@ fn segment(ip: IpFrame, is_v6: bool, proto: Option<u8>, payload: Option<&[u8]>) 
             }
             None => ip.echo_request(1, 1).build(),
         },
-        Some(other) => with(ip.proto(other)),
+        Some(other) => with_payload(ip.proto(other)),
     }
 }

@@ -182,8 +182,9 @@ impl SimSwitch {
         let error = |kind, code| Some(ErrorMsg { kind, code, data: Vec::new() });
         let has = |is_refused: &dyn Fn(&Instruction) -> bool| request.instructions.iter().any(is_refused);
         let leads_to = |actions: &[Action], refused: Option<PortNo>| {
-            let is_it = |action: &Action| matches!(action, Action::Output { port, .. } if Some(*port) == refused);
-            actions.iter().any(is_it)
+            let is_refused_output =
+                |action: &Action| matches!(action, Action::Output { port, .. } if Some(*port) == refused);
+            actions.iter().any(is_refused_output)
         };
         let is_bad_port = |instruction: &Instruction| match instruction {
             Instruction::WriteActions(actions) => leads_to(actions, self.refused_ports.in_sets),

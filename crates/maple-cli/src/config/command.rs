@@ -216,16 +216,16 @@ mod tests {
         let Merged { arguments: all, config, .. } = merge(arguments, 0, &given).expect("a right file").expect("a file");
         let all = arguments::definition().try_get_matches_from(all).expect("they are right");
         let text = text(&Origins::from_arguments(&given, &all, config));
-        let from = |start: &str| {
+        let origin_of = |start: &str| {
             let line = text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));
             line.split_once("# ").expect("an origin").1.to_owned()
         };
-        assert_eq!(from(&format!("policy = {:?}", folder.path().join("p.py"))), format!("{}:1", file.display()));
-        assert_eq!(from("listen = [\"6633\"]"), format!("{}:2", file.display()));
-        assert_eq!(from("workers = \"4\""), "command line");
-        assert_eq!(from("max-hosts-per-port = (1024)"), "default");
-        assert_eq!(from("policy-time-limit = \"1s\""), "default");
-        assert_eq!(from("watch = false"), "default");
-        assert_eq!(from("host alice: 00:00:00:00:00:01, anywhere"), format!("{}:4", file.display()));
+        assert_eq!(origin_of(&format!("policy = {:?}", folder.path().join("p.py"))), format!("{}:1", file.display()));
+        assert_eq!(origin_of("listen = [\"6633\"]"), format!("{}:2", file.display()));
+        assert_eq!(origin_of("workers = \"4\""), "command line");
+        assert_eq!(origin_of("max-hosts-per-port = (1024)"), "default");
+        assert_eq!(origin_of("policy-time-limit = \"1s\""), "default");
+        assert_eq!(origin_of("watch = false"), "default");
+        assert_eq!(origin_of("host alice: 00:00:00:00:00:01, anywhere"), format!("{}:4", file.display()));
     }
 }

@@ -363,13 +363,13 @@ rules: 1 to add, 1 to change, 0 to delete, at 1 switch
     #[test]
     fn a_file_that_is_no_plan_is_refused() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let with = |text: &str| {
+        let read_text = |text: &str| {
             std::fs::write(&file, text).expect("it can be written");
             read(file.path()).map_err(|error| error.to_string())
         };
-        assert!(with("plan").expect_err("it is not JSON").contains("is not a plan of `maple plan --out`"));
-        assert!(with("{\"format\": 9}").expect_err("it is newer").contains("make it again"));
-        let Planned { name, sources, decided, .. } = with(&plan().to_string()).expect("it is a plan");
+        assert!(read_text("plan").expect_err("it is not JSON").contains("is not a plan of `maple plan --out`"));
+        assert!(read_text("{\"format\": 9}").expect_err("it is newer").contains("make it again"));
+        let Planned { name, sources, decided, .. } = read_text(&plan().to_string()).expect("it is a plan");
         assert_eq!((name.as_str(), sources.to_string().as_str(), decided), ("/tmp/acl.py", "aa", None));
     }
 }

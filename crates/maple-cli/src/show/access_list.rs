@@ -13,16 +13,16 @@ use super::{items, plain, retain};
 /// If the answer has lists, but none of this file.
 pub(super) fn choose(answer: &mut Value, file: Option<&str>) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
-    let is_it = |list: &Value| {
+    let is_of_file = |list: &Value| {
         let name = plain(&list["file"]);
         name == file || name.ends_with(&format!("/{file}"))
     };
-    if !items(answer).any(is_it) {
+    if !items(answer).any(is_of_file) {
         let known: Vec<String> = items(answer).map(|list| plain(&list["file"])).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         bail!("the policy that runs has no access list of {file}; its lists: {known}");
     }
-    retain(answer, is_it);
+    retain(answer, is_of_file);
     Ok(())
 }
 

@@ -370,14 +370,14 @@ fn writes_acknowledged_by_the_master_reach_every_member_and_outlive_the_master()
     let mut etcd = Etcd::start(3);
     let names = ["a", "b", "c"];
     // Only what the first master's own policy has written counts, and that in parts.
-    let own = |at: i64| (0..300).map(move |key| row(key, Some(at))).chain(mode("day")).collect::<Vec<_>>();
-    let owns: Vec<Vec<Write>> = (0..3).map(|at| in_order(own(at))).collect();
+    let own_writes = |at: i64| (0..300).map(move |key| row(key, Some(at))).chain(mode("day")).collect::<Vec<_>>();
+    let owns: Vec<Vec<Write>> = (0..3).map(|at| in_order(own_writes(at))).collect();
     let mut all: Vec<(Maple, ClusterMember)> = (0..3)
         .map(|at| {
             let maple = Maple::with(|options| {
                 options.policy = Arc::new(shortest_path);
                 options.openflow.in_cluster = true;
-                drop(options.store.update(|_| own(at as i64)));
+                drop(options.store.update(|_| own_writes(at as i64)));
             });
             let of_cluster = join(&maple, &etcd, names[at], at);
             (maple, of_cluster)

@@ -92,7 +92,7 @@ pub fn matches(value: &Value, part: &Value, schema: &Value) -> bool {
 pub fn changed(value: &Value) -> Vec<Value> {
     let others = [json!(null), json!(true), json!(-1), json!(1000), json!(1.5), json!("other"), json!([]), json!({})];
     let mut all: Vec<Value> = others.into_iter().filter(|other| other != value).collect();
-    let with = |name: &str, member: Value| {
+    let with_member = |name: &str, member: Value| {
         let mut value = value.clone();
         value[name] = member;
         value
@@ -100,7 +100,12 @@ pub fn changed(value: &Value) -> Vec<Value> {
     for (name, member) in value.as_object().into_iter().flatten() {
         let mut less = value.clone();
         less.as_object_mut().expect("it is one").remove(name);
-        all.extend(changed(member).into_iter().map(|member| with(name, member)).chain([less, with("other", json!(1))]));
+        all.extend(
+            changed(member)
+                .into_iter()
+                .map(|member| with_member(name, member))
+                .chain([less, with_member("other", json!(1))]),
+        );
     }
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
         all.extend(changed(item).into_iter().map(|item| {

@@ -282,12 +282,12 @@ impl PlaceEntries {
 
     /// Returns what `of` makes of the entries that gave an answer, if they are of this place.
     fn with_entries_of<T>(&self, answer: &ListAnswer, of: impl FnOnce(&Entries) -> T) -> Option<T> {
-        let is_it = |entries: &&Entries| Arc::ptr_eq(&entries.conds, &answer.list);
-        if let Some(entries) = self.all.get().filter(is_it) {
+        let gave_answer = |entries: &&Entries| Arc::ptr_eq(&entries.conds, &answer.list);
+        if let Some(entries) = self.all.get().filter(gave_answer) {
             return Some(of(entries));
         }
         let of_classes = self.of_classes.read().unwrap_or_else(PoisonError::into_inner);
-        of_classes.values().map(|entries| &**entries).find(is_it).map(of)
+        of_classes.values().map(|entries| &**entries).find(gave_answer).map(of)
     }
 }
 

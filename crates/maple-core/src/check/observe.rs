@@ -172,8 +172,8 @@ fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {
 
 /// Returns a route in one line: drop, or the ports that each switch sends the packet out of, with the rewrites.
 fn route_text(route: &Resolved) -> String {
-    let own = |own: &OwnFrame| format!("send {} bytes to {}", own.bytes.len(), own.at);
-    let own: Vec<String> = route.own.iter().map(own).collect();
+    let send_text = |own: &OwnFrame| format!("send {} bytes to {}", own.bytes.len(), own.at);
+    let own: Vec<String> = route.own.iter().map(send_text).collect();
     if route.switches.is_empty() {
         return if own.is_empty() { "drop".into() } else { own.join(", ") };
     }

@@ -294,9 +294,9 @@ impl LiveWatches {
 
     /// Ends the watch whose rule a switch has refused. Returns whether the error is about the rule of a watch.
     pub(super) fn on_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) -> bool {
-        let is_it =
+        let is_refused_watch =
             |watch: &LiveWatch| watch.filter.at.switch == dpid && watch.sent.is_some_and(|sent| sent.xid == xid);
-        let Some(number) = self.0.iter().find(|(_, watch)| is_it(watch)).map(|(number, _)| *number) else {
+        let Some(number) = self.0.iter().find(|(_, watch)| is_refused_watch(watch)).map(|(number, _)| *number) else {
             return false;
         };
         if let Some(watch) = self.0.remove(&number) {

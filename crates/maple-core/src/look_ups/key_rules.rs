@@ -547,12 +547,15 @@ fn does_the_same(a: &Rule, b: &Rule) -> bool {
 fn matches_of(exact: impl Iterator<Item = Constraint>) -> Vec<Match> {
     let mut all: Vec<Vec<Constraint>> = vec![Vec::new()];
     for constraint in exact {
-        let with = |before: &Vec<Constraint>, needs: &[Prerequisite]| {
+        let with_prerequisites = |before: &Vec<Constraint>, needs: &[Prerequisite]| {
             let needs = needs.iter().map(|need| Constraint { field: need.field, value: need.value, mask: need.mask });
             needs.chain([constraint]).try_fold(before.clone(), add)
         };
         let alternatives = constraint.field.prerequisites();
-        all = all.iter().flat_map(|before| alternatives.iter().filter_map(|needs| with(before, needs))).collect();
+        all = all
+            .iter()
+            .flat_map(|before| alternatives.iter().filter_map(|needs| with_prerequisites(before, needs)))
+            .collect();
     }
     all.into_iter().map(Match::from_constraints).collect()
 }

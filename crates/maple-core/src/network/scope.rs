@@ -117,9 +117,9 @@ impl Scope {
     /// Returns the names by which the slice knows costs, of those that exist.
     pub(crate) fn known_cost_names(&self, all: &[Name]) -> Vec<Name> {
         let last = |name: &Name| name.rsplit('/').next().unwrap_or_default().to_owned();
-        let own = |name: &Name| Some(name.strip_prefix(&**self.name())?.strip_prefix('/')?.to_owned());
+        let own_name = |name: &Name| Some(name.strip_prefix(&**self.name())?.strip_prefix('/')?.to_owned());
         let outer = |name: &Name| Some(last(name)).filter(|short| self.cost_names(short).contains(name));
-        let known: BTreeSet<String> = all.iter().filter_map(|name| own(name).or_else(|| outer(name))).collect();
+        let known: BTreeSet<String> = all.iter().filter_map(|name| own_name(name).or_else(|| outer(name))).collect();
         known.into_iter().map(Name::from).collect()
     }
 

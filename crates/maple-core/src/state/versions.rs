@@ -369,9 +369,9 @@ mod tests {
 
     /// Makes version 2, which has each value with "since" the version that it was made from.
     fn since() -> Option<Migrate> {
-        let with = |from: u32, value: &Value| Value::from(format!("{value} since {from}"));
+        let with_origin = |from: u32, value: &Value| Value::from(format!("{value} since {from}"));
         Some(Arc::new(move |from, rows: RowMap| {
-            Ok(rows.iter().map(|(key, value)| (key.clone(), with(from, value))).collect())
+            Ok(rows.iter().map(|(key, value)| (key.clone(), with_origin(from, value))).collect())
         }))
     }
 

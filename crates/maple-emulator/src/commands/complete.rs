@@ -10,19 +10,19 @@ impl CommandRunner {
             ["not", rest @ ..] => rest,
             words => words,
         };
-        let own = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
         match words {
-            [] => [self.hosts(), own(&FIRST)].concat(),
+            [] => [self.hosts(), owned(&FIRST)].concat(),
             ["link"] | ["link", _] | ["port" | "queue" | "switch"] => self.switches(),
-            ["link", _, _] => own(&["up", "down", "loss", "delay", "rate"]),
-            ["port", place] if place.contains(':') => own(&["up", "down", "rate"]),
-            ["port", _, _] => own(&["up", "down", "rate"]),
-            ["switch", _] => own(&["restart"]),
+            ["link", _, _] => owned(&["up", "down", "loss", "delay", "rate"]),
+            ["port", place] if place.contains(':') => owned(&["up", "down", "rate"]),
+            ["port", _, _] => owned(&["up", "down", "rate"]),
+            ["switch", _] => owned(&["restart"]),
             ["show"] => SHOWN.iter().map(|(name, _)| (*name).to_owned()).chain(["emulated".to_owned()]).collect(),
             ["show", "emulated"] => SHOWN.iter().map(|(name, _)| (*name).to_owned()).collect(),
             ["show", ..] => self.switches(),
             ["explain" | "state", ..] => [self.hosts(), self.switches()].concat(),
-            [host] if self.host(host).is_ok() => own(&HOST),
+            [host] if self.host(host).is_ok() => owned(&HOST),
             [_, "ping" | "iperf"] | [_, "ping", "-c", _] => self.hosts(),
             [_, "move"] => self.switches(),
             _ => Vec::new(),

@@ -87,14 +87,22 @@ impl Setup {
     /// Returns the declared facts.
     fn facts(&self) -> Facts {
         let facts_of = |switch: &SimSwitch| {
-            let with = |wanted: &str| {
+            let ports_with_role = |wanted: &str| {
                 let here = self.roles.iter().filter(|(at, role)| at.switch == switch.model.dpid() && role == wanted);
                 PortSet(here.map(|(at, _)| at.port.0..=at.port.0).collect())
             };
-            let closed = with("closed");
+            let closed = ports_with_role("closed");
             let open = switch.model.ports().keys().filter(|port| !closed.contains(**port)).map(|port| port.0..=port.0);
             let ports = Some(PortSet(open.collect()));
-            (switch.model.dpid(), SwitchFacts { ports, edge: with("edge"), link: with("link"), max_hosts: Vec::new() })
+            (
+                switch.model.dpid(),
+                SwitchFacts {
+                    ports,
+                    edge: ports_with_role("edge"),
+                    link: ports_with_role("link"),
+                    max_hosts: Vec::new(),
+                },
+            )
         };
         Facts::new(self.switches.iter().map(facts_of).collect(), self.places.clone())
     }

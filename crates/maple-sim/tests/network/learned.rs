@@ -159,20 +159,20 @@ fn a_guard_of_addresses_costs_a_rule_for_each_and_no_decision() {
     assert_eq!(check_all(&mut sim, wanted), 0, "rules carry the packets");
     // A forged source, first in vain, then by announcing the address. Its owner has lost it then.
     let forged = |sim: &mut SimNetwork| send(sim, 5, packet(5, ip(6), mac(4), ip(4)));
-    let own = |sim: &mut SimNetwork| send(sim, 6, packet(6, ip(6), mac(4), ip(4)));
-    assert_eq!((forged(&mut sim), own(&mut sim)), (vec![], vec![port(4)]));
+    let genuine = |sim: &mut SimNetwork| send(sim, 6, packet(6, ip(6), mac(4), ip(4)));
+    assert_eq!((forged(&mut sim), genuine(&mut sim)), (vec![], vec![port(4)]));
     announce(&mut sim, 5, ip(6));
     sim.run_for(Duration::from_secs(1));
-    assert_eq!((forged(&mut sim), own(&mut sim)), (vec![port(4)], vec![]));
+    assert_eq!((forged(&mut sim), genuine(&mut sim)), (vec![port(4)], vec![]));
     announce(&mut sim, 6, ip(6));
     sim.run_for(Duration::from_secs(1));
-    assert_eq!((forged(&mut sim), own(&mut sim)), (vec![], vec![port(4)]));
+    assert_eq!((forged(&mut sim), genuine(&mut sim)), (vec![], vec![port(4)]));
     // After a restart of the controller all is as it was.
     let before = flows(&mut sim);
     sim.restart_controller(1);
     sim.run();
     assert_eq!(check_all(&mut sim, wanted), 0, "rules carry the packets");
-    assert_eq!((forged(&mut sim), own(&mut sim)), (vec![], vec![port(4)]));
+    assert_eq!((forged(&mut sim), genuine(&mut sim)), (vec![], vec![port(4)]));
     // Only the rules that copy announcements were sent again, once it was known that f asks for addresses.
     let all = |flows: &[ReportedRule]| -> BTreeSet<String> {
         flows.iter().map(|flow| format!("{:?}", ReportedRule { cookie: 0, ..flow.clone() })).collect()

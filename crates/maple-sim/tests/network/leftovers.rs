@@ -58,8 +58,8 @@ fn all(sim: &SimNetwork) -> Stats {
     sum
 }
 
-fn reported(sim: &mut SimNetwork, is_it: impl Fn(&Report) -> bool) -> usize {
-    std::mem::take(&mut sim.reports).iter().filter(|report| is_it(report)).count()
+fn reported(sim: &mut SimNetwork, is_wanted: impl Fn(&Report) -> bool) -> usize {
+    std::mem::take(&mut sim.reports).iter().filter(|report| is_wanted(report)).count()
 }
 
 fn ours(sim: &mut SimNetwork, cookie: u64) -> usize {
@@ -118,11 +118,11 @@ fn of_four_tables() -> Vec<ReportedRule> {
     let own = EARLIER | 0xff_ffff_ffff;
     let miss =
         |table| flow(table, 0, own, Match::any(), vec![Instruction::ApplyActions(vec![Action::to_controller()])]);
-    let from = |port: u128| Match::any().exact(Field::InPort, port);
+    let packets_from = |port: u128| Match::any().exact(Field::InPort, port);
     let mut flows: Vec<ReportedRule> = (0..4).map(miss).collect();
     // Open vSwitch shows an instruction that leads to another table as an action that 1.0 does not have.
-    flows.push(flow(0, 40_000, own, from(2), output(77)));
-    flows.push(flow(0, 30_000, own, from(1).exact(Field::EthSrc, A.bits()), output(78)));
+    flows.push(flow(0, 40_000, own, packets_from(2), output(77)));
+    flows.push(flow(0, 30_000, own, packets_from(1).exact(Field::EthSrc, A.bits()), output(78)));
     flows.push(flow(1, 64_937, EARLIER + 5, Match::any().exact(Field::EthDst, B.bits()), output(2)));
     flows.push(flow(2, 65_020, EARLIER + 6, Match::any().exact(Field::VlanVid, 0x1002), output(2)));
     flows

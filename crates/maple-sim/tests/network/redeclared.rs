@@ -203,17 +203,17 @@ fn addresses_come_and_go_with_what_is_declared() {
         send(&mut sim, at(1, 3), udp(A, B, 80));
         send(&mut sim, at(2, 3), announce(B, v4(0xa)));
         send(&mut sim, at(2, 3), announce(B, v4(0xb)));
-        let own = |last: u8| IpAddr::V4(v4(last));
-        assert_eq!((addresses(&sim, A), addresses(&sim, B)), (vec![], vec![own(0xa), own(0xb)]), "{version:?}");
+        let ip = |last: u8| IpAddr::V4(v4(last));
+        assert_eq!((addresses(&sim, A), addresses(&sim, B)), (vec![], vec![ip(0xa), ip(0xb)]), "{version:?}");
         declare(&mut sim, &facts([], pinned(&[(A, None, 0xa), (B, None, 0xb)])));
-        assert_eq!((addresses(&sim, A), addresses(&sim, B)), (vec![own(0xa)], vec![own(0xb)]), "{version:?}");
+        assert_eq!((addresses(&sim, A), addresses(&sim, B)), (vec![ip(0xa)], vec![ip(0xb)]), "{version:?}");
         send(&mut sim, at(2, 3), announce(B, v4(0xa)));
-        assert_eq!(addresses(&sim, A), [own(0xa)]);
+        assert_eq!(addresses(&sim, A), [ip(0xa)]);
         declare(&mut sim, &nothing());
         let (of_a, of_b) = (addresses(&sim, A), addresses(&sim, B));
-        assert_eq!((of_a, of_b), (vec![], vec![own(0xb)]), "{version:?}: only the second was announced");
+        assert_eq!((of_a, of_b), (vec![], vec![ip(0xb)]), "{version:?}: only the second was announced");
         send(&mut sim, at(2, 3), announce(B, v4(0xa)));
-        assert_eq!(addresses(&sim, B), [own(0xa), own(0xb)]);
+        assert_eq!(addresses(&sim, B), [ip(0xa), ip(0xb)]);
     }
 }
 

@@ -193,13 +193,13 @@ fn run(state: &Arc<Snapshot>, policy: &Composition<Part>, came_in: Location, fra
     let resolved = answer.and_then(|route| run.resolved(&route));
     let finished = run.finish().expect("the run is not over");
     let resolved = finished.error.map_or(resolved, Err).map_err(|_| ());
-    let own = |name: &Name| Name::from(name.strip_prefix(prefix).expect("a slice writes what is its own"));
+    let plain_name = |name: &Name| Name::from(name.strip_prefix(prefix).expect("a slice writes what is its own"));
     let plain = |write: &Write| match write.clone() {
-        Write::Var { name, value } => Write::Var { name: own(&name), value },
-        Write::Table { table, key, value } => Write::Table { table: own(&table), key, value },
-        Write::Cost { name, link, cost } => Write::Cost { name: own(&name), link, cost },
-        Write::Add { name, amount } => Write::Add { name: own(&name), amount },
-        Write::CostName(name) => Write::CostName(own(&name)),
+        Write::Var { name, value } => Write::Var { name: plain_name(&name), value },
+        Write::Table { table, key, value } => Write::Table { table: plain_name(&table), key, value },
+        Write::Cost { name, link, cost } => Write::Cost { name: plain_name(&name), link, cost },
+        Write::Add { name, amount } => Write::Add { name: plain_name(&name), amount },
+        Write::CostName(name) => Write::CostName(plain_name(&name)),
         other => panic!("{other:?}"),
     };
     (resolved, finished.txn.writes().iter().map(plain).collect())
@@ -377,16 +377,16 @@ fn slices_with_a_packet_in_common_are_refused_with_an_example() {
         "the slices \"red\" and \"blue\" overlap: eth_type=0x800, ip_proto=6, ipv4_src=10.0.0.0, tcp_dst=22 fits \
          condition 2 of \"red\" and condition 1 of \"blue\""
     );
-    let here = |name: &str, ports: &[Location]| Slice::new(name, pass()).ports(ports.iter().copied());
-    assert_eq!(built(vec![here("red", &[at(1, 1), at(1, 2)]), here("blue", &[at(2, 1), at(1, 3)])]), Ok(()));
-    let error = built(vec![here("red", &[at(1, 1), at(1, 2)]), here("blue", &[at(1, 2)])]);
+    let slice_at = |name: &str, ports: &[Location]| Slice::new(name, pass()).ports(ports.iter().copied());
+    assert_eq!(built(vec![slice_at("red", &[at(1, 1), at(1, 2)]), slice_at("blue", &[at(2, 1), at(1, 3)])]), Ok(()));
+    let error = built(vec![slice_at("red", &[at(1, 1), at(1, 2)]), slice_at("blue", &[at(1, 2)])]);
     assert_eq!(
         error.expect_err("one port").to_string(),
         "the slices \"red\" and \"blue\" overlap: in_port=2 at switch 0000000000000001 fits condition 1 of \"red\" and \
          condition 1 of \"blue\""
     );
-    let third = here("blue", &[at(1, 2)]).only([exact(Field::InPort, 3)]);
-    assert_eq!(built(vec![here("red", &[at(1, 1), at(1, 2)]), third]), Ok(()), "no packet comes in by 2 and 3");
+    let third = slice_at("blue", &[at(1, 2)]).only([exact(Field::InPort, 3)]);
+    assert_eq!(built(vec![slice_at("red", &[at(1, 1), at(1, 2)]), third]), Ok(()), "no packet comes in by 2 and 3");
     let [empty, nested] = ["", "a/b"].map(|name| built(vec![slice(name, vec![])]));
     assert_eq!((empty, nested), (Err(SliceError::Name("".into())), Err(SliceError::Name("a/b".into()))));
     let twice = built(vec![slice("red", vec![exact(Field::TcpDst, 1)]), slice("red", vec![exact(Field::TcpDst, 2)])]);

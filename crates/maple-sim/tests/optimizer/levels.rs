@@ -62,7 +62,7 @@ fn common(a: &Rule, b: &Rule) -> Vec<Headers> {
         }
         (there.value, there.mask) = (there.value | c.value, there.mask | c.mask);
     }
-    let with = |free: u128| {
+    let packet_with_free_bits = |free: u128| {
         let value = |field: Field| {
             let (value, mask) = both.get(&field).map_or((0, 0), |c| (c.value, c.mask));
             value | free & field.full_mask() & !mask
@@ -70,7 +70,7 @@ fn common(a: &Rule, b: &Rule) -> Vec<Headers> {
         Headers(Field::ALL.into_iter().map(|field| (field, value(field))).collect())
     };
     let fits = |rule: &Rule, packet: &Headers| rule.matching.holds(|field| maple_core::Fields::value(packet, field));
-    let packets = [0, u128::MAX, u128::MAX / 3].map(with);
+    let packets = [0, u128::MAX, u128::MAX / 3].map(packet_with_free_bits);
     packets.into_iter().filter(|packet| fits(a, packet) && fits(b, packet)).collect()
 }
 

@@ -199,12 +199,12 @@ fn several(bridge: &Bridge, expected: &Expected) -> Finding {
 
 fn fit(target: &ControllerTarget, expected: &Expected) -> TargetFit {
     let Some(address) = parse(&target.target) else { return TargetFit::Elsewhere };
-    let is_it = |listening: &&Endpoint| {
+    let accepts_target = |listening: &&Endpoint| {
         let own = listening.address;
         own.port() == address.port()
             && (own.ip() == address.ip() || own.ip().is_unspecified() && is_local(address.ip()))
     };
-    match expected.listening.iter().find(is_it) {
+    match expected.listening.iter().find(accepts_target) {
         Some(listening) => TargetFit::Yes { tls: listening.has_tls },
         None if is_local(address.ip()) => TargetFit::OtherPort,
         None => TargetFit::Elsewhere,
@@ -281,14 +281,14 @@ mod tests {
 
     #[test]
     fn a_bridge_is_told_the_address_that_it_can_reach() {
-        let with = |address: &str, tls| Expected {
+        let listening_at = |address: &str, tls| Expected {
             listening: vec![Endpoint { address: address.parse().expect("an address"), has_tls: tls }],
             is_known: true,
             ..Expected::default()
         };
-        assert_eq!(wanted(&with("0.0.0.0:6653", false)), "tcp:127.0.0.1:6653");
-        assert_eq!(wanted(&with("[::]:6653", true)), "ssl:[::1]:6653");
-        assert_eq!(wanted(&with("192.0.2.1:1", false)), "tcp:192.0.2.1:1");
-        assert_eq!(wanted(&Expected { is_known: false, ..with("0.0.0.0:6653", false) }), "tcp:ADDRESS:6653");
+        assert_eq!(wanted(&listening_at("0.0.0.0:6653", false)), "tcp:127.0.0.1:6653");
+        assert_eq!(wanted(&listening_at("[::]:6653", true)), "ssl:[::1]:6653");
+        assert_eq!(wanted(&listening_at("192.0.2.1:1", false)), "tcp:192.0.2.1:1");
+        assert_eq!(wanted(&Expected { is_known: false, ..listening_at("0.0.0.0:6653", false) }), "tcp:ADDRESS:6653");
     }
 }

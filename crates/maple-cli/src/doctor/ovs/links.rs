@@ -10,7 +10,7 @@ const LABEL: i64 = 4;
 
 /// Finds links with a smaller MTU than ports with hosts need.
 pub fn findings(bridges: &[&Bridge], controller: &Controller) -> Vec<Finding> {
-    let with = |kind: &str| -> Vec<(&Bridge, &Interface, i64)> {
+    let interfaces_of_kind = |kind: &str| -> Vec<(&Bridge, &Interface, i64)> {
         let ports_of = |bridge: &&'_ Bridge| -> Vec<i64> {
             bridge.dpid.map(|dpid| controller.ports(dpid, kind)).unwrap_or_default()
         };
@@ -23,8 +23,8 @@ pub fn findings(bridges: &[&Bridge], controller: &Controller) -> Vec<Finding> {
         }
         found
     };
-    let longest = with("edge").iter().map(|(_, _, mtu)| *mtu).max().unwrap_or(HOSTS);
-    let short = with("link").into_iter().filter(|(_, _, mtu)| *mtu < longest);
+    let longest = interfaces_of_kind("edge").iter().map(|(_, _, mtu)| *mtu).max().unwrap_or(HOSTS);
+    let short = interfaces_of_kind("link").into_iter().filter(|(_, _, mtu)| *mtu < longest);
     let finding = |(bridge, interface, mtu): (&Bridge, &Interface, i64)| {
         Finding::new(Severity::Warning, FindingId::OvsMtu, format!("port {} of bridge {}", interface.name, bridge.name))
             .what(format!(

@@ -222,11 +222,11 @@ fn tables_with_limits_and_certificates_are_found() {
         format!(r#"{{"headings":["_uuid","flow_limit","overflow_policy"],"data":[[["uuid","77"],200,{policy}]]}}"#)
     };
     let flows = ("Bridge", 0, "flow_tables", json!(["map", [[1, ["uuid", "77"]]]]));
-    let with = |policy| database(std::slice::from_ref(&flows), [ssl, &tables(policy)]);
+    let with_policy = |policy| database(std::slice::from_ref(&flows), [ssl, &tables(policy)]);
     let mend = "ovs-flow-tables: bridge s1: ovs-vsctl clear bridge s1 flow_tables  # unless somebody wants the limit";
-    assert_eq!(found_in(&with("\"evict\""), &at(HERE, false)), [format!("warning {mend}")]);
-    assert_eq!(found_in(&with("[\"set\",[]]"), &at(HERE, false)), [format!("note {mend}")]);
-    assert_eq!(with("\"refuse\"").certificates(), ["/etc/ovs/sc-cert.pem", "/etc/ovs/cacert.pem"]);
+    assert_eq!(found_in(&with_policy("\"evict\""), &at(HERE, false)), [format!("warning {mend}")]);
+    assert_eq!(found_in(&with_policy("[\"set\",[]]"), &at(HERE, false)), [format!("note {mend}")]);
+    assert_eq!(with_policy("\"refuse\"").certificates(), ["/etc/ovs/sc-cert.pem", "/etc/ovs/cacert.pem"]);
 }
 
 #[test]

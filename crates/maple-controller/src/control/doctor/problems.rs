@@ -26,14 +26,14 @@ const METERS: &str = "are not limited there";
 
 /// Returns the findings that the errors imply.
 pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
-    let with = |parts: &[&str]| -> Vec<&str> {
+    let texts_with = |parts: &[&str]| -> Vec<&str> {
         items(errors)
             .map(|error| text(&error["text"]))
             .filter(|text| parts.iter().any(|part| text.contains(part)))
             .collect()
     };
     let mut found = Vec::new();
-    let hosts = with(&HOSTS);
+    let hosts = texts_with(&HOSTS);
     let spoofed = count(stats, "spoofed_drops");
     if !hosts.is_empty() || spoofed > 0 {
         let example = hosts.last().map_or(String::new(), |text| format!("; the last one: {text}"));
@@ -51,7 +51,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
                 .mend("maple show errors"),
         );
     }
-    if let Some(text) = with(&[METERS]).last() {
+    if let Some(text) = texts_with(&[METERS]).last() {
         found.push(
             Finding::new(Severity::Warning, FindingId::NoMeters, "the controller")
                 .what(text)
@@ -60,7 +60,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         );
     }
     // Of each switch and reason, the last look-up counts.
-    let lowered: BTreeMap<(&str, &str), &str> = with(&[LOWERED])
+    let lowered: BTreeMap<(&str, &str), &str> = texts_with(&[LOWERED])
         .into_iter()
         .filter_map(|text| text.split_once(LOWERED))
         .filter_map(|(switch, what)| Some(((switch, what.split_once(": ")?.1), what)))
@@ -76,7 +76,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
             )
             .mend("maple show tables")
     }));
-    let no_sets: BTreeMap<&str, &str> = with(&ACTION_SETS[..1])
+    let no_sets: BTreeMap<&str, &str> = texts_with(&ACTION_SETS[..1])
         .into_iter()
         .filter_map(|text| text.split_once(ACTION_SETS[0]))
         .filter_map(|(switch, what)| Some((switch, what.split_once(ACTION_SETS[1])?.1)))
@@ -90,7 +90,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
             .mend("maple show tables")
     }));
     // Of each switch, the last refused rule counts. Full tables are counted and reported elsewhere.
-    let refused: BTreeMap<&str, &str> = with(&[REFUSED])
+    let refused: BTreeMap<&str, &str> = texts_with(&[REFUSED])
         .into_iter()
         .filter(|text| !text.ends_with(FULL))
         .filter_map(|text| text.split_once(REFUSED))

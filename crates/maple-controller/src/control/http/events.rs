@@ -212,8 +212,9 @@ impl EventStreams {
     /// Returns what a reader with this last id gets first, and the number of the event after that.
     fn begin(&self, last: Option<&str>) -> (String, u64) {
         let next = self.lock().next;
-        let own = |id: &str| id.strip_prefix(&self.run)?.strip_prefix('-')?.parse::<u64>().ok().filter(|n| *n <= next);
-        match last.map(own) {
+        let number_in_run =
+            |id: &str| id.strip_prefix(&self.run)?.strip_prefix('-')?.parse::<u64>().ok().filter(|n| *n <= next);
+        match last.map(number_in_run) {
             None => (format!("id: {}\nevent: begin\ndata: {{}}\n\n", self.id(next)), next),
             Some(Some(first)) => (String::new(), first),
             Some(None) => (self.missed(None, next), next),

@@ -98,8 +98,8 @@ impl TokenFile {
     pub fn of_digest(&self, digest: &TokenDigest, files: &KeptFiles) -> Option<Token> {
         let mut read = self.read.lock();
         read.follow(&self.path, files);
-        let is_it = |token: &Token| bool::from(token.digest.ct_eq(digest));
-        read.tokens.iter().fold(None, |found, token| if is_it(token) { Some(token.clone()) } else { found })
+        let has_digest = |token: &Token| bool::from(token.digest.ct_eq(digest));
+        read.tokens.iter().fold(None, |found, token| if has_digest(token) { Some(token.clone()) } else { found })
     }
 }
 

@@ -100,8 +100,8 @@ impl NumberedGraph {
 
     /// Returns the graph of these switches, which are in order, with numbers of their own from 0 on.
     pub fn part(&self, of: &[u32]) -> NumberedGraph {
-        let own = |number: &u32| of.binary_search(number).ok().map(|own| own as u32);
-        let neighbours = of.iter().map(|at| self.neighbours(*at).iter().filter_map(own).collect());
+        let own_number = |number: &u32| of.binary_search(number).ok().map(|own| own as u32);
+        let neighbours = of.iter().map(|at| self.neighbours(*at).iter().filter_map(own_number).collect());
         NumberedGraph { neighbours: neighbours.collect() }
     }
 }

@@ -227,8 +227,8 @@ impl Timeline {
         }
         let (mut line, mut version) = (0, None);
         let mut asking = Asking::new(clock.now().0);
-        let passed = || clock.now().0 / MILLISECOND;
-        let reading = || Reading::take(passed, || milliseconds(SystemTime::now()));
+        let milliseconds_passed = || clock.now().0 / MILLISECOND;
+        let reading = || Reading::take(milliseconds_passed, || milliseconds(SystemTime::now()));
         while !self.has_ended() {
             let lines = handle.operations().log_since(line, FOLLOW_INTERVAL);
             let progress = asking.go_on(Instant::now(), clock.now().0, |minutes| ask_shards::ask(handle, &minutes));

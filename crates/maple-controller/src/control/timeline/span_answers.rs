@@ -48,8 +48,9 @@ pub(super) struct SpanAnswers {
 impl SpanAnswers {
     /// Returns what segments before this one say, as far as it is remembered.
     pub fn of(&mut self, start: &SpanStart, before: u32, now: Instant) -> SpanAnswer {
-        let is_it = |(own, answer, _): &(SpanStart, SpanAnswer, Instant)| own == start && answer.until < Some(before);
-        let found = self.all.iter().position(is_it).and_then(|at| self.all.remove(at));
+        let is_usable =
+            |(own, answer, _): &(SpanStart, SpanAnswer, Instant)| own == start && answer.until < Some(before);
+        let found = self.all.iter().position(is_usable).and_then(|at| self.all.remove(at));
         let Some((start, answer, _)) = found else { return SpanAnswer::default() };
         self.all.push_back((start, answer.clone(), now));
         answer

@@ -523,8 +523,12 @@ impl Sources {
     }
 
     fn number_of(&self, policy: &Arc<dyn Policy>) -> Option<u64> {
-        let is_it = |known: &Weak<dyn Policy>| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(policy));
-        self.known.iter().rev().find(|(known, _)| known.strong_count() > 0 && is_it(known)).map(|(_, number)| *number)
+        let is_same_policy = |known: &Weak<dyn Policy>| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(policy));
+        self.known
+            .iter()
+            .rev()
+            .find(|(known, _)| known.strong_count() > 0 && is_same_policy(known))
+            .map(|(_, number)| *number)
     }
 }
 

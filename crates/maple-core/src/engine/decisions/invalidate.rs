@@ -89,8 +89,8 @@ fn is_selected(fabric: &Fabric, leaf: &Leaf, selection: &LeafSelection) -> bool 
 }
 
 fn leaves_of_host(fabric: &Fabric, mac: Mac) -> BTreeSet<LeafId> {
-    let with = |field| leaves_with(fabric, &Constraint::exact(field, mac.bits()));
-    with(Field::EthSrc).into_iter().chain(with(Field::EthDst)).collect()
+    let leaves_with_mac = |field| leaves_with(fabric, &Constraint::exact(field, mac.bits()));
+    leaves_with_mac(Field::EthSrc).into_iter().chain(leaves_with_mac(Field::EthDst)).collect()
 }
 
 fn uses_port(fabric: &Fabric, leaf: &Leaf, at: Location) -> bool {

@@ -50,23 +50,23 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
     if track_hosts {
         rules.push(rule(priorities::PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
     }
-    let from = |port: PortNo| Match::any().with(from_port(port));
+    let packets_from = |port: PortNo| Match::any().with(from_port(port));
     let facts = state.facts();
     let is_closed = |port| facts.role(Location::new(switch.dpid, port)) == PortRole::Closed;
     let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
     if !switch.has_pipeline() {
         let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shut { .. }) || is_closed(*port));
-        rules.extend(shut.map(|(port, _)| rule(priorities::SHUT, from(port), Vec::new())));
+        rules.extend(shut.map(|(port, _)| rule(priorities::SHUT, packets_from(port), Vec::new())));
         return rules;
     }
     for (port, info) in ports() {
         match info.kind {
-            PortKind::New if is_closed(port) => rules.push(rule(priorities::LINKS, from(port), Vec::new())),
+            PortKind::New if is_closed(port) => rules.push(rule(priorities::LINKS, packets_from(port), Vec::new())),
             PortKind::New => {}
-            PortKind::Shut { .. } => rules.push(rule(priorities::LINKS, from(port), Vec::new())),
-            PortKind::Middlebox => rules.push(rule(priorities::HOSTS, from(port), goto(ENTRY))),
-            PortKind::Link(_) => rules.push(rule(priorities::LINKS, from(port), goto(labels))),
-            PortKind::Edge if !track_hosts => rules.push(rule(priorities::HOSTS, from(port), goto(ENTRY))),
+            PortKind::Shut { .. } => rules.push(rule(priorities::LINKS, packets_from(port), Vec::new())),
+            PortKind::Middlebox => rules.push(rule(priorities::HOSTS, packets_from(port), goto(ENTRY))),
+            PortKind::Link(_) => rules.push(rule(priorities::LINKS, packets_from(port), goto(labels))),
+            PortKind::Edge if !track_hosts => rules.push(rule(priorities::HOSTS, packets_from(port), goto(ENTRY))),
             // Each host has its own rules (`host_rules`).
             PortKind::Edge => {}
         }

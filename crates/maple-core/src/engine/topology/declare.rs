@@ -59,10 +59,10 @@ impl Topology {
         // With one table, rules of leaves let a host's packets pass, and f may answer the same for a host that is not
         // known.
         let has_one_table = |at: Location| fabric.switches.get(&at.switch).is_some_and(|switch| !switch.has_pipeline());
-        let from = |(at, mac): (Location, Mac)| {
+        let leaves_from = |(at, mac): (Location, Mac)| {
             LeafSelection::Fields(vec![from_port(at.port), Constraint::exact(Field::EthSrc, mac.bits())])
         };
-        surplus.into_iter().filter(|(at, _)| has_one_table(*at)).map(from).collect()
+        surplus.into_iter().filter(|(at, _)| has_one_table(*at)).map(leaves_from).collect()
     }
 }
 

@@ -119,9 +119,9 @@ impl Registers {
         let Some(index) = self.position(look_up).filter(|_| self.may_open) else { return false };
         let LookUpState::InUse { paths, .. } = &mut self.look_ups[index].state else { return false };
         let claim = paths.get_or_insert_with(|| ClaimedPaths { paths: wanted.clone(), has_refused: false });
-        let is_it = claim.paths == wanted;
-        claim.has_refused |= !is_it;
-        is_it
+        let has_wanted_paths = claim.paths == wanted;
+        claim.has_refused |= !has_wanted_paths;
+        has_wanted_paths
     }
 
     /// Reports whether a run has asked for other paths to the places that a look-up finds than those that have it.
@@ -157,8 +157,8 @@ impl Registers {
     /// Returns the class of what a look-up found, as a part of the packet's metadata.
     pub fn classify(&mut self, look_up: &LookUp, component: Component, value: Option<&Value>) -> Classified {
         let max_classes = self.max_classes;
-        let is_it = |index: &usize| look_up.is_fixed() && self.look_ups[*index].look_up == *look_up;
-        if let Some(index) = self.position(look_up).filter(is_it) {
+        let is_same_fixed = |index: &usize| look_up.is_fixed() && self.look_ups[*index].look_up == *look_up;
+        if let Some(index) = self.position(look_up).filter(is_same_fixed) {
             // One that is remembered from an earlier run has rows of its own, and comparing these takes time.
             self.look_ups[index].look_up = look_up.clone();
         }
@@ -257,10 +257,10 @@ impl Registers {
 
     /// Returns the index of a look-up that has a table.
     fn position(&self, look_up: &LookUp) -> Option<usize> {
-        let is_it = |entry: &LookUpEntry| entry.look_up == *look_up && !entry.is_vacant();
+        let holds_look_up = |entry: &LookUpEntry| entry.look_up == *look_up && !entry.is_vacant();
         // What an earlier run remembered may name it twice: once as ended.
-        let in_use = self.look_ups.iter().position(|entry| is_it(entry) && entry.is_in_use());
-        in_use.or_else(|| self.position_before(look_up)).or_else(|| self.look_ups.iter().position(is_it))
+        let in_use = self.look_ups.iter().position(|entry| holds_look_up(entry) && entry.is_in_use());
+        in_use.or_else(|| self.position_before(look_up)).or_else(|| self.look_ups.iter().position(holds_look_up))
     }
 
     /// Returns the register of a component: a new one, if it has none and there are bits and tables.

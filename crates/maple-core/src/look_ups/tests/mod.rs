@@ -310,8 +310,9 @@ fn registers_and_rules_of_ended_look_ups_never_share_bits() {
         let component = if random.bool() { Component::Presence } else { Component::Value };
         match random.u8(..10) {
             0 => {
-                let is_it = |(_, of): &(LookUpNumber, &LookUp)| **of == name && given.keys().any(|(of, _)| *of == name);
-                let number = registers.look_ups().find(is_it).map(|(number, _)| number);
+                let is_given =
+                    |(_, of): &(LookUpNumber, &LookUp)| **of == name && given.keys().any(|(of, _)| *of == name);
+                let number = registers.look_ups().find(is_given).map(|(number, _)| number);
                 let Some(number) = number.filter(|number| !registers.has_ended(*number)) else { continue };
                 ended |= registers.mask(number);
                 assert_eq!(registers.retire(number), Some(name.clone()));

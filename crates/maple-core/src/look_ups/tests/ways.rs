@@ -19,9 +19,9 @@ fn place(port: u32) -> Location {
 
 /// Returns the way that the rule of a key writes, if the switch has one.
 fn way(switch: &[Rule], key: u16) -> Option<Vec<Action>> {
-    let is_it = |rule: &&Rule| rule.matching.get(Field::TcpDst).is_some_and(|of| of.value == u128::from(key));
+    let is_for_key = |rule: &&Rule| rule.matching.get(Field::TcpDst).is_some_and(|of| of.value == u128::from(key));
     // The way for IPv4; that for IPv6 is the same.
-    let rule = switch.iter().find(is_it)?;
+    let rule = switch.iter().find(is_for_key)?;
     let written = rule.instructions.iter().find_map(|instruction| match instruction {
         Instruction::WriteActions(actions) => Some(actions.clone()),
         _ => None,

@@ -261,12 +261,13 @@ impl<'t> Knowledge<'t> {
             parts(cond).any(|part: Part| part.implies(wanted)) || self.part(wanted) == KnownAnswer::Holds
         };
         let is_implied = |failed: &Cond| parts(failed).all(implied);
-        let own = |item: u32| matches!(&self.items[item as usize], Item::Test { cond, .. } if is_implied(cond));
-        let passed = |passed: &ChainPrefix| {
-            let there = |place: u32| passed.conds.get(place as usize).is_some_and(|cond| is_implied(cond));
-            passed.failures.failed.items_with_sum(sum).any(there)
+        let is_item_implied =
+            |item: u32| matches!(&self.items[item as usize], Item::Test { cond, .. } if is_implied(cond));
+        let has_implied_test = |passed: &ChainPrefix| {
+            let is_place_implied = |place: u32| passed.conds.get(place as usize).is_some_and(|cond| is_implied(cond));
+            passed.failures.failed.items_with_sum(sum).any(is_place_implied)
         };
-        self.failed.items_with_sum(sum).any(own) || self.passed.iter().any(passed)
+        self.failed.items_with_sum(sum).any(is_item_implied) || self.passed.iter().any(has_implied_test)
     }
 
     /// Reports whether the items state a part of the condition already.

@@ -34,9 +34,9 @@ proptest! {
         let mut known = Knowledge::default();
         for (cond, outcome) in items {
             known.learn(Item::Test { cond: Arc::new(cond), outcome: outcome == 0 });
-            let there = |item: &Item, value| matches!(item, Item::Test { cond, outcome } if fits(cond, value) == *outcome);
+            let passes = |item: &Item, value| matches!(item, Item::Test { cond, outcome } if fits(cond, value) == *outcome);
             let left: Vec<u128> =
-                (0..VALUES).filter(|value| known.items().iter().all(|item| there(item, *value))).collect();
+                (0..VALUES).filter(|value| known.items().iter().all(|item| passes(item, *value))).collect();
             if left.is_empty() {
                 break;
             }

@@ -122,11 +122,11 @@ impl<'a> JudgedFrame<'a> {
     /// Reports whether a copy came through a switch that was not under control. What such a switch sends on by its
     /// stale rules, perhaps under a label, goes wherever the others' rules say.
     fn passed_wild_switch(&self, (dpid, port, frame): &(Dpid, PortNo, Vec<u8>)) -> bool {
-        let is_it = |delivery: &&&Delivery| {
+        let is_copy = |delivery: &&&Delivery| {
             let at = matches!(delivery.outcome, Outcome::Egress { dpid: d, port: p, .. } if (d, p) == (*dpid, *port));
             at && delivery.frame == *frame
         };
-        self.deliveries.iter().filter(is_it).all(|delivery| delivery.path.iter().any(|hop| self.is_wild(hop.dpid)))
+        self.deliveries.iter().filter(is_copy).all(|delivery| delivery.path.iter().any(|hop| self.is_wild(hop.dpid)))
     }
 
     /// Returns what may come out of the other switches while one is not under control. Its rules are what they were

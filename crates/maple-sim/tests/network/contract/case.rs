@@ -391,12 +391,12 @@ impl Case {
             chunk /= 2;
         }
         let simpler = |case: &Case| {
-            let with = |policy| {
+            let with_policy = |policy| {
                 let mut smaller = case.clone();
                 smaller.scenario.policy = policy;
                 smaller
             };
-            let smaller = case.scenario.policy.smaller().into_iter().map(with);
+            let smaller = case.scenario.policy.smaller().into_iter().map(with_policy);
             let others = case.other.iter().flat_map(Program::smaller);
             let others = others.map(|other| Case { other: Some(other), ..case.clone() });
             smaller.chain(others).find(|smaller| smaller.play().is_err())

@@ -176,11 +176,11 @@ impl Judged<'_> {
             }
             Guard::MaxHops(most, of) => self.sends(of) && deliveries.iter().any(|at| self.way(at.switch).len() > *most),
             Guard::Avoid(link, of) => {
-                let is_it = |(from, to): &(Location, Location)| match link {
+                let is_avoided = |(from, to): &(Location, Location)| match link {
                     LinkName::Port(at) => [from, to].contains(&at),
                     LinkName::Switches(a, b) => BTreeSet::from([a, b]) == BTreeSet::from([&from.switch, &to.switch]),
                 };
-                self.sends(of) && self.links().iter().any(is_it)
+                self.sends(of) && self.links().iter().any(is_avoided)
             }
             Guard::OnlyWithin(switches, of) => {
                 let used =

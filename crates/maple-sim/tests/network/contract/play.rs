@@ -313,11 +313,11 @@ impl<'a> Play<'a> {
 
 /// Turns writes into writes to the state of the slice `red`.
 fn in_red(event: Event) -> Event {
-    let own = |name: &Name| Name::from(format!("red/{name}"));
+    let red_name = |name: &Name| Name::from(format!("red/{name}"));
     let write = |write: Write| match write {
-        Write::Table { table, key, value } => Write::Table { table: own(&table), key, value },
-        Write::Var { name, value } => Write::Var { name: own(&name), value },
-        Write::Cost { name, link, cost } => Write::Cost { name: own(&name), link, cost },
+        Write::Table { table, key, value } => Write::Table { table: red_name(&table), key, value },
+        Write::Var { name, value } => Write::Var { name: red_name(&name), value },
+        Write::Cost { name, link, cost } => Write::Cost { name: red_name(&name), link, cost },
         other => other,
     };
     match event {

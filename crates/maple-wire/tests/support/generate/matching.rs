@@ -62,20 +62,20 @@ fn matching10() -> BoxedStrategy<Match> {
 /// Generates the conditions above Ethernet that a 1.0 match can express, with their prerequisites.
 fn upper10() -> BoxedStrategy<Vec<Constraint>> {
     use Field::*;
-    let with = |base: Vec<Constraint>, more: BoxedStrategy<Vec<Constraint>>| {
+    let extended = |base: Vec<Constraint>, more: BoxedStrategy<Vec<Constraint>>| {
         more.prop_map(move |more| base.iter().copied().chain(more).collect()).boxed()
     };
     let ip = || Constraint::exact(EthType, 0x800);
     let arp = prop_oneof![prefix(&[ArpSpa, ArpTpa]), (0u128..256).prop_map(|op| Constraint::exact(ArpOp, op)),];
     let ports = |proto: u128, fields: [Field; 2]| {
         let base = vec![ip(), Constraint::exact(IpProto, proto)];
-        with(base, vec(exact_of(&fields), 0..3).boxed())
+        extended(base, vec(exact_of(&fields), 0..3).boxed())
     };
     prop_oneof![
         Just(vec![]),
         exact_of(&[EthType]).prop_map(|eth_type| vec![eth_type]),
-        with(vec![Constraint::exact(EthType, 0x806)], vec(arp, 0..4).boxed()),
-        with(vec![ip()], vec(prop_oneof![prefix(&[Ipv4Src, Ipv4Dst]), exact_of(&[IpDscp, IpProto])], 0..5).boxed()),
+        extended(vec![Constraint::exact(EthType, 0x806)], vec(arp, 0..4).boxed()),
+        extended(vec![ip()], vec(prop_oneof![prefix(&[Ipv4Src, Ipv4Dst]), exact_of(&[IpDscp, IpProto])], 0..5).boxed()),
         ports(1, [Icmpv4Type, Icmpv4Code]),
         ports(6, [TcpSrc, TcpDst]),
         ports(17, [UdpSrc, UdpDst]),

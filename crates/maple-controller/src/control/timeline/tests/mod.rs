@@ -248,9 +248,9 @@ fn lines_have_their_own_time_and_only_those_about_the_network_or_what_is_wrong_a
     let early = line(5, begin - 2500, Level::Warning, "session", "before the first look");
     network.kept(|kept| kept.line(&early));
     let end = network.after(1000);
-    let own = |number: u64| (number, begin + 300 + 100 * number, "a line".to_owned());
-    assert_eq!(lines(&network.span(begin, end)), [own(1), own(2), own(4)]);
-    assert_eq!(lines(&network.span(begin + 450, end)), [own(2), own(4)]);
+    let expected_line = |number: u64| (number, begin + 300 + 100 * number, "a line".to_owned());
+    assert_eq!(lines(&network.span(begin, end)), [expected_line(1), expected_line(2), expected_line(4)]);
+    assert_eq!(lines(&network.span(begin + 450, end)), [expected_line(2), expected_line(4)]);
     let all = lines(&network.timeline.span((None, None), end).expect("it is kept"));
     let first = (5, begin - 2500, "before the first look".to_owned());
     assert_eq!((all.len(), all.contains(&first)), (4, true), "{all:?}");

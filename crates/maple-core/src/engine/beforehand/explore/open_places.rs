@@ -128,12 +128,12 @@ fn still_open(opening: &Opening, packets: &Packets<'_>, switch: &Switch) -> Opti
 /// Returns the line of the question at a place of the tree, from a leaf below it.
 fn source_of(decisions: &Decisions, switch: &Switch, opening: &Opening) -> Option<Source> {
     let leaf = decisions.leaves.get(&switch.tree().leaf_below(opening.node)?)?;
-    let is_it = |step: &TraceStep<'_>| match (step, &opening.missing) {
+    let is_question = |step: &TraceStep<'_>| match (step, &opening.missing) {
         (TraceStep::Item(Item::Test { cond, .. }, _), Missing::Side(missing, _)) => cond == missing,
         (TraceStep::Item(Item::Read(read), _), Missing::ValuesBeside(field, mask, _)) => {
             (read.field, read.mask) == (*field, *mask)
         }
         _ => false,
     };
-    leaf.trace.steps().find(is_it)?.source().cloned()
+    leaf.trace.steps().find(is_question)?.source().cloned()
 }

@@ -32,11 +32,11 @@ impl RuleCounts {
     /// Adds a part of the answer to this request.
     pub fn take(&mut self, xid: u32, flows: &[FlowStats], has_one_table: bool) {
         let Some(question) = self.open.get_mut(&xid).expected() else { return };
-        let is_it = |flow: &&FlowStats| {
+        let is_asked_rule = |flow: &&FlowStats| {
             (has_one_table || flow.table_id == question.table)
                 && entry_key(flow.priority, &flow.matching) == question.entry
         };
-        if let Some(flow) = flows.iter().find(is_it) {
+        if let Some(flow) = flows.iter().find(is_asked_rule) {
             let FlowStats { cookie, packet_count: packets, byte_count: bytes, .. } = *flow;
             question.found = Some(RuleCount { cookie, packets, bytes });
         }

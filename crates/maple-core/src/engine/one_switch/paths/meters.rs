@@ -341,18 +341,18 @@ mod tests {
         for number in numbers {
             meters.missing_for(&rule(number));
         }
-        let there = |number: u32, rate| {
+        let reported_meter = |number: u32, rate| {
             let bands = vec![Band { rate, burst: 77, kind: BandKind::Drop }];
             MeterConfig { flags: KILOBITS | 8, meter: number, bands }
         };
         assert_eq!(meters.begin_audit(|| 7), Some(7));
         assert!(meters.is_audited_by(7) && !meters.is_audited_by(8));
-        meters.audit_part(&[there(numbers[0], 1000), there(5, 9), there(numbers[1], 999)]);
+        meters.audit_part(&[reported_meter(numbers[0], 1000), reported_meter(5, 9), reported_meter(numbers[1], 999)]);
         let (requests, missing, altered) = meters.end_audit();
         assert_eq!((missing, altered), (1, 1));
         assert_eq!(commands(&requests), [(ADD, numbers[2]), (MODIFY, numbers[2]), (MODIFY, numbers[1])]);
         meters.begin_audit(|| 8);
-        meters.audit_part(&numbers.map(|number| there(number, 1000)));
+        meters.audit_part(&numbers.map(|number| reported_meter(number, 1000)));
         assert_eq!(meters.end_audit(), (Vec::new(), 0, 0));
     }
 

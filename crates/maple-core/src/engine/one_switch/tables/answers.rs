@@ -33,8 +33,9 @@ impl Tables {
     /// Handles the reply to the barrier request with this id: everything sent before is done. Returns `None` if there
     /// was no such request.
     pub fn on_barrier_reply(&mut self, xid: u32) -> Option<ConfirmedRequests> {
-        let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
-        let index = self.sent.unconfirmed.iter().position(is_it)?;
+        let is_barrier_request =
+            |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
+        let index = self.sent.unconfirmed.iter().position(is_barrier_request)?;
         let done = self.sent.unconfirmed.drain(..=index);
         let waiters =
             done.flat_map(|(_, sent)| if let Unconfirmed::Barrier(waiters) = sent { waiters } else { Vec::new() });
@@ -49,9 +50,10 @@ impl Tables {
     /// Handles the refusal of the message with this id. `of_bundle`: the error says that a bundle was refused, and not
     /// the change in it. Returns what was refused, if that was not known.
     pub fn on_refused(&mut self, xid: u32, of_bundle: bool) -> Option<RefusedRequest> {
-        let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && !matches!(sent, Unconfirmed::Barrier(_));
+        let is_refused_request =
+            |(id, sent): &(u32, Unconfirmed)| *id == xid && !matches!(sent, Unconfirmed::Barrier(_));
         // The message leaves the list, so further refusals of it have no effect.
-        let index = self.sent.unconfirmed.iter().position(is_it)?;
+        let index = self.sent.unconfirmed.iter().position(is_refused_request)?;
         let (_, sent) = self.sent.unconfirmed.remove(index)?;
         let refused = match sent {
             Unconfirmed::FlowMod { table, change: Change::Delete(rule) } if !of_bundle => {

@@ -136,8 +136,8 @@ mod tests {
     /// Returns the port by which a packet of this kind leaves; `None`: it comes to the controller.
     fn answer(rules: &Rules, kind: u128) -> Option<PortNo> {
         let first = |table: u8, field: Field, value: u128| {
-            let is_it = |rule: &&Rule| rule.matching.get(field).is_some_and(|c| c.value == value);
-            rules[&table].iter().find(is_it).map(|rule| rule.instructions.to_vec())
+            let matches_value = |rule: &&Rule| rule.matching.get(field).is_some_and(|c| c.value == value);
+            rules[&table].iter().find(matches_value).map(|rule| rule.instructions.to_vec())
         };
         let mut instructions = first(INGRESS, Field::EthDst, kind)?;
         if let Some((table, metadata)) = target_of(&instructions) {
@@ -180,9 +180,9 @@ mod tests {
             let (before, mut after) = (random_rules(&mut random), random_rules(&mut random));
             // What is wanted leads only to rules that are wanted.
             let has = |(table, metadata): DetourTarget| {
-                let is_it =
+                let has_metadata =
                     |rule: &Rule| rule.matching.get(Field::Metadata).is_some_and(|c| c.value as u64 == metadata);
-                after[&table].iter().any(is_it)
+                after[&table].iter().any(has_metadata)
             };
             let is_complete = |rule: &Rule| target_of(&rule.instructions).is_none_or(has);
             let ingress = after[&INGRESS].iter().filter(|rule| is_complete(rule)).cloned().collect();

@@ -260,8 +260,8 @@ impl Hosts {
             return;
         }
         let until = refuted_until(now, &self.limits);
-        let is_it = |search: &&mut Search| search.at == at && search.is_open();
-        let Some(search) = self.searches.get_mut(&mac).filter(is_it) else { return };
+        let is_open_here = |search: &&mut Search| search.at == at && search.is_open();
+        let Some(search) = self.searches.get_mut(&mac).filter(is_open_here) else { return };
         if let SearchState::Open(open) = std::mem::replace(&mut search.state, SearchState::Found { until }) {
             out.extend(open.askers.into_iter().map(|to| HostAction::ReportSearch {
                 to,

@@ -275,11 +275,11 @@ impl HostRules {
         let exact = |field| rule.matching.get(field).filter(|c| c.is_exact()).map(|c| c.value);
         let port = PortNo(exact(Field::InPort)? as u32);
         let mac = exact(Field::EthSrc).map(Mac::from_bits);
-        let is_it = |kind: &RuleSet| {
+        let is_of_kind = |kind: &RuleSet| {
             let own = self.rule(*kind, port, mac.unwrap_or_default());
             (own.priority, own.cookie, &own.matching) == (rule.priority, rule.cookie, &rule.matching)
         };
-        ALL.into_iter().find(is_it).map(|kind| (kind, port, mac))
+        ALL.into_iter().find(is_of_kind).map(|kind| (kind, port, mac))
     }
 
     /// Reports whether a rule is one of these rules.
