@@ -86,7 +86,7 @@ pub(crate) struct ChainPrefix<'t> {
 struct FailedConjunctions {
     list: Vec<FailedConjunction>,
     /// The newest failure for each value of a sum's upper bits: its place in `list` plus 1, or 0. The length is a power
-    /// of two, and so large that most places are 0: most sums that are looked up belong to no failed conjunction.
+    /// of two, and so large that most slots are 0: most sums that are looked up belong to no failed conjunction.
     newest: Vec<u32>,
     /// Whether a failure has parts on prerequisites only.
     any_bare: bool,
@@ -98,7 +98,7 @@ struct FailedConjunction {
     sum: u64,
     /// The number of its item.
     item: u32,
-    /// The next older failure in the same place, as in [`FailedConjunctions::newest`].
+    /// The next older failure in the same slot, as in [`FailedConjunctions::newest`].
     older: u32,
 }
 
@@ -109,11 +109,11 @@ enum Part<'a> {
     Range(&'a Range),
 }
 
-/// The number of places that [`FailedConjunctions::newest`] has at first. Chosen: enough for most runs, so that few
+/// The number of slots that [`FailedConjunctions::newest`] has at first. Chosen: enough for most runs, so that few
 /// build the table again.
 const INITIAL_SLOTS: usize = 64;
-/// The minimum number of places in [`FailedConjunctions::newest`] for each failed conjunction. Chosen: at most a
-/// quarter of the table is in use, so most places lead to one failure or none.
+/// The minimum number of slots in [`FailedConjunctions::newest`] for each failed conjunction. Chosen: at most a
+/// quarter of the table is in use, so most slots lead to one failure or none.
 const SLOTS_PER_FAILURE: usize = 4;
 
 /// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
@@ -364,13 +364,13 @@ impl FailedConjunctions {
     /// Reports whether there may be a failure under this sum.
     #[inline]
     fn may_have(&self, sum: u64) -> bool {
-        !self.newest.is_empty() && self.newest[self.place(sum)] != 0
+        !self.newest.is_empty() && self.newest[self.slot(sum)] != 0
     }
 
     /// Returns the items of the failures under this sum, newest first.
     fn items_with_sum(&self, sum: u64) -> impl Iterator<Item = u32> {
         let get = |index: u32| Some(index).filter(|index| *index != 0).map(|index| self.list[index as usize - 1]);
-        let newest = if self.newest.is_empty() { 0 } else { self.newest[self.place(sum)] };
+        let newest = if self.newest.is_empty() { 0 } else { self.newest[self.slot(sum)] };
         let all = std::iter::successors(get(newest), move |failure| get(failure.older));
         all.filter(move |failure| failure.sum == sum).map(|failure| failure.item)
     }
@@ -386,8 +386,8 @@ impl FailedConjunctions {
     /// Removes the last failure, if it belongs to this item.
     fn pop(&mut self, item: usize) {
         if let Some(last) = self.list.pop_if(|last| last.item as usize == item) {
-            let place = self.place(last.sum);
-            self.newest[place] = last.older;
+            let slot = self.slot(last.sum);
+            self.newest[slot] = last.older;
         }
     }
 
@@ -402,12 +402,12 @@ impl FailedConjunctions {
     }
 
     fn link(&mut self, index: usize) {
-        let place = self.place(self.list[index].sum);
-        self.list[index].older = std::mem::replace(&mut self.newest[place], index as u32 + 1);
+        let slot = self.slot(self.list[index].sum);
+        self.list[index].older = std::mem::replace(&mut self.newest[slot], index as u32 + 1);
     }
 
     #[inline]
-    fn place(&self, sum: u64) -> usize {
+    fn slot(&self, sum: u64) -> usize {
         (sum >> (64 - self.newest.len().trailing_zeros())) as usize
     }
 }
@@ -533,8 +533,8 @@ impl Hashes {
     #[inline]
     fn add(&mut self, hash: u64) {
         match self.hashes.get_mut(self.len) {
-            Some(place) => {
-                *place = hash;
+            Some(slot) => {
+                *slot = hash;
                 self.len += 1;
             }
             None => self.hashes = [self.sum().wrapping_add(hash), 0, 0, 0, 0],
