@@ -115,7 +115,7 @@ impl ClusterMember {
             (_, rows) => rows.clone(),
         };
         let listener = peers.map(PeerListener::open).transpose().map_err(io::Error::other)?;
-        let of_member = MemberOptions {
+        let member_options = MemberOptions {
             cluster: cluster.clone(),
             name: name.clone(),
             address: listener.as_ref().map(|listener| listener.address.to_string()),
@@ -123,7 +123,7 @@ impl ClusterMember {
             retry: RETRY,
             step_down: 2 * lease,
         };
-        let member = Member::new(of_member);
+        let member = Member::new(member_options);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let status =
             Arc::new(Mutex::new(ClusterStatus { closed: Some(NOT_MASTER.to_owned()), ..ClusterStatus::default() }));
@@ -131,7 +131,7 @@ impl ClusterMember {
         let notices = controller.shared().notices.clone();
         let peers = rows.filter(|_| listener.is_some());
         let peers = peers.map(|rows| Arc::new(Peers::new((&cluster, &name), notices, rows, Arc::clone(&status))));
-        let of_state = TrackedState {
+        let tracked_state = TrackedState {
             controller: controller.clone(),
             writes: Arc::clone(&writes),
             status: Arc::clone(&status),
@@ -139,11 +139,11 @@ impl ClusterMember {
             peers: peers.clone(),
             led: None,
         };
-        let for_state: Arc<OnceLock<MemberHandle>> = Arc::clone(&of_state.member);
-        let of_replica =
+        let for_state: Arc<OnceLock<MemberHandle>> = Arc::clone(&tracked_state.member);
+        let replica_options =
             ReplicaOptions { cluster: cluster.clone(), format: STATE_FORMAT.into(), retry: RETRY, patience: PATIENCE };
-        let (replica, state_task) = run_replica(Replica::new(of_replica), client.clone(), of_state);
-        let looks = replica.clone();
+        let (replica, state_task) = run_replica(Replica::new(replica_options), client.clone(), tracked_state);
+        let replica_for_writes = replica.clone();
         let keeper =
             RoleKeeper { controller: controller.clone(), status: Arc::clone(&status), replica, peers: peers.clone() };
         let (member, task) = run_member(member, client, move |news| keeper.on_news(news));
@@ -153,15 +153,15 @@ impl ClusterMember {
         let handle = runtime.handle().clone();
         let (of_request, on_runtime) = (member.clone(), handle.clone());
         let step_down = Box::new(move || step_down(&on_runtime, of_request.clone()));
-        let of_copy = peers.clone();
-        let copy = Box::new(move || of_copy.as_ref().map_or(Value::Null, |peers| peers.to_json()));
+        let peers_for_copy = peers.clone();
+        let copy = Box::new(move || peers_for_copy.as_ref().map_or(Value::Null, |peers| peers.to_json()));
         let joined = JoinedCluster { cluster, name, etcd: endpoints, status: Arc::clone(&status), step_down, copy };
-        if !controller.joins(joined) {
+        if !controller.try_join(joined) {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the controller has joined a cluster before"));
         }
         controller.store().close(NOT_MASTER);
-        writes.notify_by(move || looks.look());
-        let of_peers = listener.zip(peers.as_ref()).map(|(listener, peers)| listener.run(peers)).transpose()?;
+        writes.notify_by(move || replica_for_writes.look());
+        let running_peers = listener.zip(peers.as_ref()).map(|(listener, peers)| listener.run(peers)).transpose()?;
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
             runtime.spawn(state_task);
             runtime.block_on(task);
@@ -172,7 +172,7 @@ impl ClusterMember {
             controller.operations().register_gauge(copy_gauge(peers));
         }
         let controller = controller.clone();
-        Ok(ClusterMember { member, runtime: handle, status, controller, writes, running, peers: of_peers })
+        Ok(ClusterMember { member, runtime: handle, status, controller, writes, running, peers: running_peers })
     }
 
     /// Returns what is known of the cluster.

@@ -95,7 +95,7 @@ impl JoinedCluster {
 
 impl Handle {
     /// Records the cluster that the controller has joined. It joins one at most.
-    pub(crate) fn joins(&self, cluster: JoinedCluster) -> bool {
+    pub(crate) fn try_join(&self, cluster: JoinedCluster) -> bool {
         self.shared.succession.cluster.set(cluster).is_ok()
     }
 

@@ -31,7 +31,7 @@ pub const BACKLOG: u16 = 4096;
 /// The maximum number of workers: each runs a shard.
 const MAX_WORKERS: usize = ShardId::MAX_COUNT;
 /// Suggests a cause for an address that can't be listened on.
-fn another(error: &io::Error) -> &'static str {
+fn hint_for(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::AddrInUse { "; does another controller run there?" } else { "" }
 }
 
@@ -40,7 +40,7 @@ fn another(error: &io::Error) -> &'static str {
 #[non_exhaustive]
 pub enum StartError {
     /// An address can't be listened on.
-    #[error("can't listen on {address}: {error}{}", another(error))]
+    #[error("can't listen on {address}: {error}{}", hint_for(error))]
     Listen {
         /// The address.
         address: SocketAddr,
