@@ -262,7 +262,8 @@ impl FlowNetwork {
                 self.begin(Purpose::Flow(pair))?;
             }
             if Instant::now() > deadline || (is_over && self.exchanges.open.is_empty()) {
-                return Ok(false);
+                // Flows that meet rules end when they begin.
+                return Ok(self.done.pairs.len() >= until);
             }
             self.turn(NAP)?;
         }
@@ -539,6 +540,11 @@ impl FlowNetwork {
     /// Returns the number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
         self.links.rules(switch)
+    }
+
+    /// Returns the number of rules of each table of a switch.
+    pub fn rules_by_table(&self, switch: usize) -> impl Iterator<Item = usize> {
+        self.links.rules_by_table(switch)
     }
 }
 

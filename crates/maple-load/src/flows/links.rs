@@ -142,6 +142,11 @@ impl Links {
 
     /// Returns the number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
-        self.switch(switch).tables().iter().map(|table| table.len()).sum()
+        self.rules_by_table(switch).sum()
+    }
+
+    /// Returns the number of rules of each table of a switch.
+    pub fn rules_by_table(&self, switch: usize) -> impl Iterator<Item = usize> {
+        self.switch(switch).tables().iter().map(|table| table.len())
     }
 }
