@@ -125,8 +125,8 @@ enum Phase {
     Closed,
 }
 
-/// The part of a session that has sent a request.
-enum Asker {
+/// The part of a session that waits for an answer.
+enum AnswerFor {
     /// The reading of all rules.
     RuleReading,
     /// The reading of all rules, which deletes what is left.
@@ -409,23 +409,23 @@ impl Session {
     /// Dispatches a message of a switch that is up: the answers to the session's own requests, and all others.
     fn dispatch_up(&mut self, now: Time, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
         let xid = header.xid;
-        match (self.asker(xid), message) {
-            (Asker::RuleReading, Message::Error(error)) => {
+        match (self.answer_for(xid), message) {
+            (AnswerFor::RuleReading, Message::Error(error)) => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
                 self.on_flows_refused(now, out);
             }
-            (Asker::RuleReading, Message::StatsReply(reply)) => self.on_flows_part(now, reply, out),
-            (Asker::EndOfReading, Message::BarrierReply | Message::Error(_)) => self.end_reading(out),
-            (Asker::RulePieces, Message::Error(error)) => self.on_piece_refused(now, xid, error, out),
-            (Asker::RulePieces, Message::StatsReply(reply)) => self.on_piece_part(now, xid, reply, out),
-            (Asker::Ports, message @ (Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_))) => {
+            (AnswerFor::RuleReading, Message::StatsReply(reply)) => self.on_flows_part(now, reply, out),
+            (AnswerFor::EndOfReading, Message::BarrierReply | Message::Error(_)) => self.end_reading(out),
+            (AnswerFor::RulePieces, Message::Error(error)) => self.on_piece_refused(now, xid, error, out),
+            (AnswerFor::RulePieces, Message::StatsReply(reply)) => self.on_piece_part(now, xid, reply, out),
+            (AnswerFor::Ports, message @ (Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_))) => {
                 self.on_ports_part(message, out)
             }
-            (Asker::Program, Message::StatsReply(reply)) => self.on_answer_part(xid, reply, bytes.len(), out),
-            (Asker::Program, Message::RoleReply(role)) => self.end_question(xid, SwitchAnswer::Role(role), out),
-            (Asker::Program, Message::Error(_)) => self.end_question(xid, SwitchAnswer::Unsupported, out),
-            (Asker::TableSizes, Message::StatsReply(reply)) => self.on_table_sizes_part(xid, &reply, out),
-            (Asker::TableSizes, Message::Error(error)) => {
+            (AnswerFor::Program, Message::StatsReply(reply)) => self.on_answer_part(xid, reply, bytes.len(), out),
+            (AnswerFor::Program, Message::RoleReply(role)) => self.end_question(xid, SwitchAnswer::Role(role), out),
+            (AnswerFor::Program, Message::Error(_)) => self.end_question(xid, SwitchAnswer::Unsupported, out),
+            (AnswerFor::TableSizes, Message::StatsReply(reply)) => self.on_table_sizes_part(xid, &reply, out),
+            (AnswerFor::TableSizes, Message::Error(error)) => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
                 self.end_table_sizes(xid, out);
             }
@@ -434,15 +434,15 @@ impl Session {
     }
 
     /// Returns which part of the session has sent a request with this id and waits for its answer.
-    fn asker(&self, xid: u32) -> Asker {
+    fn answer_for(&self, xid: u32) -> AnswerFor {
         match &self.reading {
-            Some(reading) if reading.is_answer(xid) => Asker::RuleReading,
-            Some(reading) if reading.is_deleted_by(xid) => Asker::EndOfReading,
-            _ if self.is_piece(xid) => Asker::RulePieces,
-            _ if self.ports_request.as_ref().is_some_and(|request| request.is_answered_by(xid)) => Asker::Ports,
-            _ if self.is_question(xid) => Asker::Program,
-            _ if self.table_sizes.awaits(xid) => Asker::TableSizes,
-            _ => Asker::Other,
+            Some(reading) if reading.is_answer(xid) => AnswerFor::RuleReading,
+            Some(reading) if reading.is_deleted_by(xid) => AnswerFor::EndOfReading,
+            _ if self.is_piece(xid) => AnswerFor::RulePieces,
+            _ if self.ports_request.as_ref().is_some_and(|request| request.is_answered_by(xid)) => AnswerFor::Ports,
+            _ if self.is_question(xid) => AnswerFor::Program,
+            _ if self.table_sizes.awaits(xid) => AnswerFor::TableSizes,
+            _ => AnswerFor::Other,
         }
     }
 
