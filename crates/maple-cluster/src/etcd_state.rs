@@ -270,11 +270,11 @@ async fn write(client: &Client, batch: StateBatch) -> Result<ReplicaEvent, EtcdE
         None => Operation::Delete(Keys::One(key)),
     };
     let all = clears.map(|prefix| Operation::Delete(Keys::Prefix(prefix)));
-    let says = Operation::Put { key: head.0.clone(), value, lease: LeaseId::NONE };
+    let says = Operation::Put { key: head.key.clone(), value, lease: LeaseId::NONE };
     let transaction = Transaction {
-        compare: vec![Compare::ModifiedAt(master.0.clone(), master.1), Compare::ModifiedAt(head.0.clone(), head.1)],
+        compare: [&master, &head].map(|at| Compare::ModifiedAt(at.key.clone(), at.revision)).into(),
         then: all.into_iter().chain([says]).chain(rows.into_iter().map(operation)).collect(),
-        otherwise: vec![Operation::Range(Keys::One(master.0)), Operation::Range(Keys::One(head.0))],
+        otherwise: vec![Operation::Range(Keys::One(master.key)), Operation::Range(Keys::One(head.key))],
     };
     let answer = client.transact(&transaction).await?;
     if answer.succeeded {

@@ -46,8 +46,8 @@ pub use fence::{Fence, FenceChange};
 pub use keys::{ClusterKeys, Record};
 pub use member::{Action, Event, Member, MemberOptions, Time};
 pub use replica::{
-    ChangedRows, CommitRows, Gate, MAX_BYTES, MAX_ROWS, Replica, ReplicaAction, ReplicaEvent, ReplicaOptions,
-    StateBatch,
+    ChangedRows, CommitRows, Gate, KeyAtRevision, MAX_BYTES, MAX_ROWS, Replica, ReplicaAction, ReplicaEvent,
+    ReplicaOptions, StateBatch,
 };
 pub use stream::{
     StreamCopy, StreamError, StreamFollower, StreamLimits, StreamNews, StreamPosition, StreamQuestion, StreamSource,

@@ -37,13 +37,22 @@ pub struct CommitRows {
     pub rows: ChangedRows,
 }
 
+/// A key, and the revision at which it has to have been written; 0 if it must not be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyAtRevision {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The revision.
+    pub revision: u64,
+}
+
 /// A transaction that the store is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateBatch {
-    /// The key of mastership, and the revision at which it has to have been written.
-    pub master: (Vec<u8>, u64),
-    /// The head's key, and the revision at which it has to have been written; 0 if it must not be there.
-    pub head: (Vec<u8>, u64),
+    /// The key of mastership.
+    pub master: KeyAtRevision,
+    /// The head's key.
+    pub head: KeyAtRevision,
     /// The head's new value.
     pub value: Vec<u8>,
     /// The prefix of keys to delete.

@@ -45,7 +45,8 @@ use crate::member::Time;
 use crate::view::Change;
 use head::{Head, HeadError};
 pub use messages::{
-    ChangedRows, CommitRows, Gate, MAX_BYTES, MAX_ROWS, ReplicaAction, ReplicaEvent, ReplicaOptions, StateBatch,
+    ChangedRows, CommitRows, Gate, KeyAtRevision, MAX_BYTES, MAX_ROWS, ReplicaAction, ReplicaEvent, ReplicaOptions,
+    StateBatch,
 };
 
 /// The knowledge of the store's state.
@@ -350,7 +351,7 @@ impl Replica {
         self.confirm(version, out);
         match &mut self.role {
             // It was in time, whoever is master now.
-            Role::Leads { generation, head, .. } if *generation == batch.master.1 => {
+            Role::Leads { generation, head, .. } if *generation == batch.master.revision => {
                 (*head, self.is_stalled) = (revision, false);
             }
             _ => self.read_anew(),
@@ -490,8 +491,8 @@ impl Replica {
         let says = Head { generation: *generation, sequence: *sequence, is_complete: waiting.completes };
         let rows = waiting.rows.into_iter().map(|(key, value)| ([&self.keys.rows()[..], &key].concat(), value));
         let batch = StateBatch {
-            master: (self.keys.master(), *generation),
-            head: (self.keys.head(), *head),
+            master: KeyAtRevision { key: self.keys.master(), revision: *generation },
+            head: KeyAtRevision { key: self.keys.head(), revision: *head },
             value: says.text(&self.options.format),
             clears: waiting.clears.then(|| self.keys.rows()),
             rows: rows.collect(),

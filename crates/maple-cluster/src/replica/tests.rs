@@ -105,14 +105,14 @@ fn batch(actions: Vec<ReplicaAction>) -> StateBatch {
 fn a_standby_that_missed_nothing_takes_over_with_one_read_of_one_key() {
     let mut owned = Owned::leading(20);
     let first = batch(owned.commit(7, rows(1, 0)));
-    assert_eq!(first.master, (b"c/master".to_vec(), 20));
-    assert_eq!(first.head, (b"c/state/head".to_vec(), 5));
+    assert_eq!(first.master, KeyAtRevision { key: b"c/master".to_vec(), revision: 20 });
+    assert_eq!(first.head, KeyAtRevision { key: b"c/state/head".to_vec(), revision: 5 });
     assert_eq!((&first.value[..], first.rows.len()), (&b"2 20 1 complete"[..], 1));
     assert_eq!(owned.commit(8, rows(1, 1)), [], "one batch at a time");
     let next = owned.notify(ReplicaEvent::Committed(21));
     assert_eq!(next[0], ReplicaAction::Confirmed(7));
     let second = batch(next[1..].to_vec());
-    assert_eq!((second.head.1, &second.value[..]), (21, &b"2 20 2 complete"[..]));
+    assert_eq!((second.head.revision, &second.value[..]), (21, &b"2 20 2 complete"[..]));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_batch_whose_outcome_is_not_known_is_sent_again_as_it_was() {
     let found = Some(record("head", "2 20 1 complete", 30));
     let next = owned.notify(ReplicaEvent::Refused { master: 20, head: found });
     assert_eq!(next[0], ReplicaAction::Confirmed(1));
-    assert_eq!(batch(next[1..].to_vec()).head.1, 30);
+    assert_eq!(batch(next[1..].to_vec()).head.revision, 30);
     assert_eq!(owned.gate, Gate::Open);
 }
 

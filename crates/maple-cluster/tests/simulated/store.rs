@@ -134,18 +134,19 @@ impl Store {
 
     /// Carries out a batch of the tracked state, if what it compares holds.
     fn transact(&mut self, batch: StateBatch) -> Answer {
-        let master = self.written_at(&batch.master.0);
-        let is_masters = master == batch.master.1 || self.plants.contains(&Plant::BatchesOfFormerMasters);
-        let is_next = self.written_at(&batch.head.0) == batch.head.1 || self.plants.contains(&Plant::BatchesInAnyOrder);
+        let master = self.written_at(&batch.master.key);
+        let is_masters = master == batch.master.revision || self.plants.contains(&Plant::BatchesOfFormerMasters);
+        let is_next =
+            self.written_at(&batch.head.key) == batch.head.revision || self.plants.contains(&Plant::BatchesInAnyOrder);
         if !is_masters || !is_next {
-            return Answer::NotTransacted { master, head: self.keys.get(&batch.head.0).cloned() };
+            return Answer::NotTransacted { master, head: self.keys.get(&batch.head.key).cloned() };
         }
         self.revision += 1;
         let revision = self.revision;
         for key in batch.clears.map_or_else(Vec::new, |prefix| self.keys_with(&prefix)) {
             self.delete(key);
         }
-        let head = (batch.head.0, Some(batch.value.clone()));
+        let head = (batch.head.key, Some(batch.value.clone()));
         for (key, value) in batch.rows.into_iter().chain([head]) {
             match value {
                 Some(value) => self.put_row(key, value),
@@ -154,7 +155,7 @@ impl Store {
             }
         }
         let rows = self.rows();
-        self.tracked.on_batch(&batch.value, batch.master.1, master, rows);
+        self.tracked.on_batch(&batch.value, batch.master.revision, master, rows);
         Answer::Transacted(revision)
     }
 
