@@ -58,10 +58,16 @@ pub(in crate::engine) struct Samples {
     packets: Arc<[SamplePacket]>,
     /// The switches with a pass under way, the next one first. A timer is set while there are any.
     turns: VecDeque<Dpid>,
-    /// The time of the newest batch, and the number of samples that were decided then.
-    decided: (Time, usize),
+    newest_batch: SampleBatch,
     /// The progress of all passes together, while there are any.
     progress: Option<PassProgress>,
+}
+
+/// The samples that are decided at one time.
+#[derive(Debug, Default)]
+struct SampleBatch {
+    at: Time,
+    decided: usize,
 }
 
 /// Passes at several switches that go on at the same time.
@@ -77,7 +83,12 @@ struct PassProgress {
 
 impl Samples {
     pub fn new(packets: Vec<SamplePacket>) -> Samples {
-        Samples { packets: packets.into(), turns: VecDeque::new(), decided: (Time::default(), 0), progress: None }
+        Samples {
+            packets: packets.into(),
+            turns: VecDeque::new(),
+            newest_batch: SampleBatch::default(),
+            progress: None,
+        }
     }
 
     /// Begins a pass at a switch, because a port became an edge port.
@@ -106,23 +117,23 @@ impl Samples {
 
     /// Decides the next samples of the switches whose turn it is.
     pub fn decide_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
-        if self.decided.0 != fabric.ctx.now() {
-            self.decided = (fabric.ctx.now(), 0);
+        if self.newest_batch.at != fabric.ctx.now() {
+            self.newest_batch = SampleBatch { at: fabric.ctx.now(), decided: 0 };
         }
-        while self.decided.1 < MAX_SAMPLES_AT_ONCE
+        while self.newest_batch.decided < MAX_SAMPLES_AT_ONCE
             && let Some(dpid) = self.turns.pop_front()
         {
             // The switch may have connected again since, and not have begun a pass.
             if fabric.switches.get(&dpid).is_none_or(|switch| switch.ingress.sample_pass.next().is_none()) {
                 continue;
             }
-            match self.decide_samples_of(decisions, fabric, dpid, MAX_SAMPLES_AT_ONCE - self.decided.1) {
+            match self.decide_samples_of(decisions, fabric, dpid, MAX_SAMPLES_AT_ONCE - self.newest_batch.decided) {
                 0 => {
                     end_pass(fabric, dpid);
                     self.progress.iter_mut().for_each(|progress| progress.ended += 1);
                 }
                 count => {
-                    self.decided.1 += count;
+                    self.newest_batch.decided += count;
                     self.turns.push_back(dpid);
                 }
             }

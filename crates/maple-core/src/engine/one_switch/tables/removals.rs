@@ -28,9 +28,23 @@ pub(super) type Removal = (u8, u64, EntryKey);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Removals {
     /// The deletions in the order in which they were made, each with its expiry.
-    queue: VecDeque<(Time, Removal)>,
-    /// The number of times that each deletion is in the queue, and how many of these have not been reported.
-    open: FxHashMap<Removal, (u32, u32)>,
+    queue: VecDeque<QueuedRemoval>,
+    /// The counts of each deletion that is in the queue.
+    counts: FxHashMap<Removal, RemovalCounts>,
+}
+
+#[derive(Clone, Debug)]
+struct QueuedRemoval {
+    until: Time,
+    removal: Removal,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RemovalCounts {
+    /// The number of times that the deletion is in the queue.
+    queued: u32,
+    /// How many of these have not been reported.
+    open: u32,
 }
 
 impl Removals {
@@ -40,33 +54,34 @@ impl Removals {
         if self.queue.len() >= MAX_REMEMBERED {
             self.forget_first();
         }
-        let (queued, open) = self.open.entry(removal.clone()).or_default();
-        (*queued, *open) = (*queued + 1, *open + 1);
-        self.queue.push_back((now + REPORT_WINDOW, removal));
+        let counts = self.counts.entry(removal.clone()).or_default();
+        counts.queued += 1;
+        counts.open += 1;
+        self.queue.push_back(QueuedRemoval { until: now + REPORT_WINDOW, removal });
     }
 
     /// Handles the report of a removal. Returns whether we deleted the rule.
     pub fn take_expected(&mut self, now: Time, removal: &Removal) -> bool {
         self.forget_old(now);
-        let Some((_, open)) = self.open.get_mut(removal).filter(|(_, open)| *open > 0) else { return false };
-        *open -= 1;
+        let Some(counts) = self.counts.get_mut(removal).filter(|counts| counts.open > 0) else { return false };
+        counts.open -= 1;
         true
     }
 
     fn forget_old(&mut self, now: Time) {
-        while self.queue.front().is_some_and(|(until, _)| *until <= now) {
+        while self.queue.front().is_some_and(|first| first.until <= now) {
             self.forget_first();
         }
     }
 
     /// Forgets the oldest deletion.
     fn forget_first(&mut self) {
-        let Some((_, removal)) = self.queue.pop_front() else { return };
-        let Some((queued, open)) = self.open.get_mut(&removal).expected() else { return };
-        *queued -= 1;
-        *open = (*open).min(*queued);
-        if *queued == 0 {
-            self.open.remove(&removal);
+        let Some(QueuedRemoval { removal, .. }) = self.queue.pop_front() else { return };
+        let Some(counts) = self.counts.get_mut(&removal).expected() else { return };
+        counts.queued -= 1;
+        counts.open = counts.open.min(counts.queued);
+        if counts.queued == 0 {
+            self.counts.remove(&removal);
         }
     }
 }
@@ -91,13 +106,13 @@ mod tests {
         assert_eq!([1, 1, 1, 2].map(|cookie| expected(&mut removals, 3, cookie)), [true, true, false, false]);
         [3, 4].into_iter().for_each(|n| removals.expect(second(n), removal(1)));
         assert_eq!([8, 8, 9].map(|now| expected(&mut removals, now, 1)), [true, false, false]);
-        assert!(removals.queue.is_empty() && removals.open.is_empty());
+        assert!(removals.queue.is_empty() && removals.counts.is_empty());
     }
 
     #[test]
     fn the_number_of_remembered_deletions_is_bounded() {
         let mut removals = Removals::default();
         (0..3 * MAX_REMEMBERED as u64).for_each(|cookie| removals.expect(Time(1), removal(cookie)));
-        assert_eq!((removals.queue.len(), removals.open.len()), (MAX_REMEMBERED, MAX_REMEMBERED));
+        assert_eq!((removals.queue.len(), removals.counts.len()), (MAX_REMEMBERED, MAX_REMEMBERED));
     }
 }
