@@ -6,7 +6,7 @@ use std::time::Duration;
 use maple_controller::discovery::{self, Key, ParsedProbe, Probe};
 use maple_controller::snoop::QUERIER_MAC;
 use maple_core::check::{Claim, Counterexample, Examined, Host, PacketScope, ScopedClaim};
-use maple_core::engine::PROBE_MAC;
+use maple_core::network::PROBE_MAC;
 use maple_core::network::{Location, Mac};
 use maple_core::state::Snapshot;
 use maple_core::trace::{Cond, Source};

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use maple_controller::Handle;
 use maple_core::check::Observation;
-use maple_core::engine::is_the_controllers;
+use maple_core::network::is_the_controllers;
 use maple_core::network::{Location, PortKind};
 use maple_core::policy::Policy;
 use maple_core::route_plan::Resolved;

@@ -61,7 +61,6 @@ pub use messages::trial::{
     Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial,
 };
 pub use messages::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
-pub use one_switch::classifier::{PROBE_MAC, is_the_controllers};
 pub use one_switch::cookies::OWN_COOKIES;
 pub use one_switch::counters::drops::{Dropped, KEPT_MINUTES};
 pub use one_switch::ingress::exploration::{Exploration, ExplorationBound, NoLeaf, OpenQuestion};

@@ -17,10 +17,12 @@ use serde::{Deserialize, Serialize};
 
 mod facts;
 pub mod graph;
+pub(crate) mod own_frames;
 mod rate;
 mod scope;
 
 pub use facts::{Facts, HostFacts, PortRole, PortSet, SwitchFacts};
+pub use own_frames::{PROBE_MAC, is_the_controllers};
 pub use rate::{Gauge, Scale, UTILISATION};
 pub(crate) use scope::Reduced;
 pub use scope::Scope;

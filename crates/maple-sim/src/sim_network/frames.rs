@@ -1,6 +1,7 @@
 //! The messages that switches obey, and the paths of frames over links, to hosts and back.
 
-use maple_core::engine::{Event, PROBE_MAC};
+use maple_core::engine::Event;
+use maple_core::network::PROBE_MAC;
 use maple_core::network::{Location, Mac};
 use maple_switch::Outgoing;
 use maple_wire::msg::Message;

@@ -1,7 +1,6 @@
 //! The classifier: which packets go to which logical table. It lets a host's packets pass only at the host's own port.
 
-use maple_wire::eth_type::value as eth_type;
-use maple_wire::{Field, Instruction, Match, Packet, PortNo};
+use maple_wire::{Field, Instruction, Match, PortNo};
 
 use super::Switch;
 use super::layout::{ENTRY, Layout};
@@ -11,27 +10,10 @@ use crate::engine::messages::received_packet::from_port;
 use crate::engine::one_switch::counters::senders::Entrance;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::forwarding::to_controller;
+use crate::network::own_frames::{DISCOVERY_TYPES, PROBE_MAC};
 use crate::network::{Location, Mac, PortKind, PortRole};
 use crate::rule::Rule;
 use crate::state::Snapshot;
-
-/// The source address of probes: locally administered, `maple` in ASCII. Frames to it never reach the policy.
-pub const PROBE_MAC: Mac = Mac([0x02, b'm', b'a', b'p', b'l', b'e']);
-
-/// The Ethernet types of discovery's frames.
-const DISCOVERY_TYPES: [u128; 2] = [eth_type::LLDP, eth_type::BDDP];
-
-/// Reports whether a packet is of a type that only discovery uses, whatever its sender.
-pub(in crate::engine) fn is_discovery_frame(packet: &Packet<'_>) -> bool {
-    packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
-}
-
-/// Reports whether an entering packet belongs to the controller and never reaches f. Such a packet is of a type that
-/// only discovery uses, or, where hosts are tracked, the answer of a host that was asked whether it is still there.
-pub fn is_the_controllers(packet: &Packet<'_>, track_hosts: bool) -> bool {
-    is_discovery_frame(packet)
-        || track_hosts && packet.switch_value(Field::EthDst).is_some_and(|mac| mac == PROBE_MAC.bits())
-}
 
 /// Returns the classifier's rules, except those of hosts and the table-miss rule. With one table, only rules for
 /// packets that must not reach the policy.

@@ -8,10 +8,9 @@ use super::Topology;
 use super::host_actions::with_addresses;
 use super::hosts::{announcement, is_announcement};
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::classifier::PROBE_MAC;
-use crate::engine::one_switch::classifier::{is_discovery_frame, is_the_controllers};
 use crate::explain::{Admission, EnteringPacket};
-use crate::network::{HostInfo, Mac, PortKind, PortRole};
+use crate::network::own_frames::{is_discovery_frame, is_the_controllers};
+use crate::network::{HostInfo, Mac, PROBE_MAC, PortKind, PortRole};
 use crate::state::Snapshot;
 
 impl Topology {

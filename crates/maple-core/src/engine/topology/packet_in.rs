@@ -12,8 +12,8 @@ use crate::engine::messages::cause::DropCause;
 use crate::engine::messages::event::Effect;
 use crate::engine::messages::received_packet::ReceivedPacket;
 use crate::engine::one_switch::action_sets::has_passed_look_ups;
-use crate::engine::one_switch::classifier::{is_discovery_frame, is_the_controllers};
 use crate::engine::one_switch::cookies::is_copy;
+use crate::network::own_frames::{is_discovery_frame, is_the_controllers};
 use crate::network::{Mac, PortKind, PortRole};
 
 impl Topology {

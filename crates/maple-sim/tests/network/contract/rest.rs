@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use maple_core::check::Observation;
-use maple_core::engine::{ListenerPacket, PROBE_MAC, ReportedRule, Stats};
+use maple_core::engine::{ListenerPacket, ReportedRule, Stats};
+use maple_core::network::PROBE_MAC;
 use maple_core::network::PortKind;
 use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::{Resolved, RouteError};

@@ -49,7 +49,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::messages::mail::SearchResult;
 use crate::engine::tools::expected::Expected;
 use crate::ids::{ShardId, Time};
-use crate::network::{Facts, HostInfo, Location, Mac, PortKind};
+use crate::network::{Facts, HostInfo, Location, Mac, PROBE_MAC, PortKind};
 use crate::report::{MoveReason, Report};
 use crate::state::Snapshot;
 use claims::Claims;
@@ -57,7 +57,6 @@ use declared::ReportedSenders;
 use flooding::Flooding;
 use search::Search;
 
-pub use crate::engine::one_switch::classifier::PROBE_MAC;
 pub(in crate::engine) use announced::{announcement, is_announcement};
 pub(in crate::engine) use flaps::{RECENTLY_UP, hosts_to_ask_for, probe_host};
 

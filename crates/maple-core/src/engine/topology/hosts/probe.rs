@@ -4,8 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_wire::packet::build::Frame;
 
-use crate::engine::one_switch::classifier::PROBE_MAC;
-use crate::network::Mac;
+use crate::network::{Mac, PROBE_MAC};
 
 /// The maximum number of addresses that a host is asked for in one round. Chosen: an answer for any address is enough,
 /// so the latest few are.
