@@ -19,13 +19,13 @@ pub(super) fn with_prerequisites(
     let mut choices: Vec<Cond> = plain(cond).into_iter().collect();
     let fields = cond.constraints.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
     for field in fields {
-        let with_prerequisites = |choice: &Cond| -> Vec<Cond> {
+        let with_alternatives = |choice: &Cond| -> Vec<Cond> {
             let alternatives = prerequisites(field).iter();
             alternatives
                 .filter_map(|all| all.iter().try_fold(choice.clone(), |cond, part| meet(cond, constraint_of(part))))
                 .collect()
         };
-        choices = choices.iter().flat_map(with_prerequisites).collect();
+        choices = choices.iter().flat_map(with_alternatives).collect();
     }
     let mut conds: Vec<Cond> = Vec::new();
     for cond in choices.into_iter().filter_map(settled) {
