@@ -131,9 +131,8 @@ impl PacketHandle {
     /// can't look that up and a leaf may be made, the run does not read the field in its place: there f has another
     /// question.
     pub(crate) fn find_fixed(&self, of: &LookUp, source: Option<Source>) -> FixedValue {
-        let makes_leaf = self.0.state().assumed.is_some();
-        if makes_leaf && self.0.state().look_ups.registers().is_none() {
-            self.0.state().note_without_tables(of);
+        let makes_leaf = self.0.state().assumed_metadata.is_some();
+        if makes_leaf && self.0.state().registers.is_none() {
             return FixedValue::Unknown;
         }
         if !of.fields().all(|field| self.present(field, source.clone())) {
@@ -170,7 +169,7 @@ impl RunState {
         let packet = self.subject.view(self.ingress);
         let mac = Mac::from_bits(self.recorder.peek(&packet, field));
         let cell = Cell::HostAt(mac);
-        let assumed = self.assumed.unwrap_or_default();
+        let assumed = self.assumed_metadata.unwrap_or_default();
         let is_here = if assumed.mask & SOURCE_IS_HERE == 0 {
             let is_edge = self.result.txn.peek().port(self.ingress).is_some_and(|port| port.kind == PortKind::Edge);
             self.result.txn.look_up(cell.clone()) == CellValue::Location(Some(self.ingress)) && is_edge
@@ -247,8 +246,8 @@ impl RunState {
         of_packet: impl FnOnce(&mut RunState) -> Option<Value>,
     ) -> Option<Option<Value>> {
         let assumed = |of| {
-            let registers = self.look_ups.registers()?;
-            lock(registers).found(look_up, of, self.assumed?)
+            let registers = self.registers.as_ref()?;
+            lock(registers).found(look_up, of, self.assumed_metadata?)
         };
         match (assumed(Component::Value), assumed(Component::Presence)) {
             (Some(value), None) => Some(value),

@@ -67,7 +67,7 @@ struct RunState {
     look_ups: SwitchLookUps,
     /// The bits of the metadata that the packet is assumed to have, whatever the tables say of it. `None`: the answer
     /// is about this packet only, and no leaf is made of it.
-    assumed: Option<ReadMetadata>,
+    assumed_metadata: Option<ReadMetadata>,
     /// The fields that earlier policies of a composition wrote into the packet.
     changes: FieldChanges,
     /// The tier of a composition that is running.
@@ -183,31 +183,31 @@ impl Run {
     /// `ingress`.
     pub fn new(frame: Arc<[u8]>, total_len: usize, ingress: Location, txn: Txn, track_hosts: bool) -> Run {
         let subject = RunSubject::Frame { bytes: frame, total_len };
-        Run::on(subject, ingress, txn, track_hosts, Recorder::new())
+        Run::start(subject, ingress, txn, track_hosts, Recorder::new())
     }
 
     /// Starts a run over abstract headers, which hold field values themselves: there is no frame, and no place where it
     /// entered.
     pub fn of_headers(headers: Rc<dyn Fields>, txn: Txn) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
-        Run::on(RunSubject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
+        Run::start(RunSubject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
     }
 
     /// Starts a run of a query, with state and a packet that has no fields.
     pub(crate) fn of_state(txn: Txn, track_hosts: bool) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
-        Run::on(RunSubject::Headers(Rc::new(NoFields)), nowhere, txn, track_hosts, Recorder::of_headers())
+        Run::start(RunSubject::Headers(Rc::new(NoFields)), nowhere, txn, track_hosts, Recorder::of_headers())
     }
 
-    fn on(subject: RunSubject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
+    fn start(subject: RunSubject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
         let state = RunState {
             subject,
             ingress,
             track_hosts,
             is_made_up: false,
             recorder,
-            look_ups: SwitchLookUps::Reads,
-            assumed: None,
+            registers: None,
+            assumed_metadata: None,
             changes: FieldChanges::default(),
             tier: None,
             slice: None,
@@ -238,7 +238,7 @@ impl Run {
     /// whatever the tables say of its own packet.
     #[must_use]
     pub(crate) fn for_leaf(self, metadata: ReadMetadata) -> Run {
-        self.state().assumed = Some(metadata);
+        self.state().assumed_metadata = Some(metadata);
         self
     }
 
@@ -319,8 +319,8 @@ impl Run {
     }
 
     /// Reads the fields of the packet that a switch without a second table must match besides f's trace: its location,
-    /// and, if a label replaces its VLAN id (`vlan`), that id.
-    pub(crate) fn read_location(&self, vlan: bool) {
+    /// and, if a label replaces its VLAN id (`reads_vlan`), that id.
+    pub(crate) fn read_location(&self, reads_vlan: bool) {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, result: RunResult { txn, .. }, track_hosts, .. } = &mut *state;
         let packet = subject.view(*ingress);
@@ -329,7 +329,7 @@ impl Run {
         if *track_hosts && let Some(source) = recorder.read(&packet, Field::EthSrc, Field::EthSrc.full_mask(), None) {
             txn.read(Cell::HostAt(Mac::from_bits(source)));
         }
-        if vlan {
+        if reads_vlan {
             recorder.read(&packet, Field::VlanVid, Field::VlanVid.full_mask(), None);
         }
     }
@@ -458,7 +458,7 @@ impl RunState {
         };
         let (goal, state) = (OpenGoal { ingress, paths }, self.result.txn.peek());
         // Where a packet that stands for others would go says nothing of these.
-        let is_for_others = self.assumed.is_some_and(|assumed| assumed.mask != 0);
+        let is_for_others = self.assumed_metadata.is_some_and(|assumed| assumed.mask != 0);
         let resolved = match route.hops_of_packet(ingress, state) {
             Ok(resolved) => resolved,
             Err(_) if is_for_others => Arc::default(),
