@@ -57,7 +57,6 @@ LAYERS = {
     "Finding": "in a list (acl), in a policy (core), of the doctor (controller)",
     "Gauge": "of traffic (core), of Prometheus (controller)",
     "Groups": "of addresses (acl), of multicast (controller)",
-    "Journey": "by rules (core), in the emulated network (lab)",
     "Clock": "of the process (controller), what a check gives a policy (core)",
     "Replayed": "a recording (controller), a run along a tree (core)",
     "Rule": "of a list (acl), of a switch (core)",
