@@ -1,7 +1,7 @@
 """The oracle of a refactoring: runs that one build recorded, replayed by another. Every message to a switch must be the
 same, byte for byte.
 
-    python3 bench/record/replays.py record FOLDER        # with the build before: 60 runs, some minutes
+    python3 bench/record/replays.py record FOLDER        # with the build before: 58 runs, some minutes
     python3 bench/record/replays.py check FOLDER         # after each step; status 1 if a run differs
 
 Record before a change that must not change what Maple does, and check after each step of it. The runs are all examples
