@@ -132,7 +132,8 @@ impl PacketHandle {
     /// question.
     pub(crate) fn find_fixed(&self, of: &LookUp, source: Option<Source>) -> FixedValue {
         let makes_leaf = self.0.state().assumed_metadata.is_some();
-        if makes_leaf && self.0.state().registers.is_none() {
+        if makes_leaf && self.0.state().look_ups.registers().is_none() {
+            self.0.state().note_without_tables(of);
             return FixedValue::Unknown;
         }
         if !of.fields().all(|field| self.present(field, source.clone())) {
@@ -246,7 +247,7 @@ impl RunState {
         of_packet: impl FnOnce(&mut RunState) -> Option<Value>,
     ) -> Option<Option<Value>> {
         let assumed = |of| {
-            let registers = self.registers.as_ref()?;
+            let registers = self.look_ups.registers()?;
             lock(registers).found(look_up, of, self.assumed_metadata?)
         };
         match (assumed(Component::Value), assumed(Component::Presence)) {

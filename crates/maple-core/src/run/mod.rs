@@ -206,7 +206,7 @@ impl Run {
             track_hosts,
             is_made_up: false,
             recorder,
-            registers: None,
+            look_ups: SwitchLookUps::Reads,
             assumed_metadata: None,
             changes: FieldChanges::default(),
             tier: None,

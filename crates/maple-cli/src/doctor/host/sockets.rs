@@ -55,10 +55,10 @@ fn in_use(wanted: &Endpoint, taken: SocketAddr, owner: Option<(u32, String)>) ->
 
 /// Reports whether a process is a controller: the program, or Python that runs it.
 fn is_maple(pid: u32, name: &str) -> bool {
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let command = String::from_utf8_lossy(&command);
-    let is_program = |argument: &str| Path::new(argument).file_name().is_some_and(|name| name == "maple");
-    name == "maple" || command.split('\0').take(3).any(is_program)
+    let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
+    let command = process.and_then(|process| process.cmdline().ok()).unwrap_or_default();
+    let is_program = |argument: &String| Path::new(argument).file_name().is_some_and(|name| name == "maple");
+    name == "maple" || command.iter().take(3).any(is_program)
 }
 
 /// Reports whether listening on one address excludes listening on the other.
