@@ -34,12 +34,12 @@ fn a_wrong_script_names_its_line() {
     let network = "switch 1 ports 4\nhost a at 1:3\nhost b at 1:4\n";
     for (script, error) in [
         ("swich 1 ports 4", "1: \"swich\" is no step"),
-        ("switch one ports 4", "1: \"one\" is no number"),
+        ("switch one ports 4", "1: \"one\" is not a number"),
         ("switch 1\n\nlink 1:1", "1: expected switch NUMBER ports NUMBER"),
         ("host a at 1:3\nhost b at 7", "2: \"7\" is no SWITCH:PORT"),
         ("when tcp_dst = 22 drop", "1: expected when TEST: ROUTE"),
-        ("when tcp_port = 22: drop", "1: \"tcp_port\" is no field"),
-        ("when tcp_dst = 70000: drop", "1: \"70000\" is no value of tcp_dst"),
+        ("when tcp_port = 22: drop", "1: \"tcp_port\" is not a field"),
+        ("when tcp_dst = 70000: drop", "1: \"70000\" is not a value of tcp_dst"),
         ("otherwise: teleport", "1: \"teleport\" is no route"),
         ("packet a b tcp 80", "1: there is no host \"a\""),
         ("otherwise: drop\nstart\nshow 9", "3: there is no switch 9"),

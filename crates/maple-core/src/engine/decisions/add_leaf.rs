@@ -116,7 +116,7 @@ impl Decisions {
         fabric.mark_dirty(ingress);
     }
 
-    /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
+    /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`trace_text`], cannot both be right.
     pub fn report_inconsistency(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
         fabric.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old).expected() else { return };
