@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::counter_findings::count;
 use super::{Finding, FindingId, Severity, items, text};
-use maple_core::report::Lowered;
 use maple_wire::counted;
 
 /// Parts of the text about a host that seems to be at several ports.
@@ -66,10 +65,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         .filter_map(|(switch, what)| Some(((switch, what.split_once(": ")?.1), what)))
         .collect();
     found.extend(lowered.into_iter().map(|((switch, _), what)| {
-        // Nothing of such a switch can be mended.
-        let is_as_announced = what.ends_with(&Lowered::NoTables.to_string());
-        let severity = if is_as_announced { Severity::Note } else { Severity::Warning };
-        Finding::new(severity, FindingId::LookUpLowered, switch)
+        Finding::new(Severity::Warning, FindingId::LookUpLowered, switch)
             .what(format!("it does not look up {what}"))
             .consequence(
                 "there is a rule for each value of these fields there, and not one for all that have the same answer",
@@ -146,7 +142,7 @@ fn counter_of(reason: &str) -> &'static str {
 mod tests {
     use maple_core::Location;
     use maple_core::network::Mac;
-    use maple_core::report::Report;
+    use maple_core::report::{Lowered, Report};
     use maple_wire::{Dpid, PortNo};
     use serde_json::json;
 
@@ -220,14 +216,7 @@ mod tests {
             let (look_up, fields) = ("ports[eth_dst]".into(), "eth_dst".into());
             Report::LookUpLowered { switch: Dpid(1), look_up, fields, why }
         };
-        let plain = |report: Report| {
-            let errors = json!([{ "text": report.to_string() }]);
-            findings(&errors, &json!({})).iter().map(|one| one.plain()).collect::<String>()
-        };
-        for (why, severity) in [(Lowered::TableFull, Severity::Warning), (Lowered::NoTables, Severity::Note)] {
-            assert_eq!(ids(&lowered(why), &none), ["look-up-lowered"]);
-            assert!(plain(lowered(why)).starts_with(severity.name()), "{why}");
-        }
+        assert_eq!(ids(&lowered(Lowered::TableFull), &none), ["look-up-lowered"]);
         let no_sets = Report::NoActionSets { switch: Dpid(1), what: "table=1, error OFPBIC_UNSUP_INST".into() };
         assert_eq!(ids(&no_sets, &none), ["no-action-sets"]);
         assert!(ids(&Report::SwitchUp(Dpid(1)), &none).is_empty());

@@ -6,8 +6,10 @@ use serde_json::Value;
 use super::{Finding, FindingId, Severity, items, text};
 use crate::endpoint::Endpoint;
 
-/// The tables that Maple uses: classifier, ingress, labels, routes.
-const TABLES: u64 = 4;
+/// The tables with which Maple looks things up: classifier, keys of a look-up, ingress, labels, routes.
+const TABLES: u64 = 5;
+/// The tables with which decisions share a rule for their route: all but those of keys.
+const TABLES_WITH_ROUTES: u64 = 4;
 /// The number of bytes waiting for a switch from which the switch counts as slow. Chosen: thousands of flow-mods, more
 /// than an update of most tables; ordinary bursts are written in the next turn.
 const WAITING: u64 = 1 << 20;
@@ -52,15 +54,24 @@ fn limitations(switches: &Value) -> impl Iterator<Item = Finding> {
         Finding::new(Severity::Note, FindingId::OpenFlow10, place)
             .what("OpenFlow 1.0 is spoken")
             .consequence(
-                "one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets",
+                "one table, no look-ups and no bundles: a rule for each pair of hosts, updates in two steps, and no limits \
+                 of packets",
             )
             .mend("ovs-vsctl add bridge BRIDGE protocols OpenFlow13")
     });
-    let few = those(switches, |switch| !is_1_0(switch) && tables(switch) < TABLES).map(|place| {
+    let few_tables = |place: String, wanted: u64, consequence: &str| {
         Finding::new(Severity::Note, FindingId::FewTables, place)
-            .what(format!("there are fewer than {TABLES} tables"))
-            .consequence("decisions share no rule for their route: when a link fails, each of their rules changes")
+            .what(format!("there are fewer than {wanted} tables"))
+            .consequence(consequence)
             .mend("raise the number of tables in the switch's own configuration")
+    };
+    let has_routes = |switch: &Value| tables(switch) >= TABLES_WITH_ROUTES;
+    let no_keys = those(switches, |switch| !is_1_0(switch) && has_routes(switch) && tables(switch) < TABLES)
+        .map(|place| few_tables(place, TABLES, "there are no look-ups: a rule for each value of the fields they ask"));
+    let few = those(switches, |switch| !is_1_0(switch) && !has_routes(switch)).map(|place| {
+        let consequence = "there are no look-ups, and decisions share no rule for their route: when a link fails, each \
+                           of their rules changes";
+        few_tables(place, TABLES_WITH_ROUTES, consequence)
     });
     let none = those(switches, |switch| !is_1_0(switch) && switch["bundles"] == Value::Bool(false)).map(|place| {
         Finding::new(Severity::Note, FindingId::NoBundles, place)
@@ -68,7 +79,7 @@ fn limitations(switches: &Value) -> impl Iterator<Item = Finding> {
             .consequence("updates take two steps; if a table is full, packets may meet a lower rule for one round trip")
             .mend("upgrade the switch's software; Open vSwitch has bundles")
     });
-    [old, few, none].into_iter().flatten()
+    [old, no_keys, few, none].into_iter().flatten()
 }
 
 fn slow(switches: &Value) -> Option<Finding> {

@@ -134,6 +134,8 @@ fn switches_are_judged_by_what_they_can_do() {
     let check_switch = |switch: Value, wanted: &[&str]| check(about(), json!([switch]), json!({}), wanted);
     check_switch(switch("1.0", 254, false, 0), &["note openflow-10"]);
     check_switch(switch("1.3", 3, true, 0), &["note few-tables"]);
+    check_switch(switch("1.3", 4, true, 0), &["note few-tables"]);
+    check_switch(switch("1.3", 5, true, 0), &[]);
     check_switch(switch("1.3", 254, false, 0), &["note no-bundles"]);
     check_switch(switch("1.3", 254, true, 2 << 20), &["warning switch-slow"]);
 }
