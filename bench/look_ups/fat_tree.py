@@ -1,4 +1,4 @@
-"""Writes a fat tree of two levels with 1,008 hosts: 21 edge switches with 48 hosts each, all linked to four core switches.
+"""Writes a fat tree of two levels with 1,008 hosts: 21 edge switches with 48 hosts each, linked to four core switches.
 
     python3 bench/look_ups/fat_tree.py > /tmp/fat_tree.json
 """

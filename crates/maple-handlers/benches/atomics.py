@@ -76,8 +76,8 @@ def shard(process: int) -> int:
 def step(thread: int, memory: int, seconds: float) -> tuple[int, Counter[int], int, int]:
     """Instructions, addresses of atomic operations, bytes written, and system calls.
 
-    They are counted from the end of the first write that is seen in that time to that of the last, so that what one read
-    brought is counted whole.
+    They are counted from the end of the first write that is seen in that time to that of the last, so that what one
+    read brought is counted whole.
     """
     registers = Registers()
     known: dict[int, tuple[bool, bool]] = {}

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::Location;
 use maple_core::engine::{Time, ViolationKey};
-use maple_core::report::{Lowered, Report};
+use maple_core::report::Report;
 use maple_core::route::Absence;
 use maple_wire::{Dpid, PortNo, Version, counted};
 use parking_lot::Mutex;
@@ -152,7 +152,6 @@ impl Notice {
         match self {
             Notice::Engine(report) => match report {
                 Report::HostFound { .. }
-                | Report::LookUpLowered { why: Lowered::NoTables, .. }
                 | Report::HostMoved { .. }
                 | Report::HostLost { .. }
                 | Report::SwitchUp(_)

@@ -104,7 +104,11 @@ fn a_switch_says_which_look_ups_it_does_not_do() {
             Report::FewerTables { tables, .. } => Some(format!("tables: {tables}")),
             _ => None,
         };
-        let said: BTreeSet<String> = sim.reports.iter().filter_map(text).collect();
+        let mut said: BTreeSet<String> = sim.reports.iter().filter_map(text).collect();
+        assert!(!said.iter().any(|text| text.ends_with(&Lowered::NoTables.to_string())), "only shown: {said:?}");
+        let shown = sim.engines().iter().flat_map(|engine| engine.view().look_ups(Dpid(1)).unwrap_or_default());
+        let without_tables = shown.filter(|status| status.lowered == Some(Lowered::NoTables));
+        said.extend(without_tables.map(|status| format!("{}: {}", status.look_up, Lowered::NoTables)));
         format!("{} {:?}", profile.name, Vec::from_iter(said))
     };
     let all: Vec<String> = profiles().iter().map(lowered).collect();

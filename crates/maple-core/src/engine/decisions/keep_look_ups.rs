@@ -36,10 +36,14 @@ impl Decisions {
     pub fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.lower_for_pairs(fabric, dpid);
         let Some(switch) = fabric.switches.get(&dpid) else { return };
-        if !switch.layout().look_ups().is_empty() && switch.ingress.look_ups.are_in_use() {
+        // A switch without tables for look-ups shows what it was asked, and that is no news to report.
+        if switch.layout().look_ups().is_empty() {
+            return;
+        }
+        if switch.ingress.look_ups.are_in_use() {
             self.follow_tables_in_use(fabric, dpid);
         }
-        // Where none is in use, for want of tables too, what was asked is to be reported as well.
+        // Where all were lowered before one was in use, what is asked since is reported too.
         report_lowered(fabric, dpid);
     }
 

@@ -468,7 +468,7 @@ impl Tables {
         }
         let takes_detours = changed.divert(&mut additions) || !detours.is_empty();
         let relies_on_additions = !additions.is_empty() || self.has_unconfirmed_additions();
-        let is_one = !takes_detours && !(relies_on_additions && !rest.iter().all(is_addition));
+        let is_one = !takes_detours && (!relies_on_additions || rest.iter().all(is_addition));
         self.send_changes(now, detours, out);
         self.send_changes(now, additions, out);
         if is_one {
