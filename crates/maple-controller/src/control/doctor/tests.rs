@@ -165,7 +165,7 @@ fn counters_that_are_not_zero_are_reported() {
 fn tables_that_are_nearly_full_are_reported_with_their_sizes() {
     let said = |rules: Value, most: Value| {
         let tables = json!([{ "table": 0, "rules": 3, "most": 4000 }, { "table": 1, "rules": rules, "most": most }]);
-        let mut all = answered(about(), json!([switch("1.3", 4, true, 0)]), json!({}), json!([]));
+        let mut all = answered(about(), json!([switch("1.3", 5, true, 0)]), json!({}), json!([]));
         all.tables = vec![json!({ "switch": "0000000000000002", "tables": tables })];
         all
     };

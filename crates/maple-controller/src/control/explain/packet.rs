@@ -73,9 +73,11 @@ pub fn field_value(name: &str, value: &str) -> Result<(Field, u128), String> {
         let near = nearest(name, known.iter().map(String::as_str)).map(|known| format!("; did you mean {known}?"));
         return Err(format!("{name:?} is not a field{}", near.unwrap_or_default()));
     };
+    if field == Field::VlanVid && value == "none" {
+        return Ok((field, 0));
+    }
     let value = parse_field_value(field, value).map_err(|error| error.to_string())?;
-    let value = if field == Field::VlanVid && value != 0 { value | VLAN_PRESENT } else { value };
-    Ok((field, value))
+    Ok((field, if field == Field::VlanVid { value | VLAN_PRESENT } else { value }))
 }
 
 /// Builds the packet of a question, and lists what had to be assumed.
@@ -415,6 +417,14 @@ mod tests {
         assert_eq!(said("h1", "h2", &[("eth_type", "0x806")]), "arp who-has 10.0.0.2 tell 10.0.0.1");
         let (at, _, assumed) = packet("h1", "", &[("eth_dst", "00:00:00:00:00:09")]).expect("a packet");
         assert_eq!((at.port.0, assumed.len()), (1, 1), "the address of nobody is not known: {assumed:?}");
+    }
+
+    #[test]
+    fn a_tag_with_the_id_0_is_not_the_absence_of_a_tag() {
+        for value in [0, VLAN_PRESENT, VLAN_PRESENT | 5] {
+            let printed = maple_core::trace::field_value_text(Field::VlanVid, value);
+            assert_eq!(field_value("vlan_vid", &printed), Ok((Field::VlanVid, value)), "{printed}");
+        }
     }
 
     proptest::proptest! {
