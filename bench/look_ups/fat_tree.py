@@ -1,6 +1,6 @@
 """Writes a fat tree of two levels with 1,008 hosts: 21 edge switches with 48 hosts each, linked to four core switches.
 
-    python3 bench/look_ups/fat_tree.py > /tmp/fat_tree.json
+python3 bench/look_ups/fat_tree.py > /tmp/fat_tree.json
 """
 
 import json
